@@ -41,6 +41,7 @@ PREFIX: Final = 1000
 WRITE: Final = 64
 _SIZE: Final = 4096
 _INSTANCE: Final = Instance("chat", "team", 64, (Spec("tp0", _SIZE),))
+WITH_EVENTS: Final = "SQLite, with events"
 
 
 def main() -> None:
@@ -50,7 +51,7 @@ def main() -> None:
     parser.add_argument("--blocks", type=int, default=1_000_000, help="in the large index (default: %(default)s)")
     options = parser.parse_args()
     print("| index | protocol | what | p50 ms | p99 ms | a second |\n|---|---|---|---|---|---|", flush=True)
-    for index in ("SQLite", "Redis"):
+    for index in ("SQLite", WITH_EVENTS, "Redis"):
         with tempfile.TemporaryDirectory() as folder, _redis(Path(folder)) as url:
             asyncio.run(_served(index, Path(folder), url, options.rounds))
     print("\n| index | blocks | bytes a block | seconds to open it again | 1,000 of them past the cache, p50 ms |")
@@ -63,8 +64,9 @@ def main() -> None:
 async def _served(index: str, folder: Path, url: str, rounds: int) -> None:
     say(NAME, f"{index}: a manager with {PREFIX} blocks")
     (folder / "disk").mkdir()
-    path = str(folder / "index.db") if index == "SQLite" else url
-    with _manager(path) as (http_port, grpc_port):
+    path = url if index == "Redis" else str(folder / "index.db")
+    events = ("--events", str(folder / "events.jsonl")) if index == WITH_EVENTS else ()
+    with _manager(path, *events) as (http_port, grpc_port):
         async with _http(http_port) as ask, _grpc(grpc_port) as ask_grpc:
             await _register(ask, folder / "disk")
             prompt = [random.randbytes(32) for _ in range(PREFIX)]
@@ -168,12 +170,12 @@ def _await_port(port: int) -> None:
 
 
 @contextlib.contextmanager
-def _manager(index: str) -> Iterator[tuple[int, int]]:
+def _manager(index: str, *options: str) -> Iterator[tuple[int, int]]:
     http_port, grpc_port = free_ports(2)
     command = [sys.executable, "-m", "tenantzone_manager", "--anyone", "--index", index, "--log-level", "warning"]
     ports = ["--listen", f"127.0.0.1:{http_port}", "--grpc", f"127.0.0.1:{grpc_port}"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    with subprocess.Popen([*command, *ports], env=environment) as process:
+    with subprocess.Popen([*command, *ports, *options], env=environment) as process:
         _await_port(http_port)
         yield http_port, grpc_port
         process.terminate()

@@ -25,10 +25,12 @@ def manager_alerts(pace: Pace) -> tuple[Alert, ...]:
         Alert(
             "TenantZoneManagerStorageUnavailable",
             "warning",
-            "min by (namespace, storage, type) (tenantzone_manager_storage_available) == 0",
+            # What somebody has disabled is no trouble.
+            "min by (namespace, storage, type) (tenantzone_manager_storage_available) == 0"
+            " unless min by (namespace, storage, type) (tenantzone_manager_storage_enabled) == 0",
             pace(5),
             "KV-cache storage {{ $labels.storage }} can't be used",
-            "Storage {{ $labels.storage }} ({{ $labels.type }}) is disabled or unhealthy. What lies there is not"
+            "Storage {{ $labels.storage }} ({{ $labels.type }}) is unhealthy. What lies there is not"
             " found, and blocks go to the next storage of each group.",
         ),
         Alert(

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from tenantzone_manager.app import AppSettings, run
 from tenantzone_manager.catalog import Catalog
+from tenantzone_manager.events import command as events
+from tenantzone_manager.events.writer import KEEP, MAX_BYTES, EventSettings
 from tenantzone_manager.index.backend import IndexUnavailable
 from tenantzone_manager.index.meta_index import IndexSettings
 from tenantzone_manager.manager import Settings
@@ -28,7 +30,14 @@ AUDIENCE = "tenantzone-manager"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Serve until told to end; the exit code is 1 where an option can't be used or the index can't be opened."""
+    """Serve until told to end; the exit code is 1 where an option can't be used or the index can't be opened.
+
+    With ``events`` as the first argument it serves nobody, and reads what a manager has written.
+    """
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments[:1] == ["events"]:
+        events.main(arguments[1:])
+        return
     options = _parser().parse_args(arguments)
     logging.basicConfig(level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
@@ -53,8 +62,12 @@ def _settings(options: argparse.Namespace) -> AppSettings:
         grpc=options.grpc,
         redis_prefix=options.redis_prefix,
         authenticator=_authenticator(options),
-        manager=Settings(timing, index, options.orphan_grace, options.events, options.credentials),
+        manager=Settings(timing, index, options.orphan_grace, _events(options), options.credentials),
     )
+
+
+def _events(options: argparse.Namespace) -> EventSettings | None:
+    return EventSettings(options.events, options.events_max_bytes, options.events_keep) if options.events else None
 
 
 def _authenticator(options: argparse.Namespace) -> Callable[[Catalog], Authenticator]:
@@ -69,7 +82,11 @@ def _authenticator(options: argparse.Namespace) -> Callable[[Catalog], Authentic
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="tenantzone-manager", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="tenantzone-manager",
+        description=__doc__,
+        epilog="tenantzone-manager events --help: who wrote and who read a block.",
+    )
     parser.add_argument(
         "--index", required=True, metavar="PATH|URL", help="where the index is: a file, or redis://HOST:PORT/DB"
     )
@@ -116,9 +133,11 @@ def _parser() -> argparse.ArgumentParser:
         ("--search-cache", index.cached_records, "records in the search cache"),
         ("--lock-shards", index.lock_shards, "locks of the index, a power of two"),
         ("--batch-size", index.batch_size, "records in one commit that need not change together"),
+        ("--events-max-bytes", MAX_BYTES, "of a file of events; then a new one is begun"),
+        ("--events-keep", KEEP, "files of events that stay, the newest with them"),
     ):
         parser.add_argument(name, type=_count, default=number, metavar="N", help=f"{what} (default: {number})")
-    parser.add_argument("--events", type=Path, metavar="FILE", help="write a trace of all calls there, as JSON Lines")
+    parser.add_argument("--events", type=Path, metavar="FILE", help="write there who wrote and read which blocks")
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     return parser
 

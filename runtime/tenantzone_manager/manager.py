@@ -14,7 +14,7 @@ from tenantzone_manager import spaces
 from tenantzone_manager.catalog import Catalog
 from tenantzone_manager.core.reclaiming import Reclaimed
 from tenantzone_manager.core.settings import Evictions
-from tenantzone_manager.events import Events
+from tenantzone_manager.events.writer import Events, EventSettings
 from tenantzone_manager.index.backend import Address, IndexBackend, IndexUnavailable
 from tenantzone_manager.index.meta_index import Found, IndexSettings, MetaIndex
 from tenantzone_manager.metrics import Metrics
@@ -45,8 +45,8 @@ class Settings:
     timing: Timing = field(default_factory=Timing)
     index: IndexSettings = field(default_factory=IndexSettings)
     orphan_grace: float = GRACE_SECONDS
-    events: Path | None = None
-    """Where the trace is written; None: nowhere."""
+    events: EventSettings | None = None
+    """Where events are written; None: nowhere."""
     credentials: Path | None = None
     """Folder with credentials of storages, each in a file; None: there is none."""
 
@@ -74,7 +74,7 @@ class CacheManager:
         self.index = MetaIndex(backend, spaces.codec, self.settings.index, monotonic)
         self.catalog = Catalog(self.index)
         self.metrics = Metrics()
-        self.events = Events(self.settings.events, clock)
+        self.events = Events(self.settings.events, clock, self.metrics.dropped_events.inc)
         self.leads = False
         """Whether this one reclaims for all that are over the same index."""
         self.is_ready = False
@@ -99,7 +99,7 @@ class CacheManager:
         if in_background:
             for seconds, work in (
                 (REFRESH_SECONDS, self.refresh),
-                (FLUSH_SECONDS, self._flush),
+                (FLUSH_SECONDS, self.touches.flush),
                 (RECLAIM_SECONDS, self._reclaim_if_leader),
                 (ORPHAN_SECONDS, self._scan_if_leader),
             ):
@@ -115,7 +115,14 @@ class CacheManager:
         self.writer = Writer(self.index, self.catalog, self.storages, timing, self.clock)
         self.remover = Remover(self.index, timing, self.clock)
         self.reclaimer = Reclaimer(
-            self.index, self.catalog, self.storages, self.remover, self.writer.slot_files, timing, self.clock
+            self.index,
+            self.catalog,
+            self.storages,
+            self.remover,
+            self.writer.slot_files,
+            self.events,
+            timing,
+            self.clock,
         )
         self.orphans = OrphanScan(self.index, self.storages, self.clock, self.settings.orphan_grace)
         await self.refresh()
@@ -146,15 +153,6 @@ class CacheManager:
         done = await self.reclaimer.reclaim()
         self.metrics.reclaimed(done, time.monotonic() - began)
         await self._count_evictions(done)
-        if done.evicted.blocks or done.deleted or done.expired:
-            self.events.note(
-                "reclaim",
-                evicted_blocks=done.evicted.blocks,
-                evicted_bytes=done.evicted.bytes,
-                expired=done.expired,
-                deleted=done.deleted,
-                deleted_bytes=done.deleted_bytes,
-            )
         return done
 
     async def _count_evictions(self, done: Reclaimed) -> None:
@@ -181,10 +179,6 @@ class CacheManager:
 
         await self.index.read_modify_write([address], modifier)
         return names[0]
-
-    async def _flush(self) -> None:
-        self.events.flush()
-        await self.touches.flush()
 
     async def _reclaim_if_leader(self) -> None:
         self.leads = await self.index.backend.lead(self.name, _LEASE_SECONDS)

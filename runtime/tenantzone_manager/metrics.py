@@ -7,6 +7,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 
 from tenantzone_manager.core.quota import Account
 from tenantzone_manager.core.reclaiming import Reclaimed
+from tenantzone_manager.core.settings import Storage
 
 _SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
 
@@ -57,6 +58,9 @@ class Metrics:
             "failed_deletions", "Locations that a storage did not delete; they are tried again."
         )
         self.orphans = self._counter("orphans", "Objects without a record that were removed.")
+        self.dropped_events = self._counter(
+            "dropped_events", "Events that were not written, as they came faster than the disk took them."
+        )
         self.reclaim_seconds = self._histogram("reclaim_seconds", "Time of one pass of the reclaimer.")
         self.cache_lookups = self._gauge(
             "search_cache_lookups", "Lookups into the search cache since the start, found or not.", "result"
@@ -74,6 +78,9 @@ class Metrics:
             "limit_bytes", "Bytes that a group may use; absent: without a limit.", "group", "type"
         )
         self.healthy = self._gauge("storage_available", "1 if a storage is enabled and healthy.", "storage", "type")
+        self.enabled = self._gauge(
+            "storage_enabled", "1 if a storage is to be used; 0: somebody has disabled it.", "storage", "type"
+        )
 
     def reclaimed(self, done: Reclaimed, seconds: float) -> None:
         """Count what a pass of the reclaimer did."""
@@ -94,11 +101,13 @@ class Metrics:
             if account.limit >= 0:
                 self.limits.labels(*labels).set(account.limit)
 
-    def show_storages(self, storages: Iterable[tuple[str, str, bool]]) -> None:
-        """Show which storages can be used, by name and type, and no others."""
-        self.healthy.clear()
-        for name, kind, available in storages:
-            self.healthy.labels(name, kind).set(available)
+    def show_storages(self, storages: Iterable[tuple[Storage, bool]]) -> None:
+        """Show which storages are to be used and which can be used, and no others."""
+        for gauge in (self.healthy, self.enabled):
+            gauge.clear()
+        for storage, available in storages:
+            self.healthy.labels(storage.name, storage.type).set(available)
+            self.enabled.labels(storage.name, storage.type).set(storage.enabled)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         self.families.append(Family(f"tenantzone_manager_{name}_total", "counter", labels, text))

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from tenantzone_manager import spaces
@@ -17,6 +17,7 @@ from tenantzone_manager.core.records import CacheLocation, State
 from tenantzone_manager.core.settings import Instance, InstanceGroup
 from tenantzone_manager.core.slots import SlotFile
 from tenantzone_manager.core.writing import forget, leave, postpone
+from tenantzone_manager.events.writer import Events
 from tenantzone_manager.index.backend import Address
 from tenantzone_manager.index.meta_index import Found, MetaIndex
 from tenantzone_manager.removing import NO_END, Order, Remover
@@ -44,6 +45,7 @@ class Reclaimer:
         storages: where the bytes are.
         remover: takes blocks out of service.
         slot_files: hears of slots that are free again.
+        events: where it is noted which blocks were evicted, had a dead writer, or were deleted.
         timing: how long readers may be left.
         clock: Unix time.
     """
@@ -55,6 +57,7 @@ class Reclaimer:
         storages: DataStorageManager,
         remover: Remover,
         slot_files: SlotFiles,
+        events: Events,
         timing: Timing,
         clock: Callable[[], float],
     ) -> None:
@@ -63,6 +66,7 @@ class Reclaimer:
         self._storages = storages
         self._remover = remover
         self._slot_files = slot_files
+        self._events = events
         self._timing = timing
         self._clock = clock
         self._workers = asyncio.Semaphore(_WORKERS)
@@ -92,15 +96,25 @@ class Reclaimer:
                 return expired
             until = self._timing.unread_from(now, self._index.staleness_seconds)
             for instance, keys in _by_instance(due).items():
+                gone: dict[bytes, list[CacheLocation]] = {}
 
                 def change(
-                    draft: Draft, _: Found, keys: list[bytes] = keys, now: float = now, until: float = until
+                    draft: Draft,
+                    _: Found,
+                    keys: list[bytes] = keys,
+                    now: float = now,
+                    until: float = until,
+                    gone: dict[bytes, list[CacheLocation]] = gone,
                 ) -> None:
+                    gone.clear()
                     for key in keys:
-                        leave(draft, key, lambda each: each.state is State.WRITING and each.until <= now, until)
+                        left = leave(draft, key, lambda each: each.state is State.WRITING and each.until <= now, until)
+                        if left:
+                            gone[key] = left
 
                 await change_blocks(self._index, _space(group.name, instance), keys, change)
-                expired += len(keys)
+                self._note("expire_write", group.name, instance, list(gone))
+                expired += sum(map(len, gone.values()))
 
     async def _delete_due(self, group: InstanceGroup, done: Reclaimed) -> None:
         """Delete what nobody reads any more, and give its bytes back."""
@@ -127,8 +141,9 @@ class Reclaimer:
                     await self._postpone(space, places, until + RETRY_SECONDS)
                     continue
                 gone = await self._forget(space, places)
+                self._note("delete", group, instance, list(dict.fromkeys(place.key for place in gone)))
                 done.deleted += len(gone)
-                done.deleted_bytes += sum(location.size for location in gone)
+                done.deleted_bytes += sum(place.location.size for place in gone)
 
     async def _postpone(self, space: str, places: list[Place], until: float) -> None:
         """Try again later: what a storage does not delete must not stand before what another one would."""
@@ -139,9 +154,9 @@ class Reclaimer:
 
         await change_blocks(self._index, space, [place.key for place in places], change)
 
-    async def _forget(self, space: str, places: list[Place]) -> list[CacheLocation]:
+    async def _forget(self, space: str, places: list[Place]) -> list[Place]:
         """Take locations out of the records whose bytes are gone, and give their slots back."""
-        gone: list[CacheLocation] = []
+        gone: list[Place] = []
         files: dict[Address, SlotFile] = {}
 
         def change(draft: Draft, found: Found) -> Beside:
@@ -149,9 +164,8 @@ class Reclaimer:
             files.clear()
             slots: dict[Address, list[int]] = defaultdict(list)
             for place in places:
-                left = forget(draft, place.key, {place.location.id})
-                gone.extend(left)
-                for location in left:
+                for location in forget(draft, place.key, {place.location.id}):
+                    gone.append(place)
                     for address, slot in _slots(place.group, location):
                         slots[address].append(slot)
             for address, freed in slots.items():
@@ -173,7 +187,7 @@ class Reclaimer:
         for where in self._types(group):
             order = Order(where, unused_since=self._clock() - group.ttl_seconds)
             evicted += await self._remover.evict(
-                instances, order, NO_END, dict.fromkeys((each.name for each in instances), NO_END)
+                instances, order, NO_END, dict.fromkeys((each.name for each in instances), NO_END), self._note_evicted
             )
         return evicted
 
@@ -188,7 +202,9 @@ class Reclaimer:
                 own = accounts.get(books.instance_account(instance.name, where), Account())
                 if over := over_own_limit(own):
                     order = Order(where, group.eviction_policy)
-                    evicted += await self._remover.evict([instance], order, over, {instance.name: over})
+                    evicted += await self._remover.evict(
+                        [instance], order, over, {instance.name: over}, self._note_evicted
+                    )
         accounts = await self._accounts(group, instances, types)
         for where, over in group_surplus(group, types, accounts).items():
             evicted += await self._evict(group, instances, where, over, accounts)
@@ -231,7 +247,17 @@ class Reclaimer:
     ) -> Removed:
         allowed = may_go([each.name for each in instances], where, accounts)
         order = Order(where, group.eviction_policy, storage=storage)
-        return await self._remover.evict(instances, order, need, allowed)
+        return await self._remover.evict(instances, order, need, allowed, self._note_evicted)
+
+    def _note_evicted(self, instance: Instance, where: str, keys: Sequence[bytes]) -> None:
+        self._events.note(
+            "evict", pool=instance.pool, group=instance.group, instance=instance.name, type=where, keys=keys
+        )
+
+    def _note(self, event: str, group: str, instance: str, keys: Sequence[bytes]) -> None:
+        if keys:
+            known = self._catalog.instances.get(instance)
+            self._events.note(event, pool=known.pool if known else "", group=group, instance=instance, keys=keys)
 
     async def _accounts(
         self, group: InstanceGroup, instances: list[Instance], types: Iterable[str]

@@ -20,6 +20,14 @@ AT_ONCE: Final = 256
 """Blocks in one commit."""
 NO_END: Final = 2**63
 
+Told = Callable[[Instance, str, Sequence[bytes]], None]
+"""Hears of blocks that have ceased to serve, as soon as they have: whose, from which storage type (empty: from all),
+and their keys, no more than ``AT_ONCE``."""
+
+
+def _nobody(_instance: Instance, _where: str, _keys: Sequence[bytes]) -> None:
+    """Does nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class Order:
@@ -56,17 +64,24 @@ class Remover:
         self._timing = timing
         self._clock = clock
 
-    async def remove_cache(self, instance: Instance, keys: Sequence[bytes]) -> Removed:
+    async def remove_cache(self, instance: Instance, keys: Sequence[bytes], told: Told = _nobody) -> Removed:
         """Have blocks cease to serve everywhere, wherever they are in their prompts."""
         removed = Removed()
         for begin in range(0, len(keys), AT_ONCE):
             # Those at the end first, if the keys are a prompt's.
             some = keys[begin : begin + AT_ONCE][::-1]
-            removed += await self._leave(instance, some, lambda _block, _location: True)
+            removed += await self._leave(instance, "", some, lambda _block, _location: True, told)
         return removed
 
     async def trim_cache(
-        self, instance: Instance, where: str, *, unused_for: float = 0.0, to_bytes: int = 0, at_most: int = NO_END
+        self,
+        instance: Instance,
+        where: str,
+        *,
+        unused_for: float = 0.0,
+        to_bytes: int = 0,
+        at_most: int = NO_END,
+        told: Told = _nobody,
     ) -> Removed:
         """Have blocks of an instance cease to serve: least recently used first, and none before those after it.
 
@@ -76,15 +91,21 @@ class Remover:
             unused_for: only what was not used for so many seconds.
             to_bytes: until no more than that is left.
             at_most: bytes in this call.
+            told: hears of what goes.
         """
         account = books.instance_account(instance.name, where)
         known = (await self._index.accounts([account])).get(account)
         surplus = min(known.live - to_bytes, at_most) if known else 0
         order = Order(where, unused_since=self._clock() - unused_for)
-        return await self.evict([instance], order, surplus, {instance.name: surplus})
+        return await self.evict([instance], order, surplus, {instance.name: surplus}, told)
 
     async def evict(
-        self, instances: Sequence[Instance], order: Order, need: int, allowed: Mapping[str, int]
+        self,
+        instances: Sequence[Instance],
+        order: Order,
+        need: int,
+        allowed: Mapping[str, int],
+        told: Told = _nobody,
     ) -> Removed:
         """Have so many bytes cease to serve, if there are as many that may go.
 
@@ -93,6 +114,7 @@ class Remover:
             order: which, and in which order.
             need: bytes.
             allowed: by instance, how many bytes it may lose.
+            told: hears of what goes.
         """
         left = dict(allowed)
         total = Removed()
@@ -112,7 +134,7 @@ class Remover:
                 ends = [each.key for each in chosen if each.instance == instance.name]
                 if ends:
                     room = min(left[instance.name], need - total.bytes)
-                    removed = await self._evict_prefixes(instance, order, ends, bound, room)
+                    removed = await self._evict_prefixes(instance, order, ends, bound, room, told)
                     left[instance.name] -= removed.bytes
                     total += removed
             if total == before:
@@ -131,7 +153,7 @@ class Remover:
         ]
 
     async def _evict_prefixes(
-        self, instance: Instance, order: Order, ends: Sequence[bytes], bound: float, room: int
+        self, instance: Instance, order: Order, ends: Sequence[bytes], bound: float, room: int, told: Told
     ) -> Removed:
         """Evict from the ends towards the beginning, as far as it is no more recently used than what else would go."""
         keys: list[bytes] = []
@@ -145,7 +167,11 @@ class Remover:
                 room -= size
                 keys.append(key)
         return await self._leave(
-            instance, keys, lambda block, location: order.takes(location) and block.evictable_from(order.where)
+            instance,
+            order.where,
+            keys,
+            lambda block, location: order.takes(location) and block.evictable_from(order.where),
+            told,
         )
 
     async def _upwards(
@@ -171,21 +197,27 @@ class Remover:
         return path
 
     async def _leave(
-        self, instance: Instance, keys: Sequence[bytes], goes: Callable[[Block, CacheLocation], bool]
+        self,
+        instance: Instance,
+        where: str,
+        keys: Sequence[bytes],
+        goes: Callable[[Block, CacheLocation], bool],
+        told: Told,
     ) -> Removed:
         due = self._timing.unread_from(self._clock(), self._index.staleness_seconds)
-        left: list[list[CacheLocation]] = []
+        left: dict[bytes, list[CacheLocation]] = {}
 
         def change(draft: Draft, _: Found) -> None:
             left.clear()
             for key in keys:
                 block = draft.get(key)
-                if block is not None:
-                    left.append(leave(draft, key, partial(goes, block), due))
+                if block is not None and (going := leave(draft, key, partial(goes, block), due)):
+                    left[key] = going
 
         await change_blocks(self._index, spaces.blocks_of(instance), keys, change)
-        size = sum(location.size for locations in left for location in locations)
-        return Removed(sum(bool(locations) for locations in left), size)
+        if left:
+            told(instance, where, list(left))
+        return Removed(len(left), sum(location.size for locations in left.values() for location in locations))
 
 
 def _size(block: Block, order: Order) -> int:

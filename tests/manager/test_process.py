@@ -13,8 +13,9 @@ import pytest
 
 from hack.ports import free_ports
 from tenantzone_manager.__main__ import main
+from tenantzone_manager.events.reading import Selection, Tally, select
 from tenantzone_manager.index.backend import IndexBackend
-from tenantzone_manager.server.access import ReviewedTokens, Unauthenticated, read_service_accounts
+from tenantzone_manager.server.access import Caller, Reviewed, ReviewedTokens, Unauthenticated, read_service_accounts
 from tests.manager.asking import over_grpc, over_http
 from tests.manager.playing import Playing, eventually, prompt
 
@@ -30,8 +31,9 @@ async def starts(tmp_path: Path) -> AsyncIterator[Callable[[], subprocess.Popen[
     def start() -> subprocess.Popen[bytes]:
         command = (sys.executable, "-m", "tenantzone_manager", "--anyone", "--index", str(tmp_path / "index.db"))
         ports = ("--listen", f"127.0.0.1:{http_port}", "--grpc", f"127.0.0.1:{grpc_port}")
+        events = ("--events", str(tmp_path / "events.jsonl"), "--events-keep", "2", "--events-max-bytes", "100000")
         path = os.pathsep.join(sys.path)
-        started.append(subprocess.Popen([*command, *ports], env={**os.environ, "PYTHONPATH": path}))
+        started.append(subprocess.Popen([*command, *ports, *events], env={**os.environ, "PYTHONPATH": path}))
         return started[-1]
 
     yield start
@@ -64,14 +66,27 @@ async def test_a_manager_that_is_killed_knows_all_that_it_knew(
         await ask("RegisterInstance", instance=instance)
         started = await ask_grpc("StartWriteCache", instance_id="chat", block_keys=KEYS)
         await ask("FinishWriteCache", instance_id="chat", write_id=started["write_id"], block_keys=KEYS)
+        file = tmp_path / "events.jsonl"
+
+        async def is_written_down() -> bool:
+            return b"finish_write_cache" in file.read_bytes()
+
+        await eventually(is_written_down, True)
         process.kill()
         process.wait()
+        with file.open("ab") as cut:
+            cut.write(b'{"time":1')
         process = starts()
         await eventually(answers, True)
         found = await ask_grpc("GetCacheLocation", instance_id="chat", block_keys=KEYS)
         assert found["matched_blocks"] == 2
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 0
+    tally = Tally()
+    events = list(select([file], Selection(block="61" + "0" * 14), tally))
+    assert [event.event for event in events] == ["start_write_cache", "finish_write_cache", "get_cache_location"]
+    assert {event.caller for event in events} == {"anyone"}
+    assert (tally.skipped, tally.lost) == (1, 0)
 
 
 def test_two_processes_do_not_share_a_file(tmp_path: Path) -> None:
@@ -141,14 +156,16 @@ async def test_tokens_are_reviewed_and_their_service_accounts_are_pools(tmp_path
     (tmp_path / "accounts").write_text(json.dumps(accounts))
     asked: list[str] = []
 
-    async def review(token: str, audience: str) -> str:
+    async def review(token: str, audience: str) -> Reviewed:
         asked.append(token)
-        return {"t1": "ml/engine", "t2": "ml/stranger"}.get(token, "") if audience == "ours" else ""
+        known = {"t1": Reviewed("ml/engine", "chat-0"), "t2": Reviewed("ml/stranger")}
+        return known.get(token, Reviewed()) if audience == "ours" else Reviewed()
 
     now = [0.0]
     tokens = ReviewedTokens(review, "ours", read_service_accounts(tmp_path / "accounts").get, lambda: now[0])
-    assert (await tokens.authenticate("t1")).pool == "ml/chat"
-    assert (await tokens.authenticate("t1")).pool == "ml/chat"
+    engine = Caller("ml/engine", pool="ml/chat", pod="chat-0")
+    assert await tokens.authenticate("t1") == engine
+    assert await tokens.authenticate("t1") == engine
     assert asked == ["t1"]
     now[0] = 61.0
     await tokens.authenticate("t1")

@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import msgspec
 import pytest
 from aiohttp.test_utils import TestServer
 
+from tenantzone_manager.core.quota import Account
+from tenantzone_manager.events.writer import EventSettings
+from tenantzone_manager.index.backend import IndexUnavailable
 from tenantzone_manager.index.sqlite import SqliteBackend
 from tenantzone_manager.manager import CacheManager, Settings
 from tenantzone_manager.server import grpc, http
@@ -24,7 +26,7 @@ KEYS = [b"\x00\x01", b"\x02", b"\xff"]
 
 @pytest.fixture
 async def manager(tmp_path: Path) -> AsyncIterator[CacheManager]:
-    made = CacheManager(SqliteBackend(tmp_path / "index.db"), Settings(events=tmp_path / "events.jsonl"))
+    made = CacheManager(SqliteBackend(tmp_path / "index.db"), Settings(events=EventSettings(tmp_path / "events.jsonl")))
     await made.start(in_background=False)
     yield made
     await made.stop()
@@ -357,9 +359,7 @@ async def test_what_is_no_request_is_refused(ports: tuple[int, int]) -> None:
 
 
 @pytest.mark.usefixtures("team")
-async def test_health_metrics_and_events_are_told(
-    ask: Client, ports: tuple[int, int], manager: CacheManager, tmp_path: Path
-) -> None:
+async def test_health_and_metrics_are_told(ask: Client, ports: tuple[int, int], manager: CacheManager) -> None:
     await write(ask, block_keys=KEYS)
     await ask("GetCacheLocation", "chat", instance_id="chat-1", block_keys=[*KEYS, b"x"])
     async with aiohttp.ClientSession(f"http://127.0.0.1:{ports[0]}") as http_:
@@ -380,12 +380,31 @@ async def test_health_metrics_and_events_are_told(
         'tenantzone_manager_used_bytes{group="team",type="FileSystem"} 12288.0',
         'tenantzone_manager_limit_bytes{group="team",type=""} 16384.0',
         'tenantzone_manager_storage_available{storage="disk",type="FileSystem"} 1.0',
+        'tenantzone_manager_storage_enabled{storage="disk",type="FileSystem"} 1.0',
         'tenantzone_manager_requests_total{call="GetCacheLocation",code="ok"} 1.0',
     ):
         assert line in text
-    manager.events.flush()
-    events = [msgspec.json.decode(line) for line in (tmp_path / "events.jsonl").read_bytes().splitlines()]
-    names = [event["event"] for event in events]
-    assert names[-3:] == ["start_write_cache", "finish_write_cache", "get_cache_location"]
-    assert events[-1]["keys"] == ["0001", "02", "ff", "78"]
-    assert (events[-1]["first"], events[-1]["found"], events[-1]["instance"]) == (0, 3, "chat-1")
+
+
+async def test_what_needs_no_index_is_told_while_it_is_down(
+    team: None, ask: Client, ports: tuple[int, int], manager: CacheManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def down(_: list[str]) -> dict[str, Account]:
+        raise IndexUnavailable("gone")
+
+    async def scrape() -> str:
+        async with http_.get("/metrics") as answer:
+            return await answer.text()
+
+    manager.leads = True
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{ports[0]}") as http_:
+        before = await scrape()
+        await ask("DisableStorage", "root", name="disk")
+        manager.leads = False
+        monkeypatch.setattr(manager.index, "accounts", down)
+        after = await scrape()
+    storage = '{storage="disk",type="FileSystem"}'
+    for name in ("leader", f"storage_available{storage}", f"storage_enabled{storage}"):
+        assert f"tenantzone_manager_{name} 1.0" in before
+        assert f"tenantzone_manager_{name} 0.0" in after
+    assert "tenantzone_manager_used_bytes{" not in after

@@ -1,6 +1,8 @@
 """Tokens of service accounts, reviewed by a real API server."""
 
 import base64
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,20 @@ def credentials(control_plane: Cluster, namespace: str, tmp_path: Path) -> Path:
     return tmp_path
 
 
+async def bound_to_pod(cluster: Cluster, namespace: str) -> str:
+    """A token as a pod of the engines has it mounted."""
+    container = {"name": "engine", "image": "engine"}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "chat-0", "namespace": namespace},
+        "spec": {"serviceAccountName": "engine", "containers": [container]},
+    }
+    cluster.kubectl("create", "--filename", "-", stdin=json.dumps(pod))
+    options = (f"--audience={AUDIENCE}", "--bound-object-kind=Pod", "--bound-object-name=chat-0")
+    return token_of(cluster, namespace, "engine", *options)
+
+
 async def test_an_engine_s_token_is_known_by_its_audience(
     control_plane: Cluster, namespace: str, credentials: Path
 ) -> None:
@@ -51,6 +67,7 @@ async def test_an_engine_s_token_is_known_by_its_audience(
     ):
         with pytest.raises(Unauthenticated):
             await tokens.authenticate(wrong)
+    assert await tokens.authenticate(await bound_to_pod(control_plane, namespace)) == replace(engine, pod="chat-0")
     (credentials / "token").write_text("expired")
     with pytest.raises(OSError, match="did not review"):
         await review(ours, AUDIENCE)

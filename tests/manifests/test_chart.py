@@ -72,6 +72,8 @@ def test_the_manager_is_as_the_values_say():
 
     assert (spec["replicas"], "volumeClaimTemplates" in spec) == (3, False)
     assert (made["args"][0], made["args"][-1]) == ("--index=redis://redis:6379/0", "--lease=5")
+    # There is no volume to write them to.
+    assert not any(argument.startswith("--events") for argument in made["args"])
     assert made["image"] == "registry.example/manager:1.2.3"
     assert values["volumeMounts"][0] in made["volumeMounts"]
     assert values["volumes"][0] in spec["template"]["spec"]["volumes"]

@@ -4,9 +4,9 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -31,6 +31,8 @@ class Caller:
     """NAMESPACE/POOL, whose instances it may touch."""
     is_admin: bool = False
     """Whether it may touch all of them, and what they share."""
+    pod: str = ""
+    """The pod that its token is bound to, which tells engines with one service account apart; empty: to none."""
 
     def require_admin(self) -> None:
         """Refuse whoever is no administrator.
@@ -104,11 +106,20 @@ class StaticTokens:
             raise Unauthenticated("show a token that is known: Authorization: Bearer TOKEN") from None
 
 
+class Reviewed(NamedTuple):
+    """Whose a token is."""
+
+    account: str = ""
+    """``NAMESPACE/NAME`` of a service account; empty: of none, or of another audience."""
+    pod: str = ""
+    """Name of the pod that it is bound to; empty: to none."""
+
+
 class Review(Protocol):
     """Asks a Kubernetes API server whose a token is."""
 
-    async def __call__(self, token: str, audience: str) -> str:
-        """``NAMESPACE/NAME`` of the service account that a token of this audience is of; empty: of none.
+    async def __call__(self, token: str, audience: str) -> Reviewed:
+        """Whose a token of this audience is.
 
         Raises:
             OSError: the API server does not answer.
@@ -140,26 +151,26 @@ class ReviewedTokens:
         self._audience = audience
         self._caller = known
         self._clock = clock
-        self._reviewed: dict[bytes, tuple[float, str]] = {}
+        self._reviewed: dict[bytes, tuple[float, Reviewed]] = {}
 
     async def authenticate(self, token: str) -> Caller:
-        account = await self._account(token) if token else ""
+        account, pod = await self._whose(token) if token else Reviewed()
         caller = self._caller(account) if account else None
         if caller is None:
             raise Unauthenticated(
                 f"show a token of a service account that is known, made for the audience {self._audience}"
             )
-        return caller
+        return replace(caller, pod=pod) if pod else caller
 
-    async def _account(self, token: str) -> str:
+    async def _whose(self, token: str) -> Reviewed:
         digest, now = _digest(token), self._clock()
-        until, account = self._reviewed.get(digest, (0.0, ""))
+        until, whose = self._reviewed.get(digest, (0.0, Reviewed()))
         if now >= until:
-            account = await self._review(token, self._audience)
+            whose = await self._review(token, self._audience)
             if len(self._reviewed) >= _MOST:
                 self._reviewed.clear()
-            self._reviewed[digest] = now + _REMEMBERED_SECONDS, account
-        return account
+            self._reviewed[digest] = now + _REMEMBERED_SECONDS, whose
+        return whose
 
 
 def service_accounts(fixed: Mapping[str, Caller], catalog: Catalog) -> Callable[[str], Caller | None]:

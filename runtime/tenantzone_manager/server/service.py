@@ -14,10 +14,12 @@ from tenantzone_manager.core.hashing import block_keys
 from tenantzone_manager.core.quota import Account
 from tenantzone_manager.core.reclaiming import Removed
 from tenantzone_manager.core.settings import Evictions, Instance, InstanceGroup
-from tenantzone_manager.events import shortened
+from tenantzone_manager.core.writing import Ending
+from tenantzone_manager.events.writer import Value
 from tenantzone_manager.index.backend import IndexUnavailable
 from tenantzone_manager.manager import CacheManager
 from tenantzone_manager.reading import Match
+from tenantzone_manager.removing import Told
 from tenantzone_manager.server import messages as m
 from tenantzone_manager.server.access import Caller, Denied, Unauthenticated
 
@@ -77,7 +79,7 @@ class Service:
             # Its blocks stay where they are when an alias comes to mean another group.
             instance = replace(instance, group=known.group if known is not None else group.name)
         registered = await self._manager.catalog.register_instance(instance)
-        self._manager.events.note("register_instance", instance=instance.name, group=instance.group)
+        self._note("register_instance", caller, registered)
         return await self._instance_response(registered)
 
     async def get_cache_location(self, caller: Caller, request: m.GetCacheLocationRequest) -> Match:
@@ -93,7 +95,10 @@ class Service:
         metrics.queried.labels(instance.group).inc(len(keys))
         metrics.matched.labels(instance.group).inc(found)
         if self._manager.events.is_on:
-            self._note("get_cache_location", instance, keys, query=request.query_type, first=match.first, found=found)
+            given = keys[match.first : match.first + len(match.blocks)]
+            if found < len(given):
+                given = [key for key, block in zip(given, match.blocks, strict=True) if block.locations]
+            self._note("get_cache_location", caller, instance, keys=given, asked=len(keys), query=request.query_type)
         return match
 
     async def start_write_cache(self, caller: Caller, request: m.StartWriteCacheRequest) -> m.StartWriteCacheResponse:
@@ -109,9 +114,8 @@ class Service:
         for standing in set(started.standings):
             count = started.standings.count(standing)
             self._manager.metrics.writes.labels(instance.group, standing.value).inc(count)
-        if self._manager.events.is_on:
-            standings = [standing.value for standing in started.standings]
-            self._note("start_write_cache", instance, keys, write_id=started.write_id, standings=standings)
+        taken = [keys[index] for index in sorted(started.locations)]
+        self._note("start_write_cache", caller, instance, keys=taken, asked=len(keys), write_id=started.write_id)
         blocks = [
             m.BlockToWrite(standing=standing, location=started.locations.get(index))
             for index, standing in enumerate(started.standings)
@@ -139,22 +143,22 @@ class Service:
             self._manager.metrics.finished.labels(instance.group, ending.value).inc(endings.count(ending))
         by_index = dict(zip(order, endings, strict=True))
         asked = list(dict.fromkeys([*indices, *sorted(failed)]))
-        if self._manager.events.is_on:
-            told = [by_index[index].value for index in asked]
-            self._note(
-                "finish_write_cache",
-                instance,
-                [keys[index] for index in asked],
-                write_id=request.write_id,
-                endings=told,
-            )
+        ended = {ending: [keys[index] for index in asked if by_index[index] is ending] for ending in Ending}
+        self._note(
+            "finish_write_cache",
+            caller,
+            instance,
+            keys=ended[Ending.SERVING],
+            failed=ended[Ending.FAILED],
+            expired=ended[Ending.EXPIRED],
+            write_id=request.write_id,
+        )
         return m.FinishWriteCacheResponse(endings=[by_index[index] for index in asked])
 
     async def remove_cache(self, caller: Caller, request: m.RemoveCacheRequest) -> m.RemovedResponse:
         instance = await self._instance(caller, request.instance_id)
         keys = _keys(instance, request.block_keys, request.token_ids)[request.first_block :]
-        removed = await self._manager.remover.remove_cache(instance, keys)
-        self._note("remove_cache", instance, keys, blocks=removed.blocks, bytes=removed.bytes)
+        removed = await self._manager.remover.remove_cache(instance, keys, self._told("remove_cache", caller))
         return m.RemovedResponse(blocks=removed.blocks, bytes=removed.bytes)
 
     async def trim_cache(self, caller: Caller, request: m.TrimCacheRequest) -> m.RemovedResponse:
@@ -163,9 +167,12 @@ class Service:
         removed = Removed()
         for where in types:
             removed += await self._manager.remover.trim_cache(
-                instance, where, unused_for=request.unused_for_seconds, to_bytes=request.to_bytes
+                instance,
+                where,
+                unused_for=request.unused_for_seconds,
+                to_bytes=request.to_bytes,
+                told=self._told("trim_cache", caller),
             )
-        self._note("trim_cache", instance, (), blocks=removed.blocks, bytes=removed.bytes)
         return m.RemovedResponse(blocks=removed.blocks, bytes=removed.bytes)
 
     async def list_instances(self, caller: Caller, _: m.Empty) -> m.ListInstancesResponse:
@@ -177,39 +184,42 @@ class Service:
         if any((await self._bytes_of(instance)).values()):
             raise Refused(f"instance {instance.name} has blocks; TrimCache first, and wait until they are deleted")
         await self._manager.catalog.forget_instance(instance.name)
+        self._note("unregister_instance", caller, instance)
         return m.Done()
 
-    async def put_instance_group(self, _: Caller, request: m.PutInstanceGroupRequest) -> m.GroupResponse:
+    async def put_instance_group(self, caller: Caller, request: m.PutInstanceGroupRequest) -> m.GroupResponse:
         await self._manager.catalog.put_group(request.group)
-        self._manager.events.note("put_instance_group", group=request.group.name)
+        self._note("put_instance_group", caller, group=request.group.name)
         return await self._group_response(request.group)
 
-    async def remove_instance_group(self, _: Caller, request: m.OfGroup) -> m.Done:
+    async def remove_instance_group(self, caller: Caller, request: m.OfGroup) -> m.Done:
         await self._manager.catalog.remove_group(request.group)
+        self._note("remove_instance_group", caller, group=request.group)
         return m.Done()
 
     async def list_instance_groups(self, _: Caller, __: m.Empty) -> m.ListInstanceGroupsResponse:
         groups = list(self._manager.catalog.groups.values())
         return m.ListInstanceGroupsResponse(groups=[await self._group_response(group) for group in groups])
 
-    async def register_storage(self, _: Caller, request: m.RegisterStorageRequest) -> m.StorageResponse:
+    async def register_storage(self, caller: Caller, request: m.RegisterStorageRequest) -> m.StorageResponse:
         manager = self._manager
         manager.storages.check(request.storage)
         await manager.catalog.put_storage(request.storage)
         await manager.storages.keep(manager.catalog.storages.values())
-        manager.events.note("register_storage", storage=request.storage.name, type=request.storage.type)
+        self._note("register_storage", caller, storage=request.storage.name, type=request.storage.type)
         return await self._storage_response(request.storage.name)
 
-    async def unregister_storage(self, _: Caller, request: m.OfStorage) -> m.Done:
+    async def unregister_storage(self, caller: Caller, request: m.OfStorage) -> m.Done:
         await self._manager.catalog.remove_storage(request.name)
         await self._manager.storages.keep(self._manager.catalog.storages.values())
+        self._note("unregister_storage", caller, storage=request.name)
         return m.Done()
 
-    async def enable_storage(self, _: Caller, request: m.OfStorage) -> m.StorageResponse:
-        return await self._switch(request.name, True)
+    async def enable_storage(self, caller: Caller, request: m.OfStorage) -> m.StorageResponse:
+        return await self._switch(caller, request.name, True)
 
-    async def disable_storage(self, _: Caller, request: m.OfStorage) -> m.StorageResponse:
-        return await self._switch(request.name, False)
+    async def disable_storage(self, caller: Caller, request: m.OfStorage) -> m.StorageResponse:
+        return await self._switch(caller, request.name, False)
 
     async def list_storages(self, _: Caller, __: m.Empty) -> m.ListStoragesResponse:
         names = list(self._manager.catalog.storages)
@@ -220,14 +230,15 @@ class Service:
         available = self._manager.storages.get_available_storage(group.storages)
         return m.ListStoragesResponse(storages=[await self._storage_response(each.name) for each in available])
 
-    async def put_service_account(self, _: Caller, request: m.PutServiceAccountRequest) -> m.Done:
+    async def put_service_account(self, caller: Caller, request: m.PutServiceAccountRequest) -> m.Done:
         await self._manager.catalog.put_service_account(request.account)
-        self._manager.events.note("put_service_account", account=request.account.name, pool=request.account.pool)
+        account = request.account
+        self._note("put_service_account", caller, account=account.name, pool=account.pool)
         return m.Done()
 
-    async def remove_service_account(self, _: Caller, request: m.OfServiceAccount) -> m.Done:
+    async def remove_service_account(self, caller: Caller, request: m.OfServiceAccount) -> m.Done:
         await self._manager.catalog.remove_service_account(request.name)
-        self._manager.events.note("remove_service_account", account=request.name)
+        self._note("remove_service_account", caller, account=request.name)
         return m.Done()
 
     async def list_service_accounts(self, _: Caller, __: m.Empty) -> m.ListServiceAccountsResponse:
@@ -237,20 +248,12 @@ class Service:
         """Bring the gauges up to date, for a scrape.
 
         Raises:
-            IndexUnavailable: the index does not answer.
+            IndexUnavailable: the index does not answer; all gauges but those of accounts are up to date.
         """
         manager = self._manager
-        names = {("", ""): ""}
-        names.clear()
-        for group in manager.catalog.groups:
-            names[group, ""] = f"g/{group}"
-            for where in self._types():
-                names[group, where] = books.group_chain(group, where)[0]
-        accounts = await manager.index.accounts(list(names.values()))
-        manager.metrics.show_accounts({at: accounts[name] for at, name in names.items() if name in accounts})
+        # What this process knows by itself comes first: an index that does not answer must not leave it as it was.
         manager.metrics.show_storages(
-            (each.storage.name, each.storage.type, manager.storages.is_available(each.storage.name))
-            for each in manager.storages.standings()
+            (each.storage, manager.storages.is_available(each.storage.name)) for each in manager.storages.standings()
         )
         cache = manager.index.cache
         manager.metrics.cache_lookups.labels("found").set(cache.hits)
@@ -258,6 +261,11 @@ class Service:
         manager.metrics.cached.set(len(cache))
         manager.metrics.conflicts.set(manager.index.conflicts)
         manager.metrics.leads.set(manager.leads)
+        names = {(group, ""): f"g/{group}" for group in manager.catalog.groups}
+        for group in manager.catalog.groups:
+            names |= {(group, where): books.group_chain(group, where)[0] for where in self._types()}
+        accounts = await manager.index.accounts(list(names.values()))
+        manager.metrics.show_accounts({at: accounts[name] for at, name in names.items() if name in accounts})
 
     async def _instance(self, caller: Caller, name: str) -> Instance:
         """An instance that the caller may touch; of any other it is not told whether it is there."""
@@ -269,13 +277,13 @@ class Service:
             raise NotFound(f"there is no instance {name}; register it first")
         return instance
 
-    async def _switch(self, name: str, enabled: bool) -> m.StorageResponse:
+    async def _switch(self, caller: Caller, name: str, enabled: bool) -> m.StorageResponse:
         catalog = self._manager.catalog
         if name not in catalog.storages:
             raise NotFound(f"there is no storage {name}")
         await catalog.put_storage(replace(catalog.storages[name], enabled=enabled))
         await self._manager.storages.keep(catalog.storages.values())
-        self._manager.events.note("enable_storage" if enabled else "disable_storage", storage=name)
+        self._note("enable_storage" if enabled else "disable_storage", caller, storage=name)
         return await self._storage_response(name)
 
     async def _bytes_of(self, instance: Instance) -> dict[str, int]:
@@ -319,8 +327,19 @@ class Service:
     def _types(self) -> list[str]:
         return sorted({storage.type for storage in self._manager.catalog.storages.values()})
 
-    def _note(self, event: str, instance: Instance, keys: Sequence[bytes], **fields: Any) -> None:
-        self._manager.events.note(event, instance=instance.name, group=instance.group, keys=shortened(keys), **fields)
+    def _note(self, event: str, caller: Caller, instance: Instance | None = None, **fields: Value) -> None:
+        whose: dict[str, Value] = (
+            {"pool": instance.pool, "group": instance.group, "instance": instance.name} if instance else {}
+        )
+        self._manager.events.note(event, caller.name, pod=caller.pod, **whose, **fields)
+
+    def _told(self, event: str, caller: Caller) -> Told:
+        """Notes which blocks a caller has removed."""
+
+        def note(instance: Instance, where: str, keys: Sequence[bytes]) -> None:
+            self._note(event, caller, instance, keys=keys, type=where)
+
+        return note
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,12 @@ from typing import Final
 
 import aiohttp
 
+from tenantzone_manager.server.access import Reviewed
+
 SERVER: Final = "https://kubernetes.default.svc"
 IN_POD: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _PREFIX: Final = "system:serviceaccount:"
+_POD: Final = "authentication.kubernetes.io/pod-name"
 
 
 class ApiServerReview:
@@ -25,7 +28,7 @@ class ApiServerReview:
         self._credentials = credentials
         self._session: aiohttp.ClientSession | None = None
 
-    async def __call__(self, token: str, audience: str) -> str:
+    async def __call__(self, token: str, audience: str) -> Reviewed:
         own = await asyncio.to_thread((self._credentials / "token").read_text)
         review = {
             "apiVersion": "authentication.k8s.io/v1",
@@ -41,9 +44,13 @@ class ApiServerReview:
             raise OSError(f"the API server did not review a token: {error}") from error
         # A server that does not know of audiences answers without them, and has not looked at it.
         if not status.get("authenticated") or audience not in status.get("audiences", ()):
-            return ""
-        name = str(status.get("user", {}).get("username", ""))
-        return name.removeprefix(_PREFIX).replace(":", "/", 1) if name.startswith(_PREFIX) else ""
+            return Reviewed()
+        user = status.get("user", {})
+        name = str(user.get("username", ""))
+        if not name.startswith(_PREFIX):
+            return Reviewed()
+        pod = (user.get("extra") or {}).get(_POD) or [""]
+        return Reviewed(name.removeprefix(_PREFIX).replace(":", "/", 1), str(pod[0]))
 
     async def close(self) -> None:
         """Let go of connections."""

@@ -1,0 +1,209 @@
+"""Writes events in a thread of its own, so that no call waits for a disk."""
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tenantzone_manager.events.files import EventFiles
+from tenantzone_manager.events.record import LOST, MANAGER, encode, joined
+
+MAX_BYTES: Final = 64 * 2**20
+KEEP: Final = 8
+MOST_WAITING: Final = 16 * 2**20
+"""Bytes of events that wait to be written."""
+_OF_AN_EVENT: Final = 800
+"""Bytes that it takes without its keys, and more rather than less."""
+_AT_ONCE: Final = 256
+"""Events that are written together."""
+_WRITE_SECONDS: Final = 0.5
+"""For so long events are gathered at most, and then handed to the operating system together."""
+_RETRY_SECONDS: Final = 1.0
+_CLOSE_SECONDS: Final = 5.0
+
+_log = logging.getLogger(__name__)
+
+Value = str | int | Sequence[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class EventSettings:
+    """Where events are written, and how much of them stays."""
+
+    path: Path
+    max_bytes: int = MAX_BYTES
+    """Of a file."""
+    keep: int = KEEP
+    """Files."""
+    most_waiting: int = MOST_WAITING
+
+
+class _Waiting(NamedTuple):
+    time: float
+    fields: dict[str, str | int | bytes]
+    size: int
+
+
+def _encoded(event: _Waiting) -> bytes:
+    try:
+        return encode(event.time, event.fields)
+    except ValueError:
+        # Half of a surrogate pair, in a name that somebody has configured.
+        _log.exception("there is no way to write an event")
+        return encode(event.time, {"event": LOST, "caller": MANAGER, "events": 1})
+
+
+class Events:
+    """The events of one manager, from construction to :meth:`close`.
+
+    While the disk takes nothing, events wait. Those for which there is no room are dropped and counted, and a ``lost``
+    event stands in their place.
+
+    Args:
+        settings: None: nothing is noted.
+        clock: Unix time.
+        dropped: is told how many were dropped; by any thread.
+
+    Raises:
+        OSError: the file can't be written.
+    """
+
+    def __init__(
+        self,
+        settings: EventSettings | None,
+        clock: Callable[[], float],
+        dropped: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._tell_dropped = dropped
+        self._queue: deque[_Waiting] = deque()
+        self._waiting = 0
+        self._lost = 0
+        self._hurry = False
+        self._closing = False
+        self._refused = False
+        self._changed = threading.Condition()
+        self._files: EventFiles | None = None
+        self._thread: threading.Thread | None = None
+        if settings is not None:
+            self._files = self._open(settings)
+            self._thread = threading.Thread(target=self._run, args=(settings,), name="events", daemon=True)
+            self._thread.start()
+
+    @property
+    def is_on(self) -> bool:
+        """Whether events are noted."""
+        return self._thread is not None and not self._closing
+
+    def note(self, event: str, caller: str = MANAGER, **fields: Value) -> None:
+        """Have an event written soon; it neither waits for that nor raises an error.
+
+        Args:
+            event: what happened.
+            caller: who asked for it.
+            fields: others of ``record.Event``, with keys as they are.
+        """
+        if self._settings is None:
+            return
+        kept = {name: value if isinstance(value, str | int) else joined(value) for name, value in fields.items()}
+        size = _OF_AN_EVENT + sum(len(value) for value in kept.values() if isinstance(value, bytes))
+        with self._changed:
+            if self._closing or self._waiting + size > self._settings.most_waiting:
+                self._lost += 1
+                self._tell_dropped(1)
+                return
+            self._queue.append(_Waiting(self._clock(), {"event": event, "caller": caller, **kept}, size))
+            self._waiting += size
+            if self._waiting > self._settings.most_waiting // 2:
+                self._changed.notify_all()
+
+    def flush(self) -> bool:
+        """Wait until all that was noted is handed to the operating system; False: it refuses to take it."""
+        with self._changed:
+            self._refused = False
+            self._hurry = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: not self._hurry or self._refused or not self.is_on)
+            return not self._refused
+
+    def close(self) -> None:
+        """Write what waits, and no more; without it, where the disk takes none of it or takes too long."""
+        if self._thread is None or self._closing:
+            return
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        self._thread.join(_CLOSE_SECONDS)
+        with self._changed:
+            if self._queue:
+                self._tell_dropped(len(self._queue))
+                _log.error("%d events are not written", len(self._queue))
+
+    def _run(self, settings: EventSettings) -> None:
+        while self._gather(settings):
+            while not self._write(settings):
+                with self._changed:
+                    if self._changed.wait_for(lambda: self._closing or self._hurry, _RETRY_SECONDS) and self._closing:
+                        return
+        if self._files is not None:
+            self._files.close()
+
+    def _gather(self, settings: EventSettings) -> bool:
+        """Wait for as long as events may wait; returns whether there may be more to write."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._closing or self._hurry or self._waiting > settings.most_waiting // 2, _WRITE_SECONDS
+            )
+            return not self._closing or bool(self._queue) or bool(self._lost)
+
+    def _write(self, settings: EventSettings) -> bool:
+        """Write all that waits; returns whether it could be done."""
+        try:
+            while lines := self._lines():
+                self._files = self._files or self._open(settings)
+                self._done_with(self._files.append(lines))
+        except OSError as error:
+            self._give_up(settings, error)
+            return False
+        if self._refused:
+            self._refused = False
+            _log.warning("events are written to %s again", settings.path)
+        return True
+
+    def _lines(self) -> list[bytes]:
+        """The first of those that wait; they wait on until they are written."""
+        with self._changed:
+            if not self._queue and self._lost:
+                lost: dict[str, str | int | bytes] = {"event": LOST, "caller": MANAGER, "events": self._lost}
+                self._queue.append(_Waiting(self._clock(), lost, 0))
+                self._lost = 0
+            if not self._queue:
+                self._hurry = False
+                self._changed.notify_all()
+            first = list(islice(self._queue, _AT_ONCE))
+        return [_encoded(each) for each in first]
+
+    def _done_with(self, count: int) -> None:
+        with self._changed:
+            for _ in range(count):
+                self._waiting -= self._queue.popleft().size
+
+    def _give_up(self, settings: EventSettings, error: OSError) -> None:
+        if self._files is not None:
+            self._files.close()
+            self._files = None
+        with self._changed:
+            if not self._refused:
+                _log.error("events can't be written to %s, and wait: %s", settings.path, error)
+            self._refused = True
+            self._hurry = False
+            self._changed.notify_all()
+
+    @staticmethod
+    def _open(settings: EventSettings) -> EventFiles:
+        return EventFiles(settings.path, settings.max_bytes, settings.keep)
