@@ -176,7 +176,7 @@ def test_few_files_stay_and_hold_the_newest_events(tmp_path: Path) -> None:
     note_many(events, range(20))
     events.close()
     names = {path.name for path in tmp_path.iterdir()}
-    assert names == {"events.jsonl", "events.jsonl.1", "events.jsonl.2", "events.jsonl.bak"}
+    assert names == {"events.jsonl", "events.jsonl.1", "events.jsonl.2", "events.jsonl.bak", "events.jsonl.lock"}
     assert all(path.stat().st_size <= 3 * size for path in tmp_path.iterdir())
     tally = Tally()
     assert numbers_of(list(select([file], Selection(), tally))) == list(range(12, 20))
@@ -188,7 +188,7 @@ def test_one_file_is_enough(tmp_path: Path) -> None:
     events = Events(EventSettings(file, max_bytes=1, keep=1), lambda: 1.0)
     note_many(events, range(3))
     events.close()
-    assert list(tmp_path.iterdir()) == [file]
+    assert {path.name for path in tmp_path.iterdir()} == {"events.jsonl", "events.jsonl.lock"}
     assert numbers_of(list(select([file], Selection(), Tally()))) == [2]
 
 

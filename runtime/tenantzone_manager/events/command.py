@@ -39,6 +39,7 @@ def main(arguments: Sequence[str]) -> None:
     try:
         for line in _document(events, tally) if own.json else _table(events, tally, selection):
             print(line)
+        sys.stdout.flush()
     except BrokenPipeError:  # who reads has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:

@@ -1,5 +1,7 @@
 """The files of events: FILE is written on, FILE.1, FILE.2 and so on are older ones, of which few stay."""
 
+import errno
+import fcntl
 import os
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -24,23 +26,30 @@ def older_files(path: Path) -> list[tuple[int, Path]]:
 class EventFiles:
     """Open files of one manager, to append to.
 
+    Nobody else writes to them meanwhile: a lock on FILE.lock is held until :meth:`close`.
+
     Args:
         path: FILE; it is made, or written on.
         max_bytes: size beyond which a file does not grow, unless by a single line.
         keep: how many files there are at most, FILE among them.
 
     Raises:
-        OSError: it can't be written.
+        OSError: it can't be written, or another manager writes to it.
     """
 
     def __init__(self, path: Path, max_bytes: int, keep: int) -> None:
         self._path = path
         self._max_bytes = max_bytes
         self._keep = keep
-        self._file = -1
+        self._lock = self._file = -1
         self._size = 0
         self._is_torn = False
-        self._open()
+        try:
+            self._lock_files()
+            self._open()
+        except BaseException:
+            self.close()
+            raise
 
     def append(self, lines: Sequence[bytes]) -> int:
         """Hand lines to the operating system, as many as fit into one file.
@@ -51,8 +60,8 @@ class EventFiles:
         Raises:
             OSError: it took none.
         """
-        if self._is_torn:
-            self.close()
+        if self._is_torn or not self._is_in_place():
+            self._close_file()
             self._open()
         if self._size and self._size + len(lines[0]) > self._max_bytes:
             self._rotate()
@@ -73,26 +82,45 @@ class EventFiles:
 
     def close(self) -> None:
         """Write no more."""
+        self._close_file()
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def _close_file(self) -> None:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
+
+    def _lock_files(self) -> None:
+        """Two who rotate the same files would name each other's anew, and delete what is still written to."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        lock = f"{self._path}.lock"
+        self._lock = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise OSError(errno.EBUSY, "another manager writes events there; give each a file", lock) from None
+
+    def _is_in_place(self) -> bool:
+        """Whether what is written to is still FILE: who tidies up may have taken it away, or its folder."""
+        try:
+            return os.path.samestat(self._path.stat(), os.fstat(self._file))
+        except FileNotFoundError:
+            return False
 
     def _open(self) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._file = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
         self._size = os.fstat(self._file).st_size
-        try:
-            if self._size and os.pread(self._file, 1, self._size - 1) != b"\n":
-                # A crash, or a full disk, has cut the last line off; it must not spoil the next one.
-                self._size += os.write(self._file, b"\n")
-        except BaseException:
-            self.close()
-            raise
+        if self._size and os.pread(self._file, 1, self._size - 1) != b"\n":
+            # A crash, or a full disk, has cut the last line off; it must not spoil the next one.
+            self._size += os.write(self._file, b"\n")
         self._is_torn = False
 
     def _rotate(self) -> None:
         """The oldest go, so that there is room for a new file, and the others are named anew."""
-        self.close()
+        self._close_file()
         for number, path in reversed(older_files(self._path)):
             if number >= self._keep - 1:
                 path.unlink()

@@ -88,7 +88,7 @@ def select(paths: Sequence[Path], selection: Selection, tally: Tally) -> Iterato
     """The events that are asked for, the oldest first; those of one manager in the order in which it wrote them.
 
     Args:
-        paths: the FILE of each manager; older files beside it are read with it.
+        paths: the FILE of each manager; older files beside it are read with it. None is read twice.
         selection: which events.
         tally: is counted up meanwhile.
 
@@ -96,31 +96,39 @@ def select(paths: Sequence[Path], selection: Selection, tally: Tally) -> Iterato
         OSError: a file is not there, or can't be read.
     """
     with ExitStack() as stack:
-        managers = [_open(path, tally, stack) for path in paths]
+        opened: set[tuple[int, int]] = set()
+        managers = [_open(path, opened, tally, stack) for path in paths]
         for event in heapq.merge(*(_events(files, tally) for files in managers), key=attrgetter("time")):
             if selection.takes(event):
                 tally.lost += event.events if event.event == LOST else 0
                 yield event
 
 
-def _open(path: Path, tally: Tally, stack: ExitStack) -> list[IO[bytes]]:
+def _open(path: Path, opened: set[tuple[int, int]], tally: Tally, stack: ExitStack) -> list[IO[bytes]]:
     """All files of a manager, the oldest first. None is missed, and none there twice, if they are rotated meanwhile."""
-    opened: dict[tuple[int, int], IO[bytes]] = {}
-    newest = path.open("rb")
-    for each, file in [(path, stack.enter_context(newest)), *_older(path, stack)]:
-        status = os.fstat(file.fileno())
-        if opened.setdefault((status.st_dev, status.st_ino), file) is file:
-            tally.files.append(str(each))
-    return list(opened.values())[::-1]
-
-
-def _older(path: Path, stack: ExitStack) -> Iterator[tuple[Path, IO[bytes]]]:
-    for _, each in older_files(path):
+    files: list[IO[bytes]] = []
+    for each in _newest_first(path):
         try:
-            file = each.open("rb")
-        except FileNotFoundError:  # it was the oldest
-            continue
-        yield each, stack.enter_context(file)
+            file = stack.enter_context(each.open("rb"))
+        except FileNotFoundError:
+            if each == path and not older_files(path):
+                raise
+            continue  # it is being named anew
+        status = os.fstat(file.fileno())
+        if (status.st_dev, status.st_ino) not in opened:
+            opened.add((status.st_dev, status.st_ino))
+            tally.files.append(str(each))
+            files.insert(0, file)
+    return files
+
+
+def _newest_first(path: Path) -> Iterator[Path]:
+    """FILE, FILE.1 and so on. The folder is read again for each: numbers grow, so what is still to come is there."""
+    yield path
+    last = 0
+    while following := [found for found in older_files(path) if found[0] > last]:
+        last, each = following[0]
+        yield each
 
 
 def _events(files: Iterable[IO[bytes]], tally: Tally) -> Iterator[Event]:
@@ -136,8 +144,13 @@ def _events(files: Iterable[IO[bytes]], tally: Tally) -> Iterator[Event]:
 
 
 def _lines(file: IO[bytes]) -> Iterator[bytes]:
-    """Lines, of those that are too long the first part only, which is no event."""
+    """Lines, of those that are too long the first part only, which is no event.
+
+    What does not end with a newline is the last one: if its end is written meanwhile, that is no line.
+    """
     while line := file.readline(LONGEST_LINE):
         yield line
         while len(line) == LONGEST_LINE and not line.endswith(b"\n"):
             line = file.readline(LONGEST_LINE)
+        if not line.endswith(b"\n"):
+            return
