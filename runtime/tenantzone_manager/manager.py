@@ -74,7 +74,7 @@ class CacheManager:
         self.index = MetaIndex(backend, spaces.codec, self.settings.index, monotonic)
         self.catalog = Catalog(self.index)
         self.metrics = Metrics()
-        self.events = Events(self.settings.events, clock, self.metrics.dropped_events.inc)
+        self.events: Events
         self.leads = False
         """Whether this one reclaims for all that are over the same index."""
         self.is_ready = False
@@ -82,19 +82,20 @@ class CacheManager:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self, *, in_background: bool = True) -> None:
-        """Open the index and read what is registered.
+        """Open the file of events and the index, and read what is registered.
 
         Args:
             in_background: whether to do beside what is asked what has to be done now and then; tests do it themselves.
 
         Raises:
             IndexUnavailable: the index does not answer; nothing is open then.
+            OSError: a file can't be opened; nothing is open then, either.
         """
-        await self.index.start()
+        self.events = Events(self.settings.events, self.clock, self.metrics.dropped_events.inc)
         try:
-            await self._open()
+            await self._start_index()
         except BaseException:
-            await self.index.close()
+            self.events.close()
             raise
         if in_background:
             for seconds, work in (
@@ -105,6 +106,14 @@ class CacheManager:
             ):
                 self._tasks.append(asyncio.create_task(self._repeat(seconds, work)))
             self._tasks.append(asyncio.create_task(self.storages.probe_always()))
+
+    async def _start_index(self) -> None:
+        await self.index.start()
+        try:
+            await self._open()
+        except BaseException:
+            await self.index.close()
+            raise
 
     async def _open(self) -> None:
         timing = self.settings.timing
@@ -137,9 +146,11 @@ class CacheManager:
             await self.touches.flush()
         except IndexUnavailable as error:
             _log.warning("what was used last is not noted: %s", error)
-        await self.storages.close()
-        await self.index.close()
-        self.events.close()
+        try:
+            await self.storages.close()
+            await self.index.close()
+        finally:
+            self.events.close()
 
     async def refresh(self) -> None:
         """Read what is registered again, if another manager may have changed it."""

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from tenantzone_manager.__main__ import main
-from tenantzone_manager.events import reading
-from tenantzone_manager.events.files import EventFiles
+from tenantzone_manager.events.files import EventFiles, older_files
 from tenantzone_manager.events.reading import Selection, Tally, select
 from tenantzone_manager.events.record import encode
 
@@ -96,7 +95,7 @@ def test_none_is_missed_if_files_are_begun_anew_between_a_look_at_the_folder_and
     write(file, *map(line, range(5)))
     listings = 0
 
-    def looked(path: Path, look: Callable[[Path], Any] = reading.older_files) -> Any:
+    def looked(path: Path, look: Callable[[Path], Any] = older_files) -> Any:
         nonlocal listings
         listings += 1
         found = look(path)
@@ -104,7 +103,7 @@ def test_none_is_missed_if_files_are_begun_anew_between_a_look_at_the_folder_and
             write(file, line(5))
         return found
 
-    monkeypatch.setattr(reading, "older_files", looked)
+    monkeypatch.setattr("tenantzone_manager.events.reading.older_files", looked)
     tally = Tally()
     assert numbers(file, tally=tally) == [0, 1, 2, 3, 4]
     assert listings > listing

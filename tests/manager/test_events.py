@@ -17,11 +17,12 @@ from tenantzone_manager.events.files import EventFiles, older_files
 from tenantzone_manager.events.reading import LONGEST_LINE, Selection, Tally, block_key, select
 from tenantzone_manager.events.record import Event, encode, joined
 from tenantzone_manager.events.writer import Events, EventSettings
+from tenantzone_manager.index.backend import IndexUnavailable, Listener
 from tenantzone_manager.index.sqlite import SqliteBackend
-from tenantzone_manager.manager import Settings
+from tenantzone_manager.manager import CacheManager, Settings
 from tenantzone_manager.server.access import Caller
 from tenantzone_manager.server.service import CALLS, Service
-from tests.manager.playing import SIZE, Playing, eventually
+from tests.manager.playing import SIZE, Clock, Playing, eventually
 
 ACME = instance_name("acme", "a" * 64)
 ENGINE = Caller("ml/engine", pool="ml/chat", pod="chat-0")
@@ -261,6 +262,48 @@ def test_a_full_disk_stops_no_call_and_what_is_dropped_is_counted(tmp_path: Path
     assert (tally.lost, tally.read) == (20, 12)
 
 
+def test_what_is_dropped_is_told_at_its_time(tmp_path: Path) -> None:
+    file = tmp_path / "events.jsonl"
+    file.symlink_to("/dev/full")
+    clock = Clock()
+    clock.now = 0.0
+    events = Events(EventSettings(file, most_waiting=2 * (800 + 8)), clock)
+    for number in range(1, 6):
+        clock.now = 10.0 * number
+        events.note("evict", keys=[number.to_bytes(8)])
+    assert not events.flush()
+    file.unlink()
+    clock.now = 1000.0
+    assert events.flush()
+    events.note("evict", keys=[(6).to_bytes(8)])
+    events.close()
+
+    def told(begin: float, end: float) -> list[tuple[str, float]]:
+        return [(event.event, event.time) for event in select([file], Selection(begin=begin, end=end), Tally())]
+
+    lost = ("lost", 30.0)
+    assert told(0, 2000) == [("evict", 10.0), ("evict", 20.0), lost, ("evict", 1000.0)]
+    assert (told(0, 30), told(51, 1000)) == ([("evict", 10.0), ("evict", 20.0)], [])
+    assert told(30, 31) == told(40, 41) == told(50, 51) == [lost]
+
+
+def test_what_is_noted_after_what_was_dropped_is_told_after_it(tmp_path: Path) -> None:
+    file = tmp_path / "events.jsonl"
+    file.symlink_to("/dev/full")
+    clock = Clock()
+    events = Events(EventSettings(file, most_waiting=10 * 800), clock)
+    for size in (0, 2000, 0):  # of these the second has no room
+        clock.sleep(1)
+        events.note("evict", keys=KEYS[:1] * size)
+    assert not events.flush()
+    file.unlink()
+    events.close()
+    told = list(select([file], Selection(), Tally()))
+    assert [event.event for event in told] == ["evict", "lost", "evict"]
+    assert [event.time for event in told] == [clock.now - 2, clock.now - 1, clock.now]
+    assert told[1].until == clock.now - 1
+
+
 def test_a_disk_that_takes_nothing_to_the_end_keeps_nobody_waiting(tmp_path: Path) -> None:
     (tmp_path / "events.jsonl").symlink_to("/dev/full")
     dropped: list[int] = []
@@ -271,6 +314,47 @@ def test_a_disk_that_takes_nothing_to_the_end_keeps_nobody_waiting(tmp_path: Pat
     assert sum(dropped) == 1
     events.note("evict", keys=[b"x"])
     assert not events.is_on
+
+
+class Broken(SqliteBackend):
+    """Is opened and closed, and fails at either when it is done."""
+
+    fails_to_start = False
+
+    async def start(self, listener: Listener) -> None:
+        await super().start(listener)
+        if self.fails_to_start:
+            await super().close()
+            raise IndexUnavailable("it does not answer")
+
+    async def close(self) -> None:
+        await super().close()
+        raise OSError("it can't be closed")
+
+
+async def test_a_start_that_fails_leaves_no_events_open(tmp_path: Path) -> None:
+    backend = Broken(tmp_path / "index.db")
+    backend.fails_to_start = True
+    manager = CacheManager(backend, Settings(events=EventSettings(tmp_path / "events.jsonl")))
+    with pytest.raises(IndexUnavailable):
+        await manager.start()
+    assert not manager.events.is_on
+    EventFiles(tmp_path / "events.jsonl", 1, 1).close()
+    backend.fails_to_start = False
+    await manager.start()
+    assert manager.events.is_on
+    with pytest.raises(OSError, match="can't be closed"):
+        await manager.stop()
+
+
+async def test_an_end_that_fails_writes_what_was_noted(tmp_path: Path) -> None:
+    file = tmp_path / "events.jsonl"
+    manager = CacheManager(Broken(tmp_path / "index.db"), Settings(events=EventSettings(file)))
+    await manager.start(in_background=False)
+    manager.events.note("evict", keys=KEYS)
+    with pytest.raises(OSError, match="can't be closed"):
+        await manager.stop()
+    assert [event.keys for event in select([file], Selection(), Tally())] == [SHORT]
 
 
 async def test_dropped_events_are_a_metric(tmp_path: Path) -> None:

@@ -75,14 +75,15 @@ def _table(events: Iterator[Event], tally: Tally, selection: Selection) -> Itera
 def _rows(event: Event, selection: Selection) -> Iterator[tuple[str, ...]]:
     """A row for each of the ways in which an event ended for blocks; of the block that is asked for only."""
     if event.event == LOST:
-        yield _time(event), f"{event.events} lost", "", event.caller, "", "", ""
+        until = f"until {_time(event.until)}" if event.until else ""
+        yield _time(event.time), f"{event.events} lost", "", event.caller, "", until, ""
         return
     caller = f"{event.caller} ({event.pod})" if event.pod else event.caller
     for what, keys in _endings(event):
         told = [key for key in keys if selection.block in ("", key)]
         if told or not event.blocks:
             about = f"{told[0]} +{len(told) - 1}" if told[1:] else "".join(told) or event.storage or event.account
-            yield _time(event), what, str(len(told)), caller, event.group, about, event.instance
+            yield _time(event.time), what, str(len(told)), caller, event.group, about, event.instance
 
 
 def _endings(event: Event) -> tuple[tuple[str, list[str]], ...]:
@@ -92,11 +93,11 @@ def _endings(event: Event) -> tuple[tuple[str, list[str]], ...]:
     return (what, event.keys), ("failed to write", event.failed), ("wrote too late", event.expired)
 
 
-def _time(event: Event) -> str:
+def _time(time: float) -> str:
     try:
-        return datetime.fromtimestamp(event.time, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return datetime.fromtimestamp(time, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     except (ValueError, OverflowError, OSError):
-        return f"{event.time:g}"
+        return f"{time:g}"
 
 
 def _read_time(text: str) -> float:

@@ -40,7 +40,7 @@ class Selection:
 
     def takes(self, event: Event) -> bool:
         """Whether an event is one of these. Where events were lost is told whatever is asked for, but the time."""
-        if not self.begin <= event.time < self.end:
+        if event.time >= self.end or max(event.time, event.until) < self.begin:
             return False
         if event.event == LOST:
             return True

@@ -12,6 +12,9 @@ LOST: Final = "lost"
 KEY_DIGITS: Final = 16
 _KEY_BYTES: Final = KEY_DIGITS // 2
 
+Field = str | int | float | bytes
+"""Of an event, as it waits to be written; bytes are keys, as :func:`joined` makes them."""
+
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What happened, to which blocks. Fields that an event has nothing for are not in its line.
@@ -48,6 +51,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     account: str = ""
     events: int = 0
     """That were lost here."""
+    until: float = 0.0
+    """When the last of these was; the first one was at ``time``."""
 
     @property
     def blocks(self) -> list[str]:
@@ -63,12 +68,12 @@ def joined(keys: Sequence[bytes]) -> bytes:
     return made
 
 
-def encode(time: float, fields: Mapping[str, str | int | bytes]) -> bytes:
+def encode(time: float, fields: Mapping[str, Field]) -> bytes:
     """An event as a line.
 
     Args:
         time: Unix time.
-        fields: those of :class:`Event`, with keys as :func:`joined` makes them; what is empty is left out.
+        fields: those of :class:`Event`; what is empty is left out.
     """
     line: dict[str, Any] = {"time": round(time, 6)}
     for name, value in fields.items():

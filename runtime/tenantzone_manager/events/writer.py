@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tenantzone_manager.events.files import EventFiles
-from tenantzone_manager.events.record import LOST, MANAGER, encode, joined
+from tenantzone_manager.events.record import LOST, MANAGER, Field, encode, joined
 
 MAX_BYTES: Final = 64 * 2**20
 KEEP: Final = 8
@@ -44,7 +44,7 @@ class EventSettings:
 
 class _Waiting(NamedTuple):
     time: float
-    fields: dict[str, str | int | bytes]
+    fields: dict[str, Field]
     size: int
 
 
@@ -61,7 +61,7 @@ class Events:
     """The events of one manager, from construction to :meth:`close`.
 
     While the disk takes nothing, events wait. Those for which there is no room are dropped and counted, and a ``lost``
-    event stands in their place.
+    event stands in their place, with the times of the first and the last of them.
 
     Args:
         settings: None: nothing is noted.
@@ -84,6 +84,7 @@ class Events:
         self._queue: deque[_Waiting] = deque()
         self._waiting = 0
         self._lost = 0
+        self._lost_since = self._lost_until = 0.0
         self._hurry = False
         self._closing = False
         self._refused = False
@@ -113,14 +114,33 @@ class Events:
         kept = {name: value if isinstance(value, str | int) else joined(value) for name, value in fields.items()}
         size = _OF_AN_EVENT + sum(len(value) for value in kept.values() if isinstance(value, bytes))
         with self._changed:
+            now = self._clock()
             if self._closing or self._waiting + size > self._settings.most_waiting:
-                self._lost += 1
-                self._tell_dropped(1)
+                self._drop(now)
                 return
-            self._queue.append(_Waiting(self._clock(), {"event": event, "caller": caller, **kept}, size))
-            self._waiting += size
+            self._tell_lost()
+            self._have_wait(now, {"event": event, "caller": caller, **kept}, size)
             if self._waiting > self._settings.most_waiting // 2:
                 self._changed.notify_all()
+
+    def _have_wait(self, time: float, fields: dict[str, Field], size: int) -> None:
+        self._queue.append(_Waiting(time, fields, size))
+        self._waiting += size
+
+    def _drop(self, time: float) -> None:
+        if not self._lost:
+            self._lost_since = time
+        self._lost += 1
+        self._lost_until = time
+        self._tell_dropped(1)
+
+    def _tell_lost(self) -> None:
+        """Have it written that events were dropped, if any were, before what comes after them."""
+        if self._lost:
+            until = round(self._lost_until, 6)
+            lost: dict[str, Field] = {"event": LOST, "caller": MANAGER, "events": self._lost, "until": until}
+            self._have_wait(self._lost_since, lost, _OF_AN_EVENT)
+            self._lost = 0
 
     def flush(self) -> bool:
         """Wait until all that was noted is handed to the operating system; False: it refuses to take it."""
@@ -148,8 +168,9 @@ class Events:
         while self._gather(settings):
             while not self._write(settings):
                 with self._changed:
-                    if self._changed.wait_for(lambda: self._closing or self._hurry, _RETRY_SECONDS) and self._closing:
+                    if self._closing:
                         return
+                    self._changed.wait_for(lambda: self._closing or self._hurry, _RETRY_SECONDS)
         if self._files is not None:
             self._files.close()
 
@@ -178,10 +199,8 @@ class Events:
     def _lines(self) -> list[bytes]:
         """The first of those that wait; they wait on until they are written."""
         with self._changed:
-            if not self._queue and self._lost:
-                lost: dict[str, str | int | bytes] = {"event": LOST, "caller": MANAGER, "events": self._lost}
-                self._queue.append(_Waiting(self._clock(), lost, 0))
-                self._lost = 0
+            if not self._queue:
+                self._tell_lost()
             if not self._queue:
                 self._hurry = False
                 self._changed.notify_all()
