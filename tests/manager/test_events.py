@@ -21,6 +21,7 @@ from tenantzone_manager.index.backend import IndexUnavailable, Listener
 from tenantzone_manager.index.sqlite import SqliteBackend
 from tenantzone_manager.manager import CacheManager, Settings
 from tenantzone_manager.server.access import Caller
+from tenantzone_manager.server.messages import MAX_KEYS
 from tenantzone_manager.server.service import CALLS, Service
 from tests.manager.playing import SIZE, Clock, Playing, eventually
 
@@ -461,6 +462,18 @@ def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFi
         with pytest.raises(SystemExit):
             main(["events", str(tmp_path), flag, value])
         assert said in capsys.readouterr().err
+
+
+def test_the_longest_event_that_there_can_be_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "events.jsonl"
+    events = Events(EventSettings(file), lambda: 1.0)
+    keys = [number.to_bytes(8) for number in range(MAX_KEYS)]
+    longest = "x" * 512
+    events.note("finish_write_cache", longest, pod=longest, instance=longest, keys=keys, failed=keys, write_id=longest)
+    events.close()
+    (event,) = select([file], Selection(), Tally())
+    assert len(event.blocks) == 2 * MAX_KEYS
+    assert file.stat().st_size < LONGEST_LINE / 2
 
 
 def test_lines_are_as_they_are_told(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from tenantzone_manager.index.sqlite import SqliteBackend
 from tenantzone_manager.manager import CacheManager, Settings
 from tenantzone_manager.server import grpc, http
 from tenantzone_manager.server.access import Caller, StaticTokens, service_accounts
+from tenantzone_manager.server.messages import MAX_KEYS
 from tenantzone_manager.server.service import CALLS, Service
 from tests.manager.asking import Client, Refusal, over_grpc, over_http
 
@@ -166,6 +167,7 @@ async def test_nobody_is_heard_without_a_token(ask: Client, call: str, token: st
         ("GetCacheLocation", {}, "by block_keys or by token_ids"),
         ("GetCacheLocation", {"block_keys": KEYS, "token_ids": [1]}, "by one of the two"),
         ("GetCacheLocation", {"block_keys": [b"a", b"a"]}, "a key twice"),
+        ("StartWriteCache", {"token_ids": [1] * (2 * MAX_KEYS + 2)}, "more than 65536 blocks of 2 tokens"),
         ("GetCacheLocation", {"block_keys": [b"a"], "query_type": "window"}, "needs window"),
         ("GetCacheLocation", {"block_keys": [b"a"], "query_type": "suffix"}, "suffix"),
         ("GetCacheLocation", {"block_keys": [b""]}, "length >= 1"),

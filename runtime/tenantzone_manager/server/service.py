@@ -390,11 +390,13 @@ def _keys(instance: Instance, keys: list[bytes], token_ids: list[int]) -> list[b
     """The keys of a prompt's blocks.
 
     Raises:
-        ValueError: neither or both of keys and tokens are given, or a key is there twice.
+        ValueError: neither or both of keys and tokens are given, a key is there twice, or tokens make too many blocks.
     """
     if bool(keys) == bool(token_ids):
         raise ValueError("say which blocks are meant by block_keys or by token_ids: by one of the two")
     if token_ids:
+        if len(token_ids) // instance.block_size > m.MAX_KEYS:
+            raise ValueError(f"token_ids make more than {m.MAX_KEYS} blocks of {instance.block_size} tokens")
         return block_keys(instance.name, token_ids, instance.block_size)
     if len(set(keys)) < len(keys):
         raise ValueError("block_keys has a key twice")
