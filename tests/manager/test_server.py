@@ -1,17 +1,20 @@
 """The calls over HTTP and over gRPC: the same answers, and the same refusals."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
-from aiohttp.test_utils import TestServer
+from aiohttp import web
 
 from tenantzone_manager.core.quota import Account
+from tenantzone_manager.events.reading import Selection, Tally, select
 from tenantzone_manager.events.writer import EventSettings
-from tenantzone_manager.index.backend import IndexUnavailable
+from tenantzone_manager.index.backend import Commit, IndexUnavailable
 from tenantzone_manager.index.sqlite import SqliteBackend
 from tenantzone_manager.manager import CacheManager, Settings
 from tenantzone_manager.server import grpc, http
@@ -19,6 +22,7 @@ from tenantzone_manager.server.access import Caller, StaticTokens, service_accou
 from tenantzone_manager.server.messages import MAX_KEYS
 from tenantzone_manager.server.service import CALLS, Service
 from tests.manager.asking import Client, Refusal, over_grpc, over_http
+from tests.manager.playing import eventually
 
 TOKENS = {"root": {"admin": True}, "chat": {"pool": "ml/chat"}, "other": {"pool": "ml/other"}}
 INSTANCE = {"name": "chat-1", "group": "team", "block_size": 2, "specs": [{"name": "tp0", "size": 4096}]}
@@ -40,8 +44,12 @@ async def ports(manager: CacheManager, tmp_path: Path) -> AsyncIterator[tuple[in
     rpc = grpc.server(manager, service, authenticator)
     rpc_port = rpc.add_insecure_port("127.0.0.1:0")
     await rpc.start()
-    async with TestServer(http.application(manager, service, authenticator)) as server:
-        yield server.port, rpc_port
+    # As a manager has it; aiohttp's own server for tests ends calls of callers that are gone.
+    runner = web.AppRunner(http.application(manager, service, authenticator), access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    yield runner.addresses[0][1], rpc_port
+    await runner.cleanup()
     await rpc.stop(0)
 
 
@@ -108,6 +116,34 @@ async def test_tokens_name_the_blocks_as_well(ask: Client) -> None:
     assert removed["blocks"] == 1
     found = await ask("GetCacheLocation", "chat", instance_id="chat-1", token_ids=[5, 6, 7, 8])
     assert found["matched_blocks"] == 1
+
+
+@pytest.mark.usefixtures("team")
+async def test_what_a_caller_did_that_is_gone_is_noted(
+    ask: Client, manager: CacheManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await write(ask, block_keys=KEYS)
+    committed, heard = asyncio.Event(), asyncio.Event()
+
+    async def commit(backend: SqliteBackend, changes: Commit) -> None:
+        """As over a Redis whose answer takes its time."""
+        await SqliteBackend.commit(backend, changes)
+        committed.set()
+        await heard.wait()
+
+    monkeypatch.setattr(manager.index.backend, "commit", partial(commit, manager.index.backend))
+    asking = asyncio.create_task(ask("RemoveCache", "chat", instance_id="chat-1", block_keys=KEYS))
+    await committed.wait()
+    asking.cancel()
+    await asyncio.gather(asking, return_exceptions=True)
+    for _ in range(10):  # what is sent later is heard of later
+        await ask("ListInstances", "chat")
+    heard.set()
+
+    async def told() -> list[str]:
+        return [event.event for event in select([tmp_path / "events.jsonl"], Selection(), Tally())][-1:]
+
+    await eventually(told, ["remove_cache"])
 
 
 @pytest.mark.usefixtures("team")

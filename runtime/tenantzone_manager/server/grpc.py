@@ -1,5 +1,6 @@
 """The calls over gRPC, as manager.proto has them."""
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -51,11 +52,17 @@ def _message(name: str) -> Any:
 def _handler(
     call: Call, encode: Encode, service: Service, authenticator: Authenticator
 ) -> Callable[[Any, Any], Awaitable[bytes]]:
+    under_way: set[asyncio.Task[Any]] = set()
+
     async def handle(message: Any, context: Any) -> bytes:
         try:
             caller = await authenticator.authenticate(_token(context))
             asked = msgspec.convert(to_plain(message), call.request)
-            return encode(asked, await service.call(call, caller, asked))
+            # As over HTTP, a caller that is gone ends nothing: what is done already must be noted and told.
+            task = asyncio.create_task(service.call(call, caller, asked))
+            under_way.add(task)
+            task.add_done_callback(under_way.discard)
+            return encode(asked, await asyncio.shield(task))
         except Exception as error:
             code = code_of(error)
             if code == "INTERNAL":
