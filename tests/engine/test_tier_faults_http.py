@@ -127,9 +127,9 @@ def let_go(path):
 @contextmanager
 def hanging(files):
     """Who reads one of the files waits until this ends, however it does."""
-    for path in files:
-        hung(path)
     try:
+        for path in files:
+            hung(path)
         yield
     finally:
         for path in files:

@@ -2,31 +2,34 @@
 
 import re
 import socket
+import ssl
 import threading
 from contextlib import contextmanager, suppress
 
 import pytest
 
+from hack.controlplane.credentials import Authority
 from tenantzone_runtime.shared.client import LONGEST_ANSWER, ManagerClient, ManagerError
 
 OK = b"HTTP/1.1 200 OK\r\n"
 
 
 @contextmanager
-def answering(answer):
-    """A server that has read one request, and leaves the rest to ``answer``; gives its URL."""
+def answering(*answers, tls=None):
+    """A server that reads a request of each connection, and leaves the rest to its answer; gives its URL."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve():
-            with suppress(OSError):
-                connection, _ = server.accept()
-                with connection:
-                    take(connection)
-                    answer(connection)
+            for answer in answers:
+                with suppress(OSError):
+                    connection, _ = server.accept()
+                    with tls.wrap_socket(connection, server_side=True) if tls else connection as open_one:
+                        take(open_one)
+                        answer(open_one)
 
         thread = threading.Thread(target=serve)
         thread.start()
-        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        yield f"{'https' if tls else 'http'}://127.0.0.1:{server.getsockname()[1]}"
         thread.join()
 
 
@@ -38,6 +41,18 @@ def take(connection):
     ) < int(found[1]):
         came += connection.recv(65536)
     return came
+
+
+@pytest.fixture(params=[False, True], ids=["http", "https"])
+def tls(request, tmp_path, monkeypatch):
+    """What a server shows that the client trusts; None: nothing."""
+    if not request.param:
+        return None
+    authority = Authority(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.certificate))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*authority.issue_server("manager"))
+    return context
 
 
 @pytest.mark.parametrize(
@@ -52,7 +67,7 @@ def take(connection):
     ],
     ids=["a header", "the first line", "interim answers", "a body", "chunks", "trailers"],
 )
-def test_an_answer_that_comes_byte_by_byte_is_not_waited_for(begun, dripped):
+def test_an_answer_that_comes_byte_by_byte_is_not_waited_for(tls, begun, dripped):
     is_over, has_hung = threading.Event(), threading.Event()
 
     def answer(connection):
@@ -64,7 +79,7 @@ def test_an_answer_that_comes_byte_by_byte_is_not_waited_for(begun, dripped):
         # A minute: the client waits as long as something comes.
         has_hung.set()
 
-    with answering(answer) as url:
+    with answering(answer, tls=tls) as url:
         client = ManagerClient(url)
         with pytest.raises(ManagerError) as failed:
             client.list_instances(0.2)
@@ -89,7 +104,7 @@ def test_an_answer_longer_than_any_of_a_manager_is_a_failed_call():
         assert failed.value.is_failure
 
 
-def test_the_longest_answer_is_read_and_the_connection_goes_on():
+def test_the_longest_answer_is_read_and_the_connection_goes_on(tls):
     asked = []
 
     def answer(connection):
@@ -98,8 +113,54 @@ def test_the_longest_answer_is_read_and_the_connection_goes_on():
         asked.append(take(connection))
         connection.sendall(OK + b'Content-Length: 13\r\n\r\n{"blocks": 4}')
 
-    with answering(answer) as url:
+    with answering(answer, tls=tls) as url:
         client = ManagerClient(url)
         assert client.trim_cache("x", 1.0, 60).blocks == 3
         assert client.trim_cache("x", 2.0, 60).blocks == 4
         assert b"/v1/TrimCache" in asked[0]
+
+
+def test_a_connection_that_the_manager_has_closed_meanwhile_fails_no_call(tls):
+    has_closed = threading.Event()
+
+    def answer(connection):
+        connection.sendall(OK + b'Content-Length: 13\r\n\r\n{"blocks": 3}')
+
+    def answer_and_close(connection):
+        answer(connection)
+        # As whoever is killed does: nobody is told that it ends here.
+        connection.close()
+        has_closed.set()
+
+    with answering(answer_and_close, answer, tls=tls) as url:
+        client = ManagerClient(url)
+        assert client.trim_cache("x", 1.0, 60).blocks == 3
+        assert has_closed.wait(60)
+        assert client.trim_cache("x", 2.0, 60).blocks == 3
+
+
+def test_a_server_whose_first_words_come_byte_by_byte_is_not_waited_for(tls):
+    """They are those of TLS, or of no protocol."""
+    is_over, has_hung = threading.Event(), threading.Event()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def drip():
+            with suppress(OSError):
+                connection, _ = server.accept()
+                with connection:
+                    connection.sendall(b"\x16\x03\x03\x40\x00\x02\x00\x3f\x00")
+                    for _ in range(6000):
+                        connection.sendall(b"\0")
+                        if is_over.wait(0.01):
+                            return
+                has_hung.set()
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        client = ManagerClient(f"{'https' if tls else 'http'}://127.0.0.1:{server.getsockname()[1]}")
+        with pytest.raises(ManagerError):
+            client.list_instances(0.2)
+        is_over.set()
+        thread.join()
+    assert not has_hung.is_set()

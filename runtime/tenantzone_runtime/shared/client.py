@@ -31,6 +31,8 @@ _encode: Final = msgspec.json.Encoder().encode
 
 LONGEST_ANSWER: Final = 65_536 * 2**10
 """Bytes that are read of an answer: the manager takes 65,536 keys in a call, and a block's location has some 300."""
+_CLOSED: Final = (ConnectionError, http.client.BadStatusLine, ssl.SSLEOFError, ssl.SSLZeroReturnError)
+"""What using a connection ends in that the other side has closed."""
 
 
 class ManagerError(Exception):
@@ -146,7 +148,7 @@ class ManagerClient:
                 connection.request("POST", path, body, headers)
                 answer = connection.getresponse()
                 return answer.status, _read(answer)
-            except (ConnectionError, http.client.BadStatusLine):
+            except _CLOSED:
                 self.forget_connection()
                 if is_new:
                     raise

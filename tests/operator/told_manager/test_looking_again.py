@@ -1,0 +1,57 @@
+"""What is declared has the operator look again at once, and what it writes itself does not."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+from aiohttp.test_utils import TestServer
+
+from tenantzone_operator.cache_manager.declared import read_storage
+from tenantzone_operator.cache_manager.objects import Objects
+from tenantzone_operator.kube.api import Api
+from tenantzone_operator.kube.rest import Login, Rest
+from tests.operator.told_manager.told import Cluster, Run, login
+
+
+class Noting(Rest):
+    """Notes what becomes of each event of a watch: whether who watches goes on to the next one."""
+
+    def __init__(self, log_in: Login) -> None:
+        super().__init__(log_in)
+        self.outcomes: asyncio.Queue[bool] = asyncio.Queue()
+
+    async def watch(self, *args: Any, **named: Any) -> AsyncGenerator[dict[str, Any], None]:
+        async for event in super().watch(*args, **named):
+            goes_on = False
+            try:
+                yield event
+                goes_on = True
+            finally:
+                self.outcomes.put_nowait(goes_on)
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+async def test_what_is_written_here_is_no_reason_to_look_again(cluster: Cluster, is_ours: bool) -> None:
+    async with TestServer(cluster.app()) as server, Noting(login(server)) as rest:
+        objects = Objects(Api(rest, None))
+        (storage,) = await objects.list_all("kvstorages", read_storage)
+        writer = objects if is_ours else Objects(Api(rest, None))
+        await writer.apply_status("kvstorages", storage, {"message": "anything"})
+        watching = asyncio.create_task(objects.await_change(60))
+        async with asyncio.timeout(60):
+            assert await rest.outcomes.get() is is_ours
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+
+
+async def test_what_is_declared_meanwhile_is_a_reason(
+    cluster: Cluster, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tenantzone_operator.cache_manager.reconciler.ROUND_SECONDS", 60.0)
+    run()
+    await cluster.await_written(lambda: cluster.has_status("kvstorages"))
+    declared = cluster.objects["kvstorages"]
+    metadata = declared["metadata"] | {"generation": 2, "resourceVersion": "1000"}
+    cluster.objects["kvstorages"] = declared | {"metadata": metadata}
+    await cluster.await_written(lambda: cluster.objects["kvstorages"]["status"]["observedGeneration"] == 2)
