@@ -18,8 +18,6 @@ from tests.operator.objects import pool, zone
 
 WINDOW = 100.0
 BLOCKS = 1000
-
-
 ALL: dict[str, Any] = {
     "limit": {"min": "20%", "max": "80%"},
     "weight": {"min": 1, "max": 8},

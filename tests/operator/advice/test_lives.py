@@ -28,8 +28,6 @@ figures = st.fixed_dictionaries(
     },
 )
 bounds = st.fixed_dictionaries({}, optional={name: st.just(value) for name, value in ALL.items()})
-
-
 specs = st.fixed_dictionaries(
     {"reserved": st.sampled_from(["0%", "20%", "30%", 250])},
     optional={
