@@ -13,10 +13,9 @@ from tenantzone_runtime.door.answers import Refusal
 LONGEST: Final = {"logit_bias": 1024, "allowed_token_ids": 1024, "stop_token_ids": 64}
 """Members of each. Of the tokens that end an answer the model's own are among the 128 that there is room for."""
 MAX_LOGPROBS: Final = 2**17
-"""Of an answer in one piece: vLLM makes an object of each on its event loop, a second and more for this many."""
+"""Of an answer in one piece: vLLM makes an object of each on its event loop."""
 MAX_PROMPT_LOGPROBS: Final = 2**15
-"""Of all prompts of a body: for those vLLM does so at once, and not token by token. 126,000 of them stopped its event
-loop for 1.1 to 1.5 s, on a busy machine."""
+"""Of all prompts of a body: fewer, for vLLM does so at once for these, and not token by token."""
 _UNSAID_TOKENS: Final = 4096
 """Of an answer whose length nobody has said: how long it may get the door does not know."""
 _ANSWER_TOKENS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens")

@@ -179,11 +179,8 @@ class GrammarMasks:
     ) -> list[GuardedGrammar]:
         """Give up a grammar, and all its tenant's: it keeps one thread, and not as many as it has requests."""
         assert self._worker is not None
-        work.is_given_up = True
+        work.give_up(slow.tenant)
         self._left[slow.tenant] = self._worker
-        if is_slow_itself:
-            # It adds itself only when it is done: hours later, it may be.
-            self._taken.add(slow, self._limit_seconds)
         ended = [grammar for grammar in grammars if grammar.tenant == slow.tenant]
         for grammar in ended:
             if not is_slow_itself:

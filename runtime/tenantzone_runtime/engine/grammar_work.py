@@ -79,11 +79,21 @@ class Work:
                 raise GivenUp
             result = task()
         finally:
-            del self._doing[thread]
-            self._taken.add(owned, time.thread_time() - began)
+            if self._doing.pop(thread, None) is not None:
+                self._taken.add(owned, time.thread_time() - began)
         if self.is_given_up:
             raise GivenUp
         return result
+
+    def give_up(self, tenant: str) -> None:
+        """Wait for nothing more, and count what is being done for a tenant as far as it has come.
+
+        When it ends nobody knows, nor into which step that would fall.
+        """
+        self.is_given_up = True
+        for thread, (owned, began) in list(self._doing.items()):
+            if owned.tenant == tenant and self._doing.pop(thread, None) is not None:
+                self._taken.add(owned, _used(thread) - began)
 
     def is_done_for_others(self, than: Container[Owned]) -> bool:
         """Whether something is done for others than these."""
@@ -98,7 +108,7 @@ class Work:
             For whom it is, and whether it was what is done for it now; None if there is nobody.
         """
         for thread, (owned, began) in list(self._doing.items()):
-            used = time.clock_gettime(time.pthread_getcpuclockid(thread)) - began
+            used = _used(thread) - began
             if owned in than:
                 continue
             if used > limit_seconds:
@@ -106,6 +116,11 @@ class Work:
             if self._taken.of(owned.tenant) + used > tenant_limit_seconds:
                 return owned, False
         return None
+
+
+def _used(thread: int) -> float:
+    """Seconds of a processor's time, by a thread."""
+    return time.clock_gettime(time.pthread_getcpuclockid(thread))
 
 
 class Worker(threading.Thread):

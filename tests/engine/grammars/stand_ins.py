@@ -1,0 +1,89 @@
+"""Grammars that take what a test has them take, and steps in which masks are made of them."""
+
+import hashlib
+import threading
+import time
+from concurrent.futures import Future
+
+import torch
+from vllm.v1.request import Request
+
+from hack.harness.scheduler import AnyToken, Driver, prompt
+
+
+class Grammar(AnyToken):
+    """By which each answer is right, and whose masks are its name."""
+
+    def __init__(self, name: int) -> None:
+        self.name = name
+        self.thread: int | None = None
+
+    def fill_bitmask(self, rows: torch.Tensor, row: int) -> None:
+        self.thread = threading.get_ident()
+        rows[row].fill_(self.name)
+
+    def rollback(self, count: int) -> None:
+        pass
+
+
+class Slow(Grammar):
+    """One whose mask takes a processor until it is told that it is over."""
+
+    def __init__(self, name: int) -> None:
+        super().__init__(name)
+        self.over = threading.Event()
+        self.turns = 0
+
+    def fill_bitmask(self, rows: torch.Tensor, row: int) -> None:
+        while not self.over.is_set():
+            self.turns += 1
+            # It lets others run meanwhile, as grammar libraries do.
+            hashlib.pbkdf2_hmac("sha256", b"", b"", 10_000)
+        super().fill_bitmask(rows, row)
+
+
+class Dear(Grammar):
+    """One that takes a part of a processor's time each time that no grammar is given up for."""
+
+    def __init__(self, name: int, seconds: float = 0.05) -> None:
+        super().__init__(name)
+        self.seconds = seconds
+        self.validated = 0
+
+    def fill_bitmask(self, rows: torch.Tensor, row: int) -> None:
+        self._work()
+        super().fill_bitmask(rows, row)
+
+    def validate_tokens(self, tokens: list[int]) -> list[int]:
+        self.validated += 1
+        self._work()
+        return tokens
+
+    def _work(self) -> None:
+        began = time.thread_time()
+        while time.thread_time() - began < self.seconds:
+            hashlib.pbkdf2_hmac("sha256", b"", b"", 10_000)
+
+
+def rows_of_masks() -> torch.Tensor:
+    """Room for the masks of a step."""
+    return torch.zeros((64, 4), dtype=torch.int32)
+
+
+def send(driver: Driver, tenant: str, grammar: Grammar, max_tokens: int = 2) -> Request:
+    ready: Future[Grammar] = Future()
+    ready.set_result(grammar)
+    return driver.send(tenant, prompt(1), grammar=ready, max_tokens=max_tokens)
+
+
+def step(driver: Driver) -> dict[str, list[int]]:
+    """One step, with the masks of those whose answers are structured."""
+    output, result = driver.schedule()
+    told = driver.scheduler.get_grammar_bitmask(output)
+    masks = {} if told is None else dict(zip(told.structured_output_request_ids, told.grammar_bitmask, strict=False))
+    driver.update(output, result)
+    return {name: sorted(set(mask.tolist())) for name, mask in masks.items()}
+
+
+def busy(driver: Driver) -> bool:
+    return any(worker.is_alive() for worker in driver.scheduler._masks._left.values())
