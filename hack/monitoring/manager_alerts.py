@@ -16,7 +16,7 @@ def manager_alerts(pace: Pace) -> tuple[Alert, ...]:
         Alert(
             "TenantZoneManagerIndexDown",
             "warning",
-            f'sum by (namespace, pod) (rate(tenantzone_manager_requests_total{{code="UNAVAILABLE"}}[{pace(5)}])) > 0',
+            "min by (namespace, pod) (tenantzone_manager_index_available) == 0",
             pace(5),
             "The index of KV-cache manager {{ $labels.namespace }}/{{ $labels.pod }} does not answer",
             "KV-cache manager {{ $labels.namespace }}/{{ $labels.pod }} can't answer, as its index does not. Engines"

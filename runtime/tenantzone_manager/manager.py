@@ -193,6 +193,9 @@ class CacheManager:
 
     async def _reclaim_if_leader(self) -> None:
         self.leads = await self.index.backend.lead(self.name, _LEASE_SECONDS)
+        # Not all stores ask for that, and some of what is done beside has nothing to ask for.
+        await self.index.count(spaces.IDENTITY)
+        self.is_ready = True
         if self.leads:
             await self.reclaim()
 
@@ -207,7 +210,6 @@ class CacheManager:
         while True:
             try:
                 await work()
-                self.is_ready = True
             except IndexUnavailable as error:
                 if self.is_ready:
                     _log.warning("%s", error)

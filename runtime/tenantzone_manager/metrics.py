@@ -69,6 +69,7 @@ class Metrics:
         self.conflicts = self._gauge(
             "index_conflicts", "Changes that were made anew since the start, as others had changed the same."
         )
+        self.answered = self._gauge("index_available", "1 if the index answers.")
         self.leads = self._gauge("leader", "1 if this manager reclaims.")
         self.used = self._gauge("used_bytes", "Bytes that a group uses, in all states.", "group", "type")
         self.deleting = self._gauge(

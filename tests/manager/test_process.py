@@ -10,14 +10,28 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from aiohttp.test_utils import TestServer
 
 from hack.ports import free_ports
 from tenantzone_manager.__main__ import main
 from tenantzone_manager.events.reading import Selection, Tally, select
 from tenantzone_manager.index.backend import IndexBackend
-from tenantzone_manager.server.access import Caller, Reviewed, ReviewedTokens, Unauthenticated, read_service_accounts
+from tenantzone_manager.index.redis import RedisBackend
+from tenantzone_manager.manager import CacheManager
+from tenantzone_manager.server import http
+from tenantzone_manager.server.access import (
+    Anyone,
+    Caller,
+    Reviewed,
+    ReviewedTokens,
+    Unauthenticated,
+    read_service_accounts,
+)
+from tenantzone_manager.server.service import Service
+from tenantzone_manager.touches import Touches
 from tests.manager.asking import over_grpc, over_http
 from tests.manager.playing import Playing, eventually, prompt
+from tests.manager.redis_server import TIMEOUT_SECONDS, RedisServer
 
 KEYS = [b"a", b"b"]
 
@@ -133,6 +147,46 @@ async def test_one_of_several_managers_leads(redis_store: Callable[[], IndexBack
     assert await second.hits(prompt("p", 3)) == 3
     await first.stop()
     await second.stop()
+
+
+async def test_a_manager_is_ready_again_when_its_index_answers_again_and_not_before(
+    redis_server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("FLUSH", "REFRESH", "RECLAIM", "ORPHAN"):
+        monkeypatch.setattr(f"tenantzone_manager.manager.{name}_SECONDS", 0.01)
+    flush, looks = Touches.flush, []
+
+    async def flush_with_nothing_to_ask(touches: Touches) -> None:
+        looks.append(manager.is_ready)
+        await flush(touches)
+
+    monkeypatch.setattr(Touches, "flush", flush_with_nothing_to_ask)
+    manager = CacheManager(RedisBackend(redis_server.url, f"{tmp_path}/", TIMEOUT_SECONDS))
+    await manager.start()
+
+    async def told() -> tuple[int, bool]:
+        async with session.get("/readyz") as ready, session.get("/metrics") as metrics:
+            return ready.status, "tenantzone_manager_index_available 1.0" in await metrics.text()
+
+    async def has_looked_again() -> bool:
+        return len(looks) > 20
+
+    application = http.application(manager, Service(manager), Anyone())
+    async with TestServer(application) as server, aiohttp.ClientSession(server.make_url("/")) as session:
+        await eventually(told, (200, True))
+        caplog.clear()
+        redis_server.kill()
+        try:
+            await eventually(told, (503, False))
+            looks.clear()
+            await eventually(has_looked_again, True)
+            assert not any(looks)
+            assert await told() == (503, False)
+        finally:
+            redis_server.start()
+        await eventually(told, (200, True))
+    await manager.stop()
+    assert len([record for record in caplog.records if record.name == "tenantzone_manager.manager"]) == 1
 
 
 async def test_what_one_manager_registers_another_learns(

@@ -260,6 +260,7 @@ class Service:
         manager.metrics.cache_lookups.labels("missing").set(cache.misses)
         manager.metrics.cached.set(len(cache))
         manager.metrics.conflicts.set(manager.index.conflicts)
+        manager.metrics.answered.set(manager.is_ready)
         manager.metrics.leads.set(manager.leads)
         names = {(group, ""): f"g/{group}" for group in manager.catalog.groups}
         for group in manager.catalog.groups:
