@@ -11,7 +11,13 @@ import pytest
 from hack.controlplane import Cluster, connect_or_start
 from hack.version import VERSION
 
-pytest_plugins = ["tests.examples", "tests.shared_engine", "tests.side_by_side", "tests.time_by_folder"]
+pytest_plugins = [
+    "tests.examples",
+    "tests.failures_at_once",
+    "tests.shared_engine",
+    "tests.side_by_side",
+    "tests.time_by_folder",
+]
 
 # Tests that several modules inherit; what they assert is to be told as elsewhere.
 pytest.register_assert_rewrite("tests.housekeeping.engine_port")
