@@ -93,11 +93,13 @@ def hostile_engines(clinic: Clinic, world: World) -> Iterator[None]:
     world.kube.call("POST", pods, pod_manifest("waiting", {"pool": POOL}))
     unscheduled = {"type": "PodScheduled", "status": "False", "message": HOSTILE_TEXT}
     world.kube.merge(f"{pods}/waiting/status", {"status": {"phase": "Pending", "conditions": [unscheduled]}})
-    yield
-    reporting.stop()
-    for server in servers:
-        server.shutdown()
-        server.server_close()
+    try:
+        yield
+    finally:
+        reporting.stop()
+        for server in servers:
+            server.shutdown()
+            server.server_close()
 
 
 class Refusing(BaseHTTPRequestHandler):

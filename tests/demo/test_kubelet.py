@@ -102,8 +102,10 @@ def test_the_pod_is_ready_when_the_engine_answers_and_not_before_or_after(node: 
     server = ThreadingHTTPServer((IP, node.health_port), Healthy)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    node.await_ready("True")
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    try:
+        node.await_ready("True")
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
     node.await_ready("False")

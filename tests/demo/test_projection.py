@@ -63,10 +63,12 @@ def test_a_reader_sees_both_files_of_one_generation(tmp_path: Path):
 
     thread = threading.Thread(target=reader)
     thread.start()
-    for number in range(1, 300):
-        project(tmp_path, dict.fromkeys("ab", str(number).encode()))
-    done.set()
-    thread.join()
+    try:
+        for number in range(1, 300):
+            project(tmp_path, dict.fromkeys("ab", str(number).encode()))
+    finally:
+        done.set()
+        thread.join()
     assert reads > 0
     assert torn == []
 
@@ -83,8 +85,10 @@ def test_the_shown_file_is_never_absent_while_it_changes(tmp_path: Path):
 
     thread = threading.Thread(target=reader)
     thread.start()
-    for number in range(1, 300):
-        project(tmp_path, {"config.json": str(number).encode()})
-    done.set()
-    thread.join()
+    try:
+        for number in range(1, 300):
+            project(tmp_path, {"config.json": str(number).encode()})
+    finally:
+        done.set()
+        thread.join()
     assert absent == []

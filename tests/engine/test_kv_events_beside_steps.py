@@ -156,18 +156,20 @@ def test_whoever_follows_the_events_knows_the_blocks_whatever_goes_on_beside_the
     beside = threading.Thread(target=keep_house, daemon=True)
     beside.start()
     steps = deque()
-    for _ in range(400):
-        if draw.random() < 0.3:
-            driver.send(f"tenant-{draw.randrange(5)}", prompt(draw.randrange(12)), max_tokens=draw.randrange(1, 20))
-        if driver.scheduler.has_requests():
-            steps.append(driver.schedule())
-        if len(steps) == 2 or (steps and not driver.scheduler.has_requests()):
+    try:
+        for _ in range(400):
+            if draw.random() < 0.3:
+                driver.send(f"tenant-{draw.randrange(5)}", prompt(draw.randrange(12)), max_tokens=draw.randrange(1, 20))
+            if driver.scheduler.has_requests():
+                steps.append(driver.schedule())
+            if len(steps) == 2 or (steps and not driver.scheduler.has_requests()):
+                driver.update(*steps.popleft())
+        while steps:
             driver.update(*steps.popleft())
-    while steps:
-        driver.update(*steps.popleft())
-    driver.run()
-    is_over.set()
-    beside.join()
+        driver.run()
+    finally:
+        is_over.set()
+        beside.join()
     assert published.blocks() == cached(driver)
     driver.scheduler.let_time_pass()
     assert published.blocks() == set()

@@ -150,17 +150,19 @@ def test_a_manager_that_is_killed_under_load_fails_no_request(tiered_pair, cache
     ]
     for thread in threads:
         thread.start()
-    first.wait(lambda: len(answers) >= 8, "there is load", seconds=60)
-    cache_manager.kill()
-    first.wait(lambda: "does not answer" in shared_problem(first), "the engine has noticed", seconds=60)
-    dead = len(answers)
-    first.wait(lambda: len(answers) >= dead + 8, "requests go on", seconds=60)
-    ask(first, "acme", prompt(begun, 8))
-    cache_manager.start()
-    first.wait(lambda: not shared_problem(first) and not shared_problem(second), "both are well again", seconds=60)
-    stopping.set()
-    for thread in threads:
-        thread.join()
+    try:
+        first.wait(lambda: len(answers) >= 8, "there is load", seconds=60)
+        cache_manager.kill()
+        first.wait(lambda: "does not answer" in shared_problem(first), "the engine has noticed", seconds=60)
+        dead = len(answers)
+        first.wait(lambda: len(answers) >= dead + 8, "requests go on", seconds=60)
+        ask(first, "acme", prompt(begun, 8))
+        cache_manager.start()
+        first.wait(lambda: not shared_problem(first) and not shared_problem(second), "both are well again", seconds=60)
+    finally:
+        stopping.set()
+        for thread in threads:
+            thread.join()
     assert not errors
     # CPU memory has all that it began with: acme is promised more there than that.
     turns = (prompt(begun, blocks) for blocks in range(12, 31, 3))

@@ -133,7 +133,8 @@ async def test_what_a_caller_did_that_is_gone_is_noted(
 
     monkeypatch.setattr(manager.index.backend, "commit", partial(commit, manager.index.backend))
     asking = asyncio.create_task(ask("RemoveCache", "chat", instance_id="chat-1", block_keys=KEYS))
-    await committed.wait()
+    async with asyncio.timeout(60):
+        await committed.wait()
     asking.cancel()
     await asyncio.gather(asking, return_exceptions=True)
     for _ in range(10):  # what is sent later is heard of later

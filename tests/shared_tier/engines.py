@@ -132,8 +132,10 @@ class Engine:
         return self.hits(tenant, query)
 
     def hits(self, tenant, query):
+        until = time.monotonic() + HANG
         for index, key in enumerate(query.keys):
             while (finding := self.tier.find(tenant, query, key)) is Finding.WAIT:
+                assert time.monotonic() < until, "nobody answers"
                 time.sleep(0.001)
             if finding is Finding.MISS:
                 return index

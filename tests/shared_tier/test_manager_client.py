@@ -15,22 +15,33 @@ OK = b"HTTP/1.1 200 OK\r\n"
 
 
 @contextmanager
+def listening(serve, tls=None):
+    """A socket that a thread serves for as long as the block runs; gives its URL."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve, args=(server,))
+        thread.start()
+        try:
+            yield f"{'https' if tls else 'http'}://127.0.0.1:{server.getsockname()[1]}"
+        finally:
+            # Who has not come by now does not come: a busy machine may have used up the time before it connected.
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+@contextmanager
 def answering(*answers, tls=None):
     """A server that reads a request of each connection, and leaves the rest to its answer; gives its URL."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
 
-        def serve():
-            for answer in answers:
-                with suppress(OSError):
-                    connection, _ = server.accept()
-                    with tls.wrap_socket(connection, server_side=True) if tls else connection as open_one:
-                        take(open_one)
-                        answer(open_one)
+    def serve(server):
+        for answer in answers:
+            with suppress(OSError):
+                connection, _ = server.accept()
+                with tls.wrap_socket(connection, server_side=True) if tls else connection as open_one:
+                    take(open_one)
+                    answer(open_one)
 
-        thread = threading.Thread(target=serve)
-        thread.start()
-        yield f"{'https' if tls else 'http'}://127.0.0.1:{server.getsockname()[1]}"
-        thread.join()
+    with listening(serve, tls) as url:
+        yield url
 
 
 def take(connection):
@@ -39,7 +50,10 @@ def take(connection):
     while (found := re.search(rb"Content-Length: ([0-9]+).*?\r\n\r\n(.*)", came, re.DOTALL)) is None or len(
         found[2]
     ) < int(found[1]):
-        came += connection.recv(65536)
+        part = connection.recv(65536)
+        if not part:
+            raise ConnectionError("the client has left")
+        came += part
     return came
 
 
@@ -143,24 +157,20 @@ def test_a_server_whose_first_words_come_byte_by_byte_is_not_waited_for(tls):
     """They are those of TLS, or of no protocol."""
     is_over, has_hung = threading.Event(), threading.Event()
 
-    with socket.create_server(("127.0.0.1", 0)) as server:
+    def drip(server):
+        with suppress(OSError):
+            connection, _ = server.accept()
+            with connection:
+                connection.sendall(b"\x16\x03\x03\x40\x00\x02\x00\x3f\x00")
+                for _ in range(6000):
+                    connection.sendall(b"\0")
+                    if is_over.wait(0.01):
+                        return
+            has_hung.set()
 
-        def drip():
-            with suppress(OSError):
-                connection, _ = server.accept()
-                with connection:
-                    connection.sendall(b"\x16\x03\x03\x40\x00\x02\x00\x3f\x00")
-                    for _ in range(6000):
-                        connection.sendall(b"\0")
-                        if is_over.wait(0.01):
-                            return
-                has_hung.set()
-
-        thread = threading.Thread(target=drip)
-        thread.start()
-        client = ManagerClient(f"{'https' if tls else 'http'}://127.0.0.1:{server.getsockname()[1]}")
+    with listening(drip, tls) as url:
+        client = ManagerClient(url)
         with pytest.raises(ManagerError):
             client.list_instances(0.2)
         is_over.set()
-        thread.join()
     assert not has_hung.is_set()

@@ -86,12 +86,14 @@ def test_the_api_server_restarts_under_load(world: World, proxy: Proxy, control_
 
     loading = threading.Thread(target=load)
     loading.start()
-    eventually(lambda: applied[0] > 10)
-    control_plane.restart_apiserver()
-    reached = applied[0]
-    eventually(lambda: applied[0] > reached + 10)
-    stopping.set()
-    loading.join()
+    try:
+        eventually(lambda: applied[0] > 10)
+        control_plane.restart_apiserver()
+        reached = applied[0]
+        eventually(lambda: applied[0] > reached + 10)
+    finally:
+        stopping.set()
+        loading.join()
     entries = change(world)
 
     assert_converged(world, proxy, entries)
