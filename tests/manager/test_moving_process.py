@@ -27,7 +27,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         monkeypatch.setenv(name, "test")
     endpoint = "http://{}:{}".format(*server.get_host_and_port())
     client = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1")
-    client.create_bucket(Bucket="cache")
+    client.create_bucket(Bucket="moving")
     yield client
     server.stop()
 
@@ -37,7 +37,7 @@ def manager(tmp_path: Path, bucket: Any) -> Iterator[CacheManagerProcess]:
     timing = ("--lease", "2", "--write-timeout", "1")
     made = CacheManagerProcess(tmp_path / "manager", {"chat": "ml/chat"}, arguments=timing)
     made.start()
-    options = {"bucket": "cache", "endpoint": bucket.meta.endpoint_url, "region": "us-east-1"}
+    options = {"bucket": "moving", "endpoint": bucket.meta.endpoint_url, "region": "us-east-1"}
     made.ask("RegisterStorage", storage={"name": "bucket", "type": "S3", "options": options})
     yield made
     made.kill()
@@ -93,7 +93,7 @@ def content(manager: CacheManagerProcess, bucket: Any, key: str) -> bytes:
 
 
 def objects(bucket: Any) -> list[str]:
-    return [each["Key"] for each in bucket.list_objects_v2(Bucket="cache", Prefix="objects/").get("Contents", ())]
+    return [each["Key"] for each in bucket.list_objects_v2(Bucket="moving", Prefix="objects/").get("Contents", ())]
 
 
 def held(manager: CacheManagerProcess, storage_type: str, what: str = "") -> int:

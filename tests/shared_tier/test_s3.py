@@ -50,7 +50,7 @@ def test_engines_share_a_bucket(s3, own_manager):
 
 
 def test_what_the_manager_moves_opens_where_it_lies_then(s3, own_manager):
-    options = {"bucket": "cache", "prefix": "kv", "endpoint": s3.meta.endpoint_url, "region": "us-east-1"}
+    options = {"bucket": "cache", "prefix": "moved", "endpoint": s3.meta.endpoint_url, "region": "us-east-1"}
     own_manager.ask("RegisterStorage", storage={"name": "bucket", "type": "S3", "options": options})
     terms = {"storages": ["files", "bucket"], "moves": {"bytes_per_second": 10**6}}
     quota = {"limit": 8 * OBJECT, "watermark": 0.25}
