@@ -171,11 +171,13 @@ def test_a_team_s_engines_store_blocks_within_its_quota_and_all_of_it_goes(
     promised = [acme | {"types": [{"type": "FileSystem", "reserved": 2 * SIZE}]}]
     site.change("KVCacheGroup", name, zones=promised)
     eventually(lambda: site.status("KVCacheGroup", name)["zones"][0]["summary"] == "12Ki/8Ki")
-    site.change("KVCacheGroup", name, quota={"limit": 4 * SIZE, "watermark": "25%"}, evictionPolicy="LFU", ttl="1h")
+    terms = {"evictionPolicy": "LFU", "ttl": "1h", "moves": {"bytesPerSecond": "1M"}}
+    site.change("KVCacheGroup", name, quota={"limit": 4 * SIZE, "watermark": "25%"}, **terms)
     eventually(lambda: site.status("KVCacheGroup", name)["evictedBlocks"] == 1)
     told = site.registered("ListInstanceGroups", "group")[name]["group"]
     assert told["total"] == {"limit": 4 * SIZE, "watermark": 0.25}
     assert (told["eviction_policy"], told["ttl_seconds"]) == ("LFU", 3600)
+    assert told["moves"] == {"bytes_per_second": 1_000_000}
     # What was promised was left, though it is above the watermark; what is promised no longer goes.
     site.change("KVCacheGroup", name, zones=[acme])
     eventually(lambda: site.status("KVCacheGroup", name)["evictedBlocks"] == 2)
