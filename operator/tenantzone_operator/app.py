@@ -172,17 +172,21 @@ async def run(options: Options) -> None:
         api = await stack.enter_async_context(connected(options.connection, options.namespace, trace_configs=traces))
         store = Store(has_manager=options.manager is not None)
         admin_key = AdminKey(api, options.own_namespace)
-        beside = []
+        manager = None
         if options.manager is not None:
             client = await stack.enter_async_context(ManagerClient(options.manager, trace_configs=traces))
-            beside.append(ManagerReconciler(api, client, store, options.namespace).run)
-        leader = Leader(lambda: Reconciler(store, api, admin_key), beside)
+            manager = ManagerReconciler(api, client, store, options.namespace)
+        leader = Leader(lambda: Reconciler(store, api, admin_key), [] if manager is None else [manager.run])
         operator = Operator(options, api, leader, leadership, store)
         if options.probes is not None:
             await stack.enter_async_context(health_served(*options.probes, live=operator.live, ready=operator.ready))
         if options.metrics is not None:
             collector = OperatorCollector(
-                lambda: leadership.is_leading, leader.age_seconds, leader.without_pods, leader.outcomes
+                lambda: leadership.is_leading,
+                leader.age_seconds,
+                leader.without_pods,
+                leader.outcomes,
+                lambda: None if manager is None else manager.answers,
             )
             await stack.enter_async_context(metrics_served(*options.metrics, collector))
         if options.console_port is not None:
