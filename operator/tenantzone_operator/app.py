@@ -15,6 +15,7 @@ import kopf
 from tenantzone_operator.cache_manager.client import ManagerAddress, ManagerClient
 from tenantzone_operator.cache_manager.reconciler import ManagerReconciler
 from tenantzone_operator.console.server import Standing, console_served
+from tenantzone_operator.console.storages import list_stored
 from tenantzone_operator.engines.admin_key import AdminKey
 from tenantzone_operator.handlers import make_registry, make_settings
 from tenantzone_operator.kube.api import Api, connected, explain
@@ -191,7 +192,12 @@ async def run(options: Options) -> None:
             await stack.enter_async_context(metrics_served(*options.metrics, collector))
         if options.console_port is not None:
             console = console_served(
-                options.console_port, store, partial(list_selected, api), admin_key.look_up, operator.standing
+                options.console_port,
+                store,
+                partial(list_selected, api),
+                admin_key.look_up,
+                operator.standing,
+                None if manager is None else partial(list_stored, api),
             )
             await stack.enter_async_context(console)
         await operator.run()
