@@ -131,10 +131,11 @@ class ManagerClient:
             status, body = self._post(f"{self._path}/v1/{name}", _encode(asked), time.monotonic() + seconds)
         except TlsError as error:
             raise ManagerError("UNAVAILABLE", f"the KV-cache manager can't be asked: {error}") from error
+        except (OSError, http.client.HTTPException) as error:
+            # A certificate that is not believed is an OSError, and a ValueError, too.
+            raise ManagerError("UNAVAILABLE", f"the KV-cache manager does not answer: {error!r}") from error
         except ValueError as error:
             raise ManagerError("UNAUTHENTICATED", f"the token can't be shown to the manager: {error}") from error
-        except (OSError, http.client.HTTPException) as error:
-            raise ManagerError("UNAVAILABLE", f"the KV-cache manager does not answer: {error!r}") from error
         try:
             if status == http.client.OK:
                 return msgspec.json.decode(body, type=kind)
