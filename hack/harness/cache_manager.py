@@ -43,6 +43,7 @@ class CacheManagerProcess:
         self.storage = folder / "storage"
         self.storage.mkdir(parents=True)
         self.log = folder / "manager.log"
+        self.events = folder / "events.jsonl"
         self.port, self.grpc_port = free_ports(2)
         self._tls = tls
         self.url = f"{'http' if tls is None else 'https'}://127.0.0.1:{self.port}"
@@ -50,7 +51,7 @@ class CacheManagerProcess:
         tokens.write_text(json.dumps({ADMIN: {"admin": True}} | {token: {"pool": pools[token]} for token in pools}))
         self._command = [
             *(sys.executable, "-m", "tenantzone_manager", "--tokens", str(tokens)),
-            *("--index", index or str(folder / "index.db"), "--events", str(folder / "events.jsonl")),
+            *("--index", index or str(folder / "index.db"), "--events", str(self.events)),
             *("--listen", f"127.0.0.1:{self.port}", "--grpc", f"127.0.0.1:{self.grpc_port}", *arguments),
         ]
         self._server: Server | None = None
