@@ -2,11 +2,12 @@
 
 import threading
 import time
+from itertools import count
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.engine.tiered_engines import BLOCK_TOKENS, OBJECT_BYTES, ZONES
+from tests.engine.tiered_engines import BLOCK_TOKENS, OBJECT_BYTES, TEAM, ZONES
 from tests.zones.core import declare
 
 pytestmark = pytest.mark.flagged_engine
@@ -127,6 +128,26 @@ def test_a_flood_takes_nothing_of_a_zone_with_a_group_of_its_own(tiered_pair, ca
     assert stored(cache_manager, "flood") <= 60
     _, _, cached = find(second, "calm", (text for text, _ in sessions))
     assert cached == SESSION_BLOCKS * BLOCK_TOKENS
+
+
+def test_a_flood_takes_nothing_of_another_zone_s_floor_in_a_group_that_both_share(tiered_pair, cache_manager):
+    first, second = tiered_pair
+    sessions = [begin(first, cache_manager, "steady", f"steady {number}", blocks=8) for number in range(3)]
+    # It has an instance now, whose floor the operator would have seen to within seconds.
+    TEAM.tell(cache_manager)
+    floods = count()
+    held = []
+
+    def floods_and_is_evicted():
+        ask(first, "greedy", prompt(f"greedy {next(floods)}", 8))
+        held.append(TEAM.held(cache_manager)["greedy"])
+        return TEAM.evicted(cache_manager).total() >= 30
+
+    first.wait(floods_and_is_evicted, "much of what both had was evicted", seconds=120)
+    assert set(TEAM.evicted(cache_manager)) == {"greedy"}, "without its floor the other would have gone first"
+    assert max(held) <= 40 * OBJECT_BYTES, "what is promised and not used nobody takes"
+    _, _, cached = find(second, "steady", (text for text, _ in sessions))
+    assert cached == 8 * BLOCK_TOKENS
 
 
 def test_a_manager_that_is_killed_under_load_fails_no_request(tiered_pair, cache_manager):

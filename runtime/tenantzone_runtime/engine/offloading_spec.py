@@ -164,6 +164,7 @@ class ZoneOffloadingSpec(TieringOffloadingSpec):
             salt_key=lambda: salt_key.key,
             has_pool_key=lambda: bool(salt_key.id),
             instance=instance,
+            tls=flags.tls,
         )
         return ZoneSharedTier(self, view, "shared", tier, salt_key.poll)
 
