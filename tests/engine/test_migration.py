@@ -102,7 +102,7 @@ def test_what_no_storage_has_is_handed_down_and_found_by_the_other(alone, manage
     assert (done.moved_bytes, done.prompts_done) == (12 * CHUNK_BYTES, 1)
     assert len(objects(manager)) == 12
     second.ask("acme", tokens)
-    assert second.worker.loaded == 11, "its last token is computed"
+    assert second.worker.loaded == 12
     assert has_nothing_left(first)
 
 
@@ -208,6 +208,23 @@ def test_what_is_in_memory_already_is_not_brought_up_again(engines):
     assert has_nothing_left(second)
 
 
+def test_a_prompt_longer_than_the_zones_share_of_memory_is_handed_down_whole(alone):
+    first, second = alone(tokens := prompt(12))
+    forget_memory(first)
+    first.declare(declare("acme", tiers=(TierShare(tier="cpu", limit=4 * CHUNK_BYTES),)), declare("burst"))
+    done = move(first, "hand-down")
+    assert (done.moved, done.left) == (12, 0)
+    second.ask("acme", tokens)
+    assert second.worker.loaded == 12
+
+
+def test_who_may_have_nothing_in_memory_is_not_moved(alone):
+    first, _ = alone(prompt(3))
+    first.declare(declare("acme", tiers=(TierShare(tier="cpu", limit=0),)), declare("burst"))
+    done = move(first, "hand-down")
+    assert (done.state, done.moved, done.left) == ("Done", 0, 3)
+
+
 def test_copies_are_made_before_blocks_are_given_to_others(alone):
     tokens = prompt(12)
     first, second = alone(tokens, capacity=16)
@@ -220,7 +237,7 @@ def test_copies_are_made_before_blocks_are_given_to_others(alone):
     assert report(first).moved == 12
     # Workers compare what is read with what it should be.
     second.ask("acme", tokens)
-    assert second.worker.loaded == 11
+    assert second.worker.loaded == 12
 
 
 def test_what_requests_use_is_left_to_them(alone):

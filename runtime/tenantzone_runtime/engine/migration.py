@@ -231,7 +231,7 @@ class Migration:
             moved.end()
 
     def _hand_down(self, task: Task, moved: MovedPrompt) -> Steps:
-        there = yield from self._count_in_storages(moved, Query(moved.keys))
+        there = yield from self._count_in_storages(moved, moved.query)
         while there < len(moved.keys):
             chunks = yield from self._afford(task)
             jobs, begun = self._begin_down(moved, there, chunks)
@@ -245,6 +245,7 @@ class Migration:
                 return
             task.moved += min(begun, now_there - there)
             there = now_there
+            moved.let_go()
 
     def _begin_down(self, moved: MovedPrompt, first: int, most: int) -> tuple[Jobs, int]:
         """Have storages get what follows, as far as it is in CPU memory, or else in the engine's blocks."""
@@ -294,7 +295,7 @@ class Migration:
         return max(0, min(max(quota.reserved - zone.held, tier.free), quota.limit - zone.held))
 
     def _see_down(self, task: Task, moved: MovedPrompt) -> Steps:
-        there = yield from self._count_in_storages(moved, Query(moved.keys))
+        there = yield from self._count_in_storages(moved, moved.query)
         task.found.update(moved.keys[:there])
         end = there
         while end < len(moved.keys) and (moved.kept(moved.keys[end : end + 1]) or moved.blocks_of(end) is not None):

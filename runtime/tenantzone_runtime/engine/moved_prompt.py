@@ -118,6 +118,10 @@ class MovedPrompt:
         source = GPULoadStoreSpec(block_ids, group_sizes=[len(block_ids)], block_indices=[first * self._in_a_chunk])
         return {job_id: TransferJob(req_id=self._name, src_spec=source, dst_spec=output.store_spec)}
 
+    def let_go(self) -> None:
+        """Let what was stored so far make room for what is stored next."""
+        self._manager.primary_tier.let_go(self._context)
+
     def copy_down(self, keys: Sequence[OffloadKey]) -> None:
         """Begin to copy chunks from CPU memory to storages."""
         self._manager.copy_down(keys, self._context)

@@ -157,10 +157,10 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
             return
         if self.manager.shared_tier is not None:
             group = self.config.kv_group_configs[0]
-            tokens = self._calc_num_offloadable_tokens(status, request.num_tokens)
-            hashes_each = group.hashes_per_chunk // self.config.blocks_per_chunk
-            ends = range(hashes_each - 1, tokens // group.tokens_per_block * hashes_each, hashes_each)
-            self.migration.remember(zone, [request.block_hashes[end] for end in ends[: len(request.block_hashes)]])
+            tokens = self._calc_num_offloadable_tokens(status, request.num_computed_tokens)
+            each = group.hashes_per_chunk // self.config.blocks_per_chunk
+            hashes = request.block_hashes[each - 1 : tokens // group.tokens_per_block * each : each]
+            self.migration.remember(zone, hashes)
 
     def condemn(self, request: Request) -> None:
         """Keep nothing of what a request has stored or is storing, in any tier, and store nothing more of it."""
