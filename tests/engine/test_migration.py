@@ -244,9 +244,15 @@ def test_what_requests_use_is_left_to_them(alone):
     tokens = prompt(6)
     first, _ = alone(tokens)
     forget_memory(first)
-    first.send("acme", tokens, max_tokens=200)
+    (hashes,) = recent(first)
+    connector = first.scheduler.connector.scheduler
+    assert len(connector.cached_blocks("acme", hashes)) == 6
+    assert connector.cached_blocks("burst", hashes) is None
+    first.send("acme", tokens, max_tokens=9)
     first.step()
-    assert move(first, "look").left == 0
+    assert connector.cached_blocks("acme", hashes[:1]) is None
+    first.rest()
+    assert len(connector.cached_blocks("acme", hashes)) == 6
 
 
 def test_a_purge_ends_it_and_nothing_of_before_is_named(alone, manager):  # noqa: F811
@@ -282,7 +288,7 @@ def test_a_manager_that_is_gone_fails_it_and_no_request(alone, manager):  # noqa
     manager.kill()
     done = move(first, "hand-down")
     assert done.state == "Failed"
-    assert "does not answer" in done.problem
+    assert "the KV-cache manager d" in done.problem, "it does not answer, or did not say"
     first.ask("acme", tokens)
     assert has_nothing_left(first)
 
