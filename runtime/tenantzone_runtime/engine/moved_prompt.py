@@ -140,7 +140,7 @@ class MovedPrompt:
         """Note that chunks in CPU memory are used now."""
         self._manager.primary_tier.touch(list(keys), self._context)
 
-    def count_kept(self, first: int = 0) -> int:
-        """How many chunks from one on are in CPU memory, one behind the other."""
-        kept = self.kept(self.keys[first:])
-        return sum(1 for _ in takewhile(kept.__contains__, self.keys[first:]))
+    def count_kept(self, first: int, most: int) -> int:
+        """How many chunks from one on, so many at most, are in CPU memory, one behind the other."""
+        keys = self.keys[first : first + most]
+        return sum(1 for _ in takewhile(self.kept(keys).__contains__, keys))

@@ -115,7 +115,7 @@ class Moving:
 
     def _begin_down(self, moved: MovedPrompt, first: int, most: int) -> tuple[Jobs, int]:
         """Have storages get what follows, as far as it is in CPU memory, or else in the engine's blocks."""
-        in_memory = min(most, moved.count_kept(first))
+        in_memory = moved.count_kept(first, most)
         if in_memory:
             moved.copy_down(moved.keys[first : first + in_memory])
             return {}, in_memory
@@ -145,7 +145,7 @@ class Moving:
             task.pace.spend(new, time.monotonic())
             yield {}
             yield from self._wait_for(moved)
-            lost = max(0, len(run) - moved.count_kept(first))
+            lost = len(run) - moved.count_kept(first, len(run))
             task.moved += max(0, new - lost)
             if lost:
                 return
@@ -164,16 +164,20 @@ class Moving:
         there = yield from self._count_in_storages(moved, moved.query)
         task.found.update(moved.keys[:there])
         end = there
-        while end < len(moved.keys) and (moved.kept(moved.keys[end : end + 1]) or moved.blocks_of(end) is not None):
+        while end < len(moved.keys) and (moved.count_kept(end, 1) or moved.blocks_of(end) is not None):
             end += 1
+            if not end % CHUNKS_AT_ONCE:
+                yield {}
         task.left.update(moved.keys[there:end])
 
     def _see_up(self, task: Task, moved: MovedPrompt) -> Steps:
-        kept = moved.count_kept()
+        kept = 0
+        while more := moved.count_kept(kept, CHUNKS_AT_ONCE):
+            kept += more
+            yield {}
         moved.use(moved.keys[:kept])
         task.found.update(moved.keys[:kept])
         task.left.update(moved.keys[kept:])
-        yield {}
 
     def _count_in_storages(self, moved: MovedPrompt, query: Query) -> Counted:
         shared = self._scheduler.manager.shared_tier.shared
