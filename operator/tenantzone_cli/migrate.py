@@ -157,8 +157,9 @@ def open_move(
     zone = read_zone(api.get(f"{within(API, namespace, ZONES)}/{name}"))
     pool = read_pool(api.get(f"{within(API, namespace, POOLS)}/{zone.pool}"))
     pods = {pod.name: pod for pod in engine_pods(api, pool)}
-    engines = engines_of(api, pool, [_ready(pods, pod, pool.name) for pod in (source, target)])
-    return Move(zone.tenant, *engines, rate, time.monotonic() + timeout, tell)
+    ready = [_ready(pods, pod, pool.name) for pod in (source, target)]
+    source_engine, target_engine = engines_of(api, pool, ready)
+    return Move(zone.tenant, source_engine, target_engine, rate, time.monotonic() + timeout, tell)
 
 
 def table(reports: Sequence[MigrationReport]) -> Iterator[str]:
