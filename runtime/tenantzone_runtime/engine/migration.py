@@ -105,10 +105,9 @@ class Migration:
         task, steps = self._task, self._steps
         self._task = self._steps = None
         if task is not None:
-            task.state, task.problem, task.ended = state, problem, time.monotonic()
-            told = (
-                f"{task.work} {state}: {task.moved} chunks moved in {task.ended - task.began:.1f} s {problem}".rstrip()
-            )
+            now = time.monotonic()
+            task.end(state, problem, now)
+            told = f"{task.work} {state}, {task.moved} chunks moved in {now - task.began:.1f} s {problem}".rstrip()
             logger.info("the zone of tenant %s: %s", task.tenant, told, extra={"tenant": task.tenant})
         if steps is not None:
             steps.close()

@@ -34,7 +34,8 @@ class Task:
     began: float
     asked: float
     """When somebody asked for the last time how far it has come."""
-    ended: float | None = None
+    final: dict[str, Any] | None = None
+    """What a report has of it since it has ended."""
     state: State = "Running"
     problem: str = ""
     prompts_done: int = 0
@@ -44,8 +45,18 @@ class Task:
     rests_until: float = 0.0
     """No step is made for it before."""
 
+    def end(self, state: State, problem: str, now: float) -> None:
+        """It goes on no more; what it was about is let go."""
+        self.state, self.problem = state, problem
+        self.final = self.told(now)
+        self.prompts = ()
+        self.found.clear()
+        self.left.clear()
+
     def told(self, now: float) -> dict[str, Any]:
         """What a report has of it."""
+        if self.final is not None:
+            return self.final
         return {
             "work": self.work,
             "state": self.state,
@@ -55,7 +66,7 @@ class Task:
             "moved": self.moved,
             "found": len(self.found),
             "left": len(self.left - self.found),
-            "seconds": (now if self.ended is None else self.ended) - self.began,
+            "seconds": now - self.began,
         }
 
 

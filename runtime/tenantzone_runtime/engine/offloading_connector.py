@@ -155,7 +155,8 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
         status, zone = self._req_status.get(request.request_id), zone_of(request)
         if status is None or zone is None or request.status == RequestStatus.FINISHED_ERROR:
             return
-        if self.manager.shared_tier is not None:
+        shared = self.manager.shared_tier
+        if shared is not None and zone.spec.tenant in shared.shared.zones:
             group = self.config.kv_group_configs[0]
             tokens = self._calc_num_offloadable_tokens(status, request.num_computed_tokens)
             each = group.hashes_per_chunk // self.config.blocks_per_chunk
