@@ -1,8 +1,7 @@
 """What runs in the story: two engines of one pool, a KV-cache manager with its index, and a folder for all three."""
 
 import secrets
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,23 +24,12 @@ from tenantzone_contract.admin_token import ACCEPTED_FILE
 from tenantzone_contract.cache_names import zone_group
 from tenantzone_contract.config import CONFIG_KEY, PoolConfig, ZoneConfig
 from tenantzone_contract.config_text import dump_config, make_config
-from tenantzone_contract.migration import (
-    MIGRATION_PATH,
-    PROMPTS_PARAMETER,
-    TENANT_PARAMETER,
-    MigrationOrder,
-    MigrationReport,
-    Order,
-    Prompt,
-    parse_migration,
-)
 from tenantzone_contract.report import DEFAULT_ADMIN_PORT, REPORT_PATH, EngineReport, parse_report
 from tenantzone_contract.salt import SALT_KEY_FILE, new_salt_key
 
 TENANTS: Final = ("acme", "burst")
 _POOL: Final = PoolConfig(namespace="ml", name="chat")
 _TOKEN: Final = "engines of ml-chat"
-_LOOK_SECONDS: Final = 0.05
 _CPU_TIER: Final = "8MiB"
 """As much as the blocks of the tiny model: a flood turns both over."""
 
@@ -105,18 +93,6 @@ class Fleet:
     def problem(self, engine: int) -> str:
         """What keeps an engine from using the storage; empty: nothing."""
         return next(each.problem for each in self.report(engine).tiers if each.tier == "shared")
-
-    def migrate(self, engine: int, what: Order, prompts: Sequence[Prompt] = ()) -> MigrationReport:
-        """Have an engine do something with acme's cache, and return what came of it."""
-        url = f"http://{self.engines[engine].ip}:{DEFAULT_ADMIN_PORT}{MIGRATION_PATH}"
-        headers = {"Authorization": f"Bearer {self.admin_token}"}
-        order = MigrationOrder(order=what, tenant="acme", prompts=tuple(prompts))
-        report = parse_migration(httpx.post(url, headers=headers, content=order.model_dump_json(by_alias=True)).content)
-        while report.is_running:
-            time.sleep(_LOOK_SECONDS)
-            asked = {TENANT_PARAMETER: "acme", PROMPTS_PARAMETER: "true"}
-            report = parse_migration(httpx.get(url, headers=headers, params=asked).content)
-        return report
 
     def end(self, engine: int) -> None:
         """End an engine."""
