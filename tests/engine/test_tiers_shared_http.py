@@ -4,10 +4,13 @@ import threading
 import time
 from itertools import count
 
+import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.engine.tiered_engines import BLOCK_TOKENS, OBJECT_BYTES, TEAM, ZONES
+from tenantzone_contract.migration import MIGRATION_PATH, MigrationOrder, parse_migration
+from tests.engine.real_engine import ADMIN_PORT
+from tests.engine.tiered_engines import BLOCK_BYTES, BLOCK_TOKENS, OBJECT_BYTES, TEAM, ZONES
 from tests.zones.core import declare
 
 pytestmark = pytest.mark.flagged_engine
@@ -94,6 +97,40 @@ def find(engine, tenant, prompts):
 def has_receipt(engine, tenant, purge):
     lines = [line for path in engine.journal_folder.iterdir() for line in path.read_text().splitlines()]
     return any(all(f'"{word}"' in line for word in ("tier_receipt", "shared", tenant, purge)) for line in lines)
+
+
+def migrate(engine, what, **more):
+    """Give an engine an order for acme's zone, and wait for the end; returns what came of it."""
+    order = MigrationOrder(order=what, tenant="acme", **more)
+    body = order.model_dump_json(by_alias=True)
+    told = [parse_migration(httpx.post(f"http://{engine.address}:{ADMIN_PORT}{MIGRATION_PATH}", content=body).content)]
+
+    def is_over():
+        told.append(parse_migration(engine.admin(f"{MIGRATION_PATH}?tenant=acme&prompts=true").content))
+        return not told[-1].is_running
+
+    engine.wait(is_over, f"{what} is over", 60)
+    assert told[-1].state == "Done", told[-1].problem
+    return told[-1]
+
+
+def test_what_no_storage_has_is_moved_from_one_engine_to_another_while_both_sleep(tiered_pair, cache_manager):
+    first, second = tiered_pair
+    text, blocks = prompt(f"moving {time.monotonic_ns()}", 10), 10
+    cache_manager.kill()
+    answer, _ = ask(first, "acme", text)
+    cache_manager.start()
+    first.wait(lambda: not shared_problem(first) and not shared_problem(second), "both are well again", seconds=60)
+    before = stored(cache_manager, "acme")
+    down = migrate(first, "hand-down")
+    assert down.moved >= blocks
+    assert down.moved_bytes == down.moved * BLOCK_BYTES
+    assert down.found >= 0.95 * (down.found + down.left)
+    assert stored(cache_manager, "acme") >= before + blocks
+    up = migrate(second, "warm-up", prompts=down.prompts)
+    assert up.found >= blocks
+    assert ask(second, "acme", text) == (answer, blocks * BLOCK_TOKENS)
+    assert migrate(first, "hand-down").moved == 0, "what is there is not sent again"
 
 
 def test_a_session_goes_on_on_another_engine(tiered_pair, cache_manager):
