@@ -9,9 +9,7 @@ and when it is gone from there, too, so that it comes from the disk, whose files
 
 import argparse
 import itertools
-import json
 import os
-import random
 import statistics
 import sys
 import tempfile
@@ -19,10 +17,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-import httpx
-
 from bench.disk_tier import forget_cached
 from bench.end_to_end.engines import BLOCK_TOKENS, Engine, EngineError, Engines
+from bench.first_token import first_token, prompts_of
 from hack.demo.model import MODELS, prepare
 from tenantzone_contract.config import CONFIG_KEY, PoolConfig, ZoneConfig
 from tenantzone_contract.config_text import dump_config, make_config
@@ -57,28 +54,7 @@ class _Session:
 
     def ask(self, prompt: str) -> tuple[float, int]:
         """Seconds to the first token, and how many tokens of the prompt were cached."""
-        body: dict[str, Any] = {
-            "model": self.engine.model,
-            "prompt": prompt,
-            "max_tokens": 1,
-            "stream": True,
-            "stream_options": {"include_usage": True},
-        }
-        first, cached, began = 0.0, 0, time.perf_counter()
-        headers = self.engine.headers_of(0)
-        with httpx.stream(
-            "POST", f"{self.engine.url}/v1/completions", json=body, headers=headers, timeout=300
-        ) as lines:
-            lines.raise_for_status()
-            for line in lines.iter_lines():
-                if not line.startswith("data: {"):
-                    continue
-                event = json.loads(line.removeprefix("data: "))
-                if event["choices"]:
-                    first = first or time.perf_counter() - began
-                elif event.get("usage"):
-                    cached = event["usage"]["prompt_tokens_details"]["cached_tokens"]
-        return first, cached
+        return first_token(self.engine, prompt)
 
     def await_stored(self, chunks: int) -> None:
         """Wait until both tiers have so many chunks."""
@@ -134,9 +110,7 @@ def main() -> None:
 
 
 def _measure(session: _Session, count: int, tokens: int) -> None:
-    chance = random.Random(1)
-    words = ["river", "stone", "light", "paper", "garden", "window", "winter", "music", "letter", "harbour"]
-    prompts = [" ".join(chance.choices(words, k=int(tokens * 0.95))) for _ in range(count)]
+    prompts = prompts_of(count, tokens)
     session.ask("warm up " * 50)
     computed = [session.ask(prompt) for prompt in prompts]
     session.await_stored(count * (tokens * 9 // 10 // BLOCK_TOKENS))

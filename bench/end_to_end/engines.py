@@ -69,7 +69,7 @@ class Engine:
         self.url = f"http://127.0.0.1:{port}"
         declared = _plain_zones(zones) if isinstance(zones, int) else tuple(zones or ())
         self._zones = len(declared)
-        self._admin_url = f"http://127.0.0.1:{admin_port}"
+        self.admin_url = f"http://127.0.0.1:{admin_port}"
         self._log = folder / "engine.log"
         command = _stock_command(model) if zones is None else _zone_command(model, folder, admin_port=admin_port)
         if declared:
@@ -122,7 +122,7 @@ class Engine:
         Raises:
             httpx.HTTPError: it does not answer yet.
         """
-        return parse_report(httpx.get(f"{self._admin_url}{REPORT_PATH}", timeout=60).raise_for_status().content)
+        return parse_report(httpx.get(f"{self.admin_url}{REPORT_PATH}", timeout=60).raise_for_status().content)
 
     def log(self) -> str:
         """All that it has said so far."""
@@ -130,7 +130,7 @@ class Engine:
 
     def metrics(self) -> str:
         """What a scrape of its admin port shows; empty if it has none."""
-        return httpx.get(f"{self._admin_url}{METRICS_PATH}", timeout=60).text if self._zones else ""
+        return httpx.get(f"{self.admin_url}{METRICS_PATH}", timeout=60).text if self._zones else ""
 
     def cpu_seconds(self) -> float:
         """Processor time that its processes have used so far."""
