@@ -1,0 +1,113 @@
+"""Random lives of a tier whose chunks are of use together: what was of a hit is of one still, or is gone."""
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from tenantzone_contract.tiers import TierShare
+from tenantzone_runtime.zones.tier import TransferBounds
+from tests.zones.core import declare
+from tests.zones.test_tier import Chunks
+
+TENANTS = ("acme", "late")
+BOUNDS = TransferBounds(stores=20, loads=20)
+
+
+class LinkedLives(RuleBasedStateMachine):
+    @initialize()
+    def begin(self):
+        self.chunks = Chunks(bounds=BOUNDS, acme={"reserved": 30}, late={"limit": 60, "ttl_seconds": 20.0})
+        self.tier = self.chunks.tier
+        self.zones = {tenant: self.chunks.active(tenant) for tenant in TENANTS}
+        self.now = 0.0
+        self.stores = []
+        self.loads = []
+        self.loose = {tenant: [] for tenant in TENANTS}
+        """Stored, and of no hit yet."""
+        self.was_linked = set()
+
+    def given_up(self, chunk_ids):
+        assert len(set(chunk_ids)) == len(chunk_ids)
+        assert all(self.tier.ledger.owner[chunk_id] is None for chunk_id in chunk_ids)
+        self.was_linked -= set(chunk_ids)
+        for loose in self.loose.values():
+            loose[:] = [chunk_id for chunk_id in loose if chunk_id not in chunk_ids]
+
+    @rule(tenant=st.sampled_from(TENANTS), count=st.integers(1, 25))
+    def store(self, tenant, count):
+        zone = self.zones[tenant]
+        granted, given_up = self.tier.make_room(zone, count)
+        self.given_up(given_up)
+        free = [chunk_id for chunk_id, owner in enumerate(self.tier.ledger.owner) if owner is None]
+        self.tier.store(zone, free[:granted])
+        self.loose[tenant] += free[:granted]
+        self.stores.append(free[:granted])
+
+    @rule(data=st.data(), success=st.sampled_from([True, True, True, False]))
+    def store_ends(self, data, success):
+        if self.stores:
+            self.given_up(
+                self.tier.stored(self.stores.pop(data.draw(st.integers(0, len(self.stores) - 1))), success=success)
+            )
+
+    @rule(data=st.data(), tenant=st.sampled_from(TENANTS))
+    def prompt_ends(self, data, tenant):
+        """A request ends: the last chunk that it has stored is where its hit ends."""
+        zone, loose = self.zones[tenant], self.loose[tenant]
+        if not loose:
+            return
+        *others, end = loose
+        held = [chunk_id for chunk_id in self.tier.links if self.tier.holds(zone, chunk_id)]
+        common = data.draw(st.lists(st.sampled_from(held), unique=True)) if held else []
+        own = data.draw(st.lists(st.sampled_from(others), unique=True)) if others else []
+        given_up = self.tier.link(zone, loose, [[*common, *own, end]])
+        self.was_linked |= {*common, *own, end} & set(self.tier.links)
+        loose.clear()
+        self.given_up(given_up)
+
+    @rule(data=st.data(), tenant=st.sampled_from(TENANTS))
+    def load(self, data, tenant):
+        zone = self.zones[tenant]
+        there = [chunk_id for chunk_id in range(100) if self.tier.has_stored(zone, chunk_id)][
+            : self.tier.loadable(zone)
+        ]
+        if there:
+            self.loads.append(data.draw(st.lists(st.sampled_from(there), unique=True, min_size=1)))
+            self.tier.load(zone, self.loads[-1])
+
+    @rule(data=st.data())
+    def load_ends(self, data):
+        if self.loads:
+            self.given_up(self.tier.loaded(self.loads.pop(data.draw(st.integers(0, len(self.loads) - 1)))))
+
+    @rule(data=st.data(), tenant=st.sampled_from(TENANTS))
+    def use(self, data, tenant):
+        cached = list(self.zones[tenant].cached)
+        if cached:
+            self.tier.use(self.zones[tenant], data.draw(st.lists(st.sampled_from(cached), unique=True)))
+
+    @rule(tenant=st.sampled_from(TENANTS), chunk_id=st.integers(0, 99))
+    def lose(self, tenant, chunk_id):
+        self.given_up(self.tier.lose(self.zones[tenant], chunk_id))
+
+    @rule(seconds=st.sampled_from([1.0, 15.0]))
+    def time_passes(self, seconds):
+        self.now += seconds
+        self.given_up(self.tier.upkeep(self.now))
+
+    @rule(limit=st.sampled_from([10, 40, 100]))
+    def limit_changes(self, limit):
+        self.chunks.shares["late"] = TierShare(tier="cpu", limit=limit, ttl_seconds=20.0)
+        self.given_up(self.chunks.reload(*map(declare, TENANTS), now=self.now))
+
+    @invariant()
+    def what_was_of_a_hit_is_of_one_still(self):
+        if not hasattr(self, "tier"):
+            return
+        self.tier.check()
+        for zone in self.zones.values():
+            assert self.was_linked.isdisjoint(set(zone.cached) - set(self.tier.links)), "it has outlived its use"
+
+
+TestLinkedLives = LinkedLives.TestCase
+TestLinkedLives.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
