@@ -1,7 +1,7 @@
 """Keeps the keys of the CPU memory tier as vLLM does, and leaves to the zones who may store and who yields."""
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -40,6 +40,10 @@ class _Caller:
     """That it has stored or loaded, in the order of its prompt."""
     stored: set[OffloadKey] = field(default_factory=set)
     """What it has stored, or is storing."""
+    hits_of_prompt: Callable[[], list[list[OffloadKey]]] | None = None
+    """For each hit that its prompt may become, all that it needs, the longest first; None: no chunk needs others."""
+    is_cut: bool = False
+    """Whether something of its prompt found no room, so that the rest is of no use."""
     is_condemned: bool = False
     """Whether nothing that it stored may be kept."""
     is_finished: bool = False
@@ -104,13 +108,34 @@ class ZoneOffloadingManager(CPUOffloadingManager):
                 self.tier.request_arrived(zone, now)
         return super().on_new_request(req_context)
 
+    def know_prompt(self, req_context: ReqContext, hits: Callable[[], list[list[OffloadKey]]]) -> None:
+        """Know a new request's prompt, of which chunks are of use together only.
+
+        Args:
+            req_context: of the request.
+            hits: tells, for each hit that the prompt may become, all that it needs, the longest first.
+        """
+        caller = req_context.get_state(_Caller)
+        if caller is not None:
+            caller.hits_of_prompt = hits
+
     def on_request_finished(self, req_context: ReqContext) -> None:
         super().on_request_finished(req_context)
         caller = req_context.get_state(_Caller)
         if caller is not None and not caller.is_finished:
             caller.is_finished = True
             self.tier.use(caller.zone, reversed(caller.chunks))
+            if caller.hits_of_prompt is not None:
+                self._link(caller, caller.hits_of_prompt())
             self.tier.request_finished(caller.zone, time.monotonic())
+
+    def _link(self, caller: _Caller, prompt: list[list[OffloadKey]]) -> None:
+        """Note what of a request's prompt is of use together only, and keep nothing of it that is of no use."""
+        hits = [self._chunk_ids(keys) for keys in prompt if all(self._policy.get(key) is not None for key in keys)]
+        for hit in hits:
+            # The shortest last: it is of use for more prompts than the others.
+            self.tier.use(caller.zone, reversed(hit))
+        self._forget(self.tier.link(caller.zone, self._chunk_ids(caller.stored), hits))
 
     def touch(self, keys: Collection[OffloadKey], req_context: ReqContext) -> None:
         super().touch(keys, req_context)
@@ -194,11 +219,20 @@ class ZoneOffloadingManager(CPUOffloadingManager):
 
     def prepare_store(self, keys: Collection[OffloadKey], req_context: ReqContext) -> PrepareStoreOutput:
         caller = req_context.get_state(_Caller)
-        if caller is None or caller.is_condemned:
+        if caller is None or caller.is_condemned or caller.is_cut or not self._may_fit(caller):
             return PrepareStoreOutput([], CPULoadStoreSpec([]), [])
         output = self._prepare_store(keys, caller, req_context)
         caller.stored.update(output.keys_to_store)
+        if caller.hits_of_prompt is not None:
+            caller.is_cut = any(self._policy.get(key) is None for key in keys)
         return output
+
+    @staticmethod
+    def _may_fit(caller: _Caller) -> bool:
+        """Whether the zone may hold all that the request's prompt needs to be found again."""
+        if caller.hits_of_prompt is None:
+            return True
+        return max(map(len, caller.hits_of_prompt()), default=0) <= caller.zone.spec.quota.limit
 
     def _prepare_store(
         self, keys: Collection[OffloadKey], caller: _Caller, req_context: ReqContext
@@ -208,6 +242,9 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         # The beginning of the same prompt: what is stored after it is worth nothing without it.
         beginning = dict.fromkeys([*caller.chunks, *self._chunk_ids(there), *self._chunk_ids(caller.hits)])
         granted, given_up = self.tier.make_room(caller.zone, len(new), list(beginning))
+        if caller.hits_of_prompt is not None and granted < len(new):
+            # A part of them is of no use.
+            granted = 0
         evicted = self._forget(given_up)
         output = super().prepare_store([*there, *new[:granted]], req_context)
         assert output is not None, "there is room"
