@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import ssl
 import sys
 import time
 import urllib.error
@@ -27,23 +28,31 @@ class CacheManagerProcess:
         pools: ``NAMESPACE/POOL`` by the token of its engines.
         index: where the index is; None: a file in ``folder``.
         arguments: more of its own.
+        tls: what who asks it over https goes by; None: it is served without TLS.
     """
 
     def __init__(
-        self, folder: Path, pools: Mapping[str, str], index: str | None = None, arguments: Sequence[str] = ()
+        self,
+        folder: Path,
+        pools: Mapping[str, str],
+        index: str | None = None,
+        arguments: Sequence[str] = (),
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.folder = folder
         self.storage = folder / "storage"
         self.storage.mkdir(parents=True)
         self.log = folder / "manager.log"
-        port, grpc_port = free_ports(2)
-        self.url = f"http://127.0.0.1:{port}"
+        self.events = folder / "events.jsonl"
+        self.port, self.grpc_port = free_ports(2)
+        self._tls = tls
+        self.url = f"{'http' if tls is None else 'https'}://127.0.0.1:{self.port}"
         tokens = folder / "tokens.json"
         tokens.write_text(json.dumps({ADMIN: {"admin": True}} | {token: {"pool": pools[token]} for token in pools}))
         self._command = [
             *(sys.executable, "-m", "tenantzone_manager", "--tokens", str(tokens)),
-            *("--index", index or str(folder / "index.db"), "--events", str(folder / "events.jsonl")),
-            *("--listen", f"127.0.0.1:{port}", "--grpc", f"127.0.0.1:{grpc_port}", *arguments),
+            *("--index", index or str(folder / "index.db"), "--events", str(self.events)),
+            *("--listen", f"127.0.0.1:{self.port}", "--grpc", f"127.0.0.1:{self.grpc_port}", *arguments),
         ]
         self._server: Server | None = None
 
@@ -87,7 +96,7 @@ class CacheManagerProcess:
             data=json.dumps(fields).encode(),
             headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
         )
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=30, context=self._tls) as answer:
             found: dict[str, Any] = json.load(answer)
         return found
 
@@ -100,7 +109,7 @@ class CacheManagerProcess:
 
     def _is_ready(self) -> bool:
         try:
-            with urllib.request.urlopen(f"{self.url}/readyz", timeout=1):
+            with urllib.request.urlopen(f"{self.url}/readyz", timeout=1, context=self._tls):
                 return True
         except (OSError, urllib.error.URLError):
             return False

@@ -48,6 +48,19 @@ _LABELS = """\
     {{- toYaml . | nindent 4 }}
   {{- end }}
 """
+_MANAGER_ENDPOINT = re.compile(r"^  - port: http\n    interval: .*\n", re.MULTILINE)
+_OVER_TLS = """\
+    {{- with .Values.manager.tls.secretName }}
+    scheme: https
+    tlsConfig:
+      ca:
+        secret:
+          name: {{ . }}
+          key: ca.crt
+      serverName: tenantzone-manager.{{ $.Release.Namespace }}
+    {{- end }}
+"""
+"""How the manager is scraped where it is served over TLS."""
 
 
 def files() -> dict[str, str]:
@@ -66,6 +79,7 @@ def _template(source: str, switch: str) -> str:
     # Alerts have templates of their own.
     text = text.replace("{{", '{{ "{{" }}')
     text = _MONITORING_OBJECT.sub(lambda found: found[0] + _LABELS, text)
+    text = _MANAGER_ENDPOINT.sub(lambda found: found[0] + _OVER_TLS, text)
     text = _RULE_OF_POOLS.sub(lambda found: f"  {{{{- if not .Values.pools }}}}\n{found[0]}  {{{{- end }}}}\n", text)
     text = text.replace(_NAMESPACE, "{{ .Release.Namespace }}")
     if switch:

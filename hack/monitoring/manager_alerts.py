@@ -13,6 +13,7 @@ def manager_alerts(pace: Pace) -> tuple[Alert, ...]:
     refused = f'tenantzone_manager_write_blocks_total{{standing="no_room"}}[{pace(15)}]'
     skipped = f'tenantzone_tier_questions_total{{outcome="skipped"}}[{pace(5)}]'
     return (
+        _down(pace),
         Alert(
             "TenantZoneManagerIndexDown",
             "warning",
@@ -68,4 +69,24 @@ def manager_alerts(pace: Pace) -> tuple[Alert, ...]:
             "Engine {{ $labels.namespace }}/{{ $labels.pod }} has stopped asking the KV-cache manager, as it failed"
             " five times in a row. Its requests compute what others have stored.",
         ),
+    )
+
+
+def _down(pace: Pace) -> Alert:
+    """Whether anybody gets an answer: a manager that is gone tells nothing, and nor does one that never was."""
+
+    def asked(outcomes: str) -> str:
+        return f'sum(increase(tenantzone_tier_questions_total{{outcome=~"{outcomes}"}}[{pace(5)}])) > 0'
+
+    answers = "max(tenantzone_operator_manager_answers)"
+    # Engines may ask a manager that the operator is not told of. Where the operator is answered, the trouble is theirs.
+    of_engines = f"{asked('late|failed|skipped')} unless {asked('answered')} unless {answers} == 1"
+    return Alert(
+        "TenantZoneManagerDown",
+        "warning",
+        f"{answers} == 0 or ({of_engines})",
+        pace(5),
+        "No KV-cache manager answers",
+        "The operator gets no answer of the KV-cache manager, or no engine does. Engines compute what they would have"
+        " found, and store nothing; of KVStorages and KVCacheGroups no change gets through.",
     )

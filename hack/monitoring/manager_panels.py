@@ -33,5 +33,11 @@ def manager() -> Row:
             Panel("Calls", "", "reqps", (Query(rate("requests", "call, code"), "{{call}} {{code}}"),)),
             Panel("Calls, p99", "", "s", (Query(f"histogram_quantile(0.99, {slowest})", "{{call}}"),)),
             Panel("Storages available", "0: disabled or unhealthy.", "short", (Query(available, "{{storage}}"),)),
+            Panel(
+                "Moved between storage types",
+                "Up, what is read often; down, what is cold.",
+                "Bps",
+                (Query(rate("moved_bytes", "direction"), "{{direction}}"),),
+            ),
         ),
     )

@@ -18,6 +18,8 @@ from tenantzone_cli.doctor.finding import Level, lines
 from tenantzone_cli.explain import explain, gather
 from tenantzone_cli.kubectl import Kubectl, KubectlError
 from tenantzone_cli.live_advice import NoPoolError, advice_document, advice_table, read_pools
+from tenantzone_cli.migrate import MigrateError, Move, open_move
+from tenantzone_cli.migrate import table as migration_table
 from tenantzone_cli.purge import PurgeError, ask, new_id, wait
 from tenantzone_cli.purge import table as purge_table
 from tenantzone_cli.rows import Rates
@@ -43,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         return _run(parsed)
-    except (ApiError, Unreachable, KubectlError, SaltError, PurgeError, NoPoolError) as error:
+    except (ApiError, Unreachable, KubectlError, SaltError, PurgeError, MigrateError, NoPoolError) as error:
         print(printable(f"kubectl tenantzone: {error}"), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -79,6 +81,7 @@ def _run(parsed: argparse.Namespace) -> int:
                 "storage": _storage,
                 "salt": _salt,
                 "purge": _purge,
+                "migrate": _migrate,
                 "advise": _advise,
             }
             run = commands[parsed.command]
@@ -176,9 +179,44 @@ def _purge(api: Api, namespace: str | None, parsed: argparse.Namespace) -> int:
     if parsed.no_wait:
         print(purge)
         return 0
-    record = wait(api, namespace, zone, purge, parsed.timeout, lambda state: print(printable(state), file=sys.stderr))
+    record = wait(api, namespace, zone, purge, parsed.timeout, _say)
     print(json.dumps(record, indent=1) if parsed.output else "\n".join(_fit_to_show(purge_table(record))))
     return 0
+
+
+def _migrate(api: Api, namespace: str | None, parsed: argparse.Namespace) -> int:
+    assert namespace is not None, "one zone is in one namespace"
+    zone = parsed.zone.rpartition("/")[2]
+    move = open_move(api, namespace, zone, parsed.source, parsed.target, parsed.rate, parsed.timeout, _say)
+    if parsed.cancel:
+        move.stop()
+        return 0
+    try:
+        return _run_migration(move, parsed)
+    except BaseException:
+        # Ctrl-C, too. What has reached its place stays there, and is not moved again.
+        move.stop()
+        raise
+
+
+def _run_migration(move: Move, parsed: argparse.Namespace) -> int:
+    expected = move.look()
+    _say(expected.words())
+    may_go_on = expected.pays or parsed.anyway
+    if not may_go_on and not parsed.dry_run:
+        _say("nothing was moved; --anyway moves it all the same")
+    reports = [move.hand_down(), move.warm_up()] if may_go_on and not parsed.dry_run else []
+    if parsed.output:
+        told = [report.model_dump(mode="json", by_alias=True, exclude={"prompts"}) for report in reports]
+        document = {"estimate": dataclasses.asdict(expected) | {"pays": expected.pays}, "work": told}
+        print(json.dumps(document, indent=1))
+    elif reports:
+        print("\n".join(_fit_to_show(migration_table(reports))))
+    return 0 if may_go_on else 1
+
+
+def _say(text: str) -> None:
+    print(printable(text), file=sys.stderr)
 
 
 def _print_salt(key: bytes, parsed: argparse.Namespace) -> int:

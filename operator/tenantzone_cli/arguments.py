@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tenantzone_cli.names import OPERATOR_NAMESPACE
 from tenantzone_cli.top import SORTS
+from tenantzone_contract.quantity import parse_bytes
 
 _CONNECTION = ("kubeconfig", "context", "cluster", "user", "as", "as-group")
 """Flags that are handed on to kubectl."""
@@ -87,6 +88,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     purge.add_argument("--no-wait", action="store_true", help="print the purge's id, and wait for no engine")
     purge.add_argument("-o", "--output", choices=("json",), help="for programs")
+    _migrate(commands.add_parser("migrate", parents=[common], help="have another engine find what one has cached"))
     # Listed here; their arguments are the replay's own.
     commands.add_parser("replay", add_help=False, help="what zones would do for recorded traffic; needs vLLM here")
     advise = commands.add_parser(
@@ -97,6 +99,27 @@ def _parser() -> argparse.ArgumentParser:
     )
     _live_advice(advise)
     return parser
+
+
+def _migrate(migrate: argparse.ArgumentParser) -> None:
+    migrate.add_argument("zone", metavar="ZONE", help="the TenantZone's name")
+    migrate.add_argument("--from", required=True, dest="source", metavar="POD", help="the engine that has its cache")
+    migrate.add_argument("--to", required=True, dest="target", metavar="POD", help="the engine that is to have it")
+    migrate.add_argument(
+        "--rate", type=_rate, metavar="BYTES", default="100Mi", help="a second, at most (default: %(default)s)"
+    )
+    migrate.add_argument(
+        "--timeout",
+        type=_seconds,
+        metavar="SECONDS",
+        default=3600.0,
+        help="after which it is stopped (default: %(default)g)",
+    )
+    what = migrate.add_mutually_exclusive_group()
+    what.add_argument("--dry-run", action="store_true", help="only say whether it pays")
+    what.add_argument("--anyway", action="store_true", help="also if to compute it again is faster")
+    what.add_argument("--cancel", action="store_true", help="stop what another command has begun")
+    migrate.add_argument("-o", "--output", choices=("json",), help="for programs")
 
 
 def _live_advice(advise: argparse.ArgumentParser) -> None:
@@ -126,3 +149,13 @@ def _seconds(text: str) -> float:
     if not 0.1 <= seconds <= 3600:
         raise argparse.ArgumentTypeError("expected seconds from 0.1 to 3600")
     return seconds
+
+
+def _rate(text: str) -> float:
+    try:
+        rate = parse_bytes(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if not 0 < rate <= 10**15:
+        raise argparse.ArgumentTypeError("expected bytes a second, such as 100Mi")
+    return float(rate)

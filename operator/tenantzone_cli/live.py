@@ -12,9 +12,11 @@ Engines ask for the pool's token, which the plugin reads from its Secret, as the
 import base64
 import binascii
 import http.client
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from types import MappingProxyType
+from urllib.parse import urlencode
 
 from tenantzone_cli.api import TIMEOUT_SECONDS, Answer, Api, ApiError, Unreachable, exchange
 from tenantzone_cli.names import within
@@ -24,7 +26,8 @@ from tenantzone_contract.report import REPORT_PATH, EngineReport, LoanReport, Zo
 
 _AT_ONCE = 16
 _UNAUTHORIZED = 401
-_REPORT_BYTES = 2**24
+_REFUSED = 300
+_ANSWER_BYTES = 2**24
 """More than any engine has to say; whatever runs in a pod, so many answers are in memory at a time."""
 
 
@@ -127,13 +130,65 @@ def _token(api: Api, pool: Pool) -> _Token:
         return _Token("", f"its admin port asks for the token in {secret}, which has none under {TOKEN_FILE}")
 
 
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """An engine's admin port, for whoever may reach it."""
+
+    api: Api
+    pool: Pool
+    pod: Pod
+    token: _Token
+
+    def ask(
+        self, method: str, path: str, query: Mapping[str, str] = MappingProxyType({}), body: str | None = None
+    ) -> Answer:
+        """Send a request, and return the answer.
+
+        Raises:
+            ApiError: the engine refuses, or the API server does.
+            Unreachable: one of them does not answer.
+        """
+        try:
+            if self.pod.is_local_process:
+                return self._from_here(method, path, query, body)
+            return self._through_api_server(method, path, query, body)
+        except ApiError as error:
+            # The engine's own words: the API server knows who asks, or the pool could not have been read.
+            raise ApiError(error.status, self.token.missing) if self._lacks_token(error) else error from None
+
+    def _lacks_token(self, error: ApiError) -> bool:
+        return error.status == _UNAUTHORIZED and bool(self.token.missing)
+
+    def _through_api_server(self, method: str, path: str, query: Mapping[str, str], body: str | None) -> Answer:
+        pod, headers = self.pod, self.token.headers
+        target = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}:{self.pool.admin_port}/proxy{path}"
+        return self.api.ask(method, target, query, body, max_bytes=_ANSWER_BYTES, headers=headers)
+
+    def _from_here(self, method: str, path: str, query: Mapping[str, str], body: str | None) -> Answer:
+        ip, port = self.pod.ip, self.pool.admin_port
+        engine = http.client.HTTPConnection(ip, port, timeout=TIMEOUT_SECONDS)
+        target = path + (f"?{urlencode(query)}" if query else "")
+        try:
+            answer = exchange(engine, method, target, body, headers=self.token.headers, max_bytes=_ANSWER_BYTES)
+        except Unreachable as error:
+            raise Unreachable(f"{ip}:{port} on this machine: {error}") from None
+        if answer.status >= _REFUSED:
+            raise ApiError(answer.status, answer.text.decode(errors="replace").strip())
+        return answer
+
+
+def engines_of(api: Api, pool: Pool, pods: Sequence[Pod]) -> list[Engine]:
+    """The admin ports of these pods of a pool."""
+    token = _token(api, pool)
+    return [Engine(api, pool, pod, token) for pod in pods]
+
+
 def _ask(api: Api, pool: Pool, pod: Pod, token: _Token) -> EngineAnswer:
     try:
-        answer = _from_here(pool, pod, token) if pod.is_local_process else _through_api_server(api, pool, pod, token)
+        answer = Engine(api, pool, pod, token).ask("GET", REPORT_PATH)
     except ApiError as error:
-        # The engine's own words: the API server knows who asks, or the pool could not have been read.
         if error.status == _UNAUTHORIZED:
-            return EngineAnswer(pool.key, pod.name, None, token.missing or error.message)
+            return EngineAnswer(pool.key, pod.name, None, error.message)
         return EngineAnswer(pool.key, pod.name, None, error.message, error.is_forbidden)
     except Unreachable as error:
         return EngineAnswer(pool.key, pod.name, None, str(error))
@@ -141,19 +196,3 @@ def _ask(api: Api, pool: Pool, pod: Pod, token: _Token) -> EngineAnswer:
         return EngineAnswer(pool.key, pod.name, parse_report(answer.text), asked_at=answer.date)
     except ValueError:
         return EngineAnswer(pool.key, pod.name, None, "what it sends is not a report that this version understands")
-
-
-def _through_api_server(api: Api, pool: Pool, pod: Pod, token: _Token) -> Answer:
-    path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}:{pool.admin_port}/proxy{REPORT_PATH}"
-    return api.ask("GET", path, max_bytes=_REPORT_BYTES, headers=token.headers)
-
-
-def _from_here(pool: Pool, pod: Pod, token: _Token) -> Answer:
-    engine = http.client.HTTPConnection(pod.ip, pool.admin_port, timeout=TIMEOUT_SECONDS)
-    try:
-        answer = exchange(engine, "GET", REPORT_PATH, headers=token.headers, max_bytes=_REPORT_BYTES)
-    except Unreachable as error:
-        raise Unreachable(f"{pod.ip}:{pool.admin_port} on this machine: {error}") from None
-    if answer.status == _UNAUTHORIZED:
-        raise ApiError(answer.status, answer.text.decode(errors="replace").strip())
-    return answer

@@ -6,8 +6,10 @@ import os
 import resource
 import sys
 from pathlib import Path
+from typing import Final
 from urllib.parse import urlsplit
 
+from tenantzone_contract.tls import TlsFiles
 from tenantzone_operator.app import LeaseOptions, Options, run
 from tenantzone_operator.cache_manager.client import ManagerAddress
 from tenantzone_operator.kube.connection import Connection, CredentialsError
@@ -15,6 +17,14 @@ from tenantzone_operator.kube.durations import parse_duration
 from tenantzone_operator.leader.leadership import LEASE_NAME, own_namespace
 from tenantzone_operator.leader.lease import Timing
 from tenantzone_operator.logs import configure_logging
+
+_MANAGER_FILES: Final = {
+    "token": "token that it is shown, read for each request",
+    "ca": "CAs of its certificate, where the URL begins with https (default: those that the system trusts)",
+    "client-cert": "certificate that it is shown (default: none)",
+    "client-key": "key of that certificate",
+}
+"""What there is of the manager in files, as in ``--manager-token-file``."""
 
 
 def main() -> None:
@@ -59,15 +69,24 @@ def _manager(arguments: argparse.Namespace) -> ManagerAddress | None:
     Raises:
         ValueError: the flags do not go together.
     """
-    url, token_file = arguments.manager_url, arguments.manager_token_file
+    url = arguments.manager_url
+    files = {
+        f"--manager-{name}-file": getattr(arguments, f"manager_{name.replace('-', '_')}_file")
+        for name in _MANAGER_FILES
+    }
+    given = [flag for flag, path in files.items() if path is not None]
     if url is None:
-        if token_file is not None:
-            raise ValueError("--manager-token-file needs --manager-url")
+        if given:
+            raise ValueError(f"{given[0]} needs --manager-url")
         return None
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or parts.username:
         raise ValueError(f"--manager-url must be like http://tenantzone-manager:9470, not {url}")
-    return ManagerAddress(url, token_file)
+    token, authorities, certificate, key = files.values()
+    tls = TlsFiles(certificate, key, authorities)
+    if tls.paths and parts.scheme != "https":
+        raise ValueError(f"{given[-1]} is for a --manager-url that begins with https://, not {url}")
+    return ManagerAddress(url, token, tls)
 
 
 def _lease_options(arguments: argparse.Namespace) -> LeaseOptions | None:
@@ -121,9 +140,8 @@ def _parser() -> argparse.ArgumentParser:
         metavar="URL",
         help="where it is; it is told of KVStorages and KVCacheGroups, which nobody looks at otherwise",
     )
-    manager.add_argument(
-        "--manager-token-file", type=Path, metavar="FILE", help="token that it is shown, read for each request"
-    )
+    for name, text in _MANAGER_FILES.items():
+        manager.add_argument(f"--manager-{name}-file", type=Path, metavar="FILE", help=text)
     _add_leader_election(parser)
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help="default: %(default)s")
     return parser

@@ -15,6 +15,7 @@ import kopf
 from tenantzone_operator.cache_manager.client import ManagerAddress, ManagerClient
 from tenantzone_operator.cache_manager.reconciler import ManagerReconciler
 from tenantzone_operator.console.server import Standing, console_served
+from tenantzone_operator.console.storages import list_stored
 from tenantzone_operator.engines.admin_key import AdminKey
 from tenantzone_operator.handlers import make_registry, make_settings
 from tenantzone_operator.kube.api import Api, connected, explain
@@ -172,22 +173,31 @@ async def run(options: Options) -> None:
         api = await stack.enter_async_context(connected(options.connection, options.namespace, trace_configs=traces))
         store = Store(has_manager=options.manager is not None)
         admin_key = AdminKey(api, options.own_namespace)
-        beside = []
+        manager = None
         if options.manager is not None:
             client = await stack.enter_async_context(ManagerClient(options.manager, trace_configs=traces))
-            beside.append(ManagerReconciler(api, client, store, options.namespace).run)
-        leader = Leader(lambda: Reconciler(store, api, admin_key), beside)
+            manager = ManagerReconciler(api, client, store, options.namespace)
+        leader = Leader(lambda: Reconciler(store, api, admin_key), [] if manager is None else [manager.run])
         operator = Operator(options, api, leader, leadership, store)
         if options.probes is not None:
             await stack.enter_async_context(health_served(*options.probes, live=operator.live, ready=operator.ready))
         if options.metrics is not None:
             collector = OperatorCollector(
-                lambda: leadership.is_leading, leader.age_seconds, leader.without_pods, leader.outcomes
+                lambda: leadership.is_leading,
+                leader.age_seconds,
+                leader.without_pods,
+                leader.outcomes,
+                lambda: None if manager is None else manager.answers,
             )
             await stack.enter_async_context(metrics_served(*options.metrics, collector))
         if options.console_port is not None:
             console = console_served(
-                options.console_port, store, partial(list_selected, api), admin_key.look_up, operator.standing
+                options.console_port,
+                store,
+                partial(list_selected, api),
+                admin_key.look_up,
+                operator.standing,
+                None if manager is None else partial(list_stored, api),
             )
             await stack.enter_async_context(console)
         await operator.run()

@@ -1,10 +1,12 @@
-"""The names by which a pool's engines and whoever manages the KV-cache manager mean the same groups and instances."""
+"""The names by which a pool's engines, the KV-cache manager and who manages it mean the same things."""
 
 import hashlib
 import re
 from typing import Final
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
+_COPY: Final = "-"
+"""Before the name of a copy; it is in no id of a write."""
 _LONGEST: Final = 128
 """Characters of a name that the manager takes."""
 
@@ -49,6 +51,16 @@ def is_instance_of(name: str, tenant: str) -> bool:
 def is_since_purge(name: str, purge: str) -> bool:
     """Whether an instance of a zone has nothing in it that was stored before this purge."""
     return name.split(".")[1:2] == [_mark(purge)]
+
+
+def copy_name(location: str, copy: str) -> str:
+    """The id of a location to which the bytes of another one are copied; no write's and no other copy's is the same."""
+    return f"{written_as(location)}{_COPY}{copy}"
+
+
+def written_as(location: str) -> str:
+    """The id of the location that a writer has sealed these bytes for: a copy opens as what it was copied from."""
+    return location.partition(_COPY)[0]
 
 
 def _mark(purge: str) -> str:

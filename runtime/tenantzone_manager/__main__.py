@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from tenantzone_contract.tls import TlsFiles
 from tenantzone_manager.app import AppSettings, run
 from tenantzone_manager.catalog import Catalog
 from tenantzone_manager.events import command as events
@@ -62,12 +63,22 @@ def _settings(options: argparse.Namespace) -> AppSettings:
         grpc=options.grpc,
         redis_prefix=options.redis_prefix,
         authenticator=_authenticator(options),
+        tls=_tls(options),
         manager=Settings(timing, index, options.orphan_grace, _events(options), options.credentials),
     )
 
 
 def _events(options: argparse.Namespace) -> EventSettings | None:
     return EventSettings(options.events, options.events_max_bytes, options.events_keep) if options.events else None
+
+
+def _tls(options: argparse.Namespace) -> TlsFiles | None:
+    certificate, key, client_ca = options.tls_cert_file, options.tls_private_key_file, options.client_ca_file
+    if (certificate is None) != (key is None):
+        raise ValueError("--tls-cert-file and --tls-private-key-file must be given together")
+    if certificate is None and client_ca is not None:
+        raise ValueError("--client-ca-file needs --tls-cert-file: certificates are shown over TLS only")
+    return None if certificate is None else TlsFiles(certificate, key, client_ca)
 
 
 def _authenticator(options: argparse.Namespace) -> Callable[[Catalog], Authenticator]:
@@ -116,6 +127,12 @@ def _parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="token and ca.crt for it (default: %(default)s)",
     )
+    for name, what in (
+        ("--tls-cert-file", "certificate of both ports, and those between it and its CA, in PEM (default: no TLS)"),
+        ("--tls-private-key-file", "its key"),
+        ("--client-ca-file", "calls need a certificate that one of these CAs has signed, beside the token"),
+    ):
+        parser.add_argument(name, type=Path, metavar="FILE", help=what)
     parser.add_argument(
         "--credentials", type=Path, metavar="DIR", help="credentials of storages, each in a file that storages name"
     )

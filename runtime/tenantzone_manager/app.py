@@ -12,6 +12,7 @@ from urllib.parse import urlparse
 
 from aiohttp import web
 
+from tenantzone_contract.tls import TlsFiles
 from tenantzone_manager.catalog import Catalog
 from tenantzone_manager.index.backend import IndexBackend
 from tenantzone_manager.index.sqlite import SqliteBackend
@@ -19,6 +20,7 @@ from tenantzone_manager.manager import CacheManager, Settings
 from tenantzone_manager.server import grpc, http
 from tenantzone_manager.server.access import Anyone, Authenticator
 from tenantzone_manager.server.service import Service
+from tenantzone_manager.server.tls import ServerTls
 
 STOP_SECONDS: Final = 5.0
 """That requests under way have when the process ends."""
@@ -37,6 +39,8 @@ class AppSettings:
     redis_prefix: str = "tenantzone/"
     authenticator: Callable[[Catalog], Authenticator] = lambda _: Anyone()
     """Made when it is known what is registered."""
+    tls: TlsFiles | None = None
+    """Of both ports; None: they are served without TLS."""
     manager: Settings = field(default_factory=Settings)
 
 
@@ -66,7 +70,9 @@ async def run(settings: AppSettings, started: Callable[[int, int], None] = lambd
     Raises:
         OSError: an address is taken, or the index can't be opened.
         IndexUnavailable: the index does not answer.
+        TlsError: the files of TLS can't be used.
     """
+    tls = None if settings.tls is None else ServerTls(settings.tls)
     # The search cache has hundreds of thousands of objects that stay: to look at all of them often finds nothing.
     gc.set_threshold(100_000, 20, 100)
     ended = asyncio.Event()
@@ -77,16 +83,18 @@ async def run(settings: AppSettings, started: Callable[[int, int], None] = lambd
     service = Service(manager)
     authenticator = settings.authenticator(manager.catalog)
     rpc = grpc.server(manager, service, authenticator)
-    runner = web.AppRunner(
-        http.application(manager, service, authenticator), access_log=None, shutdown_timeout=STOP_SECONDS
-    )
+    asks_for_certificates = tls is not None and tls.asks_for_certificates
+    application = http.application(manager, service, authenticator, asks_for_certificates=asks_for_certificates)
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=STOP_SECONDS)
     try:
         await runner.setup()
-        await web.TCPSite(runner, *settings.http).start()
-        rpc_port = rpc.add_insecure_port(f"{settings.grpc[0]}:{settings.grpc[1]}")
+        await web.TCPSite(runner, *settings.http, ssl_context=None if tls is None else tls.context()).start()
+        address = f"{settings.grpc[0]}:{settings.grpc[1]}"
+        rpc_port = rpc.add_insecure_port(address) if tls is None else rpc.add_secure_port(address, tls.credentials())
         await rpc.start()
         http_port = runner.addresses[0][1]
-        _log.info("HTTP on %s:%d, gRPC on %s:%d", settings.http[0], http_port, settings.grpc[0], rpc_port)
+        protocol = "HTTP" if tls is None else "HTTPS"
+        _log.info("%s on %s:%d, gRPC on %s:%d", protocol, settings.http[0], http_port, settings.grpc[0], rpc_port)
         started(http_port, rpc_port)
         await ended.wait()
     finally:

@@ -1,5 +1,6 @@
 """What is registered: storages, groups, instances, service accounts; in the index, and in memory as last read."""
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 from tenantzone_manager import spaces
@@ -220,7 +221,7 @@ class Catalog:
             if not cursor:
                 return found
 
-    def _changed(self, space: str) -> None:
+    def _changed(self, space: str, _: Sequence[bytes]) -> None:
         if space in ("", spaces.GROUPS, spaces.INSTANCES, spaces.STORAGES, spaces.SERVICE_ACCOUNTS):
             self.is_stale = True
 

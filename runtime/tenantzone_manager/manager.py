@@ -12,13 +12,18 @@ from typing import Final
 
 from tenantzone_manager import spaces
 from tenantzone_manager.catalog import Catalog
+from tenantzone_manager.core.moving import Moved
 from tenantzone_manager.core.reclaiming import Reclaimed
 from tenantzone_manager.core.settings import Evictions
 from tenantzone_manager.events.writer import Events, EventSettings
+from tenantzone_manager.evicting import Evictor
 from tenantzone_manager.index.backend import Address, IndexBackend, IndexUnavailable
 from tenantzone_manager.index.meta_index import Found, IndexSettings, MetaIndex
 from tenantzone_manager.metrics import Metrics
+from tenantzone_manager.moving.ladders import Ladders
+from tenantzone_manager.moving.mover import Mover
 from tenantzone_manager.orphans import GRACE_SECONDS, OrphanScan
+from tenantzone_manager.parts import Parts
 from tenantzone_manager.reading import Reader
 from tenantzone_manager.reclaimer import Reclaimer
 from tenantzone_manager.removing import Remover
@@ -31,6 +36,7 @@ from tenantzone_manager.writing import Writer
 
 REFRESH_SECONDS: Final = 0.5
 RECLAIM_SECONDS: Final = 1.0
+MOVE_SECONDS: Final = 1.0
 ORPHAN_SECONDS: Final = 3600.0
 _LEASE_SECONDS: Final = 15.0
 """For which a leader leads that says nothing more."""
@@ -102,6 +108,7 @@ class CacheManager:
                 (REFRESH_SECONDS, self.refresh),
                 (FLUSH_SECONDS, self.touches.flush),
                 (RECLAIM_SECONDS, self._reclaim_if_leader),
+                (MOVE_SECONDS, self._move_if_leader),
                 (ORPHAN_SECONDS, self._scan_if_leader),
             ):
                 self._tasks.append(asyncio.create_task(self._repeat(seconds, work)))
@@ -119,19 +126,20 @@ class CacheManager:
         timing = self.settings.timing
         make_backend = partial(make, credentials=self.settings.credentials)
         self.storages = DataStorageManager(await self._identity(), self.clock, make_backend)
-        self.touches = Touches(self.index)
+        parts = Parts(self.index, self.storages)
+        ladders = Ladders(self.storages, self.clock)
+        taking = asyncio.Lock()
+        self.mover = Mover(
+            self.index, self.catalog, self.storages, parts, ladders, self.events, taking, timing, self.clock
+        )
+        self.index.on_change(self.mover.used.note)
+        self.touches = Touches(self.index, self.mover.used.note)
         self.reader = Reader(self.index, self.catalog, self.storages, self.touches, self.clock)
-        self.writer = Writer(self.index, self.catalog, self.storages, timing, self.clock)
+        self.writer = Writer(self.index, self.catalog, self.storages, parts, timing, self.clock)
         self.remover = Remover(self.index, timing, self.clock)
+        evictor = Evictor(self.index, self.catalog, self.remover, ladders, self.events, taking, self.clock)
         self.reclaimer = Reclaimer(
-            self.index,
-            self.catalog,
-            self.storages,
-            self.remover,
-            self.writer.slot_files,
-            self.events,
-            timing,
-            self.clock,
+            self.index, self.catalog, self.storages, evictor, parts.slot_files, self.events, timing, self.clock
         )
         self.orphans = OrphanScan(self.index, self.storages, self.clock, self.settings.orphan_grace)
         await self.refresh()
@@ -166,6 +174,12 @@ class CacheManager:
         await self._count_evictions(done)
         return done
 
+    async def move(self) -> Moved:
+        """One pass of the mover, whoever leads."""
+        done = await self.mover.move()
+        self.metrics.moved(done)
+        return done
+
     async def _count_evictions(self, done: Reclaimed) -> None:
         """Add up in the index what each group has lost: another manager may be asked, or lead tomorrow."""
         lost = {Address(spaces.EVICTIONS, name.encode()): removed for name, removed in done.evicted_of.items()}
@@ -198,6 +212,10 @@ class CacheManager:
         self.is_ready = True
         if self.leads:
             await self.reclaim()
+
+    async def _move_if_leader(self) -> None:
+        if self.leads:
+            await self.move()
 
     async def _scan_if_leader(self) -> None:
         if self.leads:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
 
+from tenantzone_manager.core.moving import Moved
 from tenantzone_manager.core.quota import Account
 from tenantzone_manager.core.reclaiming import Reclaimed
 from tenantzone_manager.core.settings import Storage
@@ -58,6 +59,20 @@ class Metrics:
             "failed_deletions", "Locations that a storage did not delete; they are tried again."
         )
         self.orphans = self._counter("orphans", "Objects without a record that were removed.")
+        self.moved_blocks = self._counter(
+            "moved_blocks",
+            "Blocks that got a location in a higher storage type, being read often (up), or gave theirs up for one in "
+            "a lower type (down).",
+            "direction",
+        )
+        self.moved_bytes = self._counter("moved_bytes", "Bytes that were copied to move blocks.", "direction")
+        self.failed_moves = self._counter(
+            "failed_moves",
+            "Blocks that were to be moved and were not copied: one storage did not give them (read), the other did not "
+            "take them (write) or has another size of them (size), the lease of the read was over (late), or they were "
+            "removed meanwhile (gone).",
+            "reason",
+        )
         self.dropped_events = self._counter(
             "dropped_events", "Events that were not written, as they came faster than the disk took them."
         )
@@ -91,6 +106,15 @@ class Metrics:
         self.deleted.inc(done.deleted)
         self.undeleted.inc(done.failed)
         self.reclaim_seconds.observe(seconds)
+
+    def moved(self, done: Moved) -> None:
+        """Count what a pass of the mover did."""
+        for direction, blocks in done.blocks.items():
+            self.moved_blocks.labels(direction).inc(blocks)
+        for direction, size in done.bytes.items():
+            self.moved_bytes.labels(direction).inc(size)
+        for reason, blocks in done.failed.items():
+            self.failed_moves.labels(reason).inc(blocks)
 
     def show_accounts(self, accounts: Mapping[tuple[str, str], Account]) -> None:
         """Show the groups' accounts, by group and storage type (empty: in all), and no others."""

@@ -11,16 +11,15 @@ from tenantzone_manager.catalog import Catalog
 from tenantzone_manager.changing import Beside, change_blocks
 from tenantzone_manager.core import books
 from tenantzone_manager.core.draft import Draft
-from tenantzone_manager.core.quota import Account
-from tenantzone_manager.core.reclaiming import Reclaimed, Removed, group_surplus, may_go, over_own_limit, surplus
+from tenantzone_manager.core.reclaiming import Reclaimed
 from tenantzone_manager.core.records import CacheLocation, State
-from tenantzone_manager.core.settings import Instance, InstanceGroup
+from tenantzone_manager.core.settings import InstanceGroup
 from tenantzone_manager.core.slots import SlotFile
 from tenantzone_manager.core.writing import forget, leave, postpone
 from tenantzone_manager.events.writer import Events
+from tenantzone_manager.evicting import Evictor
 from tenantzone_manager.index.backend import Address
 from tenantzone_manager.index.meta_index import Found, MetaIndex
-from tenantzone_manager.removing import NO_END, Order, Remover
 from tenantzone_manager.slot_files import SlotFiles, file_key
 from tenantzone_manager.storages.backend import Place, StorageError, slot_bytes
 from tenantzone_manager.storages.data_storage_manager import DataStorageManager
@@ -43,9 +42,9 @@ class Reclaimer:
         index: what is known of blocks.
         catalog: groups, with their quotas. A group that is missing has none of its blocks evicted.
         storages: where the bytes are.
-        remover: takes blocks out of service.
+        evictor: takes what is too much out of service.
         slot_files: hears of slots that are free again.
-        events: where it is noted which blocks were evicted, had a dead writer, or were deleted.
+        events: where it is noted which blocks had a dead writer, or were deleted.
         timing: how long readers may be left.
         clock: Unix time.
     """
@@ -55,7 +54,7 @@ class Reclaimer:
         index: MetaIndex,
         catalog: Catalog,
         storages: DataStorageManager,
-        remover: Remover,
+        evictor: Evictor,
         slot_files: SlotFiles,
         events: Events,
         timing: Timing,
@@ -64,7 +63,7 @@ class Reclaimer:
         self._index = index
         self._catalog = catalog
         self._storages = storages
-        self._remover = remover
+        self._evictor = evictor
         self._slot_files = slot_files
         self._events = events
         self._timing = timing
@@ -81,9 +80,7 @@ class Reclaimer:
         for group in list(self._catalog.groups.values()):
             done.expired += await self._expire(group)
             await self._delete_due(group, done)
-            done.note_evicted(group.name, await self._evict_unused(group))
-            done.note_evicted(group.name, await self._evict_surplus(group))
-        await self._evict_from_full_storages(done)
+        await self._evictor.evict(done)
         return done
 
     async def _expire(self, group: InstanceGroup) -> int:
@@ -141,7 +138,7 @@ class Reclaimer:
                     await self._postpone(space, places, until + RETRY_SECONDS)
                     continue
                 gone = await self._forget(space, places)
-                self._note("delete", group, instance, list(dict.fromkeys(place.key for place in gone)))
+                self._note("delete", group, instance, list(dict.fromkeys(place.key for place in gone)), storage)
                 done.deleted += len(gone)
                 done.deleted_bytes += sum(place.location.size for place in gone)
 
@@ -179,99 +176,11 @@ class Reclaimer:
             self._slot_files.note(address.space, int(address.key.partition(b"/")[2]), file)
         return gone
 
-    async def _evict_unused(self, group: InstanceGroup) -> Removed:
-        evicted = Removed()
-        if group.ttl_seconds is None:
-            return evicted
-        instances = self._catalog.instances_of(group.name)
-        for where in self._types(group):
-            order = Order(where, unused_since=self._clock() - group.ttl_seconds)
-            evicted += await self._remover.evict(
-                instances, order, NO_END, dict.fromkeys((each.name for each in instances), NO_END), self._note_evicted
-            )
-        return evicted
-
-    async def _evict_surplus(self, group: InstanceGroup) -> Removed:
-        """Bring a group below its watermarks: each storage type's, those of its instances, and its total's."""
-        instances = self._catalog.instances_of(group.name)
-        types = self._types(group)
-        evicted = Removed()
-        accounts = await self._accounts(group, instances, types)
-        for where in types:
-            for instance in instances:
-                own = accounts.get(books.instance_account(instance.name, where), Account())
-                if over := over_own_limit(own):
-                    order = Order(where, group.eviction_policy)
-                    evicted += await self._remover.evict(
-                        [instance], order, over, {instance.name: over}, self._note_evicted
-                    )
-        accounts = await self._accounts(group, instances, types)
-        for where, over in group_surplus(group, types, accounts).items():
-            evicted += await self._evict(group, instances, where, over, accounts)
-        accounts = await self._accounts(group, instances, types)
-        over = surplus(accounts.get(f"g/{group.name}", Account()), group.total)
-        # What is dearest is spared longest: the last choice of where to write goes first.
-        for where in reversed(types):
-            if over <= 0:
-                break
-            removed = await self._evict(group, instances, where, over, accounts)
-            over -= removed.bytes
-            evicted += removed
-        return evicted
-
-    async def _evict_from_full_storages(self, done: Reclaimed) -> None:
-        """Bring storages below their watermarks, at the cost of the groups that use them."""
-        for storage in list(self._catalog.storages.values()):
-            if storage.limit is None or storage.watermark is None:
-                continue
-            name = books.storage_account(storage.name)
-            account = (await self._index.accounts([name])).get(name, Account())
-            over = account.live - int(storage.limit * storage.watermark)
-            for group in self._catalog.groups.values():
-                if over <= 0:
-                    break
-                instances = self._catalog.instances_of(group.name)
-                accounts = await self._accounts(group, instances, [storage.type])
-                removed = await self._evict(group, instances, storage.type, over, accounts, storage.name)
-                over -= removed.bytes
-                done.note_evicted(group.name, removed)
-
-    async def _evict(
-        self,
-        group: InstanceGroup,
-        instances: list[Instance],
-        where: str,
-        need: int,
-        accounts: dict[str, Account],
-        storage: str = "",
-    ) -> Removed:
-        allowed = may_go([each.name for each in instances], where, accounts)
-        order = Order(where, group.eviction_policy, storage=storage)
-        return await self._remover.evict(instances, order, need, allowed, self._note_evicted)
-
-    def _note_evicted(self, instance: Instance, where: str, keys: Sequence[bytes]) -> None:
-        self._events.note(
-            "evict", pool=instance.pool, group=instance.group, instance=instance.name, type=where, keys=keys
-        )
-
-    def _note(self, event: str, group: str, instance: str, keys: Sequence[bytes]) -> None:
+    def _note(self, event: str, group: str, instance: str, keys: Sequence[bytes], storage: str = "") -> None:
         if keys:
             known = self._catalog.instances.get(instance)
-            self._events.note(event, pool=known.pool if known else "", group=group, instance=instance, keys=keys)
-
-    async def _accounts(
-        self, group: InstanceGroup, instances: list[Instance], types: Iterable[str]
-    ) -> dict[str, Account]:
-        names = {f"g/{group.name}"}
-        for where in types:
-            names.add(books.group_chain(group.name, where)[0])
-            names |= {books.instance_account(each.name, where) for each in instances}
-        return await self._index.accounts(sorted(names))
-
-    def _types(self, group: InstanceGroup) -> list[str]:
-        """The types of the group's storages, the first choice first, then others that there are."""
-        known = [self._catalog.storages[name].type for name in group.storages if name in self._catalog.storages]
-        return list(dict.fromkeys([*known, *(each.type for each in self._catalog.storages.values())]))
+            pool = known.pool if known else ""
+            self._events.note(event, pool=pool, group=group, instance=instance, storage=storage, keys=keys)
 
 
 def _space(group: str, instance: str) -> str:

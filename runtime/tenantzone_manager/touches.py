@@ -1,6 +1,6 @@
 """Notes of use, which are gathered in memory and written to the records together."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from tenantzone_manager.changing import change_blocks
@@ -15,10 +15,16 @@ _AT_ONCE: Final = 512
 
 
 class Touches:
-    """A query notes where it ended, and no other block of the prefix: see ``core/draft.py``."""
+    """A query notes where it ended, and no other block of the prefix: see ``core/draft.py``.
 
-    def __init__(self, index: MetaIndex) -> None:
+    Args:
+        index: has the records.
+        told: hears of what was written, by space.
+    """
+
+    def __init__(self, index: MetaIndex, told: Callable[[str, Sequence[bytes]], None]) -> None:
         self._index = index
+        self._told = told
         self._noted: dict[str, dict[bytes, tuple[float, int]]] = {}
         self._count = 0
 
@@ -45,3 +51,4 @@ class Touches:
                 use(draft, key, *uses[key])
 
         await change_blocks(self._index, space, keys, change)
+        self._told(space, keys)

@@ -11,15 +11,15 @@ from tenantzone_manager.changing import Beside, change_blocks
 from tenantzone_manager.core import placement
 from tenantzone_manager.core.draft import Draft
 from tenantzone_manager.core.quota import OverLimit
-from tenantzone_manager.core.records import CacheLocation, LocationSpec, State
-from tenantzone_manager.core.settings import Instance, Spec, Storage
+from tenantzone_manager.core.records import CacheLocation, State
+from tenantzone_manager.core.settings import Instance, Spec
 from tenantzone_manager.core.slots import SlotFile
 from tenantzone_manager.core.writing import Ending, Standing, begin, finish, leave, location_of, standings
 from tenantzone_manager.index.backend import Address
 from tenantzone_manager.index.meta_index import Found, MetaIndex
+from tenantzone_manager.parts import Files, Parts, SlotsShort, addresses_of
 from tenantzone_manager.reading import LocationPlace, place_of
-from tenantzone_manager.slot_files import SlotFiles, file_key
-from tenantzone_manager.storages.backend import Place, StorageError, slot_bytes
+from tenantzone_manager.storages.backend import Place, StorageError
 from tenantzone_manager.storages.data_storage_manager import DataStorageManager
 from tenantzone_manager.timing import Timing
 
@@ -41,10 +41,6 @@ class Started:
     """By index, where to write the blocks that stand at ``write``."""
 
 
-class _SlotsShort(Exception):
-    """The files that were chosen have fewer free slots than was remembered."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Plan:
     """Where blocks of one commit go."""
@@ -53,8 +49,8 @@ class _Plan:
     keys: Sequence[bytes]
     specs: Mapping[int, Sequence[Spec]]
     places: Mapping[int, placement.Candidate]
-    files: Mapping[tuple[str, int], Sequence[Address]]
-    """Records of large files, by storage and slot size."""
+    files: Files
+    """Of which slots may be taken."""
     needs_prefix: bool
     write_id: str
     deadline: float
@@ -68,6 +64,7 @@ class Writer:
         index: what is known of blocks.
         catalog: groups and their storages.
         storages: where blocks may go.
+        parts: makes what locations consist of.
         timing: how long writes may take.
         clock: Unix time.
     """
@@ -77,13 +74,14 @@ class Writer:
         index: MetaIndex,
         catalog: Catalog,
         storages: DataStorageManager,
+        parts: Parts,
         timing: Timing,
         clock: Callable[[], float],
     ) -> None:
-        self.slot_files = SlotFiles(index)
         self._index = index
         self._catalog = catalog
         self._storages = storages
+        self._parts = parts
         self._timing = timing
         self._clock = clock
 
@@ -125,7 +123,7 @@ class Writer:
             plan = await self._plan(instance, keys, specs, wanted, failed, (write_id, deadline, now))
             try:
                 taken, became = await self._reserve(plan)
-            except (OverLimit, _SlotsShort):
+            except (OverLimit, SlotsShort):
                 continue
             for index in wanted:
                 made[index] = became.get(index, Standing.NO_ROOM)
@@ -181,33 +179,9 @@ class Writer:
         sizes = [sum(spec.size for spec in specs[index]) for index in wanted]
         chosen = placement.place(sizes, owner, candidates, accounts)
         places = {index: place for index, place in zip(wanted, chosen, strict=True) if place is not None}
-        files = await self._files(instance.group, specs, places, {each.name: each for each in available})
+        wanted_parts = ((place.name, specs[index]) for index, place in places.items())
+        files = await self._parts.files(instance.group, wanted_parts)
         return _Plan(space, keys, specs, places, files, instance.needs_prefix, *write)
-
-    async def _files(
-        self,
-        group: str,
-        specs: Mapping[int, Sequence[Spec]],
-        places: Mapping[int, placement.Candidate],
-        available: Mapping[str, Storage],
-    ) -> dict[tuple[str, int], list[Address]]:
-        """The large files that have room for what goes into such."""
-        counts: dict[tuple[str, int], int] = {}
-        for index, place in places.items():
-            if self._slots_per_file(place.name):
-                for spec in specs[index]:
-                    at = place.name, slot_bytes(spec.size)
-                    counts[at] = counts.get(at, 0) + 1
-        files = {}
-        for (storage, size), count in counts.items():
-            space = spaces.slots_of(group, storage)
-            numbers = await self.slot_files.choose(space, size, self._slots_per_file(storage), count)
-            files[storage, size] = [Address(space, file_key(size, number)) for number in numbers]
-        return files
-
-    def _slots_per_file(self, storage: str) -> int:
-        backend = self._storages.backend(storage)
-        return backend.slots_per_file if backend else 0
 
     async def _reserve(self, plan: _Plan) -> tuple[dict[int, CacheLocation], dict[int, Standing]]:
         """Make all of a plan's locations ``writing``, as far as nobody else has come first."""
@@ -231,7 +205,7 @@ class Writer:
                     standing = Standing.NO_PREFIX
                 became[index] = standing
                 if standing is Standing.WRITE:
-                    parts = self._parts(plan, index, place, found, slot_files)
+                    parts = self._parts.take(place.name, plan.specs[index], plan.files, found, slot_files)
                     taken[index] = CacheLocation(
                         plan.write_id, place.type, place.name, State.WRITING, plan.deadline, parts
                     )
@@ -240,49 +214,13 @@ class Writer:
 
         needed = {plan.keys[index] for index in plan.places}
         needed |= {plan.keys[index - 1] for index in plan.places if index}
-        beside = [address for addresses in plan.files.values() for address in addresses]
         try:
-            await change_blocks(self._index, plan.space, needed, change, beside)
-        except _SlotsShort:
-            await self._look_again(beside)
+            await change_blocks(self._index, plan.space, needed, change, addresses_of(plan.files))
+        except SlotsShort:
+            await self._parts.look_again(plan.files)
             raise
-        self._note(slot_files)
+        self._parts.note(slot_files)
         return taken, became
-
-    def _parts(
-        self,
-        plan: _Plan,
-        index: int,
-        place: placement.Candidate,
-        found: Found,
-        slot_files: dict[Address, SlotFile],
-    ) -> tuple[LocationSpec, ...]:
-        if not self._slots_per_file(place.name):
-            return tuple(LocationSpec(spec.name, spec.size) for spec in plan.specs[index])
-        parts = []
-        for spec in plan.specs[index]:
-            size = slot_bytes(spec.size)
-            for address in plan.files[place.name, size]:
-                known = slot_files.get(address) or found[address]
-                file = known or SlotFile(size, self._slots_per_file(place.name))
-                file, slots = file.take(1)
-                if slots:
-                    slot_files[address] = file
-                    parts.append(LocationSpec(spec.name, spec.size, slots[0], _number(address)))
-                    break
-            else:
-                raise _SlotsShort
-        return tuple(parts)
-
-    async def _look_again(self, addresses: Sequence[Address]) -> None:
-        for address in addresses:
-            (entry,) = await self._index.get(address.space, [address.key])
-            if entry is not None:
-                self._note({address: entry.value})
-
-    def _note(self, files: Mapping[Address, SlotFile]) -> None:
-        for address, file in files.items():
-            self.slot_files.note(address.space, _number(address), file)
 
     async def _make_writable(
         self,
@@ -324,7 +262,3 @@ def _specs(instance: Instance, count: int, first: int, spec_sets: Sequence[str])
 def _is_live(draft: Draft, key: bytes) -> bool:
     block = draft.get(key)
     return block is not None and bool(block.live_types)
-
-
-def _number(address: Address) -> int:
-    return int(address.key.partition(b"/")[2])

@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from tenantzone_runtime import serve
+from tenantzone_runtime import hand_down, serve
 from tenantzone_runtime.journal import command as journal
 
 
@@ -13,6 +13,7 @@ def main() -> None:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, run, what in (
         ("serve", serve.main, "serve a model with vLLM, zones enforced"),
+        ("hand-down", hand_down.main, "have other engines find what this one has cached, before it ends"),
         ("journal", journal.main, "check an audit journal, make a bill from it"),
     ):
         commands.add_parser(name, help=what, add_help=False).set_defaults(run=run)

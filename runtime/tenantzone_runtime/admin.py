@@ -1,6 +1,7 @@
-"""The admin port: the engine's report, its health, its metrics and a picture of its blocks, over HTTP, read-only.
+"""The admin port: the engine's report, its health, its metrics and a picture of its blocks, over HTTP.
 
-All but the health, which says nothing of tenants, is for whoever shows a token.
+All but the health, which says nothing of tenants, is for whoever shows a token. All is read-only but one page, which
+has a zone's cache moved.
 
 It runs in threads of the engine core's process and only reads a report that is published whole, so it never holds up a
 scheduling step with a lock.
@@ -23,8 +24,10 @@ from urllib.parse import parse_qs
 
 from tenantzone_contract.admin_token import ADMIN_REALM, ADMIN_TOKEN_HEADER
 from tenantzone_contract.blocks import BLOCKS_PATH, CELLS_PARAMETER, DEFAULT_CELLS, MAX_CELLS, TIER_PARAMETER, BlockMap
+from tenantzone_contract.migration import MIGRATION_PATH
 from tenantzone_contract.report import HEALTH_PATH, METRICS_PATH, REPORT_PATH, EngineReport, dump_report
 from tenantzone_runtime.admin_access import AdminAccess
+from tenantzone_runtime.admin_migration import MigrationPage, Page
 from tenantzone_runtime.metrics import EngineFigures
 from tenantzone_runtime.metrics.exposition import encode
 
@@ -56,6 +59,7 @@ class AdminServer:
         read_figures: what a scrape of the metrics tells; called in other threads. None: there is no such path.
         take_block_map: called in other threads, one at a time; None: there is no such path.
         take_tier_map: the same; None: there are no tiers.
+        migration: called in other threads; None: nothing can be moved.
         max_age: seconds after which a report says that the engine hangs.
         now: Unix time in seconds.
 
@@ -73,11 +77,14 @@ class AdminServer:
         read_figures: ReadFigures | None = None,
         take_block_map: TakeBlockMap | None = None,
         take_tier_map: TakeTierMap | None = None,
+        migration: MigrationPage | None = None,
         max_age: float = 10.0,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._server = _bind(
-            host, port, _Pages(access, read_report, read_figures, take_block_map, take_tier_map, max_age, now)
+            host,
+            port,
+            _Pages(access, read_report, read_figures, take_block_map, take_tier_map, migration, max_age, now),
         )
         self._thread = threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.1}, name="tenantzone-admin", daemon=True
@@ -109,6 +116,7 @@ class _Pages:
         read_figures: ReadFigures | None,
         take_block_map: TakeBlockMap | None,
         take_tier_map: TakeTierMap | None,
+        migration: MigrationPage | None,
         max_age: float,
         now: Callable[[], float],
     ) -> None:
@@ -117,19 +125,22 @@ class _Pages:
         self._read_figures = read_figures
         self._take_block_map = take_block_map
         self._take_tier_map = take_tier_map
+        self.migration = migration
         self._one_picture_at_a_time = threading.Lock()
         self._max_age = max_age
         self._now = now
 
-    def answer(self, path: str, query: str, headers: Message) -> tuple[HTTPStatus, str, bytes]:
+    def answer(self, path: str, query: str, headers: Message) -> Page:
         if path == HEALTH_PATH:
             return self._health()
-        refusal = self._access.refusal(headers.get("Authorization", ""), headers.get(ADMIN_TOKEN_HEADER, ""))
-        if refusal:
-            return HTTPStatus.UNAUTHORIZED, _TEXT, f"{refusal}\n".encode()
-        return self._told(path, query, headers.get("Accept", ""))
+        return self.refusal(headers) or self._told(path, query, headers.get("Accept", ""))
 
-    def _told(self, path: str, query: str, accept: str) -> tuple[HTTPStatus, str, bytes]:
+    def refusal(self, headers: Message) -> Page | None:
+        """Why who asks with these headers is not answered; None: he is."""
+        refusal = self._access.refusal(headers.get("Authorization", ""), headers.get(ADMIN_TOKEN_HEADER, ""))
+        return (HTTPStatus.UNAUTHORIZED, _TEXT, f"{refusal}\n".encode()) if refusal else None
+
+    def _told(self, path: str, query: str, accept: str) -> Page:
         match path:
             case _ if path == REPORT_PATH:
                 return HTTPStatus.OK, "application/json", dump_report(self._read_report())
@@ -137,10 +148,12 @@ class _Pages:
                 return HTTPStatus.OK, *encode(self._read_figures(), accept)
             case _ if path == BLOCKS_PATH and self._take_block_map is not None:
                 return self._blocks(self._take_block_map, query)
+            case _ if path == MIGRATION_PATH and self.migration is not None:
+                return self.migration.told(query)
         known = ", ".join((REPORT_PATH, HEALTH_PATH, METRICS_PATH, BLOCKS_PATH))
         return HTTPStatus.NOT_FOUND, _TEXT, f"unknown path; there are {known}\n".encode()
 
-    def _blocks(self, take_block_map: TakeBlockMap, query: str) -> tuple[HTTPStatus, str, bytes]:
+    def _blocks(self, take_block_map: TakeBlockMap, query: str) -> Page:
         asked = parse_qs(query)
         cells, tier = asked.get(CELLS_PARAMETER, [str(DEFAULT_CELLS)])[-1], asked.get(TIER_PARAMETER, [""])[-1]
         if not (cells.isascii() and cells.isdigit() and len(cells) < 9 and 0 < int(cells) <= MAX_CELLS):
@@ -155,7 +168,7 @@ class _Pages:
     def _take_tier(self, tier: str, cells: int) -> BlockMap | None:
         return None if self._take_tier_map is None else self._take_tier_map(tier, cells)
 
-    def _health(self) -> tuple[HTTPStatus, str, bytes]:
+    def _health(self) -> Page:
         age = self._now() - self._read_report().published_unix_time
         if age > self._max_age:
             text = f"the engine's last report is {age:.1f} s old, more than {self._max_age:g} s: it hangs\n"
@@ -171,7 +184,21 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path, _, query = self.path.partition("?")
-        status, content_type, body = self.server.pages.answer(path, query, self.headers)
+        self._send(self.server.pages.answer(path, query, self.headers))
+
+    do_HEAD = do_GET
+
+    def do_POST(self) -> None:
+        pages = self.server.pages
+        if self.path != MIGRATION_PATH or pages.migration is None:
+            self._refuse_method()
+            return
+        length = self.headers.get("Content-Length")
+        refusal = pages.refusal(self.headers) or pages.migration.refuse_length(length)
+        self._send(refusal or pages.migration.ordered(self.rfile.read(int(length or 0))))
+
+    def _send(self, page: Page) -> None:
+        status, content_type, body = page
         self.send_response(status)
         if status == HTTPStatus.UNAUTHORIZED:
             # By the realm the operator tells our engines from whatever else may be at a port.
@@ -182,15 +209,13 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(body)
 
-    do_HEAD = do_GET
-
     def _refuse_method(self) -> None:
         self.send_response(HTTPStatus.METHOD_NOT_ALLOWED)
         self.send_header("Allow", "GET, HEAD")
         self.send_header("Content-Length", "0")
         self.end_headers()
 
-    do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _refuse_method
+    do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _refuse_method
 
     def version_string(self) -> str:
         return "tenantzone"

@@ -8,16 +8,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tenantzone_runtime.shared.urls import check_url
+from tenantzone_contract.tls import DEFAULT_TLS, TlsFiles
+from tenantzone_runtime.shared.urls import check_tls, check_url
 
 CONNECTOR: Final = "ZoneOffloadingConnector"
 CONNECTOR_MODULE: Final = "tenantzone_runtime.engine.offloading_connector"
 _SPEC: Final = "ZoneOffloadingSpec"
 _SPEC_MODULE: Final = "tenantzone_runtime.engine.offloading_spec"
 CHUNK_SIZES: Final = ("block_size", "blocks_per_chunk")
-TIERS_BELOW: Final = frozenset(("disk_folder", "disk_bytes", "manager_url", "manager_token_file"))
-"""What says that there is more than CPU memory."""
 _EVENTS: Final = "self_describing_kv_events"
+_TLS_FILES: Final = {
+    "manager_client_cert_file": "certificate",
+    "manager_client_key_file": "key",
+    "manager_ca_file": "authorities",
+}
+TIERS_BELOW: Final = frozenset(("disk_folder", "disk_bytes", "manager_url", "manager_token_file", *_TLS_FILES))
+"""What says that there is more than CPU memory."""
 _KNOWN: Final = TIERS_BELOW.union(("spec_name", "spec_module_path", "cpu_bytes_to_use", *CHUNK_SIZES, _EVENTS))
 TIERS_FLAG: Final = "--kv-transfer-config"
 SHARED_MEMORY: Final = Path("/dev/shm")
@@ -40,6 +46,8 @@ class ManagerFlags:
     """Of its HTTP port."""
     token_file: Path | None = None
     """Has the token to show; None: it is shown none."""
+    tls: TlsFiles = DEFAULT_TLS
+    """Whom to believe, and what to show, where the URL begins with https."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +91,8 @@ def kv_transfer_config(flags: TierFlags) -> str:
         extra["manager_url"] = flags.manager.url
         if flags.manager.token_file is not None:
             extra["manager_token_file"] = str(flags.manager.token_file)
+        files = {name: getattr(flags.manager.tls, field) for name, field in _TLS_FILES.items()}
+        extra |= {name: str(path) for name, path in files.items() if path is not None}
     if flags.tokens_per_chunk is not None:
         extra["block_size"] = flags.tokens_per_chunk
     return json.dumps(
@@ -143,16 +153,19 @@ def _disk(extra: Mapping[str, Any]) -> DiskFlags | None:
 
 
 def _manager(extra: Mapping[str, Any]) -> ManagerFlags | None:
-    if "manager_url" not in extra and "manager_token_file" not in extra:
+    if not extra.keys() & {"manager_url", "manager_token_file", *_TLS_FILES}:
         return None
     url = extra.get("manager_url")
     if not isinstance(url, str):
         raise TierFlagError(f"manager_url must be the URL of a KV-cache manager; it is {url!r}")
+    files = {field: _path(extra, name) for name, field in _TLS_FILES.items() if name in extra}
     try:
         check_url(url)
+        tls = TlsFiles(**files)
+        check_tls(url, tls)
     except ValueError as error:
         raise TierFlagError(f"manager_url: {error}") from None
-    return ManagerFlags(url, _path(extra, "manager_token_file") if "manager_token_file" in extra else None)
+    return ManagerFlags(url, _path(extra, "manager_token_file") if "manager_token_file" in extra else None, tls)
 
 
 def _path(extra: Mapping[str, Any], name: str) -> Path:

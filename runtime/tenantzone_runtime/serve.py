@@ -13,8 +13,10 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from tenantzone_contract.logs import JsonFormatter
+from tenantzone_contract.tls import TlsFiles
 from tenantzone_runtime import logs, settings
 from tenantzone_runtime.offloading_flags import (
     TIERS_FLAG,
@@ -26,11 +28,18 @@ from tenantzone_runtime.offloading_flags import (
     kv_transfer_config,
     parse_bytes,
 )
-from tenantzone_runtime.shared.urls import check_url
+from tenantzone_runtime.shared.urls import check_tls, check_url
 from tenantzone_runtime.unsupported import check
 from tenantzone_runtime.usage import FLAGS, UsageError, flag_values
 
 _LAUNCHER = "tenantzone_runtime.engine.launch"
+_MANAGER_FILES: Final = {
+    "token": "the token to show to it, read again as it is renewed (default: none is shown)",
+    "ca": "the CAs of its certificate, where its URL begins with https (default: those that the system trusts)",
+    "client-cert": "a certificate to show to it (default: none is shown)",
+    "client-key": "the key of that certificate",
+}
+"""What there is of the KV-cache manager in files, as in ``--manager-token-file``."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -119,7 +128,7 @@ def _tiers(own: argparse.Namespace, arguments: Sequence[str]) -> list[str]:
     if own.cpu_tier is None:
         if own.disk_tier is not None or own.disk_tier_size is not None:
             raise UsageError("--disk-tier needs --cpu-tier: what is read from the disk goes through CPU memory")
-        if own.manager_url is not None or own.manager_token_file is not None:
+        if own.manager_url is not None or any(_manager_files(own).values()):
             raise UsageError("--manager-url needs --cpu-tier: what is read from storages goes through CPU memory")
         for value in given:
             check_kv_transfer_config(value)
@@ -143,18 +152,31 @@ def _manager(own: argparse.Namespace) -> ManagerFlags | None:
     Raises:
         UsageError: what is said of it does not go together.
     """
+    files = _manager_files(own)
+    for flag, path in files.items():
+        if path is not None and own.manager_url is None:
+            raise UsageError(f"{flag} needs --manager-url: which manager it is for")
+        if path is not None and path.is_dir():
+            raise UsageError(f"{flag} {path} is a folder; give the file")
     if own.manager_url is None:
-        if own.manager_token_file is not None:
-            raise UsageError("--manager-token-file needs --manager-url: whom the token is shown to")
         return None
+    token, authorities, certificate, key = files.values()
     try:
         check_url(own.manager_url)
     except ValueError as error:
         raise UsageError(f"--manager-url {error}") from None
-    token = own.manager_token_file
-    if token is not None and token.is_dir():
-        raise UsageError(f"--manager-token-file {token} is a folder; give the file that has the token")
-    return ManagerFlags(own.manager_url, None if token is None else token.absolute())
+    try:
+        tls = TlsFiles(certificate, key, authorities)
+        check_tls(own.manager_url, tls)
+    except ValueError as error:
+        raise UsageError(f"files for --manager-url: {error}") from None
+    return ManagerFlags(own.manager_url, token, tls)
+
+
+def _manager_files(own: argparse.Namespace) -> dict[str, Path | None]:
+    """The files that are named of the manager, by flag."""
+    named = {name: getattr(own, f"manager_{name.replace('-', '_')}_file") for name in _MANAGER_FILES}
+    return {f"--manager-{name}-file": path and path.absolute() for name, path in named.items()}
 
 
 def _size(text: str) -> int:
@@ -313,12 +335,8 @@ def _parser() -> argparse.ArgumentParser:
         help="and in storages that the pool's engines share, by the KV-cache manager there, as http://HOST:9470"
         " (default: none)",
     )
-    parser.add_argument(
-        "--manager-token-file",
-        type=Path,
-        metavar="FILE",
-        help="the token to show to it, read again as it is renewed (default: none is shown)",
-    )
+    for name, what in _MANAGER_FILES.items():
+        parser.add_argument(f"--manager-{name}-file", type=Path, metavar="FILE", help=what)
     parser.add_argument(
         "--tier-chunk",
         type=int,

@@ -4,7 +4,7 @@ import asyncio
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,6 +12,7 @@ from hack.ports import free_ports
 from tenantzone_contract.blocks import BlockKind, BlockMap
 from tenantzone_contract.report import ConfigStatus, EngineReport, LoanReport, TierReport, ZoneReport
 from tenantzone_operator.console.server import Standing, console_served
+from tenantzone_operator.console.storages import Stored
 from tenantzone_operator.kube.resources import Pod, Pool, read_pod
 from tenantzone_operator.kube.store import Shelf, Store
 from tenantzone_runtime.admin import AdminServer
@@ -108,9 +109,14 @@ async def no_tokens(*_: str) -> tuple[str, ...]:
 
 
 class ServedConsole:
-    """What a test changes is changed in the console's own thread."""
+    """What a test changes is changed in the console's own thread.
 
-    def __init__(self) -> None:
+    Args:
+        list_stored: lists KVStorages and KVCacheGroups there; None: no KV-cache manager is told of.
+    """
+
+    def __init__(self, list_stored: Callable[[], Awaitable[Stored]] | None = None) -> None:
+        self._list_stored = list_stored
         (self.port,) = free_ports(1)
         self.url = f"http://localhost:{self.port}"
         self.standing = Standing(is_leading=True, is_ready=True, has_listed=True)
@@ -148,7 +154,8 @@ class ServedConsole:
         serving = threading.Event()
 
         async def serve() -> None:
-            async with console_served(self.port, self._store, no_pods, no_tokens, lambda: self.standing):
+            asked = (no_pods, no_tokens, lambda: self.standing, self._list_stored)
+            async with console_served(self.port, self._store, *asked):
                 serving.set()
                 await stop.wait()
 

@@ -7,12 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenantzone_contract.cache_names import (
+    copy_name,
     instance_name,
     is_instance_of,
     is_since_purge,
     owner_of,
     owner_part,
     pool_group,
+    written_as,
     zone_group,
 )
 
@@ -61,3 +63,15 @@ def test_what_others_have_registered_is_nobodys(name):
 @pytest.mark.parametrize("tenant", ["a.b", "a b", "", "A" * 200, "-a", "ä", "a/../b"])
 def test_what_is_no_part_of_a_name_is_a_digest_there(tenant):
     assert re.fullmatch(r"x-[0-9a-f]{32}\.[0-9a-f]{8}\.[0-9a-f]{48}", instance_name(tenant, DIGEST, PURGE))
+
+
+@given(
+    write=st.from_regex(r"[A-Za-z0-9_]{12}", fullmatch=True),
+    copies=st.lists(st.from_regex("[0-9a-f]{8}", fullmatch=True)),
+)
+def test_a_copy_of_a_copy_is_sealed_as_what_was_written(write: str, copies: list[str]) -> None:
+    location = write
+    for copy in copies:
+        location = copy_name(location, copy)
+        assert location != write
+    assert written_as(location) == write

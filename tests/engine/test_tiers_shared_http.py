@@ -2,11 +2,15 @@
 
 import threading
 import time
+from itertools import count
 
+import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.engine.tiered_engines import BLOCK_TOKENS, OBJECT_BYTES, ZONES
+from tenantzone_contract.migration import MIGRATION_PATH, MigrationOrder, parse_migration
+from tests.engine.real_engine import ADMIN_PORT
+from tests.engine.tiered_engines import BLOCK_BYTES, BLOCK_TOKENS, OBJECT_BYTES, TEAM, ZONES
 from tests.zones.core import declare
 
 pytestmark = pytest.mark.flagged_engine
@@ -95,6 +99,40 @@ def has_receipt(engine, tenant, purge):
     return any(all(f'"{word}"' in line for word in ("tier_receipt", "shared", tenant, purge)) for line in lines)
 
 
+def migrate(engine, what, **more):
+    """Give an engine an order for acme's zone, and wait for the end; returns what came of it."""
+    order = MigrationOrder(order=what, tenant="acme", **more)
+    body = order.model_dump_json(by_alias=True)
+    told = [parse_migration(httpx.post(f"http://{engine.address}:{ADMIN_PORT}{MIGRATION_PATH}", content=body).content)]
+
+    def is_over():
+        told.append(parse_migration(engine.admin(f"{MIGRATION_PATH}?tenant=acme&prompts=true").content))
+        return not told[-1].is_running
+
+    engine.wait(is_over, f"{what} is over", 60)
+    assert told[-1].state == "Done", told[-1].problem
+    return told[-1]
+
+
+def test_what_no_storage_has_is_moved_from_one_engine_to_another_while_both_sleep(tiered_pair, cache_manager):
+    first, second = tiered_pair
+    text, blocks = prompt(f"moving {time.monotonic_ns()}", 10), 10
+    cache_manager.kill()
+    answer, _ = ask(first, "acme", text)
+    cache_manager.start()
+    first.wait(lambda: not shared_problem(first) and not shared_problem(second), "both are well again", seconds=60)
+    before = stored(cache_manager, "acme")
+    down = migrate(first, "hand-down")
+    assert down.moved >= blocks
+    assert down.moved_bytes == down.moved * BLOCK_BYTES
+    assert down.found >= 0.95 * (down.found + down.left)
+    assert stored(cache_manager, "acme") >= before + blocks
+    up = migrate(second, "warm-up", prompts=down.prompts)
+    assert up.found >= blocks
+    assert ask(second, "acme", text) == (answer, blocks * BLOCK_TOKENS)
+    assert migrate(first, "hand-down").moved == 0, "what is there is not sent again"
+
+
 def test_a_session_goes_on_on_another_engine(tiered_pair, cache_manager):
     first, second = tiered_pair
     hits = in_shared(second, "acme").hits
@@ -127,6 +165,26 @@ def test_a_flood_takes_nothing_of_a_zone_with_a_group_of_its_own(tiered_pair, ca
     assert stored(cache_manager, "flood") <= 60
     _, _, cached = find(second, "calm", (text for text, _ in sessions))
     assert cached == SESSION_BLOCKS * BLOCK_TOKENS
+
+
+def test_a_flood_takes_nothing_of_another_zone_s_floor_in_a_group_that_both_share(tiered_pair, cache_manager):
+    first, second = tiered_pair
+    sessions = [begin(first, cache_manager, "steady", f"steady {number}", blocks=8) for number in range(3)]
+    # It has an instance now, whose floor the operator would have seen to within seconds.
+    TEAM.tell(cache_manager)
+    floods = count()
+    held = []
+
+    def floods_and_is_evicted():
+        ask(first, "greedy", prompt(f"greedy {next(floods)}", 8))
+        held.append(TEAM.held(cache_manager)["greedy"])
+        return TEAM.evicted(cache_manager).total() >= 30
+
+    first.wait(floods_and_is_evicted, "much of what both had was evicted", seconds=120)
+    assert set(TEAM.evicted(cache_manager)) == {"greedy"}, "without its floor the other would have gone first"
+    assert max(held) <= 40 * OBJECT_BYTES, "what is promised and not used nobody takes"
+    _, _, cached = find(second, "steady", (text for text, _ in sessions))
+    assert cached == 8 * BLOCK_TOKENS
 
 
 def test_a_manager_that_is_killed_under_load_fails_no_request(tiered_pair, cache_manager):

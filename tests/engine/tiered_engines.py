@@ -4,6 +4,7 @@ from pathlib import Path
 
 from hack.harness.cache_manager import CacheManagerProcess
 from tenantzone_contract.tiers import TierShare
+from tests.engine.cache_group import SharedGroup
 from tests.engine.real_engine import StartingEngine
 from tests.zones.core import declare
 
@@ -13,24 +14,25 @@ FILE_BYTES = BLOCK_BYTES + 4096
 OBJECT_BYTES = BLOCK_BYTES + 32
 """Of a chunk in a shared storage."""
 KEPT = (TierShare(tier="cpu", reserved="25%"),)
-TENANTS = ("acme", "burst", "calm", "flood", "dusk")
+TENANTS = ("acme", "burst", "calm", "flood", "steady", "greedy", "dusk")
 ZONES = (declare("acme", tiers=KEPT, after=0.0), *(declare(tenant, after=0.0) for tenant in TENANTS[1:]))
 """Quiet as soon as nothing is asked: what they keep cached goes first."""
+OF_THEIR_OWN = ("acme", "burst", "calm", "dusk")
+"""Tenants with a group for each; the one that floods has some of the pool's."""
+TEAM = SharedGroup(OBJECT_BYTES, limit=200, floor=160, watermark="20%", zones=("steady", "greedy"))
+"""Of the others; the first of them is promised so much that what it tries again is within its floor, too."""
 
 
 def start_manager(folder: Path) -> CacheManagerProcess:
-    """A manager in which each tenant has room of its own, but the one that floods: it has some of the pool's."""
+    """A manager with a group for each tenant but those that share one, and the one that has some of the pool's."""
     made = CacheManagerProcess(folder, {"engines": "test/pool"}, arguments=("--lease", "2"))
     made.start()
     pools = {"pools": ["test/pool"]}
     made.share(
         {"name": "test.pool", **pools, "total": {"limit": 60 * OBJECT_BYTES, "watermark": 0.9}},
-        *(
-            {"name": f"test.pool.{tenant}", **pools, "total": {"limit": 200 * OBJECT_BYTES}}
-            for tenant in TENANTS
-            if tenant != "flood"
-        ),
+        *({"name": f"test.pool.{tenant}", **pools, "total": {"limit": 200 * OBJECT_BYTES}} for tenant in OF_THEIR_OWN),
     )
+    TEAM.tell(made)
     return made
 
 

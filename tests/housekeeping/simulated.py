@@ -49,6 +49,7 @@ class SimulatedEngine:
 
     engine_version = "simulated"
     block_size_tokens = BLOCK_TOKENS
+    migration = None
 
     def __init__(self, capacity: int, tiers: Mapping[TierName, int] = NO_TIERS) -> None:
         self._model = Model(capacity=capacity)

@@ -45,9 +45,12 @@ async def over_http(port: int) -> AsyncIterator[Client]:
 
 
 @asynccontextmanager
-async def over_grpc(port: int) -> AsyncIterator[Client]:
+async def over_grpc(port: int, credentials: grpc.ChannelCredentials | None = None) -> AsyncIterator[Client]:
     methods = manager_pb2.DESCRIPTOR.services_by_name["KVCacheManager"].methods_by_name
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+    address = f"127.0.0.1:{port}"
+    async with (
+        grpc.aio.insecure_channel(address) if credentials is None else grpc.aio.secure_channel(address, credentials)
+    ) as channel:
 
         async def ask(call: str, token: str = "", **fields: Any) -> dict[str, Any]:
             request = from_plain(getattr(manager_pb2, methods[call].input_type.name), fields)

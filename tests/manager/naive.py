@@ -7,6 +7,7 @@ written, and what is there with what is said to be used.
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tenantzone_contract.cache_names import written_as
 from tenantzone_manager.reading import LocationPlace
 from tests.manager.playing import Clock, path_of, read_bytes, write_bytes
 
@@ -57,9 +58,11 @@ class Naive:
 
     def served(self, instance: str, key: bytes, location: LocationPlace) -> None:
         """Somebody was given a location."""
-        assert location.id in self.finished.get((instance, key), ()), "served before it was finished"
+        written = written_as(location.id)
+        assert written in self.finished.get((instance, key), ()), "served before it was finished"
         assert f"/{instance}/" in str(path_of(location)[0]) or path_of(location)[0].parent.name.isdecimal()
-        lease = Lease(location, content(instance, key, location.id), self.clock.now + self.lease)
+        # A copy has what its writer wrote, and opens as that.
+        lease = Lease(location, content(instance, key, written), self.clock.now + self.lease)
         assert read_bytes(location) == lease.content
         self.leases.append(lease)
 

@@ -23,6 +23,7 @@ from tenantzone_manager.manager import CacheManager, Settings
 from tenantzone_manager.server.access import Caller
 from tenantzone_manager.server.messages import MAX_KEYS
 from tenantzone_manager.server.service import CALLS, Service
+from tests.manager.moving import BOTH, FAST, know_cold_storages, move, upper
 from tests.manager.playing import SIZE, Clock, Playing, eventually
 
 ACME = instance_name("acme", "a" * 64)
@@ -124,6 +125,30 @@ async def test_what_the_manager_takes_is_named_too(writing: Writing) -> None:
     assert sorted(by_event["expire_write"].keys) == SHORT[4:6]
     deleted = {key for event in writing.events() if event.event == "delete" for key in event.keys}
     assert deleted == set(SHORT[2:6])
+
+
+async def test_what_moves_is_named_with_where_to(writing: Writing, monkeypatch: pytest.MonkeyPatch) -> None:
+    know_cold_storages(monkeypatch)
+    playing = writing.playing
+    await playing.storage("cold", "Cold")
+    terms = {"pools": ("ml/chat",), "moves": FAST}
+    await playing.group(BOTH, types=upper(4), **terms)
+    await playing.write(KEYS[:3], playing.manager.catalog.instances[ACME])
+    await move(playing)
+    copied, left = writing.events(caller="manager")
+    assert (copied.event, copied.keys, copied.storage, copied.type) == ("copy_down", [SHORT[2]], "cold", "Cold")
+    assert (left.event, left.keys, left.type) == ("let_go", [SHORT[2]], "FileSystem")
+    assert (copied.instance, copied.group, copied.pool) == (ACME, "team", "ml/chat")
+    await playing.settle()
+    deleted = writing.last()
+    assert (deleted.event, deleted.keys, deleted.storage) == ("delete", [SHORT[2]], "disk")
+
+    await playing.group(BOTH, **terms)
+    for _ in range(3):
+        await writing.ask("GetCacheLocation", instance_id=ACME, block_keys=KEYS[:3])
+    await move(playing)
+    copied = writing.last()
+    assert (copied.event, copied.keys, copied.storage) == ("copy_up", [SHORT[2]], "disk")
 
 
 async def test_what_administrators_change_names_them(writing: Writing) -> None:

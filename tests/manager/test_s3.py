@@ -11,12 +11,12 @@ import pytest
 from botocore.auth import S3SigV4Auth
 from moto.server import ThreadedMotoServer
 
-from tenantzone_manager.core.settings import Storage
+from tenantzone_manager.core.settings import Moves, Quota, Storage
 from tenantzone_manager.core.writing import Standing
 from tenantzone_manager.index.sqlite import SqliteBackend
 from tenantzone_manager.storages.backend import Place, StorageError
 from tenantzone_manager.storages.types import make
-from tests.manager.playing import INSTANCE, Playing, keys, prompt
+from tests.manager.playing import INSTANCE, SIZE, Playing, files, keys, prompt
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +95,44 @@ async def test_what_exists_in_a_bucket_is_told(playing: Playing, s3: Any) -> Non
     assert entry is not None
     place = Place("team", "chat", b"a", entry.value.locations[0])
     assert await playing.manager.storages.exist("bucket", [place, place._replace(key=b"b")]) == [True, False]
+
+
+async def test_blocks_move_between_a_folder_and_a_bucket(playing: Playing, s3: Any) -> None:
+    some = prompt("a", 3)
+    quota = {"FileSystem": Quota(4 * SIZE, 0.5)}
+    await playing.group(["disk", "bucket"], types=quota, moves=Moves(100 * SIZE))
+    await playing.write(some)
+    moved = await playing.manager.move()
+    assert (moved.blocks["down"], dict(moved.failed)) == (1, {})
+    (name,) = names(s3)
+    assert s3.get_object(Bucket="cache", Key=name)["Body"].read() == some[2].ljust(SIZE, b"\0")
+    await playing.settle()
+    assert len(files(playing.root)) == 2
+
+    await playing.group(["disk", "bucket"], moves=Moves(100 * SIZE))
+    for _ in range(3):
+        await playing.match(some)
+    await playing.manager.touches.flush()
+    assert (await playing.manager.move()).blocks["up"] == 1
+    assert await playing.hits(some) == 3
+    assert len(files(playing.root)) == 3
+
+
+@pytest.mark.parametrize("content", [b"short", None])
+async def test_an_object_that_is_gone_or_of_another_size_is_not_copied(
+    playing: Playing, s3: Any, content: bytes | None
+) -> None:
+    await write(playing, s3, keys("a"))
+    await playing.group(["disk", "bucket"], moves=Moves(100 * SIZE))
+    for _ in range(3):
+        await playing.match(keys("a"))
+    await playing.manager.touches.flush()
+    (name,) = names(s3)
+    if content is None:
+        s3.delete_object(Bucket="cache", Key=name)
+    else:
+        s3.put_object(Bucket="cache", Key=name, Body=content)
+    assert dict((await playing.manager.move()).failed) == {"read": 1}
 
 
 async def test_a_server_that_is_gone_or_belongs_to_another_index_is_passed_over(

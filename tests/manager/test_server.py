@@ -229,6 +229,8 @@ async def test_what_is_wrong_with_a_request_is_said(
         ({"total": {"limit": 1, "watermark": 1.5}}, "<= 1"),
         ({"storages": ["tape"]}, "not registered: tape"),
         ({"eviction_policy": "FIFO"}, "FIFO"),
+        ({"moves": {"bytes_per_second": 0}}, "bytes_per_second"),
+        ({"moves": {}}, "bytes_per_second"),
         ({"total": {"limit": 5}, "instances": {"a": {"FileSystem": {"reserved": 6}}}}, "reserve 6 bytes"),
     ],
 )
@@ -281,6 +283,7 @@ async def test_quotas_are_changed_at_run_time_and_usage_is_told(ask: Client) -> 
         "instances": own,
         "eviction_policy": "LFU",
         "ttl_seconds": 60,
+        "moves": {"bytes_per_second": 10**6},
     }
     answer = await ask("PutInstanceGroup", "root", group=group)
     assert answer["group"] == group

@@ -4,6 +4,7 @@ import json
 import secrets
 import shutil
 import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from hack.controlplane import Cluster, ControlPlane
+from hack.ports import free_ports
 from tenantzone_contract.cache_names import instance_name, pool_group
 from tests.operator.conftest import Operator
 from tests.operator.kube import Kube, eventually
@@ -33,6 +35,8 @@ class Site:
     manager: ManagerProcess
     operator: Operator
     folder: Path
+    console: str
+    """URL of the operator's page."""
 
     def create(self, kind: str, name: str, **spec: Any) -> None:
         body = {"apiVersion": "tenantzone.io/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec}
@@ -94,12 +98,13 @@ def site(
     folder = tmp_path_factory.mktemp("manager")
     manager = ManagerProcess(control_plane, folder)
     manager.start()
+    (console_port,) = free_ports(1)
     flags = ("--no-leader-elect", "--manager-url", manager.url, "--manager-token-file", str(manager.token_file))
-    operator = Operator(operator_kubeconfig, folder / "operator.log", *flags)
+    operator = Operator(operator_kubeconfig, folder / "operator.log", *flags, "--console-port", str(console_port))
     operator.start()
     operator.await_running()
     eventually(lambda: manager.ask("ListStorages") is not None)
-    yield Site(kube, manager, operator, folder)
+    yield Site(kube, manager, operator, folder, f"http://127.0.0.1:{console_port}")
     assert operator.stop() == 0
     manager.kill()
     # Other tests ask for all that the operator may do where there is no manager.
@@ -171,11 +176,13 @@ def test_a_team_s_engines_store_blocks_within_its_quota_and_all_of_it_goes(
     promised = [acme | {"types": [{"type": "FileSystem", "reserved": 2 * SIZE}]}]
     site.change("KVCacheGroup", name, zones=promised)
     eventually(lambda: site.status("KVCacheGroup", name)["zones"][0]["summary"] == "12Ki/8Ki")
-    site.change("KVCacheGroup", name, quota={"limit": 4 * SIZE, "watermark": "25%"}, evictionPolicy="LFU", ttl="1h")
+    terms = {"evictionPolicy": "LFU", "ttl": "1h", "moves": {"bytesPerSecond": "1M"}}
+    site.change("KVCacheGroup", name, quota={"limit": 4 * SIZE, "watermark": "25%"}, **terms)
     eventually(lambda: site.status("KVCacheGroup", name)["evictedBlocks"] == 1)
     told = site.registered("ListInstanceGroups", "group")[name]["group"]
     assert told["total"] == {"limit": 4 * SIZE, "watermark": 0.25}
     assert (told["eviction_policy"], told["ttl_seconds"]) == ("LFU", 3600)
+    assert told["moves"] == {"bytes_per_second": 1_000_000}
     # What was promised was left, though it is above the watermark; what is promised no longer goes.
     site.change("KVCacheGroup", name, zones=[acme])
     eventually(lambda: site.status("KVCacheGroup", name)["evictedBlocks"] == 2)
@@ -219,6 +226,23 @@ def test_a_storage_that_fails_says_so_and_recovers(site: Site, name: str) -> Non
     site.await_gone("KVStorage", name)
 
 
+def test_the_console_lists_what_is_declared(site: Site, name: str) -> None:
+    site.disk(name, capacity="1Gi")
+    site.create("KVCacheGroup", name, storages=[name], quota={"limit": "1Gi"})
+
+    def are_ready() -> bool:
+        with urllib.request.urlopen(f"{site.console}/api/storages", timeout=10) as answer:
+            found = json.load(answer)
+        rows = [row for kind in ("storages", "groups") for row in found[kind] if row["name"] == name]
+        assert [(row["limit"], row["ready"].get("status")) for row in rows] == [(2**30, "True")] * 2, found
+        return True
+
+    eventually(are_ready)
+    for kind in ("KVCacheGroup", "KVStorage"):
+        site.delete(kind, name)
+        site.await_gone(kind, name)
+
+
 def test_what_is_refused_leaves_what_was_there(site: Site, name: str) -> None:
     site.disk(name)
     site.create("KVCacheGroup", name, storages=[name], quota={"limit": "1Gi"})
@@ -245,10 +269,12 @@ def test_what_is_refused_leaves_what_was_there(site: Site, name: str) -> None:
 def test_a_manager_that_is_down_changes_nothing_and_is_told_when_it_is_back(site: Site, name: str) -> None:
     site.disk(name, capacity="1Gi")
     site.condition("KVStorage", name, "Ready", "True")
+    await_told(site, answers=1)
     site.manager.kill()
     try:
         gone = site.condition("KVStorage", name, "Healthy", "Unknown", "ManagerUnreachable")
         assert site.manager.url in gone["message"]
+        await_told(site, answers=0)
         assert site.condition("KVStorage", name, "Registered", "True")
         assert site.status("KVStorage", name)["summary"] == "0/1Gi"
         site.change("KVStorage", name, capacity="2Gi")
@@ -258,6 +284,12 @@ def test_a_manager_that_is_down_changes_nothing_and_is_told_when_it_is_back(site
     finally:
         site.manager.start()
     site.await_gone("KVStorage", name)
+    await_told(site, answers=1)
+
+
+def await_told(site: Site, answers: int) -> None:
+    """Wait until Prometheus would be told whether the manager answers."""
+    eventually(lambda: site.operator.scrape().value("tenantzone_operator_manager_answers") == answers)
 
 
 def test_what_nobody_declares_stays_as_it_is(site: Site, name: str) -> None:

@@ -166,6 +166,15 @@ async def test_nobody_there_is_told_with_the_address() -> None:
         (["--manager-url", "tenantzone-manager:9470"], "--manager-url must be like http://"),
         (["--manager-url", "ftp://manager"], "--manager-url must be like http://"),
         (["--manager-url", "http://user:secret@manager"], "--manager-url must be like http://"),
+        (["--manager-ca-file", "/ca"], "--manager-ca-file needs --manager-url"),
+        (
+            ["--manager-url", "http://manager", "--manager-ca-file", "/ca"],
+            "--manager-ca-file is for a --manager-url that",
+        ),
+        (
+            ["--manager-url", "https://manager", "--manager-client-key-file", "/key"],
+            "a certificate and its key must be given together",
+        ),
     ],
 )
 def test_flags_that_do_not_go_together_are_refused(

@@ -51,6 +51,7 @@ FIELDS: dict[str, dict[str, tuple[dict[str, Any], Any]]] = {
         "types.[].watermark": (GROUP | {"types": [{"type": "S3", "limit": 1}]}, "10%"),
         "evictionPolicy": (GROUP, "LFU"),
         "ttl": (GROUP, "1h"),
+        "moves.bytesPerSecond": (GROUP | {"moves": {"bytesPerSecond": 1}}, "50M"),
     },
 }
 """Each field of a spec but a storage's type: a spec without it, and a value that must make a difference."""
@@ -278,6 +279,7 @@ def test_a_zone_s_limit_below_its_reservation_is_refused() -> None:
         (group(zones=[ACME | {"types": [{"type": "S3", "limit": "0Gi"}]}]), "zones[default/acme].types[S3].limit"),
         (group(types=[{"type": "S3", "limit": "0Gi"}]), "types[S3].limit"),
         (group(quota={"limit": "0.0Gi"}), "quota.limit"),
+        (group(moves={"bytesPerSecond": "0M"}), "moves.bytesPerSecond"),
         (storage(capacity="0"), "capacity"),
     ],
 )

@@ -72,6 +72,12 @@ from tests.operator.crd_objects import group, manifest, refused, storage
             id="a zone that may have nothing",
         ),
         pytest.param(group(ttl="10ms"), "ttl (10ms) must not be below 1s", id="a group's short ttl"),
+        pytest.param(
+            group(moves={"bytesPerSecond": "0M"}),
+            "moves.bytesPerSecond must be 1 or more; leave moves out to move nothing",
+            id="moves at no rate",
+        ),
+        pytest.param(group(moves={}), "spec.moves.bytesPerSecond", id="moves without a rate"),
         pytest.param(group(evictionPolicy="FIFO"), '"LRU", "LFU"', id="an unknown policy of a group"),
     ],
 )

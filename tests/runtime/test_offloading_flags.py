@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tenantzone_contract.tls import TlsFiles
 from tenantzone_runtime.offloading_flags import (
     CONNECTOR,
     CONNECTOR_MODULE,
@@ -42,7 +43,16 @@ def test_what_is_no_size_is_refused(text):
 
 
 @pytest.mark.parametrize("disk", [None, DiskFlags(Path("/data/cache"), 10 * GIB)])
-@pytest.mark.parametrize("manager", [None, ManagerFlags("http://m:9470"), ManagerFlags("https://m", Path("/token"))])
+@pytest.mark.parametrize(
+    "manager",
+    [
+        None,
+        ManagerFlags("http://m:9470"),
+        ManagerFlags("https://m", Path("/token")),
+        ManagerFlags("https://m", tls=TlsFiles(authorities=Path("/ca"))),
+        ManagerFlags("https://m", Path("/token"), TlsFiles(Path("/certificate"), Path("/key"), Path("/ca"))),
+    ],
+)
 def test_what_is_written_is_read_again(disk, manager):
     flags = TierFlags(GIB, disk, manager=manager)
     assert is_ours(kv_transfer_config(flags))
@@ -78,6 +88,10 @@ def test_only_the_connector_of_the_zones_is_theirs():
         ),
         ({"manager_token_file": "/token"}, "manager_url must be the URL of a KV-cache manager; it is None"),
         ({"manager_url": "http://m", "manager_token_file": "token"}, "manager_token_file must be a path from the root"),
+        ({"manager_ca_file": "/ca"}, "manager_url must be the URL of a KV-cache manager; it is None"),
+        ({"manager_url": "http://m", "manager_ca_file": "/ca"}, "certificates are for a URL that begins with https"),
+        ({"manager_url": "https://m", "manager_ca_file": 1}, "manager_ca_file must be a path from the root"),
+        ({"manager_url": "https://m", "manager_client_cert_file": "/cert"}, "its key must be given together"),
     ],
 )
 def test_what_can_not_be_is_refused_by_name(change, message):

@@ -198,6 +198,14 @@ def test_show_flags_prints_what_has_engines_share_storages(tmp_path):
     assert (extra["manager_url"], extra["manager_token_file"]) == ("http://manager:9470", str(tmp_path / "token"))
 
 
+def test_show_flags_prints_whom_engines_believe_and_what_they_show(tmp_path):
+    files = {name: str(tmp_path / name) for name in ("ca", "client-cert", "client-key")}
+    flags = [argument for name, path in files.items() for argument in (f"--manager-{name}-file", path)]
+    shown = run("--show-flags", "--cpu-tier", "2GiB", "--manager-url", "https://manager:9470", *flags)
+    extra = json.loads(shlex.split(shown.stdout)[-1])["kv_connector_extra_config"]
+    assert {name: extra[f"manager_{name.replace('-', '_')}_file"] for name in files} == files
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -208,6 +216,16 @@ def test_show_flags_prints_what_has_engines_share_storages(tmp_path):
         (
             ["--cpu-tier", "1GiB", "--manager-url", "http://m", "--manager-token-file", "/"],
             "/ is a folder; give the file",
+        ),
+        (["--manager-ca-file", "ca"], "--manager-url needs --cpu-tier"),
+        (["--cpu-tier", "1GiB", "--manager-ca-file", "ca"], "--manager-ca-file needs --manager-url"),
+        (
+            ["--cpu-tier", "1GiB", "--manager-url", "http://m", "--manager-ca-file", "ca"],
+            "certificates are for a URL that begins with https, and it is http://m",
+        ),
+        (
+            ["--cpu-tier", "1GiB", "--manager-url", "https://m", "--manager-client-cert-file", "cert"],
+            "a certificate and its key must be given together",
         ),
         (["--cpu-tier", "1GiB", "--disk-tier", "/data"], "--disk-tier and --disk-tier-size must be given together"),
         (["--cpu-tier", "1GiB", "--kv-transfer-config", "{}"], "--cpu-tier and --kv-transfer-config can't be used"),

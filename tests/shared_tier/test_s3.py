@@ -9,7 +9,7 @@ from moto.server import ThreadedMotoServer
 
 from tenantzone_runtime.shared.places import ObjectPlace
 from tenantzone_runtime.shared.s3 import open_s3
-from tests.shared_tier.engines import Engine, contents, prompt
+from tests.shared_tier.engines import OBJECT, Engine, contents, group, prompt
 
 KEYS = prompt("a", 4)
 
@@ -47,6 +47,36 @@ def test_engines_share_a_bucket(s3, own_manager):
     assert (second.counts("acme").corrupt, second.counts("acme").vanished) == (2, 1)
     for each in (first, second):
         each.stop()
+
+
+def test_what_the_manager_moves_opens_where_it_lies_then(s3, own_manager):
+    options = {"bucket": "cache", "prefix": "moved", "endpoint": s3.meta.endpoint_url, "region": "us-east-1"}
+    own_manager.ask("RegisterStorage", storage={"name": "bucket", "type": "S3", "options": options})
+    terms = {"storages": ["files", "bucket"], "moves": {"bytes_per_second": 10**6}}
+    quota = {"limit": 8 * OBJECT, "watermark": 0.25}
+    own_manager.share(group("chat", types={"FileSystem": quota}, **terms))
+    first, second = Engine(own_manager.url, "acme"), Engine(own_manager.url, "acme")
+    assert first.store("acme", KEYS) == KEYS
+    first.wait(lambda: held(own_manager, "FileSystem") == 2 * OBJECT)
+    assert held(own_manager, "S3") == 2 * OBJECT
+    assert second.load("acme", KEYS) == contents(KEYS)
+
+    own_manager.share(group("chat", **terms))
+    for _ in range(3):
+        assert second.load("acme", KEYS) == contents(KEYS)
+    second.wait(lambda: held(own_manager, "FileSystem") == 4 * OBJECT)
+    third = Engine(own_manager.url, "acme")
+    assert third.load("acme", KEYS) == contents(KEYS)
+    assert [each.counts("acme").corrupt for each in (first, second, third)] == [0, 0, 0]
+    for each in (first, second, third):
+        each.stop()
+
+
+def held(manager, storage_type):
+    """Bytes that serve, or are about to."""
+    (told,) = manager.ask("ListInstanceGroups")["groups"]
+    usage = told["types"].get(storage_type, {"used": 0, "deleting": 0})
+    return usage["used"] - usage["deleting"]
 
 
 class _SendsMore(BaseHTTPRequestHandler):

@@ -20,6 +20,8 @@ class Work:
     """Blocks of its prefix that are in use already, by others of its zone: told apart by looking it up only."""
     waits_for_else: bool = False
     """Whether it can't be admitted yet for another reason than blocks."""
+    has_no_room: bool = False
+    """Whether the next image of its prompt has no room in the encoder: nothing of it can be computed."""
     tokens: int = 0
     """Of its prompt; 0: it generates as soon as it runs."""
     computed: int = 0
@@ -102,7 +104,7 @@ class SmallEngine:
         return work.count
 
     def can_begin(self, work):
-        return True
+        return not work.has_no_room
 
     def blocks_to_continue(self, work):
         return work.count
@@ -201,6 +203,8 @@ class SmallEngine:
         """Compute what there is to compute of a request; returns what is left of the step's tokens."""
         if budget is None:
             return None
+        if work.has_no_room:
+            return budget
         wanted = self._fitting(work, budget) if self.is_in_prompt(work) else min(budget, 1)
         count = self.arbiter.tokens_for(work, wanted, lambda most: self._fitting(work, most)) if wanted else 0
         assert 0 <= count <= wanted

@@ -299,6 +299,41 @@ def test_prompts_of_a_zone_whose_target_no_step_can_meet_hold_up_nobody(core):
     assert (of(engine, acme), of(engine, flood)) == (500, 500)
 
 
+@pytest.mark.parametrize("runs", [False, True])
+@pytest.mark.parametrize("decodes", [0, 3])
+def test_a_prompt_that_can_not_go_on_for_want_of_room_in_the_encoder_holds_up_nobody(core, runs, decodes):
+    """Whoever has the room may be the one that would be held up."""
+    flood, gold = core.zone("flood"), core.zone("gold")
+    acme = core.zone("acme", latency=LatencyTargets(first_token_seconds=0.001))
+    engine = learned(core)
+    (engine.run if runs else engine.wait)(acme, 1, tokens=5000, has_no_room=True)
+    for _ in range(decodes):
+        engine.run(gold, 1)
+    for _ in range(5):
+        engine.step()
+    prompt = engine.run(flood, 1, tokens=3000)
+    for _ in range(SITS_OUT_AT_MOST + 1 if decodes else 2):
+        engine.step()
+    assert prompt.computed > 0
+    for _ in range(100 * SITS_OUT_AT_MOST):
+        engine.step()
+    assert prompt.computed >= prompt.tokens
+
+
+def test_who_is_overdue_and_can_not_go_on_holds_up_nobody_who_is_overdue_too(core):
+    flood, gold = core.zone("flood"), core.zone("gold")
+    acme = core.zone("acme", latency=token_time(0.0115))
+    engine = learned(core)
+    engine.run(acme, 1)
+    engine.run(gold, 1, tokens=5000, has_no_room=True)
+    for _ in range(5):
+        engine.step()
+    prompt = engine.run(flood, 1, tokens=3000)
+    for _ in range(100 * SITS_OUT_AT_MOST):
+        engine.step()
+    assert prompt.computed >= prompt.tokens
+
+
 def test_nothing_is_kept_of_zones_that_are_gone():
     core = Core(1000)
     engine, declared = learned(core), {"latency": Latency(token_time_seconds=0.02, first_token_seconds=0.1)}

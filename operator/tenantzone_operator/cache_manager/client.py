@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, Final, Self
 import aiohttp
 
 from tenantzone_contract.text import printable
+from tenantzone_contract.tls import DEFAULT_TLS, Renewed, TlsError, TlsFiles, client_context
 from tenantzone_operator.cache_manager.answers import LONGEST_MESSAGE, check_answer
 
 TIMEOUT_SECONDS: Final = 10.0
@@ -44,6 +46,8 @@ class ManagerAddress:
     url: str
     token_file: Path | None
     """Read for each request, since a projected token is another one after some time; None: it is shown nothing."""
+    tls: TlsFiles = DEFAULT_TLS
+    """Whom to believe, and what to show, where the URL begins with https."""
 
 
 class ManagerClient:
@@ -58,6 +62,7 @@ class ManagerClient:
         self.address = address
         self._trace_configs = list(trace_configs)
         self._session: aiohttp.ClientSession | None = None
+        self._tls = Renewed(address.tls.paths, lambda: client_context(address.tls), about="TLS to the KV-cache manager")
 
     async def __aenter__(self) -> Self:
         timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS, sock_connect=_CONNECT_SECONDS)
@@ -81,13 +86,13 @@ class ManagerClient:
             ManagerUnavailable: there is no answer, or it is not about what was asked.
             ManagerRefused: it was not done.
         """
-        headers = await self._headers()
+        headers, tls = await self._headers(), await self._context()
         try:
             try:
-                status, body = await self._post(name, fields, headers)
+                status, body = await self._post(name, fields, headers, tls)
             except aiohttp.ServerDisconnectedError:
                 # It has closed a connection that was kept, as when it was started anew; all calls may be repeated.
-                status, body = await self._post(name, fields, headers)
+                status, body = await self._post(name, fields, headers, tls)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise ManagerUnavailable(f"{self.address.url}: {str(error) or type(error).__name__}") from error
         if status == 200:
@@ -104,12 +109,23 @@ class ManagerClient:
             raise ManagerUnavailable(f"{self.address.url}: {message or f'status {status}'}")
         raise ManagerRefused(str(code), message)
 
-    async def _post(self, name: str, fields: Any, headers: Mapping[str, str]) -> tuple[int, dict[str, Any]]:
+    async def _post(
+        self, name: str, fields: Any, headers: Mapping[str, str], tls: ssl.SSLContext | bool
+    ) -> tuple[int, dict[str, Any]]:
         assert self._session is not None, "it is not entered"
         url = f"{self.address.url.rstrip('/')}/v1/{name}"
         # A redirect could lead the token elsewhere.
-        async with self._session.post(url, json=fields, headers=headers, allow_redirects=False) as response:
+        async with self._session.post(url, json=fields, headers=headers, ssl=tls, allow_redirects=False) as response:
             return response.status, await _read(response)
+
+    async def _context(self) -> ssl.SSLContext | bool:
+        """What the next connection is made with; True: as without files of its own."""
+        if not self.address.tls.paths:
+            return True
+        try:
+            return await asyncio.to_thread(self._tls.newest)
+        except TlsError as error:
+            raise ManagerUnavailable(f"{self.address.url} can't be asked: {error}") from error
 
     async def _headers(self) -> dict[str, str]:
         if self.address.token_file is None:

@@ -129,6 +129,7 @@ def _group(name: str, spec: Body, zones: list[ZoneQuotas]) -> Body:
             types=types,
             eviction_policy=policy if policy != "LRU" else None,
             ttl_seconds=parse_duration(ttl) if ttl is not None else None,
+            moves=_moves(spec.get("moves")),
         ),
     }
 
@@ -186,6 +187,15 @@ def _quota(path: str, limit: int | str | None, watermark: str | None) -> Body:
     size = _bytes(path, limit)
     _check_limit(path, size)
     return {"limit": size} | ({"watermark": int(watermark.removesuffix("%")) / 100} if watermark is not None else {})
+
+
+def _moves(moves: Body | None) -> Body:
+    if moves is None:
+        return {}
+    path = "moves.bytesPerSecond"
+    rate = _bytes(path, moves["bytesPerSecond"])
+    _check_limit(path, rate)
+    return {"bytes_per_second": rate}
 
 
 def _place(spec: Body) -> str:

@@ -59,6 +59,8 @@ class ManagerReconciler:
         self._client = client
         self._store = store
         self._namespace = namespace
+        self.answers: bool | None = None
+        """Whether the manager did when it was asked last; None: it was not asked in this term."""
         self._complaint = ""
         self._refused_accounts = Refusals()
         self._refused_statuses = Refusals()
@@ -97,6 +99,7 @@ class ManagerReconciler:
                 elif not has_changed:
                     wait = min(2 * wait, LONGEST_SECONDS)
         finally:
+            self.answers = None
             recording.cancel()
             await asyncio.gather(recording, return_exceptions=True)
 
@@ -124,6 +127,7 @@ class ManagerReconciler:
         except ManagerRefused as error:
             # Of what was asked for no object in particular, such as what it has.
             turn.unreachable = f"{self._client.address.url}: {error}"
+        self.answers = not turn.unreachable
         self._count = len(storages) + len(groups)
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         for storage in turn.left(storages):

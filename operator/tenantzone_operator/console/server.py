@@ -16,6 +16,8 @@ from tenantzone_operator.console.guard import ADDRESS, guarded
 from tenantzone_operator.console.live import TRANSIENT, LiveEngines, NotThereError
 from tenantzone_operator.console.recording import Recording
 from tenantzone_operator.console.showing import show_blocks, show_change, show_pool, show_pools
+from tenantzone_operator.console.showing_storages import show_storages
+from tenantzone_operator.console.storages import LiveStorages, Stored
 from tenantzone_operator.engines.answers import reason
 from tenantzone_operator.kube.resources import Pod, Pool
 from tenantzone_operator.kube.store import Key, Store
@@ -46,6 +48,7 @@ async def console_served(
     list_pods: Callable[[Pool], Awaitable[list[Pod]]],
     read_tokens: Callable[[str, str], Awaitable[Sequence[str]]],
     standing: Callable[[], Standing],
+    list_stored: Callable[[], Awaitable[Stored]] | None = None,
 ) -> AsyncIterator[None]:
     """Serve the console on this machine's loopback address, and nowhere else, for as long as the block runs.
 
@@ -55,9 +58,11 @@ async def console_served(
         list_pods: that a pool selects, for what this replica does not watch.
         read_tokens: that open the admin ports of a pool's engines, by its namespace and name.
         standing: of this replica.
+        list_stored: lists KVStorages and KVCacheGroups; None: this operator is told of no KV-cache manager.
     """
     live = LiveEngines(store, list_pods, read_tokens)
-    console = Console(store, live, Recording(store, live, lambda: standing().has_listed), standing)
+    storages = None if list_stored is None else LiveStorages(list_stored)
+    console = Console(store, live, Recording(store, live, lambda: standing().has_listed), standing, storages)
     async with console.recording.going_on(), served(ADDRESS, port, console.application()):
         yield
 
@@ -65,39 +70,66 @@ async def console_served(
 class Console:
     """The console's web application."""
 
-    def __init__(self, store: Store, live: LiveEngines, recording: Recording, standing: Callable[[], Standing]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        live: LiveEngines,
+        recording: Recording,
+        standing: Callable[[], Standing],
+        storages: LiveStorages | None,
+    ) -> None:
         self.recording = recording
         self._store = store
         self._live = live
         self._standing = standing
+        self._storages = storages
         self._host = socket.gethostname()
         self._page = {entry.name: entry.read_bytes() for entry in (files(__package__) / "page").iterdir()}
 
     def application(self) -> web.Application:
         app = web.Application(middlewares=[guarded])
         app.router.add_get("/", self._file)
+        app.router.add_get("/storage", self._storage_page)
         app.router.add_get("/page/{name}", self._file)
+        app.router.add_get("/api/storages", self._stored)
         app.router.add_get("/api/pools", self._pools)
         app.router.add_get("/api/pools/{namespace}/{name}", self._pool)
         app.router.add_get("/api/pools/{namespace}/{name}/blocks/{engine}", self._blocks)
         return app
 
     async def _file(self, request: web.Request) -> web.Response:
-        name = request.match_info.get("name", "index.html")
+        return self._read(request.match_info.get("name", "index.html"))
+
+    async def _storage_page(self, _: web.Request) -> web.Response:
+        return self._read("storage.html")
+
+    def _read(self, name: str) -> web.Response:
         content = self._page.get(name)
         if content is None:
             raise web.HTTPNotFound
         return web.Response(body=content, content_type=_TYPES[name.rpartition(".")[2]], charset="utf-8")
 
-    async def _pools(self, _: web.Request) -> web.Response:
+    def _replica(self) -> dict[str, Any]:
         standing = self._standing()
-        replica = {
+        return {
             "host": self._host,
             "leading": standing.is_leading,
             "ready": standing.is_ready,
             "hasListed": standing.has_listed,
+            "hasManager": self._storages is not None,
         }
-        return web.json_response({"unixTime": time.time(), "replica": replica, "pools": show_pools(self._store)})
+
+    async def _pools(self, _: web.Request) -> web.Response:
+        pools = show_pools(self._store)
+        return web.json_response({"unixTime": time.time(), "replica": self._replica(), "pools": pools})
+
+    async def _stored(self, _: web.Request) -> web.Response:
+        live = self._storages
+        if live is not None:
+            await live.look()
+        stored, problem = (Stored(), "") if live is None else (live.stored, live.problem)
+        looked = {"unixTime": time.time(), "replica": self._replica(), "problem": problem}
+        return web.json_response(looked | show_storages(stored))
 
     async def _pool(self, request: web.Request) -> web.Response:
         key = _key(request)

@@ -45,7 +45,7 @@ def show_pools(store: Store) -> list[dict[str, Any]]:
 def _pool(pool: Pool | None) -> dict[str, Any]:
     if pool is None:
         return {"exists": False, "ready": {}}
-    return {"exists": True, "ready": _condition(pool.status, Type.READY)}
+    return {"exists": True, "ready": shown_condition(pool.status, Type.READY)}
 
 
 def show_pool(view: View, engines: Sequence[LiveEngine], wanted: str) -> dict[str, Any]:
@@ -101,8 +101,8 @@ def _declared_rows(zones: Iterable[Zone], tellings: Sequence[LiveReport]) -> Ite
             "registered": False,
             "priority": zone.config.priority if zone.config is not None else None,
             "weight": zone.config.weight if zone.config is not None else None,
-            "ready": _condition(zone.status, Type.READY),
-            "latency": _condition(zone.status, Type.LATENCY_TARGET_MET),
+            "ready": shown_condition(zone.status, Type.READY),
+            "latency": shown_condition(zone.status, Type.LATENCY_TARGET_MET),
             **(_live(looks) if looks else _told(zone)),
         }
 
@@ -195,7 +195,8 @@ def _loan(engine: LiveEngine, zones: Iterable[Zone]) -> dict[str, Any]:
     }
 
 
-def _condition(status: Any, kind: Type) -> dict[str, Any]:
+def shown_condition(status: Any, kind: Type) -> dict[str, Any]:
+    """A condition of a status; empty if there is none."""
     found = condition_of(status, kind)
     return {name: found[name] for name in ("status", "reason", "message")} if found else {}
 

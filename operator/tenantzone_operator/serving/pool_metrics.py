@@ -31,6 +31,10 @@ _WITHOUT_PODS = gauge(
     "Pools whose pods could not be listed for two and a half minutes: what is known of their engines is older. Only a "
     "leader has it.",
 )
+_MANAGER_ANSWERS = gauge(
+    "tenantzone_operator_manager_answers",
+    "Whether the KV-cache manager answered when it was asked last: 1, or 0. Only a leader that is told of one has it.",
+)
 _ZONES = gauge(
     "tenantzone_pool_zones",
     "TenantZones by the status of a condition. Also of a pool that does not exist, as long as zones name it.",
@@ -73,6 +77,7 @@ FAMILIES = (
     _LEADING,
     _AGE,
     _WITHOUT_PODS,
+    _MANAGER_ANSWERS,
     _ZONES,
     _OVERCOMMITTED,
     _ENGINES,
@@ -91,6 +96,7 @@ class OperatorCollector(Collector):
         age_seconds: how long ago everything was looked at; None on a standby.
         without_pods: in how many pools the pods are not known, and how many pools there are.
         outcomes: what became of each pool, as far as this process knows; nothing on a standby.
+        manager_answers: whether the KV-cache manager does; None if it was not asked.
     """
 
     def __init__(
@@ -99,11 +105,13 @@ class OperatorCollector(Collector):
         age_seconds: Callable[[], float | None],
         without_pods: Callable[[], tuple[int, int]],
         outcomes: Callable[[], Mapping[Key, Outcome]],
+        manager_answers: Callable[[], bool | None],
     ) -> None:
         self._is_leading = is_leading
         self._age_seconds = age_seconds
         self._without_pods = without_pods
         self._outcomes = outcomes
+        self._manager_answers = manager_answers
 
     def collect(self) -> Iterator[Metric]:
         yield InfoMetricFamily("tenantzone_operator", _INFO.help, value={"version": _version()})
@@ -114,6 +122,9 @@ class OperatorCollector(Collector):
             return
         yield GaugeMetricFamily(_AGE.name, _AGE.help, value=age)
         yield GaugeMetricFamily(_WITHOUT_PODS.name, _WITHOUT_PODS.help, value=self._without_pods()[0])
+        answers = self._manager_answers()
+        if answers is not None:
+            yield GaugeMetricFamily(_MANAGER_ANSWERS.name, _MANAGER_ANSWERS.help, value=answers)
         yield from _pool_metrics(self._outcomes())
 
 

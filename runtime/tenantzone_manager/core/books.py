@@ -18,6 +18,8 @@ ENDS: Final = "ends"
 """The ranks of blocks that may be evicted from a storage type, by when they were last used."""
 FEWEST: Final = "fewest"
 """... and by how often."""
+BORDER: Final = "border"
+"""... of blocks that may not be, only because blocks after them serve in another type. They may move there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ def queue(kind: str, group: str) -> str:
 
 
 def ends(kind: str, instance: str, storage_type: str) -> str:
-    """The name of an instance's rank of what may be evicted."""
+    """The name of an instance's rank of what may be evicted, or may move."""
     return f"{kind}/{instance}/{storage_type}"
 
 
@@ -113,6 +115,8 @@ def _ranks(owner: Owner, key: bytes, block: Block | None) -> dict[tuple[str, byt
             if block.evictable_from(where):
                 ranks[ends(ENDS, owner.instance, where), key] = block.used_at
                 ranks[ends(FEWEST, owner.instance, where), key] = float(block.hits)
+            elif block.is_last_in(where):
+                ranks[ends(BORDER, owner.instance, where), key] = block.used_at
         else:
             kind = WRITING if location.state is State.WRITING else DELETING
             at = queue(kind, owner.group), member(owner.instance, key)

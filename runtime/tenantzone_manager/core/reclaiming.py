@@ -56,14 +56,17 @@ class Candidate:
     """Bytes of its locations that would go."""
 
 
-def surplus(account: Account, quota: Quota) -> int:
+def surplus(account: Account, quota: Quota, can_move: bool = False) -> int:
     """Bytes that have to go: above the watermark, or of what is promised to others; 0 where nothing limits.
 
-    Only what is alive counts; the rest is on its way already.
+    Only what is alive counts; the rest is on its way already. What can move down has the first half of what lies
+    between the watermark and the limit for that, and goes beyond it.
     """
     if quota.limit is None:
         return 0
     target = quota.limit if quota.watermark is None else int(quota.limit * quota.watermark)
+    if can_move:
+        target += (quota.limit - target) // 2
     broken_promises = account.committed - account.deleting - quota.limit
     return max(0, account.live - target if quota.watermark is not None else 0, broken_promises)
 

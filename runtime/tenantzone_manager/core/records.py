@@ -34,7 +34,7 @@ class CacheLocation(msgspec.Struct, frozen=True, array_like=True):
     """One place of a block. All its parts are in one storage, live together and are of use together only."""
 
     id: str
-    """Of the write that made it; a part of its objects' names, so that no name is ever used twice."""
+    """Of the write that made it, or of the copy; a part of its objects' names, so that no name is ever used twice."""
     type: str
     """Of its storage."""
     storage: str
@@ -75,6 +75,8 @@ class Block(msgspec.Struct, frozen=True, array_like=True):
     locations: tuple[CacheLocation, ...] = ()
     children: dict[str, int] = {}
     """By storage type, how many of the next blocks are live there; under ``RECORDS``, how many there are at all."""
+    heat: int = 0
+    """How often it was read of late, as ``core/heat.py`` counts it."""
 
     @property
     def live_types(self) -> frozenset[str]:
@@ -95,14 +97,16 @@ class Block(msgspec.Struct, frozen=True, array_like=True):
         """The locations that can be read."""
         return (location for location in self.locations if location.state is State.SERVING)
 
+    def is_last_in(self, storage_type: str) -> bool:
+        """Whether it serves there, and no block after it does or is about to."""
+        return not self.children.get(storage_type) and any(each.type == storage_type for each in self.serving())
+
     def evictable_from(self, storage_type: str) -> bool:
         """Whether it may be evicted there without leaving a hole before a block that serves.
 
         It must serve there, and no block after it may; and if one after it serves elsewhere, it must do so, too.
         """
-        if self.children.get(storage_type):
-            return False
-        if not any(location.type == storage_type for location in self.serving()):
+        if not self.is_last_in(storage_type):
             return False
         return not self.has_live_children or any(location.type != storage_type for location in self.serving())
 

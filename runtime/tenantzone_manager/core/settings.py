@@ -32,6 +32,13 @@ class InstanceQuota(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
     limit: Bytes | None = None
 
 
+class Moves(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Blocks move between storage types by how often they are read, beside all that is asked."""
+
+    bytes_per_second: Annotated[int, Meta(ge=1, le=2**63 - 1)]
+    """That are copied for the group, at most."""
+
+
 class InstanceGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Instances that share one quota: a team's models, a model's versions, the long tail."""
 
@@ -50,6 +57,8 @@ class InstanceGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
     """A block goes that was not used for so long; None: never for that."""
     aliases: tuple[Name, ...] = ()
     """Other names by which who registers an instance may mean it: those of the pools and zones that share it."""
+    moves: Moves | None = None
+    """None: a block stays where it was written, until it goes."""
 
 
 class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from msgspec.structs import replace
 
+from tenantzone_manager.core import heat
 from tenantzone_manager.core.draft import Draft
 from tenantzone_manager.core.records import Block, CacheLocation, State
 
@@ -75,7 +76,7 @@ def begin(draft: Draft, key: bytes, parent: bytes, depth: int, location: CacheLo
     if block is None:
         known = parent if parent and draft.get(parent) is not None else b""
         block = Block(known, depth, now)
-    draft.put(key, replace(block, used_at=now, locations=(*block.locations, location)))
+    draft.put(key, replace(heat.used(block, now, 0), locations=(*block.locations, location)))
 
 
 def finish(draft: Draft, key: bytes, write_id: str, written: bool, due: float) -> Ending:
@@ -146,7 +147,7 @@ def use(draft: Draft, key: bytes, at: float, times: int) -> None:
     """Note that queries have ended at a block."""
     block = draft.get(key)
     if block is not None:
-        draft.put(key, replace(block, used_at=max(block.used_at, at), hits=block.hits + times))
+        draft.put(key, heat.used(block, at, times))
 
 
 def _put(draft: Draft, key: bytes, block: Block, changed: dict[str, CacheLocation]) -> None:

@@ -25,6 +25,8 @@ _WORDS: Final = {
     "evict": "evicted",
     "expire_write": "expired",
     "delete": "deleted",
+    "copy_up": "copied up",
+    "copy_down": "copied down",
 }
 _ROW: Final = "{:<24}  {:<22}  {:>6}  {:<28}  {:<20}  {:<22}  {}"
 _COLUMNS: Final = ("TIME", "WHAT", "BLOCKS", "CALLER", "GROUP", "KEYS", "INSTANCE")

@@ -26,7 +26,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     time: float
     """Unix time, in seconds."""
     event: str
-    """The call, in small letters with underscores; or ``evict``, ``expire_write``, ``delete``, ``lost``."""
+    """The call, in small letters with underscores; or ``evict``, ``expire_write``, ``delete``, ``copy_up``,
+    ``copy_down``, ``let_go``, ``lost``."""
     caller: str
     """Who asked, as authenticated; ``manager``: nobody did."""
     pod: str = ""
@@ -36,7 +37,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     group: str = ""
     instance: str = ""
     keys: list[str] = []
-    """Of the blocks that were given out, are to be written, were written, removed, evicted, or deleted."""
+    """Of the blocks that were given out, are to be written, were written, removed, evicted, copied, or deleted."""
     failed: list[str] = []
     """... whose writer said that it had failed."""
     expired: list[str] = []
@@ -46,8 +47,9 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     query: str = ""
     write_id: str = ""
     storage: str = ""
+    """... that was changed, that blocks were copied to, or that they were deleted from."""
     type: str = ""
-    """A storage type; of evicted blocks: the only one that they ceased to serve from."""
+    """A storage type; of blocks that were evicted or let go: the only one that they ceased to serve from."""
     account: str = ""
     events: int = 0
     """That were lost here."""

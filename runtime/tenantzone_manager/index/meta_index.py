@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from tenantzone_manager.core.books import RankChange
 from tenantzone_manager.core.quota import Account, Charge, Terms, together
-from tenantzone_manager.index.backend import Address, Change, Commit, Conflict, IndexBackend, IndexUnavailable
+from tenantzone_manager.index.backend import Address, Change, Commit, Conflict, IndexBackend, IndexUnavailable, Listener
 from tenantzone_manager.index.locks import ShardLocks
 from tenantzone_manager.index.search_cache import Entry, SearchCache
 
@@ -76,7 +76,7 @@ class MetaIndex:
         self.conflicts = 0
         self._codec = codec
         self._locks = ShardLocks(settings.lock_shards)
-        self._listeners: list[Callable[[str], None]] = []
+        self._listeners: list[Listener] = []
 
     @property
     def staleness_seconds(self) -> float:
@@ -91,8 +91,8 @@ class MetaIndex:
         """Let go of the store."""
         await self.backend.close()
 
-    def on_change(self, listener: Callable[[str], None]) -> None:
-        """Have somebody hear in which space another process has changed something; empty: perhaps in any."""
+    def on_change(self, listener: Listener) -> None:
+        """Have somebody hear of what another process has changed."""
         self._listeners.append(listener)
 
     async def get(self, space: str, keys: Sequence[bytes]) -> list[Entry | None]:
@@ -241,4 +241,4 @@ class MetaIndex:
     def _changed(self, space: str, keys: Sequence[bytes]) -> None:
         self.cache.invalidate(space, keys)
         for listener in self._listeners:
-            listener(space)
+            listener(space, keys)

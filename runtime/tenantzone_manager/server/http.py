@@ -12,7 +12,7 @@ from prometheus_client.exposition import choose_encoder
 from tenantzone_manager.index.backend import IndexUnavailable
 from tenantzone_manager.manager import CacheManager
 from tenantzone_manager.server import encoding
-from tenantzone_manager.server.access import Authenticator
+from tenantzone_manager.server.access import Authenticator, Unauthenticated
 from tenantzone_manager.server.messages import ErrorBody, ErrorResponse
 from tenantzone_manager.server.service import CALLS, Call, Service, code_of
 
@@ -33,11 +33,21 @@ _encode = msgspec.json.Encoder().encode
 Handler = Callable[[web.Request], Awaitable[web.Response]]
 
 
-def application(manager: CacheManager, service: Service, authenticator: Authenticator) -> web.Application:
-    """What answers over HTTP."""
+def application(
+    manager: CacheManager, service: Service, authenticator: Authenticator, *, asks_for_certificates: bool = False
+) -> web.Application:
+    """What answers over HTTP.
+
+    Args:
+        manager: whose state is told.
+        service: makes the calls.
+        authenticator: knows callers by their tokens.
+        asks_for_certificates: whether a call needs a client certificate, which TLS has checked, beside its token.
+    """
     app = web.Application(client_max_size=LARGEST_REQUEST)
     for call in CALLS:
-        app.router.add_post(f"/v1/{call.name}", _handler(call, manager, service, authenticator))
+        handler = _handler(call, manager, service, authenticator)
+        app.router.add_post(f"/v1/{call.name}", _certified(call, handler) if asks_for_certificates else handler)
     description = files(__package__).joinpath("openapi.json").read_text()
 
     async def openapi(_: web.Request) -> web.Response:
@@ -79,6 +89,17 @@ def _handler(call: Call, manager: CacheManager, service: Service, authenticator:
         except Exception as error:
             return _refusal(call, error)
         return web.Response(body=answer(asked, response), content_type="application/json")
+
+    return handle
+
+
+def _certified(call: Call, handler: Handler) -> Handler:
+    missing = Unauthenticated("show a client certificate that a CA of the manager's --client-ca-file has signed")
+
+    async def handle(request: web.Request) -> web.Response:
+        if not request.get_extra_info("peercert"):
+            return _refusal(call, missing)
+        return await handler(request)
 
     return handle
 

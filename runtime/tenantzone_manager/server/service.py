@@ -165,14 +165,19 @@ class Service:
         instance = await self._instance(caller, request.instance_id)
         types = [request.storage_type] if request.storage_type else self._types()
         removed = Removed()
-        for where in types:
-            removed += await self._manager.remover.trim_cache(
-                instance,
-                where,
-                unused_for=request.unused_for_seconds,
-                to_bytes=request.to_bytes,
-                told=self._told("trim_cache", caller),
-            )
+        is_done = False
+        while not is_done:
+            before = removed.blocks
+            for where in types:
+                removed += await self._manager.remover.trim_cache(
+                    instance,
+                    where,
+                    unused_for=request.unused_for_seconds,
+                    to_bytes=request.to_bytes,
+                    told=self._told("trim_cache", caller),
+                )
+            # A block stays in its type until what comes after it has gone from the others.
+            is_done = len(types) == 1 or removed.blocks == before
         return m.RemovedResponse(blocks=removed.blocks, bytes=removed.bytes)
 
     async def list_instances(self, caller: Caller, _: m.Empty) -> m.ListInstancesResponse:

@@ -1,4 +1,7 @@
-"""What the manager asks of a storage. Engines read and write it by themselves, at the URIs that they are given."""
+"""What the manager asks of a storage. Engines read and write it by themselves, at the URIs that they are given.
+
+The manager reads and writes bytes only to copy them from one storage to another.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
@@ -56,6 +59,18 @@ class DataStorageBackend(ABC):
     @abstractmethod
     async def exist(self, places: Sequence[Place]) -> list[bool]:
         """Whether all parts of each are there."""
+
+    @abstractmethod
+    async def read(self, place: Place, spec: LocationSpec) -> bytes:
+        """A part's bytes.
+
+        Raises:
+            StorageError: it can't be read, or is not as long as it must be.
+        """
+
+    @abstractmethod
+    async def write(self, place: Place, spec: LocationSpec, content: bytes) -> None:
+        """Write a part where ``create`` has made that possible; who reads it after this reads all of it."""
 
     @abstractmethod
     async def check_health(self) -> None:

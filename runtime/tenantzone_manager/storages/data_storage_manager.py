@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tenantzone_manager.core.records import LocationSpec
 from tenantzone_manager.core.settings import Storage
 from tenantzone_manager.storages.backend import DataStorageBackend, Place, StorageError
 from tenantzone_manager.storages.types import make
@@ -123,6 +124,22 @@ class DataStorageManager:
             StorageError: it can't be told.
         """
         return await self._of(name).exist(places)
+
+    async def read(self, place: Place, spec: LocationSpec) -> bytes:
+        """A part's bytes, from the storage of the place.
+
+        Raises:
+            StorageError: it can't be read, or is not as long as it must be.
+        """
+        return await self._of(place.location.storage).read(place, spec)
+
+    async def write(self, place: Place, spec: LocationSpec, content: bytes) -> None:
+        """Write a part to the storage of the place.
+
+        Raises:
+            StorageError: some of it may be there.
+        """
+        await self._of(place.location.storage).write(place, spec, content)
 
     async def probe(self, name: str) -> None:
         """Try a storage, and note what was found."""

@@ -20,6 +20,7 @@ from tenantzone_manager.storages.backend import (
     parsed_part,
     part_name,
 )
+from tenantzone_manager.storages.s3_objects import S3Objects
 
 _AT_ONCE: Final = 1000
 """Objects that one request of S3 deletes, at most."""
@@ -55,15 +56,13 @@ class S3Storage(DataStorageBackend):
         self._prefix = prefix.strip("/")
         self._owner = owner
         self._takeover = takeover
-        self._options: dict[str, Any] = {
-            "config": AioConfig(
-                connect_timeout=timeout_seconds, read_timeout=timeout_seconds, retries={"total_max_attempts": 2}
-            )
-        }
-        if endpoint:
-            self._options["endpoint_url"] = endpoint
-        if region:
-            self._options["region_name"] = region
+        given = {"endpoint_url": endpoint, "region_name": region}
+        where = {name: value for name, value in given.items() if value}
+        config = AioConfig(
+            connect_timeout=timeout_seconds, read_timeout=timeout_seconds, retries={"total_max_attempts": 2}
+        )
+        self._options: dict[str, Any] = {"config": config, **where}
+        self._objects = S3Objects(bucket, where, credentials, timeout_seconds)
         self._credentials = credentials
         self._read_credentials = b""
         self._stack = contextlib.AsyncExitStack()
@@ -80,6 +79,14 @@ class S3Storage(DataStorageBackend):
 
     async def exist(self, places: Sequence[Place]) -> list[bool]:
         return [await self._is_whole(place) for place in places]
+
+    async def read(self, place: Place, spec: LocationSpec) -> bytes:
+        await self._look_at_credentials()
+        return await self._objects.read(self._name(place, spec), spec.size)
+
+    async def write(self, place: Place, spec: LocationSpec, content: bytes) -> None:
+        await self._look_at_credentials()
+        await self._objects.write(self._name(place, spec), content)
 
     async def check_health(self) -> None:
         await self._look_at_credentials()
@@ -109,6 +116,7 @@ class S3Storage(DataStorageBackend):
     async def close(self) -> None:
         await self._stack.aclose()
         self._client = None
+        self._objects.close()
 
     def _name(self, place: Place, spec: LocationSpec) -> str:
         return f"{self._prefix}/objects/{place.group}/{place.instance}/{part_name(place, spec)}".lstrip("/")

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from vllm.v1.core.block_pool import BlockHashToBlockMap, BlockPool
-from vllm.v1.core.kv_cache_utils import BlockHashWithGroupId, KVCacheBlock
+from vllm.v1.core.kv_cache_utils import BlockHash, BlockHashWithGroupId, KVCacheBlock
 from vllm.v1.request import Request
 
 from tenantzone_contract.report import EvictionReason
@@ -216,6 +216,22 @@ class ZoneBlockPool(BlockPool):
         if hits:
             self.ledger.reuse(zone, hits)
         return None
+
+    def cached_blocks(self, tenant: str, hashes: Iterable[BlockHash]) -> list[int] | None:
+        """The blocks that a tenant's zone keeps cached under these hashes, none of which any request uses.
+
+        None: it does not keep them all, or some are in use. Of a model with one group of KV caches.
+        """
+        zone, block_ids = self.zones.get(tenant), []
+        if zone is None:
+            return None
+        with self.acting_for(zone):
+            for block_hash in hashes:
+                found = self.get_cached_block(block_hash, [0])
+                if found is None or found[0].block_id not in zone.cached:
+                    return None
+                block_ids.append(int(found[0].block_id))
+        return block_ids
 
     def free_blocks(self, ordered_blocks: Iterable[KVCacheBlock]) -> None:
         """Let go of a request's blocks, first to be evicted first, whoever owns them."""

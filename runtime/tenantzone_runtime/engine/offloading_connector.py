@@ -20,13 +20,17 @@ from vllm.distributed.kv_transfer.kv_connector.v1.offloading.scheduler import (
 from vllm.distributed.kv_transfer.kv_connector.v1.offloading.worker import OffloadingConnectorWorker
 from vllm.distributed.kv_transfer.kv_connector.v1.offloading_connector import OffloadingConnector
 from vllm.v1.core.kv_cache_manager import KVCacheBlocks
+from vllm.v1.core.kv_cache_utils import BlockHash
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.kv_cache_interface import KVCacheConfig
 from vllm.v1.kv_offload.base import OffloadKey
 from vllm.v1.kv_offload.config import OffloadingConfig
 from vllm.v1.request import Request, RequestStatus
 
+from tenantzone_runtime.engine.block_pool import ZoneBlockPool
 from tenantzone_runtime.engine.instances import instance_of
+from tenantzone_runtime.engine.migration import Migration
+from tenantzone_runtime.engine.moved_prompt import Jobs
 from tenantzone_runtime.engine.offloading_spec import BOUNDS, ZoneOffloadingSpec, ZoneTieringManager
 from tenantzone_runtime.engine.requests import may_be_cached, zone_of
 from tenantzone_runtime.salt import SaltKeySource
@@ -48,6 +52,10 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
         self._shape = shape_of(self.config.kv_group_configs)
         self._preempted: set[str] = set()
         """Ids of requests that were preempted since the last step was scheduled."""
+        self._pool: ZoneBlockPool | None = None
+        self.migration = Migration(self)
+        self._moved: Jobs = {}
+        self.manager.beside = self._migrate
 
     def bind(self, request: Request, zone: Zone | None) -> None:
         """Say whose a request is that is about to come.
@@ -79,6 +87,10 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
         prompt = [group.offload_keys for group in status.group_states]
         hits = [self._shape.keys(prompt, end) for end in sorted(ends, reverse=True)]
         return [keys for keys in hits if keys]
+
+    def know_blocks(self, pool: ZoneBlockPool) -> None:
+        """Know the engine's blocks, which are looked at when a zone is moved."""
+        self._pool = pool
 
     # Loads
 
@@ -159,13 +171,32 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
                     self.manager.primary_tier.lose(job.keys, self._req_status[job.req_id].req_context)
         return meta
 
+    def _build_store_jobs(self, scheduler_output: SchedulerOutput) -> Jobs:
+        jobs: Jobs = super()._build_store_jobs(scheduler_output)
+        moved, self._moved = self._moved, {}
+        return jobs | moved
+
     # Requests end
 
     def request_finished(self, request: Request) -> tuple[bool, dict[str, Any] | None]:
         if request.status == RequestStatus.FINISHED_ERROR:
             self.condemn(request)
         result: tuple[bool, dict[str, Any] | None] = super().request_finished(request)
+        self._remember(request)
         return result
+
+    def _remember(self, request: Request) -> None:
+        """Note what of a request's blocks may be moved later: its zone's, as far as it goes on in tiers."""
+        status, zone = self._req_status.get(request.request_id), zone_of(request)
+        if status is None or zone is None or request.status == RequestStatus.FINISHED_ERROR:
+            return
+        shared = self.manager.shared_tier
+        if shared is not None and zone.spec.tenant in shared.shared.zones:
+            group = self.config.kv_group_configs[0]
+            tokens = self._calc_num_offloadable_tokens(status, request.num_computed_tokens)
+            each = group.hashes_per_chunk // self.config.blocks_per_chunk
+            hashes = request.block_hashes[each - 1 : tokens // group.tokens_per_block * each : each]
+            self.migration.remember(zone, hashes)
 
     def condemn(self, request: Request) -> None:
         """Keep nothing of what a request has stored or is storing, in any tier, and store nothing more of it."""
@@ -177,6 +208,29 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
         keys = self.manager.primary_tier.condemn(status.req_context)
         for tier in self.manager.secondary_tiers:
             tier.condemn(status.req_context, keys)
+
+    # What is moved for no request
+
+    def _migrate(self) -> None:
+        self._moved = self.migration.turn()
+
+    def held_blocks(self, tenant: str) -> int:
+        """How many of the engine's blocks a tenant's zone holds."""
+        zone = self._pool.zones.get(tenant) if self._pool is not None else None
+        return 0 if zone is None else zone.held
+
+    def cached_blocks(self, tenant: str, hashes: Sequence[bytes]) -> Sequence[int] | None:
+        """The blocks that hold what these hashes name, and that no request uses; None: not all are there."""
+        found = self._pool.cached_blocks(tenant, map(BlockHash, hashes)) if self._pool is not None else None
+        # What a request was given in this step, and had to let go in it, was not computed.
+        return found if found and self._current_batch_allocated_block_ids.isdisjoint(found) else None
+
+    def has_pending_push_work(self) -> bool:
+        return self.migration.wants_step or bool(super().has_pending_push_work())
+
+    def reset_cache(self) -> None:
+        self.migration.stop_all("the engine's caches were reset")
+        super().reset_cache()
 
 
 class ZoneOffloadingConnector(OffloadingConnector):

@@ -14,6 +14,7 @@ from vllm.v1.kv_offload.base import (
     OffloadKey,
     ReqContext,
     RequestOffloadingContext,
+    ScheduleEndContext,
 )
 from vllm.v1.kv_offload.config import OffloadingConfig
 from vllm.v1.kv_offload.cpu.shared_offload_region import SharedOffloadRegion
@@ -75,6 +76,29 @@ class ZoneTieringManager(TieringOffloadingManager):
 
     primary_tier: ZonePrimaryTier
     secondary_tiers: list[ZoneSecondaryTier]
+    beside: Callable[[], object] = staticmethod(bool)
+    """Is called in each step, when requests have been scheduled, and before what they look for is brought up."""
+
+    @property
+    def shared_tier(self) -> ZoneSharedTier | None:
+        """The storages that engines share; None: there are none."""
+        return next((tier for tier in self.secondary_tiers if isinstance(tier, ZoneSharedTier)), None)
+
+    def on_schedule_end(self, context: ScheduleEndContext) -> None:
+        self._maybe_process_finished_jobs()
+        self.beside()
+        super().on_schedule_end(context)
+
+    def is_copying(self, req_context: ReqContext) -> bool:
+        """Whether something of a request is on its way between CPU memory and what is below it."""
+        pending = any(req_context.req_id in each for each in self._pending_load_submissions.values())
+        return pending or any(job.transfer_job.req_context is req_context for job in self._jobs.values())
+
+    def copy_down(self, keys: Collection[OffloadKey], req_context: ReqContext) -> None:
+        """Begin to copy chunks from CPU memory to storages that engines share."""
+        tier = self.shared_tier
+        assert tier is not None
+        tier.submit_store(self.create_store_job(keys, req_context, self.secondary_tiers.index(tier)))
 
     def on_new_request(
         self, req_context: ReqContext, *, exclude_tier_idx: int | None = None
@@ -167,6 +191,7 @@ class ZoneOffloadingSpec(TieringOffloadingSpec):
             salt_key=lambda: salt_key.key,
             has_pool_key=lambda: bool(salt_key.id),
             instance=instance,
+            tls=flags.tls,
         )
         return ZoneSharedTier(self, view, "shared", tier, salt_key.poll)
 

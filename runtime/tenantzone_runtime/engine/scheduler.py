@@ -12,6 +12,7 @@ check_version()
 from tenantzone_runtime.engine.adapter_weights import identify_adapters_by_weights  # noqa: E402
 from tenantzone_runtime.engine.scheduling import ZoneAwareScheduler  # noqa: E402
 from tenantzone_runtime.engine.served_scheduler import ServedScheduler  # noqa: E402
+from tenantzone_runtime.engine.waking import let_migrations_wake_engines  # noqa: E402
 from tenantzone_runtime.housekeeping.service import Service  # noqa: E402
 
 
@@ -37,6 +38,7 @@ class ZoneScheduler(ZoneAwareScheduler):
         if settings.state_dir is None:
             raise UnsupportedError(f"{STATE_DIR} is not set: vLLM must load the plugin 'tenantzone', which makes it")
         identify_adapters_by_weights()
+        let_migrations_wake_engines()
         super().__init__(*args, seal_key=settings.seal_key, scrub_blocks=settings.scrub_blocks, **kwargs)
         self._service = Service(ServedScheduler(self), settings)
         self._service.start()

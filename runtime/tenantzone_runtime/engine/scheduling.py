@@ -86,6 +86,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         self._demand = Demand(self)
         manager.drafting, manager.max_step_tokens = self._demand.drafting, int(self.max_num_scheduled_tokens)
         self.tiers = tiers_of(self.connector, self.vllm_config)
+        self.tiers.know_blocks(self.block_pool)
         self._images = WholeImages(self)
         self._loads = loads = LoadQueue(self._has_landed, lambda request: engine.can_land(request), manager.admitted)
         self.kv_holding_waiting = loads

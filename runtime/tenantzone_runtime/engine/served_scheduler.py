@@ -8,7 +8,8 @@ import vllm
 from tenantzone_contract.blocks import BlockUse
 from tenantzone_runtime.engine.requests import zone_of
 from tenantzone_runtime.engine.scheduling import ZoneAwareScheduler
-from tenantzone_runtime.housekeeping.engine import ServedSharedTier, ServedTier
+from tenantzone_runtime.engine.served_migration import ServedZoneMigration
+from tenantzone_runtime.housekeeping.engine import ServedMigration, ServedSharedTier, ServedTier
 from tenantzone_runtime.zones.tenancy import Tenancy
 from tenantzone_runtime.zones.zone import Zone
 
@@ -34,6 +35,10 @@ class ServedScheduler:
         self.block_size_tokens = min(int(caches.block_size) for caches in groups)
         self.tiers: Sequence[ServedTier] = scheduler.tiers.served
         self.shared_tiers: Sequence[ServedSharedTier] = scheduler.tiers.shared
+        migration = scheduler.tiers.migration
+        self.migration: ServedMigration | None = (
+            None if migration is None else ServedZoneMigration(scheduler.zone_lock, migration, self.tenancy)
+        )
         self.apply_config = scheduler.apply_config
         self.evict_cache = scheduler.evict_cache
         self.let_time_pass = scheduler.let_time_pass

@@ -104,6 +104,16 @@ class ZoneSharedTier(ZoneSecondaryTier):
         caller = req_context.get_state(_SharedCaller)
         return caller is not None and self.shared.is_waiting(caller.query)
 
+    def is_storing(self, req_context: ReqContext) -> bool:
+        """Whether something of a request is still being written."""
+        caller = req_context.get_state(_SharedCaller)
+        return caller is not None and bool(caller.query.writes)
+
+    def query_of(self, req_context: ReqContext) -> Query:
+        """What a request has asked the manager, and was told; of one without a zone, nothing."""
+        caller = req_context.get_state(_SharedCaller)
+        return Query(()) if caller is None else caller.query
+
     # Transfers
 
     def submit_store(self, job_metadata: TransferJob) -> None:

@@ -158,6 +158,12 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         for chunk_id in self._chunk_ids(keys) if caller is not None else ():
             self._forget(self.tier.lose(caller.zone, chunk_id))
 
+    def let_go(self, req_context: ReqContext) -> None:
+        """Let what a request has stored so far make room for what it stores next: it is in a tier below by now."""
+        caller = req_context.get_state(_Caller)
+        if caller is not None:
+            caller.chunks.clear()
+
     # Loads
 
     def begin_lookup(self, req_context: ReqContext) -> None:

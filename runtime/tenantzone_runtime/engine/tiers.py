@@ -18,6 +18,11 @@ class NoTiers:
 
     served: Sequence[ServedTier] = ()
     shared: Sequence[ServedSharedTier] = ()
+    migration: Any = None
+    """Moves a zone's cache; None: there are no storages to which it could."""
+
+    def know_blocks(self, pool: Any) -> None:
+        """Know the engine's blocks."""
 
     def bind(self, request: Request, zone: Zone | None) -> None:
         """Say whose a request is that is about to come."""
@@ -63,6 +68,10 @@ class Tiers(NoTiers):
         disks = [tier.disk for tier in manager.secondary_tiers if tier.tier_type == "disk"]
         self.served = (MemoryTier(manager.primary_tier.tier), *disks)
         self.shared = tuple(tier.shared for tier in manager.secondary_tiers if tier.tier_type == "shared")
+        self.migration = self._scheduler.migration if self.shared else None
+
+    def know_blocks(self, pool: Any) -> None:
+        self._scheduler.know_blocks(pool)
 
     def bind(self, request: Request, zone: Zone | None) -> None:
         self._scheduler.bind(request, zone)
@@ -75,12 +84,14 @@ class Tiers(NoTiers):
 
     def apply(self, config: RuntimeConfig) -> Iterator[None]:
         # From above: what one tier gives up no other gets from it any more.
+        self._scheduler.migration.apply(config)
         for tier in self._all:
             yield from tier.apply(config)
 
     def upkeep(self) -> Iterator[None]:
         for tier in self._all:
             yield from tier.upkeep()
+        yield from self._scheduler.migration.upkeep()
 
     def forget_all(self) -> Iterator[None]:
         for tier in self._all:

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from tenantzone_contract.blocks import BlockUse
 from tenantzone_contract.config import RuntimeConfig
+from tenantzone_contract.migration import MigrationOrder, MigrationReport
 from tenantzone_runtime.disk.figures import Receipt
 from tenantzone_runtime.shared.figures import SharedFigures
 from tenantzone_runtime.shared.spaces import SharedZone
@@ -47,6 +48,20 @@ class ServedSharedTier(Protocol):
 
     def take_receipts(self) -> Sequence[Receipt]:
         """As of a :class:`ServedTier`."""
+
+
+class ServedMigration(Protocol):
+    """Moves what a zone has cached to storages that engines share, or up from there. Called from any thread."""
+
+    def do(self, order: MigrationOrder) -> None:
+        """Begin what is asked for, or stop it.
+
+        Raises:
+            MigrationError: it can't be done now.
+        """
+
+    def report(self, tenant: str, *, with_prompts: bool) -> MigrationReport:
+        """How far what was asked for a tenant's zone has come; with the prompts that it used last, if that is asked."""
 
 
 class ServedEngine(Protocol):
@@ -93,6 +108,10 @@ class ServedEngine(Protocol):
     @property
     def shared_tiers(self) -> Sequence[ServedSharedTier]:
         """The tiers that it shares with others, below its own; none: it has none. Always the same."""
+
+    @property
+    def migration(self) -> ServedMigration | None:
+        """Moves zones' caches; None: there are no storages to which it could. Always the same."""
 
     def running_zones(self) -> Iterable[Zone | None]:
         """The zone of each request that runs; None: it came before any zone was declared.

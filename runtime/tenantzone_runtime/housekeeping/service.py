@@ -1,8 +1,10 @@
 """All that goes on beside one engine's steps, from its start to its end."""
 
+from tenantzone_contract.migration import MigrationReport
 from tenantzone_runtime.admin import AdminServer
+from tenantzone_runtime.admin_migration import MigrationPage
 from tenantzone_runtime.housekeeping.block_map import take_block_map, take_tier_map
-from tenantzone_runtime.housekeeping.engine import ServedEngine
+from tenantzone_runtime.housekeeping.engine import ServedEngine, ServedMigration
 from tenantzone_runtime.housekeeping.thread import Housekeeping
 from tenantzone_runtime.settings import Settings
 
@@ -29,6 +31,7 @@ class Service:
             read_figures=self._housekeeping.figures,
             take_block_map=lambda cells: take_block_map(engine, self._housekeeping.report, cells),
             take_tier_map=lambda tier, cells: take_tier_map(engine, self._housekeeping.report, tier, cells),
+            migration=_migration_page(engine.migration, settings.pod_name),
         )
 
     @property
@@ -44,3 +47,13 @@ class Service:
         """Free the admin port, end the thread after its turn, and hand the journal what is left."""
         self._admin.stop()
         self._housekeeping.stop()
+
+
+def _migration_page(migration: ServedMigration | None, pod: str) -> MigrationPage | None:
+    if migration is None:
+        return None
+
+    def report(tenant: str, with_prompts: bool) -> MigrationReport:
+        return migration.report(tenant, with_prompts=with_prompts).model_copy(update={"pod": pod})
+
+    return MigrationPage(migration.do, report)

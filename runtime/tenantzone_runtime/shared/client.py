@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
+from tenantzone_contract.tls import DEFAULT_TLS, Renewed, TlsError, TlsFiles, client_context
 from tenantzone_runtime.shared.answers import (
     CacheLocations,
     Instances,
@@ -59,16 +60,19 @@ class ManagerClient:
     Args:
         url: of its HTTP port, as ``http://kv-cache-manager:9470``.
         token: the bearer token to show, as it is when it is asked for; empty: none.
+        tls: whom to believe, and what to show, over https; read again for new connections when it has changed.
 
     Raises:
         ValueError: the URL can't be used.
     """
 
-    def __init__(self, url: str, token: Callable[[], str] = str) -> None:
+    def __init__(self, url: str, token: Callable[[], str] = str, tls: TlsFiles = DEFAULT_TLS) -> None:
         parts = check_url(url)
         assert parts.hostname is not None
         self._host, self._port, self._path = parts.hostname, parts.port, parts.path.rstrip("/")
-        self._tls = ssl.create_default_context() if parts.scheme == "https" else None
+        self._tls = None
+        if parts.scheme == "https":
+            self._tls = Renewed(tls.paths, lambda: client_context(tls), about="TLS to the KV-cache manager")
         self._token = token
         self._of_thread = threading.local()
 
@@ -125,10 +129,13 @@ class ManagerClient:
         """
         try:
             status, body = self._post(f"{self._path}/v1/{name}", _encode(asked), time.monotonic() + seconds)
+        except TlsError as error:
+            raise ManagerError("UNAVAILABLE", f"the KV-cache manager can't be asked: {error}") from error
+        except (OSError, http.client.HTTPException) as error:
+            # A certificate that is not believed is an OSError, and a ValueError, too.
+            raise ManagerError("UNAVAILABLE", f"the KV-cache manager does not answer: {error!r}") from error
         except ValueError as error:
             raise ManagerError("UNAUTHENTICATED", f"the token can't be shown to the manager: {error}") from error
-        except (OSError, http.client.HTTPException) as error:
-            raise ManagerError("UNAVAILABLE", f"the KV-cache manager does not answer: {error!r}") from error
         try:
             if status == http.client.OK:
                 return msgspec.json.decode(body, type=kind)
@@ -173,7 +180,7 @@ class ManagerClient:
         if self._tls is None:
             made = http.client.HTTPConnection(self._host, self._port)
         else:
-            made = http.client.HTTPSConnection(self._host, self._port, context=self._tls)
+            made = http.client.HTTPSConnection(self._host, self._port, context=self._tls.newest())
         self._of_thread.connection = made
         return made, True
 

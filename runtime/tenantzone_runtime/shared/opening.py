@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from tenantzone_contract.instance import Instance
+from tenantzone_contract.tls import DEFAULT_TLS, TlsFiles
 from tenantzone_runtime.shared.client import ManagerClient
 from tenantzone_runtime.shared.sealing import zone_seal
 from tenantzone_runtime.shared.settings import SharedSettings
@@ -26,6 +27,7 @@ def open_shared_tier(
     salt_key: Callable[[], bytes],
     has_pool_key: Callable[[], bool],
     instance: Callable[[str], Instance],
+    tls: TlsFiles = DEFAULT_TLS,
     settings: SharedSettings | None = None,
     storages: Storages | None = None,
 ) -> SharedTier:
@@ -38,13 +40,14 @@ def open_shared_tier(
         salt_key: the pool's, as it is when it is asked for.
         has_pool_key: whether that is one of the pool's.
         instance: what the chunks of a tenant's zone depend on.
+        tls: whom to believe, and what to show, where the URL begins with https.
         settings: how chunks are moved.
         storages: moves bytes; None: files and S3.
 
     Raises:
         ValueError: the URL can't be used.
     """
-    client = ManagerClient(url, _TokenFile(token_file) if token_file is not None else str)
+    client = ManagerClient(url, _TokenFile(token_file) if token_file is not None else str, tls)
     return SharedTier(
         client,
         storages or AllStorages(),

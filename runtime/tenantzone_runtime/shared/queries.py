@@ -58,6 +58,11 @@ class Query:
         is_over = not self.is_pending and bool(self.found) and now >= self.until
         return is_over and self.unused < _MOST_UNUSED
 
+    @property
+    def is_answered(self) -> bool:
+        """Whether the manager has said what there is, in time."""
+        return not self.is_pending and self.until > 0.0
+
     def skip(self, now: float) -> None:
         """It is not asked, and nothing is found."""
         self.asked, self.found = now, {}

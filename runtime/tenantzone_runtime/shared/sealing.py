@@ -1,11 +1,12 @@
 """Sealing for storages that others can write to: the disk tier's seal, by a key of its own, for one location only.
 
-An object is a nonce, and what the seal makes of a chunk. The location's id is under the seal, so that what was written
-for one location opens in no other.
+An object is a nonce, and what the seal makes of a chunk. The id of the location that it was written for is under the
+seal, so that it opens in no other but one that the manager has copied it to.
 """
 
 import threading
 
+from tenantzone_contract.cache_names import written_as
 from tenantzone_contract.instance import Instance
 from tenantzone_runtime.disk.sealing import NONCE_BYTES, Seal, ZoneSeal, new_nonce
 
@@ -56,4 +57,4 @@ class Buffers:
 
 
 def _about(key: bytes, location: str) -> bytes:
-    return key + b"/" + location.encode()
+    return key + b"/" + written_as(location).encode()

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import takewhile
 
 from tenantzone_contract.cache_names import instance_name, owner_of, owner_part, pool_group, zone_group
 from tenantzone_contract.config import PoolConfig, RuntimeConfig, ZoneConfig
@@ -121,6 +122,24 @@ class SharedTier:
     def is_waiting(self, query: Query) -> bool:
         """Whether a request's question has been asked, and may still be answered in time."""
         return self._asking.is_pending(query, time.monotonic())
+
+    def count(self, tenant: str, query: Query) -> int | None:
+        """How many chunks of a prompt storages have, from its beginning on; None: it is not known yet.
+
+        For whoever is no request: the manager has as long as for any other call. Of an answer that did not come, 0.
+
+        Args:
+            tenant: whose prompt it is.
+            query: the first call asks.
+        """
+        zone, now = self._storing_zone(tenant), time.monotonic()
+        if zone is None:
+            return 0
+        if query.asked is None:
+            self._asking.ask(zone, query, now, self._settings.call_seconds)
+        if self._asking.is_pending(query, now):
+            return None
+        return sum(1 for _ in takewhile(query.found.__contains__, query.keys))
 
     def ended(self, tenant: str, query: Query) -> None:
         """A request has ended. If it found all above this tier, and stored nothing, its prompt counts as used now."""

@@ -2,6 +2,8 @@
 
 from urllib.parse import SplitResult, urlsplit
 
+from tenantzone_contract.tls import TlsFiles
+
 
 def check_url(url: str) -> SplitResult:
     """The parts of a manager's URL.
@@ -17,3 +19,13 @@ def check_url(url: str) -> SplitResult:
     if not is_one or parts.query or parts.fragment or parts.username is not None:
         raise ValueError(f"{url!r} is no URL of a KV-cache manager; write it as http://HOST:9470")
     return parts
+
+
+def check_tls(url: str, files: TlsFiles) -> None:
+    """Check that files for TLS are named for a URL that has it.
+
+    Raises:
+        ValueError: they would be used for nothing.
+    """
+    if files.paths and urlsplit(url).scheme != "https":
+        raise ValueError(f"certificates are for a URL that begins with https, and it is {url}")

@@ -298,7 +298,9 @@ class Arbiter(Generic[W]):
             return
         waiting = islice(candidates(self._engine, zone), self._seats.free_for(zone))
         first, count = next(waiting, (None, 0))
-        if first is None or not (self._can_begin(first) or self._may_be_relieved(first)):
+        if first is None or not self._engine.can_begin(first):
+            return
+        if not self._can_begin(first) and not self._may_be_relieved(first):
             return
         yield first
         left = self._yielding.available(first) - count

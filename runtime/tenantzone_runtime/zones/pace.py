@@ -61,6 +61,8 @@ class Pacing(Generic[W]):
     """The one of these whose prompts were not computed for so long that they are now, ..."""
     of_overdue: int = 0
     """... with so many tokens at least, whatever is left."""
+    may_go_on: set[Zone] = field(default_factory=set)
+    """Zones with tokens enough for their prompts to go on: if they do not, it is for another reason."""
 
 
 class Pace(Generic[W]):
@@ -82,6 +84,8 @@ class Pace(Generic[W]):
         """Steps in a row, for each request that sat out the last one."""
         self._starved: dict[Zone, int] = {}
         """The same for zones with prompts."""
+        self._kept_for_nobody = False
+        """Whether the last step was empty, and was kept for prompts that could not go on for another reason."""
         self._first_token_seconds: dict[Zone, float] = {}
         """How long the prompts of a zone with a target take alone, of late."""
 
@@ -122,7 +126,8 @@ class Pace(Generic[W]):
         Returns:
             None where nobody is bounded.
         """
-        if not self._times.knows(has_prompts=False):
+        # Whoever has what those prompts wait for, such as the room in the encoder, may be the one that was held up.
+        if self._kept_for_nobody or not self._times.knows(has_prompts=False):
             return None
         decodes = self._decodes()
         bounds = {zone: bound for zone, bound in bounds.items() if self._is_in_reach(bound, zone, decodes, prompts)}
@@ -152,19 +157,28 @@ class Pace(Generic[W]):
         waiting = {zone: each for zone, each in prompts.items() if zone not in bounds and each.tokens}
         if overdue in waiting:
             pacing.overdue, pacing.of_overdue = overdue, kept
+            pacing.may_go_on.add(overdue)
         self._leave_to_others(pacing, load, waiting, budget - load.prompt_tokens - kept, chunk, bound)
         for zone in prompts:
             self._starved[zone] = self._starved.get(zone, 0) + 1
         return pacing
 
-    def end_step(self, pacing: Pacing[W] | None, computed: set[Zone]) -> None:
-        """Note who sat out a step, and which zones had prompts computed in it."""
+    def end_step(self, pacing: Pacing[W] | None, computed: set[Zone], *, is_empty: bool) -> None:
+        """Note who sat out a step, and which zones had prompts computed in it.
+
+        Args:
+            pacing: what was left to whom; None: nobody was bounded.
+            computed: zones of which prompts were computed.
+            is_empty: whether nothing at all was.
+        """
+        self._kept_for_nobody = pacing is not None and is_empty and bool(pacing.may_go_on)
         if pacing is None:
             self._sat_out.clear()
             self._starved.clear()
             return
         self._sat_out = {work: self._sat_out.get(work, 0) + 1 for work in pacing.sit_out}
-        self._starved = {zone: steps for zone, steps in self._starved.items() if zone.requests and zone not in computed}
+        served = computed | pacing.may_go_on
+        self._starved = {zone: steps for zone, steps in self._starved.items() if zone.requests and zone not in served}
 
     def _decodes(self) -> dict[Zone, list[W]]:
         """The running requests that generate, by zone."""
@@ -227,6 +241,8 @@ class Pace(Generic[W]):
         if own is not None and own.tokens:
             count = max(at_least, self._tokens_within(load, own.computed, bound))
             count = pacing.prompt_tokens[zone] = min(count, own.tokens, budget)
+            if count >= min(own.at_once, own.tokens):
+                pacing.may_go_on.add(zone)
             load.add_prompt(count, own.computed)
 
     def _add_decodes(self, pacing: Pacing[W], load: StepLoad, works: Sequence[W], bound: float) -> None:

@@ -135,6 +135,12 @@ class StepTimes:
         stretch = min(STRETCH, max(1.0, bound / seconds)) if seconds else STRETCH
         return max(_FIRST_REACH, int(stretch * tokens))
 
+    @property
+    def prompt_tokens_per_second(self) -> float | None:
+        """Tokens of prompts that the largest step of late has computed in a second; None: there was none."""
+        tokens, seconds = self._largest
+        return tokens / seconds if tokens and seconds else None
+
     def seconds_per_prompt_token(self, computed: float) -> float:
         """Seconds that one more token of a prompt adds to a step with prompts, behind so many tokens."""
         coefficients = self._fits[True].coefficients

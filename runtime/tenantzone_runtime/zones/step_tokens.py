@@ -221,7 +221,8 @@ class StepTokens(Generic[W]):
         """End the step; what a zone was given and did not use, it is owed."""
         for zone, count in self._left.items():
             self._deficits.owe(zone, count)
-        self._pace.end_step(self._pacing, {zone for zone, count in self._computed.items() if count > 0})
+        computed = {zone for zone, count in self._computed.items() if count > 0}
+        self._pace.end_step(self._pacing, computed, is_empty=self._is_empty)
         self._end()
 
     def _end(self) -> None:

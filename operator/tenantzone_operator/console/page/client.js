@@ -24,6 +24,8 @@ async function get(path) {
 
 const pathOf = ({ namespace, name }) => `/api/pools/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`;
 
+export const getStorages = () => get("/api/storages");
+
 export const getPools = () => get("/api/pools");
 
 export const getPool = (pool, filter) => get(`${pathOf(pool)}?filter=${encodeURIComponent(filter)}`);

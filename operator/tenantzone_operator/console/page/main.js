@@ -1,29 +1,23 @@
-// Looks once a second, while somebody looks at the page.
+// The page of pools: what each zone holds, and what engines say.
 
 import { Blocks } from "./blocks.js";
 import { showCharts } from "./charts.js";
 import { getBlocks, getPool, getPools } from "./client.js";
-import { byId, element, keyed, setAttribute, setText } from "./dom.js";
+import { byId, element, keyed, setText } from "./dom.js";
 import { showChanges, showEngines, showLoans, showPool } from "./lists.js";
+import { keepLooking, showReplica } from "./looking.js";
 import { Looks } from "./looks.js";
 import { showTiers } from "./tiers.js";
 import { showZones } from "./zones.js";
 import { counted, time } from "./wording.js";
 
-const PAUSE = 1000;
 const blocks = new Blocks();
-let wake = () => {};
 
 const nameOf = (pool) => `${pool.namespace}/${pool.name}`;
 
 function chosenPool(pools) {
   const wanted = decodeURIComponent(location.hash.slice(2));
   return pools.find((pool) => nameOf(pool) === wanted) ?? pools.find((pool) => pool.exists) ?? pools[0];
-}
-
-function showConnection(state, text) {
-  setAttribute(byId("connection"), "data-state", state);
-  setText(byId("connection"), text);
 }
 
 function showChoices(select, choices, chosen, textOf) {
@@ -66,16 +60,10 @@ function chosenTier(found, engine) {
   return tier;
 }
 
-function showReplica(replica) {
-  setText(byId("replica"), `This is replica ${replica.host}, which ${replica.leading ? "leads" : "stands by"}.`);
-  if (replica.ready) showConnection("live", "Live");
-  else if (replica.hasListed) showConnection("stale", "The operator does not reach the API server; figures of zones may be old");
-  else showConnection("loading", "The operator has not listed the zones yet …");
-}
-
 async function look() {
   const { pools, replica, unixTime } = await getPools();
   showReplica(replica);
+  byId("pages").hidden = !replica.hasManager;
   byId("empty").hidden = pools.length > 0 || !replica.hasListed;
   byId("content").hidden = pools.length === 0;
   const select = byId("pool");
@@ -103,30 +91,7 @@ async function lookAt(pool, pools, select) {
   await showBlocks(pool, found, looks);
 }
 
-function pause() {
-  return new Promise((resolve) => {
-    wake = resolve;
-    setTimeout(resolve, PAUSE);
-  });
-}
-
-function untilSeen() {
-  if (!document.hidden) return Promise.resolve();
-  return new Promise((resolve) => document.addEventListener("visibilitychange", resolve, { once: true }));
-}
-
-async function run() {
-  for (;;) {
-    await untilSeen();
-    try {
-      await look();
-    } catch (error) {
-      showConnection("lost", `Not up to date: ${error.message}`);
-    }
-    await pause();
-  }
-}
-
+const wake = keepLooking(look);
 byId("pool").addEventListener("change", (event) => {
   location.hash = `#/${event.target.value}`;
 });
@@ -134,4 +99,3 @@ byId("engine").addEventListener("change", () => wake());
 byId("tier").addEventListener("change", () => wake());
 byId("filter").addEventListener("input", () => wake());
 window.addEventListener("hashchange", () => wake());
-run();

@@ -1,0 +1,220 @@
+"""``migrate ZONE --from POD --to POD``: what one engine has cached of a zone is to be found by another one.
+
+The first hands down to shared storages what they do not have, at a bounded rate; the second brings what the zone used
+last up into its CPU memory, within the zone's share. The command drives both through their admin ports: that takes the
+rights to ``get`` and ``create`` ``pods/proxy``. If it ends, so do they.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from tenantzone_cli.api import Api, ApiError, Unreachable
+from tenantzone_cli.live import Engine, engine_pods, engines_of
+from tenantzone_cli.names import API, POOLS, ZONES, within
+from tenantzone_cli.resources import Pod, read_pool, read_zone
+from tenantzone_cli.table import render
+from tenantzone_contract.migration import (
+    MIGRATION_PATH,
+    PROMPTS_PARAMETER,
+    TENANT_PARAMETER,
+    MigrationOrder,
+    MigrationReport,
+    Prompt,
+    parse_migration,
+)
+from tenantzone_contract.quantity import shown_bytes
+
+_LOOK_SECONDS = 0.3
+_TELL_SECONDS = 2.0
+_WORDS = {"look": "looks at", "hand-down": "hands down", "warm-up": "brings up", None: "-"}
+_NOT_THERE = (404, 405)
+
+Tell = Callable[[str], object]
+
+
+class MigrateError(Exception):
+    """The zone can't be moved, or not in time; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Whether it pays to move what shared storages do not have."""
+
+    chunks: int
+    bytes: int
+    tokens: int
+    moving_seconds: float
+    computing_seconds: float | None
+    """None: the engine has computed nothing yet that says how fast it is."""
+
+    @property
+    def pays(self) -> bool:
+        """Whether moving takes no longer than computing it again; where that is not known, it is taken to."""
+        return self.computing_seconds is None or self.moving_seconds <= self.computing_seconds
+
+    def words(self) -> str:
+        """The same in a sentence."""
+        if not self.chunks:
+            return "shared storages have all that is cached: nothing is to be handed down"
+        computing = (
+            "how long it would take to compute them again is not known"
+            if self.computing_seconds is None
+            else f"to compute them again, {self.computing_seconds:.3g} s"
+        )
+        verdict = "moving pays" if self.pays else "moving does not pay"
+        return (
+            f"{self.chunks} chunks ({shown_bytes(self.bytes)}, {self.tokens} tokens) are in no shared storage: "
+            f"to move them takes {self.moving_seconds:.3g} s, {computing}: {verdict}"
+        )
+
+
+def estimate(report: MigrationReport, bytes_per_second: float) -> Estimate:
+    """From what an engine has seen in storages: bytes by the rate, against tokens by how fast it computes prompts."""
+    size, tokens = report.left * report.chunk_bytes, report.left * report.chunk_tokens
+    speed = report.prompt_tokens_per_second
+    return Estimate(report.left, size, tokens, size / bytes_per_second, None if speed is None else tokens / speed)
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """What is moved, from where to where."""
+
+    tenant: str
+    source: Engine
+    target: Engine
+    bytes_per_second: float
+    deadline: float
+    """Of the monotonic clock."""
+    tell: Tell
+    """Is told how far it has come, if it takes long."""
+
+    def look(self) -> Estimate:
+        """Have the source see what storages have of what it has cached."""
+        return estimate(self._run(self.source, "look"), self.bytes_per_second)
+
+    def hand_down(self) -> MigrationReport:
+        """Have storages get what they do not have."""
+        return self._run(self.source, "hand-down")
+
+    def warm_up(self) -> MigrationReport:
+        """Have the target bring up what the zone used last on the source."""
+        query = {TENANT_PARAMETER: self.tenant, PROMPTS_PARAMETER: "true"}
+        prompts = _exchange(self.source, "GET", query).prompts
+        return self._run(self.target, "warm-up", prompts)
+
+    def stop(self) -> None:
+        """End what goes on in either engine; of one that can't be reached it ends by itself."""
+        order = MigrationOrder(order="stop", tenant=self.tenant)
+        for engine in (self.source, self.target):
+            with suppress(ApiError, Unreachable, MigrateError):
+                _exchange(engine, "POST", body=order)
+
+    def _run(self, engine: Engine, work: str, prompts: Sequence[Prompt] = ()) -> MigrationReport:
+        order = MigrationOrder.model_validate(
+            {"order": work, "tenant": self.tenant, "bytes_per_second": self.bytes_per_second, "prompts": prompts}
+        )
+        report, told = _exchange(engine, "POST", body=order), time.monotonic()
+        while report.is_running:
+            now = time.monotonic()
+            if now >= self.deadline:
+                raise MigrateError(
+                    f"not complete in time, and stopped; run it again to go on: {_state(engine, report)}"
+                )
+            if now - told >= _TELL_SECONDS:
+                told = now
+                self.tell(_state(engine, report))
+            time.sleep(_LOOK_SECONDS)
+            report = _exchange(engine, "GET", {TENANT_PARAMETER: self.tenant})
+        if report.state != "Done" or report.work != work:
+            raise MigrateError(f"{engine.pod.name}: {report.problem or 'it was asked for something else'}")
+        return report
+
+
+def open_move(
+    api: Api, namespace: str, name: str, source: str, target: str, rate: float, timeout: float, tell: Tell
+) -> Move:
+    """Find the zone and both engines.
+
+    Args:
+        api: which cluster, and as whom.
+        namespace: the zone's.
+        name: the zone's.
+        source: the pod that has the zone's cache.
+        target: the pod that is to have it.
+        rate: bytes a second.
+        timeout: in seconds, of all.
+        tell: is told how far it has come.
+
+    Raises:
+        ApiError: there is no such zone or pool, or the user may not read it.
+        Unreachable: the API server does not answer.
+        MigrateError: a pod is none of the pool's engines, or not ready; or both are the same.
+    """
+    if source == target:
+        raise MigrateError(f"--from and --to name the same pod, {source}")
+    zone = read_zone(api.get(f"{within(API, namespace, ZONES)}/{name}"))
+    pool = read_pool(api.get(f"{within(API, namespace, POOLS)}/{zone.pool}"))
+    pods = {pod.name: pod for pod in engine_pods(api, pool)}
+    ready = [_ready(pods, pod, pool.name) for pod in (source, target)]
+    source_engine, target_engine = engines_of(api, pool, ready)
+    return Move(zone.tenant, source_engine, target_engine, rate, time.monotonic() + timeout, tell)
+
+
+def table(reports: Sequence[MigrationReport]) -> Iterator[str]:
+    """What came of it."""
+    rows = [
+        [
+            report.pod,
+            _WORDS[report.work],
+            f"{report.prompts_done}/{report.prompts_total}",
+            str(report.moved),
+            shown_bytes(report.moved_bytes),
+            f"{report.seconds:.2f}",
+            str(report.found),
+            str(report.left),
+            _percent(report),
+        ]
+        for report in reports
+    ]
+    yield from render(("ENGINE", "WORK", "PROMPTS", "MOVED", "BYTES", "SECONDS", "FOUND", "LEFT", "HIT%"), rows)
+
+
+def _percent(report: MigrationReport) -> str:
+    whole = report.found + report.left
+    return f"{100 * report.found / whole:.1f}" if whole else "-"
+
+
+def _ready(pods: dict[str, Pod], name: str, pool: str) -> Pod:
+    pod = pods.get(name)
+    if pod is None:
+        raise MigrateError(f"pool {pool} has no engine {name}; it has {', '.join(sorted(pods)) or 'none'}")
+    if not pod.ready:
+        raise MigrateError(f"engine {name} is not ready: {pod.trouble}")
+    return pod
+
+
+def _state(engine: Engine, report: MigrationReport) -> str:
+    return (
+        f"{engine.pod.name} {_WORDS[report.work]} {report.prompts_done} of {report.prompts_total} prompts: "
+        f"{report.moved} chunks, {shown_bytes(report.moved_bytes)}, {report.seconds:.0f} s"
+    )
+
+
+def _exchange(
+    engine: Engine, method: str, query: dict[str, str] | None = None, body: MigrationOrder | None = None
+) -> MigrationReport:
+    text = None if body is None else body.model_dump_json(by_alias=True)
+    try:
+        answer = engine.ask(method, MIGRATION_PATH, query or {}, text)
+        return parse_migration(answer.text)
+    except ApiError as error:
+        if error.status in _NOT_THERE:
+            raise MigrateError(
+                f"engine {engine.pod.name} can't move zones: it has no shared storages (--manager-url), "
+                "or is of a release before"
+            ) from None
+        raise MigrateError(f"engine {engine.pod.name}: {error.message}") from None
+    except ValueError:
+        raise MigrateError(f"engine {engine.pod.name} sends what this version does not understand") from None

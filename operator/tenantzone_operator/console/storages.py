@@ -1,0 +1,74 @@
+"""KVStorages and KVCacheGroups, for those who look at the console: the API server is asked while somebody does.
+
+However many look, it is asked once. No replica but the one that leads lists them otherwise.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import aiohttp
+
+from tenantzone_operator.cache_manager.declared import DeclaredGroup, DeclaredStorage, read_group, read_storage
+from tenantzone_operator.cache_manager.objects import GROUPS, STORAGES, Objects
+from tenantzone_operator.kube.api import Api, explain
+from tenantzone_operator.kube.rest import RestError
+
+FRESH_SECONDS = 2.0
+"""No sooner is it asked again."""
+_PATIENCE_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """All KVStorages and KVCacheGroups, by name."""
+
+    storages: tuple[DeclaredStorage, ...] = ()
+    groups: tuple[DeclaredGroup, ...] = ()
+
+
+async def list_stored(api: Api) -> Stored:
+    """What the API server has of them.
+
+    Raises:
+        RestError, aiohttp.ClientError, TimeoutError: see `Rest.call`.
+    """
+    objects = Objects(api)
+    storages = await objects.list_all(STORAGES, read_storage)
+    groups = await objects.list_all(GROUPS, read_group)
+    return Stored(
+        tuple(sorted(storages, key=lambda each: each.meta.name)), tuple(sorted(groups, key=lambda each: each.meta.name))
+    )
+
+
+class LiveStorages:
+    """What was listed last, and what was wrong with the newest listing.
+
+    Args:
+        list_all: lists them; raises as :func:`list_stored` does.
+        now: monotonic, in seconds.
+    """
+
+    def __init__(self, list_all: Callable[[], Awaitable[Stored]], now: Callable[[], float] = time.monotonic) -> None:
+        self._list_all = list_all
+        self._now = now
+        self._turn = asyncio.Lock()
+        self._listed_at = float("-inf")
+        self.stored = Stored()
+        self.problem = ""
+        """Why there is nothing newer; empty: it is as new as it should be."""
+
+    async def look(self) -> None:
+        """List them again, unless that was just done."""
+        async with self._turn:
+            if self._now() - self._listed_at < FRESH_SECONDS:
+                return
+            try:
+                async with asyncio.timeout(_PATIENCE_SECONDS):
+                    self.stored = await self._list_all()
+            except (RestError, aiohttp.ClientError, TimeoutError) as error:
+                self.problem = explain(error)
+            else:
+                self.problem = ""
+            self._listed_at = self._now()

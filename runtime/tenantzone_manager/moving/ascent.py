@@ -1,0 +1,169 @@
+"""What is read often gets a further location in a higher storage type."""
+
+from collections import defaultdict
+from collections.abc import Callable, Container, Sequence
+from typing import Final, NamedTuple
+
+from tenantzone_manager import spaces
+from tenantzone_manager.core import books
+from tenantzone_manager.core.heat import HOT, heat_at
+from tenantzone_manager.core.moving import Rung, below_watermark, best_location
+from tenantzone_manager.core.quota import Account
+from tenantzone_manager.core.reclaiming import surplus
+from tenantzone_manager.core.records import Block
+from tenantzone_manager.core.settings import Instance, Quota, Storage
+from tenantzone_manager.index.meta_index import MetaIndex
+from tenantzone_manager.moving.carrier import Carrier
+from tenantzone_manager.moving.copier import Copier, Source, is_small_enough
+from tenantzone_manager.moving.descent import Descent
+from tenantzone_manager.moving.ladders import Ladders
+from tenantzone_manager.moving.rounds import Round
+from tenantzone_manager.moving.used import Used
+
+_LOOKED_AT: Final = 256
+"""Ends of prompts in one pass."""
+_LONGEST: Final = 4096
+"""Blocks of one prompt."""
+_COLDER: Final = 2.0
+"""A block makes room for one that is read so many times as often, so that the two do not take turns."""
+
+
+class _End(NamedTuple):
+    """Where hot queries end; all blocks before it are at least as hot."""
+
+    heat: float
+    instance: Instance
+    key: bytes
+
+
+class Ascent:
+    """Moves blocks up.
+
+    Args:
+        index: what is known of blocks.
+        used: where hot ones are looked for.
+        carrier: brings them up.
+        copier: knows what can be read.
+        descent: makes room for them.
+        ladders: which storages take copies.
+        clock: Unix time.
+    """
+
+    def __init__(
+        self,
+        index: MetaIndex,
+        used: Used,
+        carrier: Carrier,
+        copier: Copier,
+        descent: Descent,
+        ladders: Ladders,
+        clock: Callable[[], float],
+    ) -> None:
+        self._index = index
+        self._used = used
+        self._carrier = carrier
+        self._copier = copier
+        self._descent = descent
+        self._ladders = ladders
+        self._clock = clock
+
+    async def of_hot_blocks(self, round_: Round) -> None:
+        """Have what is hot lie in the highest type that has room, or in which something much colder lies."""
+        seen: set[tuple[str, bytes]] = set()
+        for end in await self._hot_ends(round_):
+            if not round_.may_copy:
+                self._used.put_back(round_.group.name, end.instance.name, end.key)
+                continue
+            by_height: dict[int, list[Source]] = defaultdict(list)
+            for height, source in await self._lower_blocks(round_, end, seen):
+                by_height[height].append(source)
+            for height, sources in by_height.items():
+                await self._raise(round_, end, sources, round_.rungs[:height], seen)
+
+    async def _hot_ends(self, round_: Round) -> list[_End]:
+        """The hottest first."""
+        by_name = {instance.name: instance for instance in round_.instances}
+        keys: dict[str, list[bytes]] = defaultdict(list)
+        for name, key in self._used.take(round_.group.name, _LOOKED_AT):
+            keys[name].append(key)
+        now = self._clock()
+        ends = []
+        for name in keys.keys() & by_name.keys():
+            entries = await self._index.get(spaces.blocks_of(by_name[name]), keys[name])
+            for key, entry in zip(keys[name], entries, strict=True):
+                if entry is not None and (heat := heat_at(entry.value, now)) >= HOT:
+                    ends.append(_End(heat, by_name[name], key))
+        return sorted(ends, key=lambda end: (-end.heat, end.instance.name, end.key))
+
+    async def _lower_blocks(self, round_: Round, end: _End, seen: set[tuple[str, bytes]]) -> list[tuple[int, Source]]:
+        """The blocks of a prompt that are not in the highest type, from its beginning, each with where it is."""
+        found: list[tuple[int, Source]] = []
+        key = end.key
+        for _ in range(_LONGEST):
+            if not key or (end.instance.name, key) in seen:
+                break
+            seen.add((end.instance.name, key))
+            (entry,) = await self._index.get(spaces.blocks_of(end.instance), [key])
+            if entry is None:
+                break
+            block: Block = entry.value
+            best = best_location(block, round_.rungs)
+            if best is not None and best[0] > 0 and self._can_be_copied(end.instance, key, block):
+                found.append((best[0], Source(key, best[1])))
+            # Without full attention a query reads a window before its end, and no more.
+            key = block.parent if end.instance.needs_prefix else b""
+        return found[::-1]
+
+    async def _raise(
+        self,
+        round_: Round,
+        end: _End,
+        sources: Sequence[Source],
+        above: Sequence[Rung],
+        hot: Container[tuple[str, bytes]],
+    ) -> None:
+        targets = self._ladders.that_take(above)
+        arrived = await self._carrier.carry(round_, end.instance, sources, targets, "up")
+        there = {source.key for source in arrived}
+        left = [each for each in sources if each.key not in there and self._copier.is_readable(end.instance, each.key)]
+        if left and targets and round_.may_copy:
+            await self._make_room(round_, end, left, targets[0], hot)
+            arrived += await self._carrier.carry(round_, end.instance, left, targets, "up")
+        round_.done.note("up", arrived)
+        if len(arrived) < len(sources) and not round_.may_copy:
+            self._used.put_back(round_.group.name, end.instance.name, end.key)
+        await self._spare_the_total(round_, end.instance, arrived)
+
+    async def _make_room(
+        self, round_: Round, end: _End, sources: Sequence[Source], target: Storage, hot: Container[tuple[str, bytes]]
+    ) -> None:
+        """Have what is much colder move down, as far as watermarks would else be passed."""
+        wanted = min(sum(each.location.size for each in sources), max(1, int(round_.allowance.bytes)))
+        of_type, of_storage = books.group_chain(round_.group.name, target.type)[0], books.storage_account(target.name)
+        accounts = await self._index.accounts([of_type, of_storage])
+        quotas = round_.group.types.get(target.type, Quota()), Quota(target.limit, target.watermark)
+        now = self._clock()
+
+        def is_much_colder(instance: Instance, key: bytes, block: Block) -> bool:
+            # What comes before a hot block is hot, too, whatever its own record says.
+            return (instance.name, key) not in hot and heat_at(block, now) * _COLDER <= end.heat
+
+        for name, storage, quota in zip((of_type, of_storage), ("", target.name), quotas, strict=True):
+            left = below_watermark(accounts.get(name, Account()), quota)
+            if left is not None and left < wanted:
+                await self._descent.make_room(round_, target.type, storage, wanted - left, is_much_colder)
+
+    async def _spare_the_total(self, round_: Round, instance: Instance, arrived: Sequence[Source]) -> None:
+        """Have no other block be evicted for further locations: what has come up leaves where it was, if need be."""
+        account = f"g/{round_.group.name}"
+        known = (await self._index.accounts([account])).get(account, Account())
+        over = surplus(known, round_.group.total)
+        leaving = []
+        for source in arrived:
+            if over > 0:
+                over -= source.location.size
+                leaving.append(source)
+        await self._carrier.let_go(instance, leaving)
+
+    def _can_be_copied(self, instance: Instance, key: bytes, block: Block) -> bool:
+        return is_small_enough(block) and self._copier.is_readable(instance, key)

@@ -1,0 +1,102 @@
+"""Which blocks of a storage type were not used for longest, and may move down from there."""
+
+import heapq
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from tenantzone_manager import spaces
+from tenantzone_manager.core import books
+from tenantzone_manager.core.records import Block, CacheLocation
+from tenantzone_manager.core.settings import Instance
+from tenantzone_manager.index.meta_index import MetaIndex
+from tenantzone_manager.moving.copier import Source
+
+_ENDS: Final = 256
+"""Of an instance, where the search begins."""
+_LOOKED_AT: Final = 1024
+"""Blocks in one search."""
+
+
+class Cold(NamedTuple):
+    """A block that may move down."""
+
+    instance: Instance
+    block: Block
+    source: Source
+
+
+async def coldest(
+    index: MetaIndex,
+    instances: Sequence[Instance],
+    where: str,
+    storage: str,
+    need: int,
+    allowed: Mapping[str, int],
+    is_wanted: Callable[[Instance, bytes, Block], bool],
+) -> list[Cold]:
+    """The blocks that were not used for longest, those at the end of a prompt before what they hang on.
+
+    Args:
+        index: has them.
+        instances: among whose blocks is chosen.
+        where: the storage type.
+        storage: only what lies in this one; empty: in any of the type.
+        need: bytes that they have together, if there are as many.
+        allowed: by instance, how many bytes it may have less there.
+        is_wanted: whether a block may be one of them; if not, none before it is either.
+    """
+    by_name = {instance.name: instance for instance in instances}
+    left = dict(allowed)
+    taken_after: dict[tuple[str, bytes], int] = {}
+    chosen: list[Cold] = []
+    heap = await _ends(index, [each for each in instances if left.get(each.name, 0) > 0], where)
+    for _ in range(_LOOKED_AT):
+        if not heap or need <= 0:
+            break
+        score, name, key = heapq.heappop(heap)
+        instance = by_name[name]
+        (entry,) = await index.get(spaces.blocks_of(instance), [key])
+        block: Block | None = entry.value if entry is not None else None
+        location = _location(block, where, storage)
+        if block is None or location is None or location.size > left[name] or not is_wanted(instance, key, block):
+            continue
+        chosen.append(Cold(instance, block, Source(key, location)))
+        left[name] -= location.size
+        need -= location.size
+        if block.parent:
+            await _add_parent(index, heap, instance, block.parent, where, score, taken_after)
+    return chosen
+
+
+async def _ends(index: MetaIndex, instances: Sequence[Instance], where: str) -> list[tuple[float, str, bytes]]:
+    """Blocks after which nothing of a prompt lies in the type, as a heap by when they were last used."""
+    heap = [
+        (score, instance.name, key)
+        for instance in instances
+        for kind in (books.ENDS, books.BORDER)
+        for key, score in await index.lowest(books.ends(kind, instance.name, where), _ENDS)
+    ]
+    heapq.heapify(heap)
+    return heap
+
+
+async def _add_parent(
+    index: MetaIndex,
+    heap: list[tuple[float, str, bytes]],
+    instance: Instance,
+    key: bytes,
+    where: str,
+    score: float,
+    taken_after: dict[tuple[str, bytes], int],
+) -> None:
+    """Have a block be looked at once all that comes after it in the type is chosen."""
+    at = instance.name, key
+    taken_after[at] = taken_after.get(at, 0) + 1
+    (entry,) = await index.get(spaces.blocks_of(instance), [key])
+    if entry is not None and entry.value.children.get(where) == taken_after[at]:
+        heapq.heappush(heap, (max(score, entry.value.used_at), *at))
+
+
+def _location(block: Block | None, where: str, storage: str) -> CacheLocation | None:
+    some = block.serving() if block is not None else ()
+    return next((each for each in some if each.type == where and storage in ("", each.storage)), None)

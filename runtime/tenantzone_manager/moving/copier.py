@@ -1,0 +1,218 @@
+"""Copies bytes from one storage to another, by a write in two phases as engines make them."""
+
+import asyncio
+import secrets
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from tenantzone_contract.cache_names import copy_name
+from tenantzone_manager import spaces
+from tenantzone_manager.changing import Beside, change_blocks
+from tenantzone_manager.core.draft import Draft
+from tenantzone_manager.core.moving import begin_copy, end_copy, may_be_copied
+from tenantzone_manager.core.quota import OverLimit
+from tenantzone_manager.core.records import Block, CacheLocation, State
+from tenantzone_manager.core.settings import Instance, Spec, Storage
+from tenantzone_manager.core.slots import SlotFile
+from tenantzone_manager.core.writing import Ending, location_of
+from tenantzone_manager.index.backend import Address
+from tenantzone_manager.index.meta_index import Found, MetaIndex
+from tenantzone_manager.moving.ladders import RETRY_SECONDS, Ladders
+from tenantzone_manager.parts import Parts, SlotsShort, addresses_of
+from tenantzone_manager.storages.backend import Place, StorageError
+from tenantzone_manager.storages.data_storage_manager import DataStorageManager
+from tenantzone_manager.timing import Timing
+
+LARGEST_PART: Final = 128 * 2**20
+"""Bytes that are held in memory at a time; a block with a larger part is left where it is."""
+_MOST_UNREADABLE: Final = 4096
+"""Blocks that could not be read, of which that is remembered."""
+
+
+class Source(NamedTuple):
+    """A block, and the location of it that is read."""
+
+    key: bytes
+    location: CacheLocation
+
+
+def is_small_enough(block: Block) -> bool:
+    """Whether a block's parts can be held in memory."""
+    return all(part.size <= LARGEST_PART for location in block.serving() for part in location.specs)
+
+
+class Copier:
+    """One part at a time, so that memory is bounded.
+
+    It reads as an engine does that was given the location when the copy began, and no longer than such a lease. If it
+    ends before the copy does, the copy is that of a writer that died.
+
+    Args:
+        index: what is known of blocks.
+        storages: read and written.
+        parts: makes what locations consist of.
+        ladders: is told of storages that take nothing.
+        timing: how long reads and writes may take.
+        clock: Unix time.
+    """
+
+    def __init__(
+        self,
+        index: MetaIndex,
+        storages: DataStorageManager,
+        parts: Parts,
+        ladders: Ladders,
+        timing: Timing,
+        clock: Callable[[], float],
+    ) -> None:
+        self._index = index
+        self._storages = storages
+        self._parts = parts
+        self._ladders = ladders
+        self._timing = timing
+        self._clock = clock
+        self._unreadable: dict[tuple[str, bytes], float] = {}
+
+    async def copy(
+        self, instance: Instance, sources: Sequence[Source], target: Storage, failed: Counter[str]
+    ) -> list[Source]:
+        """Copy blocks into a storage.
+
+        Args:
+            instance: whose.
+            sources: what is read of them.
+            target: where they go.
+            failed: counts those that were begun and do not serve there, by why: ``read``, ``write``, ``size`` (what was
+                written has another one), ``late`` (the lease of the read was over), ``gone`` (the source was removed).
+
+        Returns:
+            Those that serve there now.
+
+        Raises:
+            IndexUnavailable: the index does not answer; what was begun goes when its time is over.
+        """
+        readable_until = self._clock() + self._timing.lease
+        copies = await self._begin(instance, sources, target, readable_until + self._timing.write)
+        begun = [source for source in sources if source.key in copies]
+        whole: set[bytes] = set()
+        problem = await self._make_writable(instance, copies, target)
+        for source in begun:
+            why = problem or await self._copy_parts(instance, source, copies[source.key], readable_until)
+            if not why:
+                whole.add(source.key)
+                continue
+            failed[why] += 1
+            if why == "read":
+                self._note_unreadable(instance, source.key)
+            else:
+                # What it does not take of this block it takes of no other one now.
+                problem = why
+        if problem:
+            self._ladders.shun(target.name)
+        return await self._end(instance, begun, copies, whole, failed)
+
+    def is_readable(self, instance: Instance, key: bytes) -> bool:
+        """Whether a block could be read when it was last tried, or that was long ago."""
+        return self._unreadable.get((instance.name, key), 0.0) <= self._clock()
+
+    async def _begin(
+        self, instance: Instance, sources: Sequence[Source], target: Storage, deadline: float
+    ) -> dict[bytes, CacheLocation]:
+        """Have blocks be written at new locations, as far as there is room; returns these by key."""
+        specs = {each.key: [Spec(part.name, part.size) for part in each.location.specs] for each in sources}
+        files = await self._parts.files(instance.group, ((target.name, some) for some in specs.values()))
+        ids = {each.key: copy_name(each.location.id, secrets.token_hex(4)) for each in sources}
+        copies: dict[bytes, CacheLocation] = {}
+        changed: dict[Address, SlotFile] = {}
+
+        def change(draft: Draft, found: Found) -> Beside:
+            copies.clear()
+            changed.clear()
+            for key, source in sources:
+                block = draft.get(key)
+                own = location_of(block, ids[key])
+                if own is not None:
+                    # An earlier try was made, and its answer was lost.
+                    copies[key] = own
+                elif may_be_copied(block, source.id, target.type):
+                    parts = self._parts.take(target.name, specs[key], files, found, changed)
+                    copies[key] = CacheLocation(ids[key], target.type, target.name, State.WRITING, deadline, parts)
+                    begin_copy(draft, key, copies[key])
+            return dict(changed)
+
+        try:
+            await change_blocks(self._index, spaces.blocks_of(instance), specs, change, addresses_of(files))
+        except OverLimit:
+            return {}
+        except SlotsShort:
+            await self._parts.look_again(files)
+            return {}
+        self._parts.note(changed)
+        return copies
+
+    async def _make_writable(self, instance: Instance, copies: Mapping[bytes, CacheLocation], target: Storage) -> str:
+        try:
+            places = [_place(instance, key, copy) for key, copy in copies.items()]
+            await self._storages.create(target.name, places)
+        except StorageError:
+            return "write"
+        return ""
+
+    async def _copy_parts(self, instance: Instance, source: Source, copy: CacheLocation, readable_until: float) -> str:
+        """Copy a block's parts; returns why not, if not."""
+        read, written = _place(instance, source.key, source.location), _place(instance, source.key, copy)
+        for part, new_part in zip(source.location.specs, copy.specs, strict=True):
+            try:
+                async with asyncio.timeout(max(0.0, readable_until - self._clock())):
+                    content = await self._storages.read(read, part)
+            except StorageError:
+                return "read"
+            except TimeoutError:
+                return "late"
+            if self._clock() > readable_until:
+                # It may have been given to another block meanwhile.
+                return "late"
+            try:
+                async with asyncio.timeout(self._timing.write):
+                    await self._storages.write(written, new_part, content)
+            except (StorageError, TimeoutError):
+                return "write"
+        try:
+            (is_whole,) = await self._storages.exist(copy.storage, [written])
+        except StorageError:
+            return "write"
+        return "" if is_whole else "size"
+
+    async def _end(
+        self,
+        instance: Instance,
+        begun: Sequence[Source],
+        copies: Mapping[bytes, CacheLocation],
+        whole: set[bytes],
+        failed: Counter[str],
+    ) -> list[Source]:
+        """Have what is whole serve, and the rest go."""
+        if not begun:
+            return []
+        due = self._timing.unread_from(self._clock(), self._index.staleness_seconds)
+        endings: dict[bytes, Ending] = {}
+
+        def change(draft: Draft, _: Found) -> None:
+            for key, source in begun:
+                endings[key] = end_copy(draft, key, source.id, copies[key].id, key in whole, due)
+
+        await change_blocks(self._index, spaces.blocks_of(instance), copies, change)
+        served = [source for source in begun if endings[source.key] is Ending.SERVING]
+        if lost := len(whole) - len(served):
+            failed["gone"] += lost
+        return served
+
+    def _note_unreadable(self, instance: Instance, key: bytes) -> None:
+        if len(self._unreadable) >= _MOST_UNREADABLE:
+            self._unreadable.clear()
+        self._unreadable[instance.name, key] = self._clock() + RETRY_SECONDS
+
+
+def _place(instance: Instance, key: bytes, location: CacheLocation) -> Place:
+    return Place(instance.group, instance.name, key, location)

@@ -1,0 +1,113 @@
+"""The parts of new locations: objects of their own, or slots of large files that are taken in the same commit."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from tenantzone_manager import spaces
+from tenantzone_manager.core.records import LocationSpec
+from tenantzone_manager.core.settings import Spec
+from tenantzone_manager.core.slots import SlotFile
+from tenantzone_manager.index.backend import Address
+from tenantzone_manager.index.meta_index import Found, MetaIndex
+from tenantzone_manager.slot_files import SlotFiles, file_key
+from tenantzone_manager.storages.backend import slot_bytes
+from tenantzone_manager.storages.data_storage_manager import DataStorageManager
+
+Files = Mapping[tuple[str, int], Sequence[Address]]
+"""Records of large files, by storage and slot size."""
+
+
+class SlotsShort(Exception):
+    """The files that were chosen have fewer free slots than was remembered."""
+
+
+class Parts:
+    """Makes the parts of new locations.
+
+    Args:
+        index: has the records of large files.
+        storages: which of them have such.
+    """
+
+    def __init__(self, index: MetaIndex, storages: DataStorageManager) -> None:
+        self.slot_files = SlotFiles(index)
+        self._index = index
+        self._storages = storages
+
+    async def files(
+        self, group: str, wanted: Iterable[tuple[str, Sequence[Spec]]]
+    ) -> dict[tuple[str, int], list[Address]]:
+        """The large files that have room for what goes into such.
+
+        Args:
+            group: whose.
+            wanted: of each block its storage, and what it has there.
+        """
+        counts: dict[tuple[str, int], int] = {}
+        for storage, specs in wanted:
+            if self._slots_per_file(storage):
+                for spec in specs:
+                    at = storage, slot_bytes(spec.size)
+                    counts[at] = counts.get(at, 0) + 1
+        files = {}
+        for (storage, size), count in counts.items():
+            space = spaces.slots_of(group, storage)
+            numbers = await self.slot_files.choose(space, size, self._slots_per_file(storage), count)
+            files[storage, size] = [Address(space, file_key(size, number)) for number in numbers]
+        return files
+
+    def take(
+        self, storage: str, specs: Sequence[Spec], files: Files, found: Found, changed: dict[Address, SlotFile]
+    ) -> tuple[LocationSpec, ...]:
+        """The parts of one location.
+
+        Args:
+            storage: where.
+            specs: what it has.
+            files: the large files that slots may be taken of.
+            found: their records, as they were read.
+            changed: their records, as they shall be.
+
+        Raises:
+            SlotsShort: no slot is free in any of them.
+        """
+        if not self._slots_per_file(storage):
+            return tuple(LocationSpec(spec.name, spec.size) for spec in specs)
+        parts = []
+        for spec in specs:
+            size = slot_bytes(spec.size)
+            for address in files[storage, size]:
+                known = changed.get(address) or found[address]
+                file, slots = (known or SlotFile(size, self._slots_per_file(storage))).take(1)
+                if slots:
+                    changed[address] = file
+                    parts.append(LocationSpec(spec.name, spec.size, slots[0], _number(address)))
+                    break
+            else:
+                raise SlotsShort
+        return tuple(parts)
+
+    async def look_again(self, files: Files) -> None:
+        """Remember what the records of these files say."""
+        for addresses in files.values():
+            for address in addresses:
+                (entry,) = await self._index.get(address.space, [address.key])
+                if entry is not None:
+                    self.note({address: entry.value})
+
+    def note(self, changed: Mapping[Address, SlotFile]) -> None:
+        """Files are so now."""
+        for address, file in changed.items():
+            self.slot_files.note(address.space, _number(address), file)
+
+    def _slots_per_file(self, storage: str) -> int:
+        backend = self._storages.backend(storage)
+        return backend.slots_per_file if backend else 0
+
+
+def addresses_of(files: Files) -> list[Address]:
+    """Of all of the records."""
+    return [address for addresses in files.values() for address in addresses]
+
+
+def _number(address: Address) -> int:
+    return int(address.key.partition(b"/")[2])

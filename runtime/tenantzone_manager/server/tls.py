@@ -1,0 +1,69 @@
+"""TLS on the manager's ports. Its files are looked at for each new connection, so they may be renewed while it runs."""
+
+import ssl
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+
+from tenantzone_contract.tls import Renewed, TlsError, TlsFiles, server_context
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """What one and the same files come to, for HTTP and for gRPC."""
+
+    context: ssl.SSLContext
+    configuration: Any
+
+
+class ServerTls:
+    """TLS of one manager.
+
+    Args:
+        files: certificate and key; where there are authorities, who asks must show a certificate of theirs.
+
+    Raises:
+        TlsError: they can't be used.
+    """
+
+    def __init__(self, files: TlsFiles) -> None:
+        self.asks_for_certificates = files.authorities is not None
+        self._files = files
+        self._renewed = Renewed(files.paths, self._make, about="TLS of the manager's ports")
+        self._renewed.newest()
+
+    def context(self) -> ssl.SSLContext:
+        """For HTTP, where :attr:`asks_for_certificates` is left to the calls: who asks for its health has none."""
+        context = server_context(self._files)
+
+        def choose(connection: ssl.SSLObject, _name: str, _context: ssl.SSLContext) -> None:
+            connection.context = self._renewed.newest().context
+
+        # Called for each handshake, whether the client names a server or not.
+        context.sni_callback = choose
+        return context
+
+    def credentials(self) -> Any:
+        """For gRPC, whose handshake fails for a client without a certificate that has to show one."""
+        told = self._renewed.newest().configuration
+
+        def renewed() -> Any:
+            nonlocal told
+            before, told = told, self._renewed.newest().configuration
+            return None if told is before else told
+
+        return grpc.dynamic_ssl_server_credentials(told, renewed, self.asks_for_certificates)
+
+    def _make(self) -> _Made:
+        context = server_context(self._files)
+        certificate, key, authorities = self._files.certificate, self._files.key, self._files.authorities
+        assert certificate is not None
+        assert key is not None
+        try:
+            pair = (key.read_bytes(), certificate.read_bytes())
+            roots = None if authorities is None else authorities.read_bytes()
+        except OSError as error:
+            # They were there a moment ago.
+            raise TlsError(f"files are being replaced: {error}") from None
+        return _Made(context, grpc.ssl_server_certificate_configuration([pair], roots))

@@ -1,0 +1,94 @@
+"""Whole objects of an S3 server, read and written by threads: to hash and to copy them takes long."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+from botocore.session import get_session
+from urllib3.exceptions import HTTPError
+
+from tenantzone_manager.storages.backend import StorageError
+
+
+class S3Objects:
+    """Who asks the manager meanwhile waits for none of it.
+
+    Args:
+        bucket: where they are.
+        options: of the client: ``endpoint_url`` and ``region_name``, as far as they are known.
+        credentials: a file with a profile ``default``; None: they are found as every AWS client finds them.
+        timeout_seconds: of a request.
+    """
+
+    def __init__(self, bucket: str, options: dict[str, str], credentials: Path | None, timeout_seconds: float) -> None:
+        self._bucket = bucket
+        self._options = options
+        self._credentials = credentials
+        self._timeout_seconds = timeout_seconds
+        self._lock = threading.Lock()
+        self._client: Any = None
+
+    async def read(self, name: str, size: int) -> bytes:
+        """An object's bytes.
+
+        Raises:
+            StorageError: it can't be read, or has another size.
+        """
+
+        def get(client: Any) -> bytes:
+            answer = client.get_object(Bucket=self._bucket, Key=name)
+            with answer["Body"] as body:
+                if answer["ContentLength"] != size:
+                    raise StorageError(f"{name} has another size than {size}")
+                content: bytes = body.read()
+            return content
+
+        return await self._asked(get)
+
+    async def write(self, name: str, content: bytes) -> None:
+        """Have an object be there.
+
+        Raises:
+            StorageError: it can't be written.
+        """
+
+        def put(client: Any) -> bytes:
+            client.put_object(Bucket=self._bucket, Key=name, Body=content)
+            return b""
+
+        await self._asked(put)
+
+    def close(self) -> None:
+        """Let go of connections; the next request makes new ones, with credentials as they are then."""
+        with self._lock:
+            client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    async def _asked(self, ask: Callable[[Any], bytes]) -> bytes:
+        def work() -> bytes:
+            return ask(self._connected())
+
+        try:
+            return await asyncio.to_thread(work)
+        except (BotoCoreError, ClientError, HTTPError, OSError) as error:
+            raise StorageError(str(error)) from error
+
+    def _connected(self) -> Any:
+        with self._lock:
+            if self._client is None:
+                session = get_session()
+                if self._credentials is not None:
+                    session.set_config_variable("credentials_file", str(self._credentials))
+                    session.set_config_variable("profile", "default")
+                config = Config(
+                    connect_timeout=self._timeout_seconds,
+                    read_timeout=self._timeout_seconds,
+                    retries={"total_max_attempts": 2},
+                )
+                self._client = session.create_client("s3", config=config, **self._options)
+            return self._client

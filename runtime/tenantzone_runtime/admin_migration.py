@@ -1,0 +1,66 @@
+"""What the admin port answers about migration: the only one of its pages that takes orders."""
+
+from collections.abc import Callable
+from http import HTTPStatus
+from urllib.parse import parse_qs
+
+from tenantzone_contract.migration import (
+    LONGEST_ORDER,
+    PROMPTS_PARAMETER,
+    TENANT_PARAMETER,
+    MigrationError,
+    MigrationOrder,
+    MigrationReport,
+    parse_order,
+)
+
+Page = tuple[HTTPStatus, str, bytes]
+"""Status, content type, body."""
+
+_TEXT = "text/plain; charset=utf-8"
+
+
+class MigrationPage:
+    """Takes orders, and tells how far they have come.
+
+    Args:
+        do: begins what is asked for; raises a :class:`MigrationError` if it can't be done now.
+        report: how far it has come for a tenant's zone, and if the other argument says so, the prompts that it used.
+    """
+
+    def __init__(self, do: Callable[[MigrationOrder], object], report: Callable[[str, bool], MigrationReport]) -> None:
+        self._do, self._report = do, report
+
+    def told(self, query: str) -> Page:
+        """The answer to who asks."""
+        asked = parse_qs(query)
+        tenant = asked.get(TENANT_PARAMETER, [""])[-1]
+        if not tenant:
+            return HTTPStatus.BAD_REQUEST, _TEXT, f"say whose zone with ?{TENANT_PARAMETER}=TENANT\n".encode()
+        return self._tell(tenant, asked.get(PROMPTS_PARAMETER, [""])[-1] == "true")
+
+    def ordered(self, body: bytes) -> Page:
+        """The answer to who gives an order."""
+        try:
+            order = parse_order(body)
+        except ValueError as error:
+            return HTTPStatus.BAD_REQUEST, _TEXT, f"this is no order: {error}\n".encode()
+        try:
+            self._do(order)
+        except MigrationError as error:
+            return HTTPStatus.CONFLICT, _TEXT, f"{error}\n".encode()
+        return self._tell(order.tenant, False)
+
+    @staticmethod
+    def refuse_length(length: str | None) -> Page | None:
+        """Why an order of such a ``Content-Length`` is not read; None: it is."""
+        if length is None or not (length.isascii() and length.isdigit()):
+            return HTTPStatus.LENGTH_REQUIRED, _TEXT, b"say the order's length with Content-Length\n"
+        if len(length) > len(str(LONGEST_ORDER)) or int(length) > LONGEST_ORDER:
+            text = f"an order has at most {LONGEST_ORDER:,} bytes\n"
+            return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, _TEXT, text.encode()
+        return None
+
+    def _tell(self, tenant: str, with_prompts: bool) -> Page:
+        report = self._report(tenant, with_prompts)
+        return HTTPStatus.OK, "application/json", report.model_dump_json(by_alias=True).encode()

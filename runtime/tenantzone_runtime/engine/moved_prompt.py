@@ -1,0 +1,146 @@
+"""One prompt of a zone whose chunks are moved between tiers while no request asks for it.
+
+To vLLM's tiers it is a request that has ended, so that what holds for one holds for it: chunks are pinned while they
+are copied, and a copy out of a block that is given to another is made before that one writes there.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import takewhile
+from types import SimpleNamespace
+from typing import Any, Final
+
+from vllm.distributed.kv_transfer.kv_connector.v1.offloading.common import TransferJob
+from vllm.distributed.kv_transfer.kv_connector.v1.offloading.scheduler import RequestOffloadState, TransferJobStatus
+from vllm.v1.kv_offload.base import GPULoadStoreSpec, LookupResult, OffloadKey, ReqContext, make_offload_key
+
+from tenantzone_runtime.shared.queries import Query
+
+Jobs = dict[int, TransferJob]
+
+_NO_REQUEST: Final = SimpleNamespace(kv_transfer_params=None, is_finished=lambda: True)
+"""What vLLM asks of the request whose state it keeps."""
+
+
+class MovedPrompt:
+    """A prompt between its begin and its end.
+
+    Args:
+        scheduler: the zones' side of vLLM's offloading.
+        name: that no request has.
+        tenant: whose prompt it is.
+        hashes: of its blocks.
+    """
+
+    def __init__(self, scheduler: Any, name: str, tenant: str, hashes: Sequence[bytes]) -> None:
+        # Typed where it is made: it makes these.
+        self._scheduler, self._manager = scheduler, scheduler.manager
+        self._name, self.tenant = name, tenant
+        self._in_a_chunk = scheduler.config.blocks_per_chunk
+        self._hashes = hashes
+        group = scheduler.config.kv_group_configs[0]
+        ends = range(self._in_a_chunk, len(hashes) + 1, self._in_a_chunk)
+        self.keys: list[OffloadKey] = [make_offload_key(hashes[end - 1], group.group_idx) for end in ends]
+        self._context = context = ReqContext(req_id=name)
+        for tier in (self._manager.primary_tier, *self._manager.secondary_tiers):
+            tier.bind(name, tenant)
+        policy = self._manager.on_new_request(context)
+        self._status = RequestOffloadState(scheduler.config, _NO_REQUEST, context, policy)
+        for index, key in enumerate(self.keys, start=1):
+            context.set_offload_key_position(key, index * group.tokens_per_chunk)
+        scheduler._req_status[name] = self._status
+        for tier in self._manager.secondary_tiers:
+            tier.know_prompt(context, self.keys)
+
+    def end(self) -> None:
+        """Begin nothing more of it; what is on its way arrives."""
+        self._status.finished_signaled = True
+        self._manager.on_request_finished(self._context)
+        if not self._status.transfer_jobs:
+            del self._scheduler._req_status[self._name]
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether anything of it is on its way."""
+        context = self._context
+        return (
+            bool(self._status.transfer_jobs)
+            or self._manager.is_copying(context)
+            or self._manager.shared_tier.is_storing(context)
+        )
+
+    @property
+    def query(self) -> Query:
+        """By which what storages have of it is loaded."""
+        query: Query = self._manager.shared_tier.query_of(self._context)
+        return query
+
+    def kept(self, keys: Iterable[OffloadKey]) -> set[OffloadKey]:
+        """Those of its chunks that are in CPU memory."""
+        return set(self._manager.primary_tier.are_kept(keys, self._context))
+
+    def blocks_of(self, index: int) -> Sequence[int] | None:
+        """The engine's blocks that have a chunk and that no request uses; None: it is not there."""
+        begin = index * self._in_a_chunk
+        block_ids: Sequence[int] | None = self._scheduler.cached_blocks(
+            self.tenant, self._hashes[begin : begin + self._in_a_chunk]
+        )
+        return block_ids
+
+    def store(self, first: int, chunks: Sequence[Sequence[int]]) -> Jobs:
+        """Begin to copy chunks from the engine's blocks to CPU memory, from where they go on.
+
+        Args:
+            first: the first one's index.
+            chunks: the blocks of each.
+
+        Returns:
+            what the workers are to do in this step; nothing where the zone may not have them there.
+        """
+        scheduler, keys = self._scheduler, self.keys[first : first + len(chunks)]
+        output = self._manager.prepare_store(keys, self._context)
+        stored = set(output.keys_to_store) if output is not None else set()
+        if not stored:
+            return {}
+        pairs = zip(keys, chunks, strict=True)
+        block_ids = [block_id for key, blocks in pairs if key in stored for block_id in blocks]
+        job_id = scheduler._generate_job_id()
+        self._status.transfer_jobs.add(job_id)
+        # As of a request that has ended: whoever is given one of these blocks waits for the copy.
+        for block_id in block_ids:
+            scheduler._block_id_to_pending_jobs.setdefault(block_id, set()).add(job_id)
+        scheduler._jobs[job_id] = TransferJobStatus(
+            req_id=self._name,
+            pending_count=scheduler.config.num_workers,
+            keys=stored,
+            is_store=True,
+            deferred_fence_block_ids=block_ids,
+        )
+        source = GPULoadStoreSpec(block_ids, group_sizes=[len(block_ids)], block_indices=[first * self._in_a_chunk])
+        return {job_id: TransferJob(req_id=self._name, src_spec=source, dst_spec=output.store_spec)}
+
+    def let_go(self) -> None:
+        """Let what was stored so far make room for what is stored next."""
+        self._manager.primary_tier.let_go(self._context)
+
+    def copy_down(self, keys: Sequence[OffloadKey]) -> None:
+        """Begin to copy chunks from CPU memory to storages."""
+        self._manager.copy_down(keys, self._context)
+
+    def bring_up(self, keys: Iterable[OffloadKey]) -> bool:
+        """Begin to bring chunks up into CPU memory, as far as the zone may have them there.
+
+        Returns:
+            whether all has begun that may; else to be called again in a later step.
+        """
+        self._manager.primary_tier.begin_lookup(self._context)
+        looked_up = [self._manager.lookup(key, self._context) for key in keys]
+        return LookupResult.RETRY not in looked_up
+
+    def use(self, keys: Iterable[OffloadKey]) -> None:
+        """Note that chunks in CPU memory are used now."""
+        self._manager.primary_tier.touch(list(keys), self._context)
+
+    def count_kept(self, first: int, most: int) -> int:
+        """How many chunks from one on, so many at most, are in CPU memory, one behind the other."""
+        keys = self.keys[first : first + most]
+        return sum(1 for _ in takewhile(self.kept(keys).__contains__, keys))

@@ -1,0 +1,138 @@
+"""``tenantzone-runtime hand-down``: before its pod ends, an engine hands down to shared storages what they do not have.
+
+For a ``preStop`` hook: whatever drains the node, the pod does this by itself, and other engines find its zones' caches.
+"""
+
+import argparse
+import http.client
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlencode
+
+from tenantzone_contract.admin_token import ACCEPTED_FILE, AdminTokenError, parse_accepted
+from tenantzone_contract.migration import (
+    MIGRATION_PATH,
+    TENANT_PARAMETER,
+    MigrationOrder,
+    MigrationReport,
+    parse_migration,
+)
+from tenantzone_contract.quantity import parse_bytes, shown_bytes
+from tenantzone_contract.report import DEFAULT_ADMIN_PORT, REPORT_PATH, parse_report
+
+_LOOK_SECONDS: Final = 0.1
+_CALL_SECONDS: Final = 10.0
+_OK: Final = 200
+
+
+class HandDownError(Exception):
+    """The engine did not do it; the message says why."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Hand down zone after zone, until all is done or the time is over.
+
+    Args:
+        arguments: of the command.
+    """
+    parsed = _parser().parse_args(arguments)
+    deadline = time.monotonic() + parsed.seconds
+    try:
+        engine = _Engine(parsed.admin_host, parsed.admin_port, _token(parsed.admin_token))
+        for tenant in engine.tenants():
+            report = _hand_down(engine, tenant, parsed.rate, deadline)
+            print(
+                f"{tenant}: {report.state}, {report.moved} chunks ({shown_bytes(report.moved_bytes)}) moved "
+                f"in {report.seconds:.1f} s{': ' if report.problem else ''}{report.problem}",
+                flush=True,
+            )
+    except (HandDownError, OSError, http.client.HTTPException, ValueError) as error:
+        sys.exit(f"tenantzone-runtime hand-down: {error}")
+
+
+def _hand_down(engine: "_Engine", tenant: str, rate: int, deadline: float) -> MigrationReport:
+    report = engine.order(MigrationOrder(order="hand-down", tenant=tenant, bytes_per_second=rate))
+    while report.is_running:
+        if time.monotonic() >= deadline:
+            engine.order(MigrationOrder(order="stop", tenant=tenant))
+            raise HandDownError(f"the time is over; {report.moved} chunks of {tenant} were moved, and the rest was not")
+        time.sleep(_LOOK_SECONDS)
+        report = engine.migration(tenant)
+    return report
+
+
+class _Engine:
+    """The admin port of this pod's engine."""
+
+    def __init__(self, host: str, port: int, token: str) -> None:
+        self._host, self._port = host, port
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+
+    def tenants(self) -> list[str]:
+        """Of the zones that the config names."""
+        zones = parse_report(self._ask("GET", REPORT_PATH)).zones
+        return [zone.tenant for zone in zones if not zone.auto_registered]
+
+    def order(self, order: MigrationOrder) -> MigrationReport:
+        return parse_migration(self._ask("POST", MIGRATION_PATH, order.model_dump_json(by_alias=True)))
+
+    def migration(self, tenant: str) -> MigrationReport:
+        return parse_migration(self._ask("GET", f"{MIGRATION_PATH}?{urlencode({TENANT_PARAMETER: tenant})}"))
+
+    def _ask(self, method: str, target: str, body: str | None = None) -> bytes:
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=_CALL_SECONDS)
+        try:
+            connection.request(method, target, body, self._headers)
+            answer = connection.getresponse()
+            text = answer.read()
+        finally:
+            connection.close()
+        if answer.status != _OK:
+            raise HandDownError(text.decode(errors="replace").strip() or f"the engine answers {answer.status}")
+        return text
+
+
+def _token(folder: Path) -> str:
+    """The newest token that the engine takes; empty where there is none, as with ``--admin-open``."""
+    try:
+        return parse_accepted((folder / ACCEPTED_FILE).read_bytes())[0].decode()
+    except FileNotFoundError:
+        return ""
+    except AdminTokenError as error:
+        raise HandDownError(f"{folder / ACCEPTED_FILE}: {error}") from None
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="tenantzone-runtime hand-down", description=__doc__)
+    parser.add_argument("--rate", type=_rate, default="1Gi", help="bytes a second, at most (default: %(default)s)")
+    parser.add_argument(
+        "--for",
+        type=float,
+        default=60.0,
+        dest="seconds",
+        metavar="SECONDS",
+        help="after which it is given up (default: %(default)g); less than the pod's grace period",
+    )
+    parser.add_argument("--admin-host", default="127.0.0.1", help="where the engine listens (default: %(default)s)")
+    parser.add_argument("--admin-port", type=int, default=DEFAULT_ADMIN_PORT, help="default: %(default)s")
+    parser.add_argument(
+        "--admin-token",
+        type=Path,
+        default=Path("/etc/tenantzone/admin"),
+        metavar="DIR",
+        help="the folder with the engine's tokens (default: %(default)s)",
+    )
+    return parser
+
+
+def _rate(text: str) -> int:
+    try:
+        rate = parse_bytes(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if rate <= 0:
+        raise argparse.ArgumentTypeError("expected bytes a second, such as 1Gi")
+    return rate

@@ -1,0 +1,82 @@
+"""A group whose blocks move between two storage types, and what happens meanwhile."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from tenantzone_manager.core.moving import Moved
+from tenantzone_manager.core.settings import Instance, Moves, Quota
+from tenantzone_manager.storages import types
+from tests.manager.playing import INSTANCE, SIZE, Playing, read_bytes
+
+FAST = Moves(1000 * SIZE)
+BOTH = ("disk", "cold")
+
+
+class Killed(BaseException):
+    """The process is gone: nothing after this is done."""
+
+
+def know_cold_storages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have one more storage type: folders that are called otherwise."""
+    monkeypatch.setitem(types.STORAGE_TYPES, "Cold", types.STORAGE_TYPES["FileSystem"])  # type: ignore[arg-type]
+
+
+def upper(blocks: int, watermark: float = 0.5) -> dict[str, Quota]:
+    """The quota of the higher type."""
+    return {"FileSystem": Quota(blocks * SIZE, watermark)}
+
+
+async def move(playing: Playing, *, after: float = 1.0) -> Moved:
+    """Let time pass, and the mover make one pass."""
+    playing.clock.sleep(after)
+    await playing.manager.touches.flush()
+    return await playing.manager.move()
+
+
+async def read(playing: Playing, names: list[bytes], times: int, instance: Instance = INSTANCE) -> None:
+    for _ in range(times):
+        assert await playing.hits(names, instance) == len(names)
+
+
+async def where(playing: Playing, names: list[bytes], instance: Instance = INSTANCE) -> list[str]:
+    """Of each block in which storages it can be read, best first. In each of them lies what was written."""
+    manager = playing.manager
+    found = []
+    # As a query tells it, but for the use that a query would be.
+    for name, entry in zip(names, await manager.index.get(f"blocks/team/{instance.name}", names), strict=True):
+        places = manager.reader._locations(instance, name, entry.value, frozenset()) if entry is not None else []
+        assert all(read_bytes(location) == name for location in places)
+        found.append(" ".join(location.storage for location in places))
+    return found
+
+
+async def write_below(playing: Playing, names: list[bytes], **terms: Any) -> None:
+    """Write a prompt into the lower type only, and then have a group with both."""
+    await playing.group(["cold"])
+    await playing.write(names)
+    await playing.group(BOTH, **{"moves": FAST, **terms})
+
+
+def on(
+    playing: Playing,
+    monkeypatch: pytest.MonkeyPatch,
+    call: str,
+    happens: Callable[[], Awaitable[None]],
+    *,
+    after: bool = False,
+) -> None:
+    """Have something happen whenever the mover asks a storage for something: before it does that, or after it."""
+    storages = playing.manager.storages
+    real = getattr(storages, call)
+
+    async def called(*arguments: Any) -> Any:
+        if not after:
+            await happens()
+        result = await real(*arguments)
+        if after:
+            await happens()
+        return result
+
+    monkeypatch.setattr(storages, call, called)

@@ -1,0 +1,172 @@
+"""Orders to the admin port, over real HTTP; and the command that gives them before a pod ends."""
+
+import http.client
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tenantzone_contract.admin_token import ACCEPTED_FILE, ADMIN_TOKEN_HEADER
+from tenantzone_contract.migration import (
+    LONGEST_ORDER,
+    MigrationError,
+    MigrationOrder,
+    MigrationReport,
+    parse_migration,
+)
+from tenantzone_contract.report import ConfigStatus, EngineReport, ZoneReport
+from tenantzone_runtime import hand_down
+from tenantzone_runtime.admin import AdminServer
+from tenantzone_runtime.admin_access import AdminAccess
+from tenantzone_runtime.admin_migration import MigrationPage
+from tests.runtime import scraping
+
+TOKEN = "t" * 40
+ORDER = MigrationOrder(order="hand-down", tenant="acme", bytes_per_second=100.0)
+
+
+class Mover:
+    """An engine's part that notes what it is asked for; an order is done when it has been asked about twice."""
+
+    def __init__(self) -> None:
+        self.orders: list[MigrationOrder] = []
+        self.asked: list[tuple[str, bool]] = []
+        self.error = ""
+
+    def do(self, order: MigrationOrder) -> None:
+        if self.error:
+            raise MigrationError(self.error)
+        self.orders.append(order)
+        self.asked.clear()
+
+    def report(self, tenant: str, with_prompts: bool) -> MigrationReport:
+        self.asked.append((tenant, with_prompts))
+        state = "Done" if len(self.asked) > 2 else "Running"
+        return MigrationReport(tenant=tenant, work="hand-down", state=state, chunk_bytes=10, chunk_tokens=2, moved=3)
+
+
+@pytest.fixture
+def mover() -> Mover:
+    return Mover()
+
+
+@pytest.fixture
+def port(mover: Mover) -> Iterator[int]:
+    with serving(MigrationPage(mover.do, mover.report)) as port:
+        yield port
+
+
+@contextmanager
+def serving(page: MigrationPage | None, access: AdminAccess = scraping.EVERYBODY) -> Iterator[int]:
+    server = AdminServer("127.0.0.1", 0, engine_report, access=access, migration=page)
+    server.start()
+    try:
+        yield server.port
+    finally:
+        server.stop()
+
+
+def engine_report() -> EngineReport:
+    empty = {"generation": 1, "state": "Evicted", "reserved": 0, "limit": 100, "in_use": 0, "cached": 0}
+    zones = [ZoneReport(name=name, tenant=name, **empty) for name in ("acme", "burst")]
+    guest = ZoneReport(name="guest", tenant="guest", auto_registered=True, **empty)
+    return EngineReport(
+        engine_version="simulated",
+        pod="engine-0",
+        capacity_blocks=100,
+        block_size_tokens=16,
+        free_blocks=50,
+        config=ConfigStatus(),
+        zones=(*zones, guest),
+        started_unix_time=0.0,
+        published_unix_time=0.0,
+    )
+
+
+def ask(port: int, method: str, path: str, body: bytes | None = None, **headers: str) -> tuple[int, bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    try:
+        connection.request(method, path, body, headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    finally:
+        connection.close()
+
+
+def dumped(order: MigrationOrder) -> bytes:
+    return order.model_dump_json(by_alias=True).encode()
+
+
+def test_an_order_is_taken_and_told_of(port: int, mover: Mover):
+    status, body = ask(port, "POST", "/migration", dumped(ORDER))
+    assert (status, mover.orders) == (200, [ORDER])
+    assert parse_migration(body).is_running
+    status, body = ask(port, "GET", "/migration?tenant=acme&prompts=true")
+    assert (status, mover.asked[-1]) == (200, ("acme", True))
+    assert json.loads(body)["tenant"] == "acme"
+
+
+def test_what_can_not_be_done_now_says_why(port: int, mover: Mover):
+    mover.error = "another zone is being moved"
+    assert ask(port, "POST", "/migration", dumped(ORDER)) == (409, b"another zone is being moved\n")
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status", "words"),
+    [
+        (b"{}", {}, 400, b"this is no order"),
+        (b"", {"Content-Length": str(LONGEST_ORDER + 1)}, 413, b"at most 8,388,608 bytes"),
+        (b"", {"Content-Length": "9" * 5000}, 413, b"at most 8,388,608 bytes"),
+        (b"", {"Content-Length": "-1"}, 411, b"Content-Length"),
+        (b"", {"Content-Length": "many"}, 411, b"Content-Length"),
+    ],
+)
+def test_what_is_no_order_is_not_taken(port: int, mover: Mover, body: bytes, headers, status: int, words: bytes):
+    told, text = ask(port, "POST", "/migration", body, **headers)
+    assert (told, mover.orders) == (status, [])
+    assert words in text
+
+
+def test_whose_zone_has_to_be_said(port: int):
+    status, text = ask(port, "GET", "/migration")
+    assert (status, text) == (400, b"say whose zone with ?tenant=TENANT\n")
+
+
+def test_orders_take_a_token(mover: Mover, tmp_path):
+    (tmp_path / ACCEPTED_FILE).write_text(TOKEN)
+    with serving(MigrationPage(mover.do, mover.report), AdminAccess(tmp_path)) as port:
+        assert ask(port, "POST", "/migration", dumped(ORDER))[0] == 401
+        assert ask(port, "GET", "/migration?tenant=acme")[0] == 401
+        assert mover.orders == []
+        assert ask(port, "POST", "/migration", dumped(ORDER), **{ADMIN_TOKEN_HEADER: TOKEN})[0] == 200
+        assert mover.orders == [ORDER]
+        hand_down.main(["--admin-port", str(port), "--admin-token", str(tmp_path)])
+        assert [each.tenant for each in mover.orders[1:]] == ["acme", "burst"]
+
+
+def test_an_engine_without_storages_takes_none():
+    with serving(None) as port:
+        assert ask(port, "POST", "/migration", dumped(ORDER))[0] == 405
+        assert ask(port, "GET", "/migration?tenant=acme")[0] == 404
+
+
+def test_before_its_pod_ends_an_engine_hands_down_each_zone_of_its_config(port: int, mover: Mover, tmp_path, capsys):
+    hand_down.main(["--admin-port", str(port), "--admin-token", str(tmp_path), "--rate", "5M"])
+    assert [(each.order, each.tenant, each.bytes_per_second) for each in mover.orders] == [
+        ("hand-down", "acme", 5_000_000.0),
+        ("hand-down", "burst", 5_000_000.0),
+    ]
+    assert capsys.readouterr().out.splitlines()[0] == "acme: Done, 3 chunks (0) moved in 0.0 s"
+
+
+def test_when_its_time_is_over_it_is_stopped(port: int, mover: Mover, tmp_path):
+    with pytest.raises(SystemExit, match="the time is over; 3 chunks of acme were moved, and the rest was not"):
+        hand_down.main(["--admin-port", str(port), "--admin-token", str(tmp_path), "--for", "0"])
+    assert [each.order for each in mover.orders] == ["hand-down", "stop"]
+
+
+def test_what_an_engine_refuses_is_said(port: int, mover: Mover, tmp_path):
+    mover.error = "another zone is being moved"
+    with pytest.raises(SystemExit, match="hand-down: another zone is being moved"):
+        hand_down.main(["--admin-port", str(port), "--admin-token", str(tmp_path)])

@@ -1,0 +1,58 @@
+"""What is remembered of prompts, against a model that keeps them whole."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tenantzone_runtime.shared.prompts import RecentPrompts, within
+
+PROMPTS = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=6), max_size=12)
+
+
+def hashes(tokens):
+    """As vLLM makes them: each covers all before it."""
+    return [bytes(tokens[: end + 1]) + b"h" for end in range(len(tokens))]
+
+
+@given(PROMPTS)
+def test_prompts_come_whole_the_last_one_first_and_beginnings_of_others_not(prompts):
+    recent = RecentPrompts()
+    for tokens in prompts:
+        recent.note("acme", hashes(tokens))
+    told = recent.of("acme")
+    last_first = [hashes(tokens) for tokens in reversed(prompts)]
+    assert all(each in last_first for each in told)
+    assert [last_first.index(each) for each in told] == sorted(last_first.index(each) for each in told)
+    for each in last_first:
+        assert any(other[: len(each)] == each for other in told)
+    assert len({tuple(each) for each in told}) == len(told)
+
+
+@given(PROMPTS, st.integers(0, 20))
+def test_what_is_forgotten_first_was_used_first_and_of_a_prompt_its_end(prompts, blocks):
+    recent = RecentPrompts()
+    for tokens in prompts:
+        recent.note("acme", hashes(tokens))
+    by_use = list(dict.fromkeys(block for tokens in reversed(prompts) for block in hashes(tokens)))
+    recent.trim("acme", blocks)
+    told = recent.of("acme")
+    assert {block for each in told for block in each} == set(by_use[:blocks])
+    assert all(each == hashes(list(each[-1][:-1])) for each in told), "each from its beginning on"
+    assert recent.tenants == (["acme"] if told else [])
+
+
+def test_each_tenant_has_its_own():
+    recent = RecentPrompts()
+    recent.note("acme", hashes([1, 2]))
+    recent.note("burst", hashes([1, 2]))
+    recent.note("calm", [])
+    recent.forget("acme")
+    assert recent.of("acme") == []
+    assert recent.of("burst") == [hashes([1, 2])]
+    assert recent.tenants == ["burst"]
+
+
+@given(PROMPTS, st.integers(0, 30))
+def test_prompts_are_cut_where_they_name_too_many_blocks(prompts, blocks):
+    told = list(within(prompts, blocks))
+    assert sum(map(len, told)) == min(blocks, sum(map(len, prompts)))
+    assert all(each == whole[: len(each)] for each, whole in zip(told, prompts, strict=False))
