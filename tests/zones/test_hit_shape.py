@@ -21,6 +21,13 @@ def test_full_attention_needs_all_from_the_beginning_and_windows_their_last():
     assert MIXED.keys(prompt(5), 64) == ["b0", "b1", "b2", "b3", "a2", "a3", "c1", "c2", "c3"]
 
 
+def test_hits_begin_alike_as_far_as_their_prompts_do():
+    wide = HitShape(16, (None, 2, None))
+    short, long = wide.keys(prompt(5), 48), wide.keys(prompt(5), 80)
+    assert short == ["a0", "c0", "a1", "c1", "a2", "c2", "b1", "b2"]
+    assert long[:6] == short[:6]
+
+
 def test_a_prompt_that_is_shorter_than_a_window_is_needed_whole():
     assert MIXED.keys(prompt(5), 16) == ["b0", "a0", "c0"]
 

@@ -40,12 +40,34 @@ def test_a_chunk_that_was_of_a_hit_may_be_of_another():
     assert again.unlink([2]) == [3]
 
 
+class Chunk(int):
+    """Counts how often any chunk is looked at."""
+
+    looks = 0
+
+    def __hash__(self):
+        Chunk.looks += 1
+        return int(self)
+
+
+def test_what_thousands_have_in_common_goes_as_fast_as_it_is_long():
+    common, prompts = [Chunk(number) for number in range(200)], 200
+    many = links(*([*common, Chunk(1_000 + number)] for number in range(prompts)))
+    Chunk.looks = 0
+    assert len(many.unlink([common[100]])) == len(common) + prompts - 1
+    assert Chunk.looks < 10 * (len(common) + prompts), "not each time again for each prompt"
+
+
 @st.composite
 def histories(draw):
-    """Hits, each with a last chunk of its own, and what goes then, by and by."""
-    ends = draw(st.lists(st.integers(0, 20), unique=True, min_size=1, max_size=6))
-    hits = [[*draw(st.lists(st.integers(21, 40), unique=True, max_size=8)), end] for end in ends]
-    return hits, draw(st.lists(st.lists(st.integers(0, 40), min_size=1, max_size=4), max_size=6))
+    """Hits, of which some begin as others do, and what goes then, by and by."""
+    hits = []
+    for _ in range(draw(st.integers(1, 8))):
+        begun = draw(st.sampled_from([[], *hits]))
+        begun = begun[: draw(st.integers(0, len(begun)))]
+        own = draw(st.lists(st.integers(0, 30), unique=True, min_size=1, max_size=6))
+        hits.append(list(dict.fromkeys([*begun, *own])))
+    return hits, draw(st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=4), max_size=6))
 
 
 @given(histories())

@@ -7,6 +7,7 @@ is a hit, and what lies beyond it is found by nobody.
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TypeVar
 
 Key = TypeVar("Key")
@@ -51,12 +52,13 @@ class HitShape:
             end: in tokens.
 
         Returns:
-            First what is needed from the beginning, then what windows need; the last one is no other hit's last.
+            First what is needed from the beginning, in the order of the prompt: hits of prompts that begin alike do so,
+            too. Then what windows need.
         """
         length = end // self.chunk_tokens
         if not length or any(len(keys) < length for keys in prompt):
             return []
-        groups = sorted(zip(self.windows, prompt, strict=True), key=lambda group: group[0] is not None)
-        return [
-            key for window, keys in groups for key in keys[0 if window is None else max(0, length - window) : length]
-        ]
+        groups = list(zip(self.windows, prompt, strict=True))
+        whole = [keys[:length] for window, keys in groups if window is None]
+        last = [keys[max(0, length - window) : length] for window, keys in groups if window is not None]
+        return [*chain.from_iterable(zip(*whole, strict=True)), *chain.from_iterable(last)]
