@@ -1,5 +1,7 @@
 """A tier's chunks that are of use together only: none outlives its use with the others, whatever makes them go."""
 
+from tenantzone_contract.config import PoolConfig
+from tenantzone_contract.config_text import make_config
 from tenantzone_contract.tiers import TierShare
 from tests.zones.core import declare
 from tests.zones.test_tier import Chunks
@@ -102,6 +104,28 @@ def test_a_lower_limit_leaves_whole_hits():
     chunks.shares["acme"] = TierShare(tier="cpu", limit=9)
     assert len(chunks.reload(declare("acme"))) == 6
     assert list(acme.cached) == kept
+
+
+def test_a_purge_tells_of_all_that_goes_for_it():
+    chunks = Chunks(acme={})
+    acme = chunks.active("acme")
+    for count in (6, 4):
+        hit(chunks, acme, count)
+    config = make_config(2, PoolConfig(namespace="n", name="p"), [declare("acme", purge="once")])
+    parts = [len(given_up) for _, given_up in chunks.tier.apply_in_parts(config, 0.0, at_once=1)]
+    assert [count for count in parts if count] == [6, 4]
+    assert (acme.purge.is_complete, acme.purge.evicted) == (True, 10)
+    assert acme.counters.evicted == {"purge": 10}
+
+
+def test_a_zone_is_evicted_when_the_last_of_it_goes_with_a_copy_that_failed():
+    chunks = Chunks(acme={})
+    acme = chunks.active("acme")
+    stored, storing = chunks.keep(acme, 2), chunks.begin(acme, 1)
+    chunks.tier.link(acme, stored + storing, [stored + storing])
+    chunks.tier.request_finished(acme, 0.0)
+    chunks.tier.stored(storing, success=False)
+    assert acme.state == "Evicted"
 
 
 def test_a_zone_that_goes_and_a_reset_leave_no_links():

@@ -382,7 +382,11 @@ class Tier:
             elif zone is not None and chunk_id not in protected:
                 given_up.setdefault(zone, []).append(chunk_id)
         for zone, theirs in given_up.items():
-            self.ledger.evict_blocks(zone, theirs, "reset")
+            if forgetting.is_under_way(zone):
+                forgetting.evict_left_behind(self.ledger, zone, theirs)
+            else:
+                self.ledger.evict_blocks(zone, theirs, "reset")
+            states.blocks_evicted(self.ledger, zone)
         return [chunk_id for theirs in given_up.values() for chunk_id in theirs]
 
     def _withdrawn(self, zone: Zone) -> int:
