@@ -75,7 +75,8 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
         for tier in self.manager.secondary_tiers:
             tier.know_prompt(status.req_context, status.group_states[0].offload_keys)
         if self._shape.is_linked:
-            self.manager.primary_tier.know_prompt(status.req_context, partial(self._hits_of, status))
+            needed = self._shape.chunks(self._shape.end(request.num_prompt_tokens - 1))
+            self.manager.primary_tier.know_prompt(status.req_context, partial(self._hits_of, status), needed)
 
     def _hits_of(self, status: RequestOffloadState) -> list[list[OffloadKey]]:
         """What each hit needs that a request's prompt may become, the longest first.

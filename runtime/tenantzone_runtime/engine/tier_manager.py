@@ -42,6 +42,8 @@ class _Caller:
     """What it has stored, or is storing."""
     hits_of_prompt: Callable[[], list[list[OffloadKey]]] | None = None
     """For each hit that its prompt may become, all that it needs, the longest first; None: no chunk needs others."""
+    needed: int = 0
+    """Chunks that its whole prompt needs to be found again, where they need each other."""
     is_cut: bool = False
     """Whether something of its prompt found no room, so that the rest is of no use."""
     is_condemned: bool = False
@@ -108,16 +110,17 @@ class ZoneOffloadingManager(CPUOffloadingManager):
                 self.tier.request_arrived(zone, now)
         return super().on_new_request(req_context)
 
-    def know_prompt(self, req_context: ReqContext, hits: Callable[[], list[list[OffloadKey]]]) -> None:
+    def know_prompt(self, req_context: ReqContext, hits: Callable[[], list[list[OffloadKey]]], needed: int) -> None:
         """Know a new request's prompt, of which chunks are of use together only.
 
         Args:
             req_context: of the request.
             hits: tells, for each hit that the prompt may become, all that it needs, the longest first.
+            needed: how many chunks the longest needs.
         """
         caller = req_context.get_state(_Caller)
         if caller is not None:
-            caller.hits_of_prompt = hits
+            caller.hits_of_prompt, caller.needed = hits, needed
 
     def on_request_finished(self, req_context: ReqContext) -> None:
         super().on_request_finished(req_context)
@@ -225,20 +228,13 @@ class ZoneOffloadingManager(CPUOffloadingManager):
 
     def prepare_store(self, keys: Collection[OffloadKey], req_context: ReqContext) -> PrepareStoreOutput:
         caller = req_context.get_state(_Caller)
-        if caller is None or caller.is_condemned or caller.is_cut or not self._may_fit(caller):
+        if caller is None or caller.is_condemned or caller.is_cut or caller.needed > caller.zone.spec.quota.limit:
             return PrepareStoreOutput([], CPULoadStoreSpec([]), [])
         output = self._prepare_store(keys, caller, req_context)
         caller.stored.update(output.keys_to_store)
         if caller.hits_of_prompt is not None:
             caller.is_cut = any(self._policy.get(key) is None for key in keys)
         return output
-
-    @staticmethod
-    def _may_fit(caller: _Caller) -> bool:
-        """Whether the zone may hold all that the request's prompt needs to be found again."""
-        if caller.hits_of_prompt is None:
-            return True
-        return max(map(len, caller.hits_of_prompt()), default=0) <= caller.zone.spec.quota.limit
 
     def _prepare_store(
         self, keys: Collection[OffloadKey], caller: _Caller, req_context: ReqContext
