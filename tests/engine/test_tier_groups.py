@@ -198,6 +198,39 @@ class TestNothingOutlivesItsUse:
         engine.rest()
         assert engine.held("acme") == 0
 
+    def test_what_others_count_on_outlives_the_request_that_stored_it(self, start):
+        engine = start(max_num_batched_tokens=128, long_prefill_token_threshold=64)
+        engine.declare(declare("acme"))
+        common = prompt(8, extra=0)
+        gone = engine.send("acme", common + prompt(20))
+        engine.step()
+        tokens = common + prompt(3)
+        request = engine.send("acme", tokens)
+        for _ in range(2):
+            engine.step()
+        assert (gone.num_computed_tokens, request.num_computed_tokens) == (16 * BLOCK_TOKENS, 8 * BLOCK_TOKENS)
+        engine.scheduler.finish_requests(gone.request_id, RequestStatus.FINISHED_ABORTED)
+        engine.run()
+        engine.rest()
+        engine.evict("acme")
+        assert engine.cached_tokens(engine.ask("acme", tokens)) == 11 * BLOCK_TOKENS
+
+    def test_what_a_request_goes_on_from_outlives_the_hit_that_it_found(self, start):
+        engine = start(max_num_batched_tokens=64)
+        engine.declare(declare("acme"))
+        tokens = engine.stored("acme", 8)[: 8 * BLOCK_TOKENS] + prompt(8)
+        request = engine.send("acme", tokens)
+        while request.num_computed_tokens < 12 * BLOCK_TOKENS:
+            engine.step()
+        connector = engine.scheduler.connector.scheduler
+        status = connector._req_status[request.request_id]
+        end_of_window = status.group_states[1].offload_keys[7]
+        connector.manager.primary_tier.lose([end_of_window], status.req_context)
+        engine.run()
+        engine.rest()
+        engine.evict("acme")
+        assert engine.cached_tokens(engine.ask("acme", tokens)) == 16 * BLOCK_TOKENS
+
     def test_what_a_prompt_needs_is_told_once_however_many_steps_it_takes(self, start, monkeypatch):
         engine = start(max_num_batched_tokens=64)
         engine.declare(declare("acme"))

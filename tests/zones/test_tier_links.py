@@ -67,14 +67,17 @@ def test_what_is_in_transfer_goes_when_that_ends():
     chunks.tier.check()
 
 
-def test_what_somebody_builds_on_stays_though_the_hit_is_gone_that_it_was_of():
-    chunks = Chunks(acme={"limit": 5})
+def test_what_requests_count_on_stays_though_the_hit_is_gone_that_it_was_of():
+    chunks = Chunks(acme={})
     acme = chunks.active("acme")
-    beginning, *rest = hit(chunks, acme, 5)
-    chunks.tier.use(acme, [beginning])
-    granted, given_up = chunks.tier.make_room(acme, 1, [beginning])
-    assert (granted, sorted(given_up)) == (1, rest)
-    assert list(acme.cached) == [beginning]
+    beginning, read, first, last = hit(chunks, acme, 4)
+    chunks.tier.load(acme, [read])
+    chunks.tier.is_counted_on = {beginning, read}.__contains__
+    assert chunks.tier.lose(acme, last) == [last, first]
+    assert chunks.tier.loaded([read]) == []
+    assert list(acme.cached) == [beginning, read]
+    chunks.tier.is_counted_on = {beginning}.__contains__
+    assert chunks.tier.link(acme, [read], []) == [read]
     chunks.tier.check()
 
 

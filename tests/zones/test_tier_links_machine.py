@@ -1,4 +1,4 @@
-"""Random lives of a tier whose chunks are of use together: what was of a hit is of one still, or is gone."""
+"""Random lives of a tier whose chunks are of use together: each is of a hit, or a request counts on it."""
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -23,15 +23,19 @@ class LinkedLives(RuleBasedStateMachine):
         self.stores = []
         self.loads = []
         self.loose = {tenant: [] for tenant in TENANTS}
-        """Stored, and of no hit yet."""
-        self.was_linked = set()
+        """Stored by a request that goes on."""
+        self.others = {tenant: set() for tenant in TENANTS}
+        """What another request has found, and counts on."""
+        self.tier.is_counted_on = lambda chunk_id: any(
+            chunk_id in counted for each in (self.loose, self.others) for counted in each.values()
+        )
 
     def given_up(self, chunk_ids):
         assert len(set(chunk_ids)) == len(chunk_ids)
         assert all(self.tier.ledger.owner[chunk_id] is None for chunk_id in chunk_ids)
-        self.was_linked -= set(chunk_ids)
-        for loose in self.loose.values():
-            loose[:] = [chunk_id for chunk_id in loose if chunk_id not in chunk_ids]
+        for tenant in TENANTS:
+            self.loose[tenant] = [chunk_id for chunk_id in self.loose[tenant] if chunk_id not in chunk_ids]
+            self.others[tenant].difference_update(chunk_ids)
 
     @rule(tenant=st.sampled_from(TENANTS), count=st.integers(1, 25))
     def store(self, tenant, count):
@@ -52,18 +56,26 @@ class LinkedLives(RuleBasedStateMachine):
 
     @rule(data=st.data(), tenant=st.sampled_from(TENANTS))
     def prompt_ends(self, data, tenant):
-        """A request ends: the last chunk that it has stored is where its hit ends."""
+        """A request ends, of whose prompt some began as another did."""
         zone, loose = self.zones[tenant], self.loose[tenant]
-        if not loose:
-            return
-        *others, end = loose
         held = [chunk_id for chunk_id in self.tier.links if self.tier.holds(zone, chunk_id)]
         common = data.draw(st.lists(st.sampled_from(held), unique=True)) if held else []
-        own = data.draw(st.lists(st.sampled_from(others), unique=True)) if others else []
-        given_up = self.tier.link(zone, loose, [[*common, *own, end]])
-        self.was_linked |= {*common, *own, end} & set(self.tier.links)
-        loose.clear()
-        self.given_up(given_up)
+        own = data.draw(st.lists(st.sampled_from(loose), unique=True)) if loose else []
+        self.loose[tenant] = []
+        nobodys = [chunk_id for chunk_id in loose if chunk_id not in self.others[tenant]]
+        self.given_up(self.tier.link(zone, nobodys, [[*common, *own]]))
+
+    @rule(data=st.data(), tenant=st.sampled_from(TENANTS))
+    def another_finds_some(self, data, tenant):
+        there = [chunk_id for chunk_id in range(100) if self.tier.holds(self.zones[tenant], chunk_id)]
+        if there:
+            self.others[tenant] |= data.draw(st.sets(st.sampled_from(there)))
+
+    @rule(tenant=st.sampled_from(TENANTS))
+    def another_goes_away(self, tenant):
+        counted, self.others[tenant] = self.others[tenant], set()
+        nobodys = [chunk_id for chunk_id in counted if chunk_id not in self.loose[tenant]]
+        self.given_up(self.tier.link(self.zones[tenant], nobodys, []))
 
     @rule(data=st.data(), tenant=st.sampled_from(TENANTS))
     def load(self, data, tenant):
@@ -101,12 +113,13 @@ class LinkedLives(RuleBasedStateMachine):
         self.given_up(self.chunks.reload(*map(declare, TENANTS), now=self.now))
 
     @invariant()
-    def what_was_of_a_hit_is_of_one_still(self):
+    def what_is_there_is_of_a_hit_or_counted_on(self):
         if not hasattr(self, "tier"):
             return
         self.tier.check()
         for zone in self.zones.values():
-            assert self.was_linked.isdisjoint(set(zone.cached) - set(self.tier.links)), "it has outlived its use"
+            useless = [chunk_id for chunk_id in zone.cached if chunk_id not in self.tier.links]
+            assert all(map(self.tier.is_counted_on, useless)), "it has outlived its use"
 
 
 TestLinkedLives = LinkedLives.TestCase

@@ -1,6 +1,7 @@
 """Keeps the keys of the CPU memory tier as vLLM does, and leaves to the zones who may store and who yields."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -44,6 +45,8 @@ class _Caller:
     """For each hit that its prompt may become, all that it needs, the longest first; None: no chunk needs others."""
     needed: int = 0
     """Chunks that its whole prompt needs to be found again, where they need each other."""
+    counted_on: set[OffloadKey] = field(default_factory=set)
+    """What of its prompt it has found there or stored, where chunks need each other."""
     is_cut: bool = False
     """Whether something of its prompt found no room, so that the rest is of no use."""
     is_condemned: bool = False
@@ -68,6 +71,9 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         self._keys: dict[int, OffloadKey] = {}
         """Of chunks that are owned."""
         self._bound: dict[str, str | None] = {}
+        self._counted_on: Counter[OffloadKey] = Counter()
+        """By how many requests that have not ended, where chunks need each other."""
+        tier.is_counted_on = lambda chunk_id: self._keys.get(chunk_id) in self._counted_on
 
     def bind(self, request_id: str, tenant: str | None) -> None:
         """Say whose the next new request of this id is, before it comes.
@@ -138,7 +144,22 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         for hit in hits:
             # The shortest last: it is of use for more prompts than the others.
             self.tier.use(caller.zone, reversed(hit))
-        self._forget(self.tier.link(caller.zone, self._chunk_ids(caller.stored), hits))
+        self._forget(self.tier.link(caller.zone, self._chunk_ids(self._count_off(caller)), hits))
+
+    def _count_on(self, caller: _Caller, keys: Iterable[OffloadKey]) -> None:
+        """Note what is there of these keys, and that a request counts on it until it ends."""
+        if caller.hits_of_prompt is not None:
+            new = [key for key in keys if key not in caller.counted_on and self._policy.get(key) is not None]
+            caller.counted_on.update(new)
+            self._counted_on.update(new)
+
+    def _count_off(self, caller: _Caller) -> list[OffloadKey]:
+        """Note that a request has ended; returns what nobody counts on any more."""
+        self._counted_on.subtract(caller.counted_on)
+        left = [key for key in caller.counted_on if not self._counted_on[key]]
+        for key in left:
+            del self._counted_on[key]
+        return left
 
     def touch(self, keys: Collection[OffloadKey], req_context: ReqContext) -> None:
         super().touch(keys, req_context)
@@ -217,6 +238,7 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         self.tier.load(caller.zone, chunk_ids)
         caller.hits.clear()
         caller.chunks.update(dict.fromkeys(chunk_ids))
+        self._count_on(caller, keys)
         return spec
 
     def complete_load(self, keys: Collection[OffloadKey], req_context: ReqContext) -> None:
@@ -230,7 +252,9 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         caller = req_context.get_state(_Caller)
         if caller is None or caller.is_condemned or caller.is_cut or caller.needed > caller.zone.spec.quota.limit:
             return PrepareStoreOutput([], CPULoadStoreSpec([]), [])
+        self._count_on(caller, keys)
         output = self._prepare_store(keys, caller, req_context)
+        self._count_on(caller, output.keys_to_store)
         caller.stored.update(output.keys_to_store)
         if caller.hits_of_prompt is not None:
             caller.is_cut = any(self._policy.get(key) is None for key in keys)

@@ -6,9 +6,9 @@ nothing evicts it; all others are cached. What differs is what a zone is entitle
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, filterfalse
 from math import inf
 
 from tenantzone_contract.config import RuntimeConfig
@@ -75,6 +75,8 @@ class Tier:
         """Of zones of which anything was counted."""
         self.links = Links()
         """Which chunks are of use together only; none are, if a model has one group of KV caches."""
+        self.is_counted_on: Callable[[int], bool] = lambda chunk_id: False
+        """Whether a request that has not ended counts on a chunk, which may be of a hit when it ends."""
         self._transfers: dict[int, _Transfer] = {}
         # Until a config declares zones, all that comes is of one zone, and the tier as it is without zones.
         spec = ZoneSpec(EARLY_TENANT, EARLY_TENANT, 0, 0, Quota(0, chunk_count, 0), IdleTimes(inf))
@@ -133,7 +135,7 @@ class Tier:
         below = max(0, min(lacking, zone.spec.quota.reserved - zone.held - granted))
         counts.refuse_writes("reserved", below)
         counts.refuse_writes("room", lacking - below)
-        return granted, self._settle(evicted, kept)
+        return granted, self._settle(evicted)
 
     def store(self, zone: Zone, chunk_ids: list[int]) -> None:
         """Begin to store into free chunks that the zone was granted."""
@@ -237,20 +239,21 @@ class Tier:
         return self._settle([(zone, [chunk_id])])
 
     def link(self, zone: Zone, chunk_ids: Iterable[int], hits: Iterable[Sequence[int]]) -> list[int]:
-        """Note what is of use together only, and give up what a request has stored that is of use for no hit.
+        """Note what is of use together only, and give up what a request counted on that is of use for no hit.
 
-        When one chunk of a hit goes, those go with it that are of no other.
+        When one chunk of a hit goes, those go with it that are of no other, and that no request counts on.
 
         Args:
             zone: whose.
-            chunk_ids: that the request has stored, and that nobody else counts on.
+            chunk_ids: that the request counted on until now, and nobody else does.
             hits: the chunks of each, as `HitShape.keys` has them. Those of which something is not there are none.
         """
         for hit in hits:
             if all(self.holds(zone, chunk_id) for chunk_id in hit):
                 self.links.link(hit)
-        useless = [chunk_id for chunk_id in chunk_ids if chunk_id not in self.links and self.holds(zone, chunk_id)]
-        return self._settle([(zone, self._give_up(dict.fromkeys(useless), ()))])
+        return self._give_up(
+            chunk_id for chunk_id in chunk_ids if chunk_id not in self.links and self.holds(zone, chunk_id)
+        )
 
     def find_again(self, zone: Zone, free: Sequence[int], unused_for: Sequence[float]) -> tuple[list[int], list[int]]:
         """Make chunks a zone's that an engine before this one has stored, the ones first that were used last.
@@ -358,28 +361,28 @@ class Tier:
             self.ledger.release(transfer.zone, [chunk_id] if kept else [], [] if kept else [chunk_id])
             if not kept:
                 given_up.append(chunk_id)
-        given_up += self._give_up(self.links.unlink(given_up), ())
+        given_up += self._give_up(self.links.unlink(given_up))
         for zone in dict.fromkeys(transfer.zone for _, transfer in transfers):
             given_up += self._settle([(zone, trim_to_limit(self.ledger, zone))])
         return given_up
 
-    def _settle(self, evicted: Evictions, protected: Collection[int] = ()) -> list[int]:
+    def _settle(self, evicted: Evictions) -> list[int]:
         gone = [chunk_id for _, chunk_ids in evicted for chunk_id in chunk_ids]
-        gone += self._give_up(self.links.unlink(gone), protected)
+        gone += self._give_up(self.links.unlink(gone))
         for zone, chunk_ids in evicted:
             if chunk_ids:
                 states.blocks_evicted(self.ledger, zone)
             configure.discard_if_gone(self.ledger, zone)
         return gone
 
-    def _give_up(self, chunk_ids: Iterable[int], protected: Collection[int]) -> list[int]:
+    def _give_up(self, chunk_ids: Iterable[int]) -> list[int]:
         """Give up chunks that are of use for nobody: at once, or when their transfer ends; returns the first."""
         given_up: dict[Zone, list[int]] = {}
-        for chunk_id in chunk_ids:
+        for chunk_id in filterfalse(self.is_counted_on, chunk_ids):
             zone, transfer = self.ledger.owner[chunk_id], self._transfers.get(chunk_id)
             if transfer is not None:
                 transfer.is_lost = True
-            elif zone is not None and chunk_id not in protected:
+            elif zone is not None:
                 given_up.setdefault(zone, []).append(chunk_id)
         for zone, theirs in given_up.items():
             if forgetting.is_under_way(zone):
