@@ -118,7 +118,7 @@ class TestWhatIsFound:
         engine = start()
         engine.declare(declare("acme", offload="All"))
         engine.ask("acme", prompt(3), max_tokens=4 * BLOCK_TOKENS)
-        assert engine.held("acme") == chunks_of(3)
+        assert (engine.worker.stored, engine.held("acme")) == (chunks_of(3), chunks_of(3))
 
     def test_a_zone_that_keeps_nothing_keeps_nothing(self, start):
         engine = start()
