@@ -75,7 +75,7 @@ def _draw(engine: Engine, requests: int, described: int, seed: int) -> list[Forg
     say(f"drawing {requests:,} requests")
     forged = forge(Forger(engine.model, own, _VICTIMS), requests, seed)
     say(f"drawing {described:,} requests by the server's description of itself")
-    description = httpx.get(f"{engine.url}/openapi.json", headers=own).json()
+    description = httpx.get(f"{engine.url}/openapi.json", headers=own, timeout=60).json()
     return forged + draw_described(description, own, described, seed)
 
 

@@ -107,7 +107,7 @@ class Engine:
         if self._process.poll() is not None:
             raise EngineError(f"{self.name} has ended; {self._log_tail()}")
         try:
-            if httpx.get(f"{self.url}/health").status_code != 200:
+            if httpx.get(f"{self.url}/health", timeout=60).status_code != 200:
                 return False
             if not self._zones:
                 return True
@@ -122,7 +122,7 @@ class Engine:
         Raises:
             httpx.HTTPError: it does not answer yet.
         """
-        return parse_report(httpx.get(f"{self._admin_url}{REPORT_PATH}").raise_for_status().content)
+        return parse_report(httpx.get(f"{self._admin_url}{REPORT_PATH}", timeout=60).raise_for_status().content)
 
     def log(self) -> str:
         """All that it has said so far."""
@@ -130,7 +130,7 @@ class Engine:
 
     def metrics(self) -> str:
         """What a scrape of its admin port shows; empty if it has none."""
-        return httpx.get(f"{self._admin_url}{METRICS_PATH}").text if self._zones else ""
+        return httpx.get(f"{self._admin_url}{METRICS_PATH}", timeout=60).text if self._zones else ""
 
     def cpu_seconds(self) -> float:
         """Processor time that its processes have used so far."""

@@ -120,7 +120,7 @@ def _tell(engine: Engine, kind: Kind, flood_tokens: int) -> Told | str:
 
 def _drafts(engine: Engine) -> Drafts:
     """Of an engine whose ``/metrics`` is open."""
-    shown = httpx.get(f"{engine.url}/metrics").text
+    shown = httpx.get(f"{engine.url}/metrics", timeout=60).text
 
     def read(what: str) -> int:
         return sum(int(float(value)) for value in re.findall(_METRIC.format(what), shown, re.MULTILINE))

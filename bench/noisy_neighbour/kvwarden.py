@@ -71,7 +71,7 @@ def _await_ready(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
     began = time.monotonic()
     while time.monotonic() - began < _START_SECONDS and process.poll() is None:
         try:
-            if httpx.get(f"{url}/v1/models").status_code == 200:
+            if httpx.get(f"{url}/v1/models", timeout=60).status_code == 200:
                 return
         except httpx.TransportError:
             pass

@@ -65,7 +65,9 @@ class Stack:
 
     def admin(self) -> httpx.Client:
         """A client of the engine's admin port."""
-        return httpx.Client(base_url=self.admin_url, headers={"Authorization": f"Bearer {self.admin_token}"})
+        return httpx.Client(
+            base_url=self.admin_url, headers={"Authorization": f"Bearer {self.admin_token}"}, timeout=60
+        )
 
 
 @contextmanager

@@ -60,7 +60,7 @@ class Fleet:
     def report(self, engine: int) -> EngineReport:
         """What an engine says."""
         url = f"http://{self.engines[engine].ip}:{DEFAULT_ADMIN_PORT}{REPORT_PATH}"
-        answer = httpx.get(url, headers={"Authorization": f"Bearer {self.admin_token}"})
+        answer = httpx.get(url, headers={"Authorization": f"Bearer {self.admin_token}"}, timeout=60)
         return parse_report(answer.content)
 
     @property

@@ -62,5 +62,5 @@ def test_no_proxy_is_asked_for_an_engine(monkeypatch: pytest.MonkeyPatch, engine
 
     with urlopen(engine.health_url) as answer:
         assert answer.status == 200
-    assert httpx.get(engine.health_url).status_code == 200
+    assert httpx.get(engine.health_url, timeout=60).status_code == 200
     assert os.environ["NO_PROXY"].startswith(others)

@@ -310,7 +310,7 @@ def test_the_loop_goes_on_while_a_large_body_is_worked_on(folder, monkeypatch):
         large = threading.Thread(target=lambda: answers.append(ask("a" * 200_000)))
         large.start()
         assert parsing.wait(60)
-        assert httpx.get(f"{url}/health").status_code == 200
+        assert httpx.get(f"{url}/health", timeout=60).status_code == 200
         assert ask("small").status_code == 200
         may_go_on.set()
         large.join()

@@ -88,7 +88,7 @@ def test_what_has_no_end_is_cut_off_early(url, begin):
         # What the sockets' own buffers hold is sent, too.
         assert sent_until_closed(connection, b"a" * 65536, 1600) < 32 * 2**20
     assert counted("large_head") == before + 1
-    assert httpx.get(f"{url}/health").status_code == 200
+    assert httpx.get(f"{url}/health", timeout=60).status_code == 200
 
 
 def test_endless_lines_are_cut_off_as_one_endless_line_is(url):
@@ -98,13 +98,13 @@ def test_endless_lines_are_cut_off_as_one_endless_line_is(url):
 
 
 def test_a_large_head_is_answered_in_openais_shape(url):
-    response = httpx.get(f"{url}/health", headers={"x-long": "a" * MAX_HEAD_BYTES})
+    response = httpx.get(f"{url}/health", headers={"x-long": "a" * MAX_HEAD_BYTES}, timeout=60)
     assert (error_of(response)["code"], response.headers["connection"]) == (431, "close")
 
 
 def test_too_many_headers_are_refused(url):
     many = [(f"x-{number}", "y") for number in range(MAX_HEADERS + 1)]
-    assert httpx.get(f"{url}/health", headers=many).status_code == 431
+    assert httpx.get(f"{url}/health", headers=many, timeout=60).status_code == 431
 
 
 def test_a_head_of_usual_size_passes_in_pieces_of_any_size(url):
@@ -120,12 +120,12 @@ def test_a_head_of_usual_size_passes_in_pieces_of_any_size(url):
 
 def test_a_body_is_no_head(url):
     body = b"a" * (8 * MAX_HEAD_BYTES)
-    assert len(httpx.post(f"{url}/v1/completions", content=body).json()["body"]) == len(body)
+    assert len(httpx.post(f"{url}/v1/completions", content=body, timeout=60).json()["body"]) == len(body)
 
     def one_byte_each():
         yield from [b"a"] * 1000
 
-    assert len(httpx.post(f"{url}/v1/completions", content=one_byte_each()).json()["body"]) == 1000
+    assert len(httpx.post(f"{url}/v1/completions", content=one_byte_each(), timeout=60).json()["body"]) == 1000
 
 
 @pytest.mark.usefixtures("_impatient")
@@ -185,7 +185,7 @@ def test_an_answer_may_take_longer_than_a_head():
 
 
 def test_a_connection_is_kept_for_the_next_request(url):
-    with httpx.Client() as client:
+    with httpx.Client(timeout=60) as client:
         ports = {
             client.get(f"{url}/health").extensions["network_stream"].get_extra_info("client_addr")[1] for _ in "ab"
         }
@@ -281,7 +281,7 @@ def test_the_connection_that_has_waited_longest_makes_room(monkeypatch, url):
     monkeypatch.setattr(BoundedProtocol, "max_connections", 2)
     with closing(connect(url)) as first, closing(connect(url)) as second:
         second.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n")
-        assert httpx.get(f"{url}/health").status_code == 200
+        assert httpx.get(f"{url}/health", timeout=60).status_code == 200
         assert is_closed(first)
         second.sendall(b"\r\n")
         assert second.recv(12) == b"HTTP/1.1 200"
@@ -299,7 +299,7 @@ def test_where_all_connections_have_requests_one_more_is_refused(monkeypatch):
     with serving(hold) as url, closing(connect(url)) as busy:
         busy.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
         eventually(lambda: bool(loops))
-        response = httpx.get(f"{url}/health")
+        response = httpx.get(f"{url}/health", timeout=60)
         assert (response.status_code, error_of(response)["type"]) == (503, "ServiceUnavailableError")
         loops[0].call_soon_threadsafe(may_end.set)
         assert busy.recv(12) == b"HTTP/1.1 200"
@@ -378,7 +378,7 @@ def test_who_has_not_taken_an_answer_for_long_makes_room(monkeypatch):
         eventually(lambda: len(BoundedProtocol._unread) == 1)
 
         def is_let_in() -> bool:
-            return httpx.get(f"{url}/v1/models").status_code == 200
+            return httpx.get(f"{url}/v1/models", timeout=60).status_code == 200
 
         eventually(is_let_in)
         assert not BoundedProtocol._unread
@@ -416,7 +416,7 @@ def test_a_body_behind_an_upgrade_is_no_request(upgrade, length):
         with suppress(ConnectionError):  # it may be closed before what was sent last was read
             answer = b"".join(iter(lambda: connection.recv(65536), b""))
         assert answer.count(b"HTTP/1.1") <= 1
-        assert httpx.get(f"{url}/health").status_code == 200
+        assert httpx.get(f"{url}/health", timeout=60).status_code == 200
     assert seen == ["/health"]
 
 

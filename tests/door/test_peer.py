@@ -31,7 +31,7 @@ def client_with(files: dict[str, Path], name: str | None) -> httpx.Client:
     trusting.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if name is not None:
         trusting.load_cert_chain(str(files[name]))
-    return httpx.Client(verify=trusting)
+    return httpx.Client(verify=trusting, timeout=60)
 
 
 @pytest.mark.parametrize(("name", "status"), [("gateway", 200), ("tenant", 401), (None, 401)])

@@ -46,7 +46,7 @@ def test_a_body_in_chunks_is_sealed(folder):
 
     headers = {"authorization": "Bearer acme-key", "content-type": "application/json"}
     with serving(door(folder)) as url:
-        response = httpx.post(f"{url}/v1/completions", content=chunks(), headers=headers)
+        response = httpx.post(f"{url}/v1/completions", content=chunks(), headers=headers, timeout=60)
     assert tenant_seen(response) == "acme"
     assert "transfer-encoding" not in response.json()["headers"]
     assert int(response.json()["headers"]["content-length"]) == len(response.json()["body"])
@@ -92,7 +92,7 @@ def test_the_application_learns_that_the_client_went_away(folder):
 
     headers = {"authorization": "Bearer acme-key"}
     with serving(door(folder, wait_for_end)) as url:
-        with httpx.stream("POST", f"{url}/v1/completions", json=PROMPT, headers=headers) as response:
+        with httpx.stream("POST", f"{url}/v1/completions", json=PROMPT, headers=headers, timeout=60) as response:
             assert next(response.iter_raw()) == b"first"
         eventually(lambda: learned == ["http.disconnect"])
 
@@ -122,4 +122,4 @@ def test_a_websocket_is_refused(folder, path):
         "authorization": "Bearer acme-key",
     }
     with serving(door(folder)) as url:
-        assert httpx.get(f"{url}{path}", headers=headers).status_code == 403
+        assert httpx.get(f"{url}{path}", headers=headers, timeout=60).status_code == 403

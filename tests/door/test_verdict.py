@@ -49,13 +49,13 @@ async def refuse_and_fail(scope, receive, send):
 @pytest.mark.parametrize("app", [refuse_in_another_task, refuse_in_a_stream, refuse_and_fail])
 def test_the_door_answers_in_place_of_the_application(folder, app):
     with serving(door(folder, app)) as url:
-        response = httpx.post(f"{url}/v1/completions", json=PROMPT, headers=HEADERS)
+        response = httpx.post(f"{url}/v1/completions", json=PROMPT, headers=HEADERS, timeout=60)
     assert (error_of(response)["code"], error_of(response)["message"]) == (400, REFUSED)
 
 
 def test_a_stream_that_has_begun_ends_with_the_error(folder):
     with serving(door(folder, refuse_within_a_stream)) as url:
-        response = httpx.post(f"{url}/v1/completions", json=PROMPT, headers=HEADERS)
+        response = httpx.post(f"{url}/v1/completions", json=PROMPT, headers=HEADERS, timeout=60)
     first, error, done, _ = response.text.split("\n\n")
     assert (first, done) == ("data: first", "data: [DONE]")
     assert REFUSED in error

@@ -92,7 +92,7 @@ class RealEngine:
         unfinished.rename(self.salt_folder / SALT_KEY_FILE)
 
     def admin(self, path: str) -> httpx.Response:
-        return httpx.get(f"http://{self.address}:{ADMIN_PORT}{path}")
+        return httpx.get(f"http://{self.address}:{ADMIN_PORT}{path}", timeout=60)
 
     def report(self) -> EngineReport:
         """A report made after this was called."""
@@ -199,7 +199,7 @@ class StartingEngine:
     def _is_healthy(self) -> bool:
         assert self.server.is_running, self.server.log_tail()
         try:
-            front = httpx.get(f"http://{self.engine.address}:{API_PORT}/health").status_code
+            front = httpx.get(f"http://{self.engine.address}:{API_PORT}/health", timeout=60).status_code
             return front == 200 and self.engine.admin(HEALTH_PATH).status_code == 200
         except httpx.TransportError:
             return False

@@ -70,6 +70,6 @@ async def test_neither_errors_nor_figures_nor_logprobs_tell_of_another_tenants_p
 def test_what_shows_all_tenants_is_closed(declared: RealEngine, path: str):
     tenants = Tenants(declared, ("burst",))
     for headers in ({}, tenants.headers_of(0)):
-        answer = httpx.get(tenants.url + path, headers=headers)
+        answer = httpx.get(tenants.url + path, headers=headers, timeout=60)
         assert answer.status_code == 403
         assert "acme" not in answer.text

@@ -108,24 +108,36 @@ def test_nothing_in_the_body_changes_the_zone(engine, body):
 def test_a_request_id_that_a_client_chooses_reaches_no_other_request(engine):
     """Neither those of its own tenant nor another's, by header or by field: nobody gets or ends another's answer."""
     engine.declare(zone("acme"), zone("burst"))
-    chosen = {"extra_headers": {"X-Request-Id": "the-same"}, "stream": True}
     extra = {"ignore_eos": True, "request_id": "the-same"}
 
     def ask(tenant, tokens):
         return engine.client(tenant).completions.create(
-            model="tiny", prompt="hello", max_tokens=tokens, temperature=0, extra_body=extra, **chosen
+            model="tiny",
+            prompt="hello",
+            max_tokens=tokens,
+            temperature=0,
+            extra_headers={"X-Request-Id": "the-same"},
+            extra_body=extra,
+            stream=True,
+            stream_options={"include_usage": True},
         )
 
-    undisturbed = [chunk.choices[0].text for chunk in ask("acme", 2000)]
+    def read(stream):
+        """Its text, and how many tokens it has: a chunk has several where the client is slower than the engine."""
+        chunks = list(stream)
+        return "".join(chunk.choices[0].text for chunk in chunks[:-1]), chunks[-1].usage.completion_tokens
+
+    undisturbed = read(ask("acme", 2000))
+    assert undisturbed[1] == 2000
     stream = ask("acme", 2000)
-    disturbed = [next(stream).choices[0].text]
+    begun = next(stream).choices[0].text
     for tenant in ("burst", "acme", "burst", "acme"):
         aborted = ask(tenant, 1000)
         next(aborted)
         aborted.close()
-        assert len(list(ask(tenant, 3))) == 3
-    disturbed += [chunk.choices[0].text for chunk in stream]
-    assert "".join(disturbed) == "".join(undisturbed)
+        assert read(ask(tenant, 3))[1] == 3
+    rest, tokens = read(stream)
+    assert (begun + rest, tokens) == undisturbed
 
 
 def test_a_wrong_key_and_a_tenant_without_a_zone_are_refused(engine):

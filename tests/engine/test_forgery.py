@@ -77,7 +77,7 @@ def test_no_request_by_the_servers_own_description_is_taken_for_another_tenants(
     pytest.importorskip("schemathesis")
     from bench.attacks.described import draw_described
 
-    description = httpx.get(f"{attacked.url}/openapi.json", headers=OWN).json()
+    description = httpx.get(f"{attacked.url}/openapi.json", headers=OWN, timeout=60).json()
     forged = draw_described(description, OWN, REQUESTS, seed_number=1)
     check(attack(attacked, forged), len(forged))
 
@@ -99,14 +99,16 @@ def test_what_vllm_does_not_foresee_is_the_clients_mistake_and_named(
 ):
     asked = {"prompt": "a", "messages": [{"role": "user", "content": "a"}], "model": "tiny", "max_tokens": 1}
     headers = {**OWN, "Content-Type": "application/json"}
-    answer = httpx.post(attacked.url + path, content=json.dumps({**asked, field: value}), headers=headers)
+    answer = httpx.post(attacked.url + path, content=json.dumps({**asked, field: value}), headers=headers, timeout=60)
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, field)
 
 
 @pytest.mark.parametrize("content", [[{"type": "refusal", "refusal": "no"}], []], ids=["a refusal", "nothing"])
 def test_an_answer_without_a_text_in_a_conversation_is_the_clients_mistake(attacked: Attacked, content: list[object]):
     message = {"type": "message", "id": "m", "role": "assistant", "status": "completed", "content": content}
-    answer = httpx.post(f"{attacked.url}/v1/responses", json={"model": "tiny", "input": [message]}, headers=OWN)
+    answer = httpx.post(
+        f"{attacked.url}/v1/responses", json={"model": "tiny", "input": [message]}, headers=OWN, timeout=60
+    )
     assert answer.status_code == 400
 
 

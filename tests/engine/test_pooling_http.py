@@ -56,7 +56,9 @@ def embed(engine, tenant, *texts):
 
 def post(engine, tenant, path, **body):
     headers = {"Authorization": f"Bearer key-of-{tenant}"}
-    return httpx.post(f"http://{engine.address}:{API_PORT}{path}", json={"model": "tiny", **body}, headers=headers)
+    return httpx.post(
+        f"http://{engine.address}:{API_PORT}{path}", json={"model": "tiny", **body}, headers=headers, timeout=60
+    )
 
 
 def found(engine, tenant, ask):

@@ -103,7 +103,11 @@ def migrate(engine, what, **more):
     """Give an engine an order for acme's zone, and wait for the end; returns what came of it."""
     order = MigrationOrder(order=what, tenant="acme", **more)
     body = order.model_dump_json(by_alias=True)
-    told = [parse_migration(httpx.post(f"http://{engine.address}:{ADMIN_PORT}{MIGRATION_PATH}", content=body).content)]
+    told = [
+        parse_migration(
+            httpx.post(f"http://{engine.address}:{ADMIN_PORT}{MIGRATION_PATH}", content=body, timeout=60).content
+        )
+    ]
 
     def is_over():
         told.append(parse_migration(engine.admin(f"{MIGRATION_PATH}?tenant=acme&prompts=true").content))

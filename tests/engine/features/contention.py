@@ -24,7 +24,7 @@ def alone(engine: RealEngine) -> dict[str, list[int]]:
 
 def vllm_metric(engine: RealEngine, name: str, label: str = "") -> Counter[str]:
     """One of vLLM's own metrics, by the values of a label."""
-    page = httpx.get(f"http://{engine.address}:{API_PORT}/metrics").text
+    page = httpx.get(f"http://{engine.address}:{API_PORT}/metrics", timeout=60).text
     values: Counter[str] = Counter()
     for family in text_string_to_metric_families(page):
         for sample in family.samples:

@@ -160,7 +160,10 @@ def test_each_beam_is_a_request_of_its_tenant(engine):
 )
 def test_routes_that_are_refused_say_why(engine, path, reason):
     refusal = httpx.post(
-        f"http://{engine.address}:{API_PORT}{path}", json={}, headers={"Authorization": "Bearer key-of-acme"}
+        f"http://{engine.address}:{API_PORT}{path}",
+        json={},
+        headers={"Authorization": "Bearer key-of-acme"},
+        timeout=60,
     )
     assert refusal.status_code == 403
     assert reason in refusal.json()["error"]["message"]
