@@ -1,122 +1,139 @@
-"""What tiers cost in an engine's steps: while nothing goes there, and while all that is computed does.
+"""What a tier of CPU memory costs in a scheduling step: while nothing goes there, and while all that is computed does.
 
-Engines run side by side on the CPU, with the same model, pool and zone. Each is asked in turn for the same load: so
-many requests at once, each with a prompt that is like no other and an answer of so many tokens. The time that it takes
-is told as a ratio: of an engine whose tiers are idle, as the zone offloads nothing, to one without tiers; of one that
-stores all in CPU memory to stock vLLM's offloading, which has no worker for CPUs and runs with the one of the zones.
+vLLM's real schedulers, ours and stock, with the real connectors and tier managers, take turns under the load of
+`bench.step_time` in which nobody waits; only the model and the copies are not there: a copy is done with the step after
+the one that asked for it. The tier has as many chunks as there are blocks, and is full. A step's time (`schedule()` and
+`update_from_output()`) is told as a ratio, step by step: with a tier that is idle, as zones offload nothing, to one
+without; with one that stores all to stock vLLM's `OffloadingConnector`.
 
     python -m bench.tier_steps
 """
 
 import argparse
+import gc
 import json
-import os
-import random
 import statistics
 import sys
 import tempfile
-import time
-from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from pathlib import Path
+from typing import Any
 
-import httpx
+from vllm.config import KVTransferConfig, VllmConfig
+from vllm.distributed.kv_transfer.kv_connector.v1.offloading.common import OffloadingWorkerMetadata
+from vllm.v1.core.sched.output import SchedulerOutput
+from vllm.v1.outputs import KVConnectorOutput
 
-from bench.end_to_end import model
-from bench.end_to_end.engines import BLOCK_TOKENS, Engine, EngineError, Engines
-from bench.sessions.__main__ import BLOCK_BYTES
-from tenantzone_contract.config import ZoneConfig
+from bench.step_time.__main__ import MAX_BATCHED_TOKENS
+from bench.step_time.arm import Arm
+from bench.step_time.loads import LOADS
+from hack.harness.scheduler import Driver, make_scheduler, vllm_config
 from tenantzone_runtime.offloading_flags import TierFlags, kv_transfer_config
 
-POOL_BLOCKS = 256
-REQUESTS = 8
-PROMPT_TOKENS = 8 * BLOCK_TOKENS
-ANSWER_TOKENS = 128
+CHUNK_BYTES = 8192
+"""Of a block of the harness's model."""
+LOAD = LOADS["no-queue"]
+WITHOUT, IDLE, STORING, STOCK = "zones", "zones, tier idle", "zones, tier storing", "stock, offloading"
+RATIOS = {(IDLE, WITHOUT): 1.02, (STORING, STOCK): 1.05}
+"""Which is compared with which, and what the ratio is to stay under."""
+
+
+class Copies:
+    """Tells a scheduler what the workers would, if each copy were done in the step after its own."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[int, str | None] = {}
+        """Under way; with whose request waits for it, if one does."""
+
+    def step(self, output: SchedulerOutput) -> KVConnectorOutput:
+        """What is told of one step."""
+        asked: Any = output.kv_connector_metadata
+        done = self._jobs
+        self._jobs = {**dict.fromkeys(asked.store_jobs), **{job: each.req_id for job, each in asked.load_jobs.items()}}
+        for job in asked.jobs_to_flush:
+            if job in self._jobs:
+                done[job] = self._jobs.pop(job)
+        return KVConnectorOutput(
+            finished_recving={request for request in done.values() if request is not None},
+            kv_connector_worker_meta=OffloadingWorkerMetadata(completed_jobs=dict.fromkeys(done, 1)) if done else None,
+        )
 
 
 def main() -> None:
-    """Start the engines, ask each in turn, and print the ratios."""
+    """Time the steps of all arms in turn, and print a table."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.tier_steps", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=15, help="after two to warm up (default: %(default)s)")
-    rounds = parser.parse_args().rounds
-    try:
-        with tempfile.TemporaryDirectory(prefix="tier-steps-") as folder, Engines() as engines:
-            _start(Path(folder), engines)
-            _print(_measure(engines, rounds))
-    except EngineError as error:
-        sys.exit(f"bench.tier_steps: {error}")
+    parser.add_argument("--steps", type=int, default=600, help="timed steps of each arm (default: %(default)s)")
+    parser.add_argument("--warm-up", type=int, default=200, help="steps before that (default: %(default)s)")
+    parser.add_argument("--zones", type=int, default=1, help="default: %(default)s")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="tier-steps-") as folder:
+        arms = _arms(Path(folder), options.zones)
+        _measure(arms, options.warm_up, options.steps)
+    _print(arms, options.zones)
 
 
-def _start(folder: Path, engines: Engines) -> None:
-    model.make(folder / "model")
-    memory = 4 * POOL_BLOCKS * BLOCK_BYTES
-    stock = {
-        "kv_connector": "OffloadingConnector",
-        "kv_role": "kv_both",
-        "kv_connector_extra_config": {
-            "spec_name": "CpuWorkerSpec",
-            "spec_module_path": "bench.sessions.stock_offloading",
-            "cpu_bytes_to_use": memory,
-            "offload_prompt_only": False,
-        },
+def _arms(folder: Path, zones: int) -> dict[str, Arm]:
+    config = vllm_config(folder, sequences=LOAD.seats, max_batched_tokens=MAX_BATCHED_TOKENS)
+    memory = LOAD.capacity * CHUNK_BYTES
+    ours = json.loads(kv_transfer_config(TierFlags(memory)))
+    # Answers, too, as the zones' own does.
+    extra = {"spec_name": "TieringOffloadingSpec", "cpu_bytes_to_use": memory, "offload_prompt_only": False}
+    stock = {"kv_connector": "OffloadingConnector", "kv_role": "kv_both", "kv_connector_extra_config": extra}
+    return {
+        WITHOUT: Arm(Driver(make_scheduler(config, LOAD.capacity)), LOAD, zones),
+        IDLE: Arm(_driver(config, ours), LOAD, zones, offload="Never"),
+        STORING: Arm(_driver(config, ours), LOAD, zones),
+        STOCK: Arm(_driver(config, stock, zones=False), LOAD, 0),
     }
-    tiers = ["--kv-transfer-config", kv_transfer_config(TierFlags(memory))]
-    zone = ZoneConfig(name="tenant-0", tenant="tenant-0", generation=1)
-    arms = [
-        ("zones", zone, []),
-        ("zones, tiers idle", zone.model_copy(update={"offload": "Never"}), tiers),
-        ("zones, tiers storing", zone, tiers),
-        ("stock, offloading", None, ["--kv-transfer-config", json.dumps(stock)]),
-    ]
-    for name, declared, flags in arms:
-        own = folder / name.replace(" ", "-")
-        own.mkdir()
-        engines.add(
-            Engine(
-                name,
-                None if declared is None else [declared],
-                model=folder / "model",
-                folder=own,
-                cores=sorted(os.sched_getaffinity(0)),
-                flags=["--num-gpu-blocks-override", str(POOL_BLOCKS + 1), *flags],
-            )
-        )
-    engines.await_ready()
 
 
-def _measure(engines: Engines, rounds: int) -> dict[str, list[float]]:
-    chance, seconds = random.Random(1), {engine.name: list[float]() for engine in engines}
-    for number in range(rounds + 2):
-        prompts = [chance.choices(range(10, 200), k=PROMPT_TOKENS) for _ in range(REQUESTS)]
-        for engine in list(engines)[:: -1 if number % 2 else 1]:
-            seconds[engine.name].append(_round(engine, prompts))
-    return {name: each[2:] for name, each in seconds.items()}
+def _driver(config: VllmConfig, connector: dict[str, Any], *, zones: bool = True) -> Driver:
+    config = copy(config)
+    config.kv_transfer_config = KVTransferConfig(**connector)
+    driver = Driver(make_scheduler(config, LOAD.capacity, zones=zones))
+    driver.copy = Copies().step
+    return driver
 
 
-def _round(engine: Engine, prompts: list[list[int]]) -> float:
-    def ask(prompt: list[int]) -> None:
-        body = {"model": engine.model, "prompt": prompt, "max_tokens": ANSWER_TOKENS, "ignore_eos": True}
-        answer = httpx.post(f"{engine.url}/v1/completions", json=body, headers=engine.headers_of(0), timeout=300)
-        answer.raise_for_status()
+def _measure(arms: dict[str, Arm], warm_up: int, steps: int) -> None:
+    for name, arm in arms.items():
+        _say(f"starting: {name}")
+        arm.start()
+    # What stays for good must not be walked by the collector again and again, in whichever arm it falls.
+    gc.collect()
+    gc.freeze()
+    order = list(arms.values())
+    for number in range(warm_up + steps):
+        if number % 100 == 0:
+            _say(f"step {number} of {warm_up + steps}")
+        if number == warm_up:
+            for arm in order:
+                arm.forget()
+        # The order turns, so that none is always the one after another.
+        turn = number % len(order)
+        for arm in order[turn:] + order[:turn]:
+            arm.step()
+    gc.unfreeze()
 
-    began = time.perf_counter()
-    with ThreadPoolExecutor(len(prompts)) as pool:
-        list(pool.map(ask, prompts))
-    return time.perf_counter() - began
+
+def _print(arms: dict[str, Arm], zones: int) -> None:
+    print(f"{zones:,} zone{'s' if zones != 1 else ''}")
+    print(f"{'':<22}{'running':>8}{'ended':>7}{'step, median':>14}{'p99':>11}")
+    for name, arm in arms.items():
+        times, running = arm.record.times, statistics.median(arm.record.running)
+        middle, p99 = statistics.median(times) * 1000, statistics.quantiles(times, n=100)[98] * 1000
+        print(f"{name:<22}{running:>8.0f}{arm.record.ended:>7}{middle:>11.2f} ms{p99:>8.2f} ms")
+    for (name, base), target in RATIOS.items():
+        pairs = zip(arms[name].record.times, arms[base].record.times, strict=True)
+        low, middle, high = statistics.quantiles([mine / theirs for mine, theirs in pairs], n=4)
+        verdict = "met" if middle <= target else "missed"
+        print(f"{name} / {base}: {middle:.3f} (middle half {low:.3f} to {high:.3f}); {target:.2f} {verdict}")
 
 
-def _print(seconds: dict[str, list[float]]) -> None:
-    print(f"{REQUESTS} requests of {PROMPT_TOKENS} + {ANSWER_TOKENS} tokens at once")
-    print(f"{'':<24}{'seconds, median':>16}{'least':>8}{'most':>8}")
-    for name, each in seconds.items():
-        print(f"{name:<24}{statistics.median(each):>16.3f}{min(each):>8.3f}{max(each):>8.3f}")
-    for name, base in (("zones, tiers idle", "zones"), ("zones, tiers storing", "stock, offloading")):
-        # Of the same round: what the machine did beside it was much the same.
-        ratios = sorted(ours / theirs for ours, theirs in zip(seconds[name], seconds[base], strict=True))
-        quarter = len(ratios) // 4
-        middle = f"{statistics.median(ratios):.3f} (middle half {ratios[quarter]:.3f} to {ratios[-1 - quarter]:.3f})"
-        print(f"{name} / {base}: {middle}")
+def _say(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -26,9 +26,10 @@ class Arm:
         driver: of the scheduler.
         load: what it is asked to do.
         zones: how many are declared, for so many groups of tenants; 0: none.
+        terms: of each zone, beside its reservation.
     """
 
-    def __init__(self, driver: Driver, load: Load, zones: int) -> None:
+    def __init__(self, driver: Driver, load: Load, zones: int, **terms: Any) -> None:
         self.zones = zones
         self.record = Record(zones)
         self._driver = driver
@@ -41,7 +42,7 @@ class Arm:
         if zones:
             names = [f"tenant-{number}" for number in range(zones)]
             driver.declare(
-                *(ZoneConfig(name=name, tenant=name, generation=1, reserved=load.reserved) for name in names)
+                *(ZoneConfig(name=name, tenant=name, generation=1, reserved=load.reserved, **terms) for name in names)
             )
 
     @property

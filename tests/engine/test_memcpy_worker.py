@@ -77,3 +77,11 @@ def test_caches_that_are_not_in_cpu_memory_are_refused():
     caches = CanonicalKVCaches([CanonicalKVCacheTensor(torch.zeros((1, PAGE), device="meta"), PAGE)], [[]])
     with pytest.raises(ValueError, match="meta can't be copied by the CPU"):
         MemcpyOffloadingWorker(caches, 1, [])
+
+
+@pytest.mark.parametrize(("of_engine", "of_tier"), [(BLOCKS, 0), (-1, 0), (0, 4), (0, -1)])
+def test_nothing_outside_is_read_or_written(caches, of_engine, of_tier):
+    worker = worker_of(caches, 1, chunk_count=4)
+    for copy in (worker.submit_store, lambda job, blocks, chunks: worker.submit_load(job, chunks, blocks)):
+        with pytest.raises(IndexError, match="pages"):
+            copy(1, blocks([of_engine], []), CPULoadStoreSpec([of_tier]))

@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from math import gcd
 from typing import Any
 
 from vllm.config import VllmConfig
@@ -32,12 +33,13 @@ from tenantzone_runtime.engine.instances import instance_of
 from tenantzone_runtime.engine.migration import Migration
 from tenantzone_runtime.engine.moved_prompt import Jobs
 from tenantzone_runtime.engine.offloading_spec import BOUNDS, ZoneOffloadingSpec, ZoneTieringManager
+from tenantzone_runtime.engine.quiet_requests import QuietRequests
 from tenantzone_runtime.engine.requests import may_be_cached, zone_of
 from tenantzone_runtime.salt import SaltKeySource
 from tenantzone_runtime.settings import read_settings
 from tenantzone_runtime.zones.forgetting import is_under_way
 from tenantzone_runtime.zones.hit_shape import HitShape
-from tenantzone_runtime.zones.offloading import tokens_to_offload
+from tenantzone_runtime.zones.offloading import offloads_nothing, tokens_to_offload
 from tenantzone_runtime.zones.tier import TransferBounds
 from tenantzone_runtime.zones.zone import Zone
 
@@ -50,6 +52,7 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
     def __init__(self, spec: ZoneOffloadingSpec, vllm_config: VllmConfig, kv_cache_config: KVCacheConfig) -> None:
         super().__init__(spec, vllm_config, kv_cache_config)
         self._shape = shape_of(self.config.kv_group_configs)
+        self._quiet = QuietRequests(gcd(*(group.tokens_per_chunk for group in self.config.kv_group_configs)))
         self._preempted: set[str] = set()
         """Ids of requests that were preempted since the last step was scheduled."""
         self._pool: ZoneBlockPool | None = None
@@ -64,12 +67,16 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
             request: that the scheduler has bound.
             zone: its own; None: it came before any zone.
         """
+        if _keeps_out(zone):
+            return
         tenant = None if zone is None else zone.spec.tenant
         self.manager.primary_tier.bind(request.request_id, tenant)
         for tier in self.manager.secondary_tiers:
             tier.bind(request.request_id, tenant)
 
     def on_new_request(self, request: Request) -> None:
+        if _keeps_out(zone_of(request)):
+            return
         super().on_new_request(request)
         status = self._req_status[request.request_id]
         for tier in self.manager.secondary_tiers:
@@ -98,7 +105,9 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
     def get_num_new_matched_tokens(
         self, request: Request, num_computed_tokens: int, max_num_new_tokens: int | None = None
     ) -> tuple[int | None, bool]:
-        status = self._req_status[request.request_id]
+        status = self._req_status.get(request.request_id)
+        if status is None:
+            return 0, False
         if request.request_id in self._preempted or self.is_looking_up(request):
             # vLLM has copies from blocks that a request lost made in the step to come, and no load for it beside them.
             return None, False
@@ -152,6 +161,11 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
         mask: list[bool] | None = super()._reachable_store_block_mask(group_config=group_config, **blocks)
         return mask
 
+    def _has_more_to_store(self, status: RequestOffloadState, computed_tokens: int) -> bool:
+        tokens = self._calc_num_offloadable_tokens(status, computed_tokens)
+        groups = zip(self.config.kv_group_configs, status.group_states, strict=True)
+        return any(tokens // group.tokens_per_chunk > state.next_stored_chunk_idx for group, state in groups)
+
     def preempted(self, request: Request) -> None:
         """Note that a request has lost its blocks."""
         self._preempted.add(request.request_id)
@@ -162,7 +176,11 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
 
     def build_connector_meta(self, scheduler_output: SchedulerOutput) -> KVConnectorMetadata:
         self._preempted.clear()
-        meta = super().build_connector_meta(scheduler_output)
+        meta = super().build_connector_meta(
+            self._quiet.leave_out(
+                scheduler_output, self._req_status, self._has_more_to_store, self._current_batch_allocated_block_ids
+            )
+        )
         if scheduler_output.new_block_ids_to_zero:
             # Workers may zero a block before they copy what it held.
             zeroed = set(scheduler_output.new_block_ids_to_zero)
@@ -180,6 +198,8 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
     # Requests end
 
     def request_finished(self, request: Request) -> tuple[bool, dict[str, Any] | None]:
+        if request.request_id not in self._req_status:
+            return False, None
         if request.status == RequestStatus.FINISHED_ERROR:
             self.condemn(request)
         result: tuple[bool, dict[str, Any] | None] = super().request_finished(request)
@@ -263,6 +283,11 @@ class ZoneOffloadingConnector(OffloadingConnector):
         if num_external_tokens:
             request.loaded_tokens = num_external_tokens
         super().update_state_after_alloc(request, blocks, num_external_tokens)
+
+
+def _keeps_out(zone: Zone | None) -> bool:
+    """Whether a zone's requests have nothing to do with tiers from their beginning to their end."""
+    return zone is not None and offloads_nothing(zone.spec)
 
 
 def shape_of(groups: Sequence[Any]) -> HitShape:

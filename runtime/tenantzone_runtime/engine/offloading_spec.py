@@ -89,6 +89,11 @@ class ZoneTieringManager(TieringOffloadingManager):
         self.beside()
         super().on_schedule_end(context)
 
+    def _flush_pending_cascades(self) -> None:
+        # With no tier below nothing waits to go there, and vLLM would look at all requests for that.
+        if self.secondary_tiers:
+            super()._flush_pending_cascades()
+
     def is_copying(self, req_context: ReqContext) -> bool:
         """Whether something of a request is on its way between CPU memory and what is below it."""
         pending = any(req_context.req_id in each for each in self._pending_load_submissions.values())

@@ -1,0 +1,85 @@
+"""Spares vLLM's offloading the requests that it has nothing to do for in a step: most of those that are answered."""
+
+from collections.abc import Callable, Mapping
+from copy import copy
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+from vllm.distributed.kv_transfer.kv_connector.v1.offloading.scheduler import RequestOffloadState
+from vllm.v1.core.sched.output import CachedRequestData, SchedulerOutput
+
+
+class QuietRequests:
+    """Which requests neither are given a block nor fill a chunk that may be stored, or have nothing to do with tiers.
+
+    vLLM goes through all that are scheduled, several times in each step, to find what is new of each.
+
+    Args:
+        chunk_tokens: that each group's chunks are multiples of.
+    """
+
+    def __init__(self, chunk_tokens: int) -> None:
+        self._chunk_tokens = chunk_tokens
+        self._full_at: dict[str, int] = {}
+        """By request, with how many tokens its next chunk is full."""
+
+    def leave_out(
+        self,
+        output: SchedulerOutput,
+        statuses: Mapping[str, RequestOffloadState],
+        may_store: Callable[[RequestOffloadState, int], bool],
+        given: set[int],
+    ) -> SchedulerOutput:
+        """A step without its quiet requests.
+
+        Args:
+            output: of the scheduler, which stays as it is.
+            statuses: by id, of the requests that have to do with tiers; the others are quiet.
+            may_store: whether anything new may be stored of a request when it has so many computed tokens.
+            given: gets the blocks that requests without a status are given; who stores from one must hurry.
+        """
+        for name in output.finished_req_ids:
+            self._full_at.pop(name, None)
+        if not statuses:
+            nobody = CachedRequestData.make_empty()
+            return replace(output, scheduled_new_reqs=[], scheduled_cached_reqs=nobody, num_scheduled_tokens={})
+        cached, tokens, full_at = output.scheduled_cached_reqs, output.num_scheduled_tokens, self._full_at
+        new, full, stirring = [], [], []
+        for each in output.scheduled_new_reqs:
+            if each.req_id in statuses:
+                new.append(each)
+                full.append(each.req_id)
+            else:
+                given.update(chain.from_iterable(each.block_ids))
+        for place, (name, blocks, computed) in enumerate(
+            zip(cached.req_ids, cached.new_block_ids, cached.num_computed_tokens, strict=True)
+        ):
+            is_full = computed + tokens[name] >= full_at.get(name, 0)
+            if not is_full and blocks is None:
+                continue
+            if name in statuses:
+                stirring.append(place)
+                if is_full:
+                    full.append(name)
+            elif blocks is not None:
+                given.update(chain.from_iterable(blocks))
+        rest = copy(output)
+        rest.scheduled_new_reqs, rest.scheduled_cached_reqs = new, copy(cached)
+        for lists in ("req_ids", "new_token_ids", "new_block_ids", "num_computed_tokens", "num_output_tokens"):
+            setattr(rest.scheduled_cached_reqs, lists, _at(stirring, getattr(cached, lists)))
+        rest.num_scheduled_tokens = {}
+        for name in full:
+            status = statuses[name]
+            computed = status.req.num_computed_tokens + tokens[name]
+            # What a step that is still under way generates has no hash yet.
+            known = min(computed, status.req.num_tokens)
+            full_at[name] = known - known % self._chunk_tokens + self._chunk_tokens
+            if may_store(status, computed):
+                rest.num_scheduled_tokens[name] = tokens[name]
+        return rest
+
+
+def _at(places: list[int], values: list[Any]) -> list[Any]:
+    # New tokens are listed with pipeline parallelism only.
+    return [values[place] for place in places] if values else []
