@@ -117,6 +117,9 @@ def make_scheduler(
 ) -> Scheduler:
     """A scheduler with ``capacity`` usable blocks; with ``zones`` ours, else vLLM's."""
     kv_caches = caches(capacity + 1, window, kinds, config)
+    if kinds and config.kv_transfer_config is not None:
+        # As vLLM has it: what leaves the blocks and what is cached in them follow one flag.
+        kv_caches.prefix_cache_retention_interval = config.cache_config.prefix_cache_retention_interval
     states = [group.kv_cache_spec for group in kv_caches.kv_cache_groups if isinstance(group.kv_cache_spec, MambaSpec)]
     if states:
         # As vLLM has it: states are kept at the ends of the blocks of attention.

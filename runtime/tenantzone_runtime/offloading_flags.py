@@ -15,19 +15,16 @@ CONNECTOR: Final = "ZoneOffloadingConnector"
 CONNECTOR_MODULE: Final = "tenantzone_runtime.engine.offloading_connector"
 _SPEC: Final = "ZoneOffloadingSpec"
 _SPEC_MODULE: Final = "tenantzone_runtime.engine.offloading_spec"
-_CHUNK_SIZES: Final = ("block_size", "blocks_per_chunk")
+CHUNK_SIZES: Final = ("block_size", "blocks_per_chunk")
 _EVENTS: Final = "self_describing_kv_events"
 _TLS_FILES: Final = {
     "manager_client_cert_file": "certificate",
     "manager_client_key_file": "key",
     "manager_ca_file": "authorities",
 }
-_KNOWN: Final = frozenset(
-    (
-        *("spec_name", "spec_module_path", "cpu_bytes_to_use", "disk_folder", "disk_bytes"),
-        *("manager_url", "manager_token_file", *_TLS_FILES, *_CHUNK_SIZES, _EVENTS),
-    )
-)
+TIERS_BELOW: Final = frozenset(("disk_folder", "disk_bytes", "manager_url", "manager_token_file", *_TLS_FILES))
+"""What says that there is more than CPU memory."""
+_KNOWN: Final = TIERS_BELOW.union(("spec_name", "spec_module_path", "cpu_bytes_to_use", *CHUNK_SIZES, _EVENTS))
 TIERS_FLAG: Final = "--kv-transfer-config"
 SHARED_MEMORY: Final = Path("/dev/shm")
 _UNITS: Final = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tenantzone_runtime.offloading_flags import is_ours
+from tenantzone_runtime.offloading_flags import CHUNK_SIZES, TIERS_BELOW, is_ours
 from tenantzone_runtime.usage import FLAGS, PLUGIN, UsageError, flag_values
 
 _OTHER_ENGINE: Final = "run a vLLM without zones for it"
@@ -80,10 +80,40 @@ def _is_counted(group: Any) -> bool:
     return type(caches).__name__ in _COUNTED and caches.prefix_cacheable and not has_part_of_its_own
 
 
-def _is_one_of_attention(caches: Any) -> bool:
-    """Whether there is one group of KV caches, which holds no states of Mamba or linear attention."""
-    groups = caches.kv_cache_groups
-    return len(groups) == 1 and type(groups[0].kv_cache_spec).__name__ != "MambaSpec"
+_IN_TIERS_TOGETHER: Final = frozenset(("FullAttentionSpec", "SlidingWindowSpec"))
+"""Kinds of KV caches, by the names of vLLM's classes, which may be beside each other in tiers."""
+
+
+def has_groups_in_tiers(config: Any, caches: Any) -> bool:
+    """Whether an engine has tiers for a model with several groups of KV caches."""
+    return _has_tiers(config) and len(caches.kv_cache_groups) > 1
+
+
+def _go_in_tiers(caches: Any) -> bool:
+    """Whether there is one group of KV caches without states, or there are such as tiers keep together.
+
+    What these keep ends where all have a block's end.
+    """
+    specs = [group.kv_cache_spec for group in caches.kv_cache_groups]
+    kinds = {type(spec).__name__ for spec in specs}
+    if len(specs) == 1:
+        return "MambaSpec" not in kinds
+    return {"FullAttentionSpec"} <= kinds <= _IN_TIERS_TOGETHER and len({spec.block_size for spec in specs}) == 1
+
+
+def _has_tiers_below(config: Any) -> bool:
+    return not TIERS_BELOW.isdisjoint(config.kv_transfer_config.kv_connector_extra_config)
+
+
+def _moves_more_than_blocks(config: Any) -> bool:
+    extra = config.kv_transfer_config.kv_connector_extra_config
+    return any(extra.get(name) is not None for name in CHUNK_SIZES)
+
+
+def _keeps_other_ends(config: Any) -> bool:
+    """Whether vLLM keeps windows elsewhere than where prompts end or part, or drafts."""
+    interval = getattr(config.cache_config, "prefix_cache_retention_interval", None)
+    return interval != 0 or config.speculative_config is not None
 
 
 STREAMING_SESSIONS: Final = Unsupported(
@@ -122,10 +152,28 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
         is_configured=lambda config, _: _has_tiers(config) and not config.scheduler_config.enable_chunked_prefill,
     ),
     Unsupported(
-        "tiers and a model with several groups of KV caches, or with states",
+        "tiers and a model with states, or with other groups than of full attention and of windows",
         "what is stored of one group, or of a prompt without its state, is of no use by itself",
         "leave the tiers out for this model",
-        is_configured=lambda config, caches: _has_tiers(config) and not _is_one_of_attention(caches),
+        is_configured=lambda config, caches: _has_tiers(config) and not _go_in_tiers(caches),
+    ),
+    Unsupported(
+        "a disk or shared storages and a model with several groups of KV caches",
+        "what comes up in parts is of no use before all of it is there, and vLLM looks no further than the first part",
+        "leave --disk-tier and --manager-url out: --cpu-tier goes with such a model",
+        is_configured=lambda config, caches: has_groups_in_tiers(config, caches) and _has_tiers_below(config),
+    ),
+    Unsupported(
+        "chunks of several blocks, and a model with several groups of KV caches",
+        "of a chunk in which a window begins vLLM stores a part, and it does not say which",
+        "leave --tier-chunk out",
+        is_configured=lambda config, caches: has_groups_in_tiers(config, caches) and _moves_more_than_blocks(config),
+    ),
+    Unsupported(
+        "tiers, a model with several groups of KV caches, and drafts or windows that are kept at intervals",
+        "tiers keep together what a prompt needs where it ends, or where others were seen to go on otherwise",
+        "leave --speculative-config and --prefix-cache-retention-interval out, or the tiers",
+        is_configured=lambda config, caches: has_groups_in_tiers(config, caches) and _keeps_other_ends(config),
     ),
     Unsupported(
         "tiers and latent attention over several ranks",

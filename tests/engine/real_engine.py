@@ -140,6 +140,7 @@ class StartingEngine:
     Args:
         options: vLLM's, beyond those that every engine here has; made of the engine's address and its folder.
         beside: another engine of the same pool, with whose model and salt key this one begins; None: it has its own.
+        make_model: writes its own model into a folder.
         variables: of the environment, beyond our own.
     """
 
@@ -147,6 +148,7 @@ class StartingEngine:
         self,
         options: Callable[[str, Path], list[str]],
         beside: "StartingEngine | None" = None,
+        make_model: Callable[[Path], None] = tiny_model.make,
         **variables: str,
     ) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="tenantzone-engine-")
@@ -154,7 +156,7 @@ class StartingEngine:
         self.engine = RealEngine(folder, free_address(API_PORT, ADMIN_PORT))
         self._model = folder / "tiny" if beside is None else beside._model
         if beside is None:
-            tiny_model.make(self._model)
+            make_model(self._model)
         else:
             self.engine.give_salt_key(beside.engine.salt_key)
         self._lock = (folder / "lock").open("w")

@@ -21,14 +21,14 @@ class Rows:
         self.view = view
 
     def __setitem__(self, chunk_id, content):
-        name = b"" if content is FOREIGN else TierWorker._hash(content)
+        name = b"" if content is FOREIGN else TierWorker._hash(content)[0]
         row = bytes([len(name)]) + name
         self.view[chunk_id * CHUNK_BYTES : (chunk_id + 1) * CHUNK_BYTES] = row.ljust(CHUNK_BYTES, b"\0")
 
     def get(self, chunk_id, _):
         row = bytes(self.view[chunk_id * CHUNK_BYTES : (chunk_id + 1) * CHUNK_BYTES])
         name = row[1 : 1 + row[0]]
-        return (SimpleNamespace(block_hashes=[name]), 0) if name else FOREIGN
+        return (SimpleNamespace(block_hashes=[name]), 0, 0) if name else FOREIGN
 
 
 class SharingEngine(Driver):

@@ -2,83 +2,23 @@
 
 import time
 from contextlib import contextmanager
-from random import Random
 from types import SimpleNamespace
 from unittest.mock import patch
 
 import pytest
 from vllm.v1.request import RequestStatus
 
-from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config, with_flags
+from hack.harness.scheduler import BLOCK_TOKENS, prompt, vllm_config
 from tenantzone_contract.tiers import TierShare
 from tenantzone_runtime.housekeeping import turns
-from tests.engine.tier_worker import CHUNK_BYTES, TierWorker, give_disk, with_tiers
+from tests.engine.tier_worker import CHUNK_BYTES
+from tests.engine.tiered_driver import LOADING, TieredEngine
 from tests.zones.core import declare
-
-LOADING = RequestStatus.WAITING_FOR_REMOTE_KVS
 
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory):
     return vllm_config(tmp_path_factory.mktemp("model"))
-
-
-class TieredEngine(Driver):
-    """An engine of so many blocks, chunks and files of a block each."""
-
-    def __init__(self, config, capacity, chunks, files=None, *, failing=False, window=None, **flags):
-        config = with_tiers(with_flags(config, **flags), chunks)
-        super().__init__(make_scheduler(config, capacity, window=window))
-        self.worker = TierWorker(self)
-        self.disk = None
-        if files is not None:
-            self.disk = give_disk(self.scheduler, self.worker, files, Random(1), failing=failing)
-        self.memory = self.scheduler.tiers.served[0].tier
-        self.scheduler.let_time_pass()
-
-    def rest(self):
-        """Step until no copy is under way."""
-        for _ in range(100):
-            if not self.scheduler.has_requests():
-                return
-            self.step()
-        raise AssertionError("copies are under way for ever")
-
-    def ask(self, tenant, tokens, **arguments):
-        request = super().ask(tenant, tokens, **arguments)
-        self.rest()
-        return request
-
-    def evict(self, *tenants):
-        """Empty the blocks of what these keep cached; the tiers keep it."""
-        for tenant in tenants:
-            self.scheduler.block_pool.evict(self.zone(tenant), "reset")
-
-    def stored(self, tenant, blocks):
-        """A prompt of so many blocks which the tiers have and the blocks have not."""
-        tokens = prompt(blocks)
-        self.ask(tenant, tokens)
-        self.evict(tenant)
-        return tokens
-
-    def loading(self, tenant, tokens, **arguments):
-        """A request whose load is under way, and takes until the worker is told otherwise."""
-        self.worker.slowest = self.worker.fastest = 10_000
-        request = self.send(tenant, tokens, **arguments)
-        self.step()
-        assert request.status == LOADING
-        return request
-
-    def land(self):
-        """All copies are made in the next step."""
-        self.worker.hurry()
-
-    def blocks_of(self, request):
-        return len(self.scheduler.kv_cache_manager.get_blocks(request.request_id).blocks[0])
-
-    def held(self, tenant, tier=None):
-        zone = (tier or self.memory).ledger.zones.get(tenant)
-        return 0 if zone is None else zone.held
 
 
 @pytest.fixture

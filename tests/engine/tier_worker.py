@@ -25,13 +25,14 @@ CHUNK_BYTES = 8192
 """Of a block of the harness's model."""
 
 
-def with_tiers(config, chunks, **more):
-    """The same config, of an engine with a CPU memory tier of so many chunks."""
+def with_tiers(config, chunks, groups=1, **more):
+    """The same config, of an engine with a CPU memory tier of so many chunks, and a model of so many groups."""
     config = copy(config)
     extra = {
         "spec_name": "ZoneOffloadingSpec",
         "spec_module_path": "tenantzone_runtime.engine.offloading_spec",
-        "cpu_bytes_to_use": chunks * CHUNK_BYTES,
+        # Without memory of its own, vLLM reckons a block to have room for each group.
+        "cpu_bytes_to_use": chunks * groups * CHUNK_BYTES,
     }
     config.kv_transfer_config = KVTransferConfig(
         kv_connector=CONNECTOR,
@@ -69,6 +70,9 @@ class TierWorker:
         self._under_way = {}
         """By job: the copy, whether it is a load, whose it is, and the steps until it is done."""
         self._done = []
+        managers = driver.scheduler.kv_cache_manager.coordinator.single_type_managers
+        self._windows = [getattr(caches, "sliding_window", None) for caches in managers]
+        """Of each group, how many tokens back it sees."""
         driver.copy = self.step
 
     def step(self, output):
@@ -126,25 +130,28 @@ class TierWorker:
     def _compute(self, output):
         manager = self.scheduler.kv_cache_manager
         for name, count in output.num_scheduled_tokens.items():
-            request = self.scheduler.requests[name]
-            # The scheduler has counted the step's tokens already.
-            end = request.num_computed_tokens
-            begin = end - count
-            table = manager.get_block_ids(name)[0]
-            for index in range(min(begin // BLOCK_TOKENS, len(request.block_hashes))):
-                if table[index] and self.checks:
-                    read = self._hash(self.blocks.get(table[index], FOREIGN))
-                    assert read == request.block_hashes[index], f"{name} reads another's memory at block {index}"
-            for index in range(begin // BLOCK_TOKENS, -(-end // BLOCK_TOKENS)):
-                is_full = (index + 1) * BLOCK_TOKENS <= end
-                self.blocks[table[index]] = (request, index) if is_full else FOREIGN
+            for group, table in enumerate(manager.get_block_ids(name)):
+                self._compute_group(self.scheduler.requests[name], count, group, table)
+
+    def _compute_group(self, request, count, group, table):
+        # The scheduler has counted the step's tokens already.
+        end = request.num_computed_tokens
+        begin, window = end - count, self._windows[group]
+        first = 0 if window is None else max(0, begin - window + 1) // BLOCK_TOKENS
+        for index in range(first, min(begin // BLOCK_TOKENS, len(request.block_hashes))):
+            if self.checks:
+                read, wanted = self._hash(self.blocks.get(table[index], FOREIGN)), (request.block_hashes[index], group)
+                assert read == wanted, f"{request.request_id} reads another's memory at block {index} of group {group}"
+        for index in range(begin // BLOCK_TOKENS, -(-end // BLOCK_TOKENS)):
+            is_full = (index + 1) * BLOCK_TOKENS <= end
+            self.blocks[table[index]] = (request, index, group) if is_full else FOREIGN
 
     @staticmethod
     def _hash(content):
         if content is FOREIGN:
             return FOREIGN
-        request, index = content
-        return request.block_hashes[index]
+        request, index, group = content
+        return request.block_hashes[index], group
 
     def _tell(self):
         for job_id, job in list(self._under_way.items()):

@@ -5,6 +5,8 @@ It is the only one that is let in: what it stores and loads is accounted for in 
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from math import gcd
 from typing import Any
 
@@ -23,19 +25,22 @@ from vllm.v1.core.kv_cache_utils import BlockHash
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.kv_cache_interface import KVCacheConfig
 from vllm.v1.kv_offload.base import OffloadKey
+from vllm.v1.kv_offload.config import OffloadingConfig
 from vllm.v1.request import Request, RequestStatus
 
 from tenantzone_runtime.engine.block_pool import ZoneBlockPool
 from tenantzone_runtime.engine.instances import instance_of
 from tenantzone_runtime.engine.migration import Migration
 from tenantzone_runtime.engine.moved_prompt import Jobs
-from tenantzone_runtime.engine.offloading_spec import ZoneOffloadingSpec, ZoneTieringManager
+from tenantzone_runtime.engine.offloading_spec import BOUNDS, ZoneOffloadingSpec, ZoneTieringManager
 from tenantzone_runtime.engine.quiet_requests import QuietRequests
 from tenantzone_runtime.engine.requests import may_be_cached, zone_of
 from tenantzone_runtime.salt import SaltKeySource
 from tenantzone_runtime.settings import read_settings
 from tenantzone_runtime.zones.forgetting import is_under_way
+from tenantzone_runtime.zones.hit_shape import HitShape
 from tenantzone_runtime.zones.offloading import offloads_nothing, tokens_to_offload
+from tenantzone_runtime.zones.tier import TransferBounds
 from tenantzone_runtime.zones.zone import Zone
 
 
@@ -46,6 +51,7 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
 
     def __init__(self, spec: ZoneOffloadingSpec, vllm_config: VllmConfig, kv_cache_config: KVCacheConfig) -> None:
         super().__init__(spec, vllm_config, kv_cache_config)
+        self._shape = shape_of(self.config.kv_group_configs)
         self._quiet = QuietRequests(gcd(*(group.tokens_per_chunk for group in self.config.kv_group_configs)))
         self._preempted: set[str] = set()
         """Ids of requests that were preempted since the last step was scheduled."""
@@ -75,6 +81,20 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
         status = self._req_status[request.request_id]
         for tier in self.manager.secondary_tiers:
             tier.know_prompt(status.req_context, status.group_states[0].offload_keys)
+        if self._shape.is_linked:
+            needed = self._shape.chunks(self._shape.end(request.num_prompt_tokens - 1))
+            self.manager.primary_tier.know_prompt(status.req_context, partial(self._hits_of, status), needed)
+
+    def _hits_of(self, status: RequestOffloadState) -> list[list[OffloadKey]]:
+        """What each hit needs that a request's prompt may become, the longest first.
+
+        vLLM keeps windows where the same prompt would be found again, and where others were seen to go on otherwise.
+        """
+        request = status.req
+        ends = {self._shape.end(request.num_prompt_tokens - 1), self._shape.end(request.shared_prefix_boundary)}
+        prompt = [group.offload_keys for group in status.group_states]
+        hits = [self._shape.keys(prompt, end) for end in sorted(ends, reverse=True)]
+        return [keys for keys in hits if keys]
 
     def know_blocks(self, pool: ZoneBlockPool) -> None:
         """Know the engine's blocks, which are looked at when a zone is moved."""
@@ -94,7 +114,10 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
         primary = self.manager.primary_tier
         primary.begin_lookup(status.req_context)
         # Not beyond what the zone may have in the tier: of a longer prompt, the rest is computed.
-        loadable = primary.loadable(status.req_context) * self.config.kv_group_configs[0].tokens_per_chunk
+        loadable = self._shape.tokens_in(primary.loadable(status.req_context))
+        if self._shape.is_linked:
+            # vLLM takes one off, for the token with which the model begins.
+            loadable += 1
         most = loadable if max_num_new_tokens is None else min(loadable, max_num_new_tokens)
         zone = zone_of(request)
         if zone is not None and is_under_way(zone):
@@ -118,12 +141,25 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
     def _calc_num_offloadable_tokens(self, req_status: RequestOffloadState, num_computed_tokens: int) -> int:
         tokens: int = super()._calc_num_offloadable_tokens(req_status, num_computed_tokens)
         request = req_status.req
+        if self._shape.is_linked:
+            # vLLM keeps no windows beyond, without which nothing there is found.
+            tokens = min(tokens, self._shape.end(request.num_prompt_tokens - 1))
         zone = zone_of(request)
         if zone is None:
             return tokens
         if not may_be_cached(request, zone):
             return 0
         return tokens_to_offload(zone.spec, request.num_prompt_tokens, tokens)
+
+    def _reachable_store_block_mask(self, group_config: Any, **blocks: Any) -> list[bool] | None:
+        window = group_config.sliding_window_size_in_chunks
+        if self._shape.is_linked and window is not None:
+            # vLLM looks for as many blocks as a window spans, and where its last token has a block of its own stores
+            # one less.
+            spec = replace(group_config.kv_cache_spec, sliding_window=window * group_config.tokens_per_block)
+            group_config = group_config._replace(kv_cache_spec=spec)
+        mask: list[bool] | None = super()._reachable_store_block_mask(group_config=group_config, **blocks)
+        return mask
 
     def _has_more_to_store(self, status: RequestOffloadState, computed_tokens: int) -> bool:
         tokens = self._calc_num_offloadable_tokens(status, computed_tokens)
@@ -235,7 +271,7 @@ class ZoneOffloadingConnector(OffloadingConnector):
         settings = read_settings(os.environ)
         salt_key = SaltKeySource(settings.salt_dir, settings.seal_key)
         salt_key.poll()
-        spec = ZoneOffloadingSpec(config, instance_of(vllm_config, config), salt_key)
+        spec = ZoneOffloadingSpec(config, instance_of(vllm_config, config), salt_key, bounds_of(vllm_config, config))
         self.connector_scheduler = ZoneOffloadingScheduler(spec, vllm_config, kv_cache_config)
 
     @property
@@ -252,6 +288,23 @@ class ZoneOffloadingConnector(OffloadingConnector):
 def _keeps_out(zone: Zone | None) -> bool:
     """Whether a zone's requests have nothing to do with tiers from their beginning to their end."""
     return zone is not None and offloads_nothing(zone.spec)
+
+
+def shape_of(groups: Sequence[Any]) -> HitShape:
+    """What hits need of each of a model's groups, as vLLM's offloading has them."""
+    if len(groups) == 1:
+        return HitShape(groups[0].tokens_per_chunk, (None,))
+    return HitShape(groups[0].tokens_per_chunk, tuple(group.sliding_window_size_in_chunks for group in groups))
+
+
+def bounds_of(vllm_config: VllmConfig, config: OffloadingConfig) -> TransferBounds:
+    """Of each zone in CPU memory: with several groups a prompt is of use whole, and so is what some steps compute."""
+    groups = config.groups
+    if len(groups) == 1:
+        return BOUNDS
+    tokens = max(vllm_config.model_config.max_model_len, 4 * vllm_config.scheduler_config.max_num_batched_tokens)
+    chunks = len(groups) * -(-tokens // groups[0].tokens_per_block)
+    return TransferBounds(max(chunks, BOUNDS.stores), max(chunks, BOUNDS.loads))
 
 
 def _keys(status: RequestOffloadState) -> list[OffloadKey]:

@@ -124,6 +124,7 @@ class ZoneOffloadingSpec(TieringOffloadingSpec):
         config: vLLM's.
         instance: what a tenant's chunks depend on; needed where the manager is made, and there is a tier below it.
         salt_key: the pool's; needed there, too.
+        bounds: of each zone in CPU memory.
     """
 
     def __init__(
@@ -131,6 +132,7 @@ class ZoneOffloadingSpec(TieringOffloadingSpec):
         config: OffloadingConfig,
         instance: Callable[[str, str], Instance] | None = None,
         salt_key: SaltKeySource | None = None,
+        bounds: TransferBounds = BOUNDS,
     ) -> None:
         self._flags: TierFlags = read_tier_flags(config.extra_config)
         super().__init__(config)
@@ -140,6 +142,7 @@ class ZoneOffloadingSpec(TieringOffloadingSpec):
         self._worker: OffloadingWorker | None = None
         self._instance = instance
         self._salt_key = salt_key
+        self._bounds = bounds
         if not self.num_chunks:
             raise ValueError(
                 f"cpu_bytes_to_use={self._flags.cpu_bytes} has no room for a chunk, which takes "
@@ -157,7 +160,7 @@ class ZoneOffloadingSpec(TieringOffloadingSpec):
         Path(region.mmap_path).unlink(missing_ok=True)
         region._creator = False
         primary = ZonePrimaryTier(
-            Tier("cpu", self.num_chunks, self.kv_bytes_per_chunk, BOUNDS),
+            Tier("cpu", self.num_chunks, self.kv_bytes_per_chunk, self._bounds),
             region,
             self.kv_events_config.enable_kv_cache_events,
         )

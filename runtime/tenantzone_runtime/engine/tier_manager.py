@@ -1,7 +1,8 @@
 """Keeps the keys of the CPU memory tier as vLLM does, and leaves to the zones who may store and who yields."""
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -40,6 +41,14 @@ class _Caller:
     """That it has stored or loaded, in the order of its prompt."""
     stored: set[OffloadKey] = field(default_factory=set)
     """What it has stored, or is storing."""
+    hits_of_prompt: Callable[[], list[list[OffloadKey]]] | None = None
+    """For each hit that its prompt may become, all that it needs, the longest first; None: no chunk needs others."""
+    needed: int = 0
+    """Chunks that its whole prompt needs to be found again, where they need each other."""
+    counted_on: set[OffloadKey] = field(default_factory=set)
+    """What of its prompt it has found there or stored, where chunks need each other."""
+    is_cut: bool = False
+    """Whether something of its prompt found no room, so that the rest is of no use."""
     is_condemned: bool = False
     """Whether nothing that it stored may be kept."""
     is_finished: bool = False
@@ -62,6 +71,9 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         self._keys: dict[int, OffloadKey] = {}
         """Of chunks that are owned."""
         self._bound: dict[str, str | None] = {}
+        self._counted_on: Counter[OffloadKey] = Counter()
+        """By how many requests that have not ended, where chunks need each other."""
+        tier.is_counted_on = lambda chunk_id: self._keys.get(chunk_id) in self._counted_on
 
     def bind(self, request_id: str, tenant: str | None) -> None:
         """Say whose the next new request of this id is, before it comes.
@@ -104,13 +116,50 @@ class ZoneOffloadingManager(CPUOffloadingManager):
                 self.tier.request_arrived(zone, now)
         return super().on_new_request(req_context)
 
+    def know_prompt(self, req_context: ReqContext, hits: Callable[[], list[list[OffloadKey]]], needed: int) -> None:
+        """Know a new request's prompt, of which chunks are of use together only.
+
+        Args:
+            req_context: of the request.
+            hits: tells, for each hit that the prompt may become, all that it needs, the longest first.
+            needed: how many chunks the longest needs.
+        """
+        caller = req_context.get_state(_Caller)
+        if caller is not None:
+            caller.hits_of_prompt, caller.needed = hits, needed
+
     def on_request_finished(self, req_context: ReqContext) -> None:
         super().on_request_finished(req_context)
         caller = req_context.get_state(_Caller)
         if caller is not None and not caller.is_finished:
             caller.is_finished = True
             self.tier.use(caller.zone, reversed(caller.chunks))
+            if caller.hits_of_prompt is not None:
+                self._link(caller, caller.hits_of_prompt())
             self.tier.request_finished(caller.zone, time.monotonic())
+
+    def _link(self, caller: _Caller, prompt: list[list[OffloadKey]]) -> None:
+        """Note what of a request's prompt is of use together only, and keep nothing of it that is of no use."""
+        hits = [self._chunk_ids(keys) for keys in prompt if all(self._policy.get(key) is not None for key in keys)]
+        for hit in hits:
+            # The shortest last: it is of use for more prompts than the others.
+            self.tier.use(caller.zone, reversed(hit))
+        self._forget(self.tier.link(caller.zone, self._chunk_ids(self._count_off(caller)), hits))
+
+    def _count_on(self, caller: _Caller, keys: Iterable[OffloadKey]) -> None:
+        """Note what is there of these keys, and that a request counts on it until it ends."""
+        if caller.hits_of_prompt is not None:
+            new = [key for key in keys if key not in caller.counted_on and self._policy.get(key) is not None]
+            caller.counted_on.update(new)
+            self._counted_on.update(new)
+
+    def _count_off(self, caller: _Caller) -> list[OffloadKey]:
+        """Note that a request has ended; returns what nobody counts on any more."""
+        self._counted_on.subtract(caller.counted_on)
+        left = [key for key in caller.counted_on if not self._counted_on[key]]
+        for key in left:
+            del self._counted_on[key]
+        return left
 
     def touch(self, keys: Collection[OffloadKey], req_context: ReqContext) -> None:
         super().touch(keys, req_context)
@@ -189,6 +238,7 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         self.tier.load(caller.zone, chunk_ids)
         caller.hits.clear()
         caller.chunks.update(dict.fromkeys(chunk_ids))
+        self._count_on(caller, keys)
         return spec
 
     def complete_load(self, keys: Collection[OffloadKey], req_context: ReqContext) -> None:
@@ -200,10 +250,14 @@ class ZoneOffloadingManager(CPUOffloadingManager):
 
     def prepare_store(self, keys: Collection[OffloadKey], req_context: ReqContext) -> PrepareStoreOutput:
         caller = req_context.get_state(_Caller)
-        if caller is None or caller.is_condemned:
+        if caller is None or caller.is_condemned or caller.is_cut or caller.needed > caller.zone.spec.quota.limit:
             return PrepareStoreOutput([], CPULoadStoreSpec([]), [])
+        self._count_on(caller, keys)
         output = self._prepare_store(keys, caller, req_context)
+        self._count_on(caller, output.keys_to_store)
         caller.stored.update(output.keys_to_store)
+        if caller.hits_of_prompt is not None:
+            caller.is_cut = any(self._policy.get(key) is None for key in keys)
         return output
 
     def _prepare_store(
@@ -214,6 +268,9 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         # The beginning of the same prompt: what is stored after it is worth nothing without it.
         beginning = dict.fromkeys([*caller.chunks, *self._chunk_ids(there), *self._chunk_ids(caller.hits)])
         granted, given_up = self.tier.make_room(caller.zone, len(new), list(beginning))
+        if caller.hits_of_prompt is not None and granted < len(new):
+            # A part of them is of no use.
+            granted = 0
         evicted = self._forget(given_up)
         output = super().prepare_store([*there, *new[:granted]], req_context)
         assert output is not None, "there is room"

@@ -13,7 +13,7 @@ import vllm
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from tenantzone_runtime.unsupported import configured
+from tenantzone_runtime.unsupported import configured, has_groups_in_tiers
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from vllm.v1.kv_cache_interface import KVCacheConfig
 
 SUPPORTED_VERSIONS = SpecifierSet(">=0.31.0,<0.34")
+_GROUPS_IN_TIERS = SpecifierSet("==0.32.*")
 
 
 class UnsupportedError(RuntimeError):
@@ -40,7 +41,12 @@ def check_version(version: str = vllm.__version__) -> None:
         )
 
 
-def check_supported(config: VllmConfig, caches: KVCacheConfig) -> None:
+def keep_groups_in_tiers(version: str = vllm.__version__) -> bool:
+    """Whether tiers were seen to keep together what several groups of KV caches have of a prompt, with this vLLM."""
+    return _GROUPS_IN_TIERS.contains(Version(version), prereleases=True)
+
+
+def check_supported(config: VllmConfig, caches: KVCacheConfig, version: str = vllm.__version__) -> None:
     """Check that vLLM's config asks for nothing that does not go with zones yet.
 
     Raises:
@@ -50,6 +56,11 @@ def check_supported(config: VllmConfig, caches: KVCacheConfig) -> None:
         f"{unsupported.feature} ({unsupported.reason}; {unsupported.instead})"
         for unsupported in configured(config, caches)
     ]
+    if has_groups_in_tiers(config, caches) and not keep_groups_in_tiers(version):
+        found.append(
+            f"tiers and a model with several groups of KV caches with vLLM {version} (they were seen together with "
+            f"vllm{_GROUPS_IN_TIERS}; install that, or leave the tiers out)"
+        )
     if found:
         raise UnsupportedError(
             f"model {config.model_config.model} can't be served with zones: {'; '.join(found)}. "

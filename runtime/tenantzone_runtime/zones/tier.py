@@ -6,15 +6,16 @@ nothing evicts it; all others are cached. What differs is what a zone is entitle
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, filterfalse
 from math import inf
 
 from tenantzone_contract.config import RuntimeConfig
 from tenantzone_contract.tiers import TierName
 from tenantzone_runtime.zones import configure, forgetting, states
 from tenantzone_runtime.zones.eviction import Evictions, make_room_to_hold, trim_to_limit
+from tenantzone_runtime.zones.links import Links
 from tenantzone_runtime.zones.parts import ALL
 from tenantzone_runtime.zones.quota import Quota
 from tenantzone_runtime.zones.tenancy import Tenancy
@@ -41,7 +42,7 @@ class _Transfer:
     readers: int = 0
     """Loads of it, and copies to a tier below; 0: it is being stored."""
     is_lost: bool = False
-    """Its bytes are not what was stored."""
+    """Its bytes are not what was stored, or of use for nobody any more."""
 
 
 class Tier:
@@ -72,6 +73,10 @@ class Tier:
         """Chunks that are being loaded, as often as they are."""
         self.counts: dict[Zone, TierCounts] = {}
         """Of zones of which anything was counted."""
+        self.links = Links()
+        """Which chunks are of use together only; none are, if a model has one group of KV caches."""
+        self.is_counted_on: Callable[[int], bool] = lambda chunk_id: False
+        """Whether a request that has not ended counts on a chunk, which may be of a hit when it ends."""
         self._transfers: dict[int, _Transfer] = {}
         # Until a config declares zones, all that comes is of one zone, and the tier as it is without zones.
         spec = ZoneSpec(EARLY_TENANT, EARLY_TENANT, 0, 0, Quota(0, chunk_count, 0), IdleTimes(inf))
@@ -161,6 +166,10 @@ class Tier:
             return chunk_id in zone.cached
         return transfer.readers > 0 and transfer.zone is zone and _may_be_kept(transfer)
 
+    def holds(self, zone: Zone, chunk_id: int) -> bool:
+        """Whether the zone can load the chunk, now or soon."""
+        return self.has_stored(zone, chunk_id) or self.is_storing(zone, chunk_id)
+
     def loadable(self, zone: Zone) -> int:
         """The most chunks that one request of the zone may begin to load now.
 
@@ -228,6 +237,23 @@ class Tier:
             return []
         self.ledger.evict_block(zone, chunk_id, "reset")
         return self._settle([(zone, [chunk_id])])
+
+    def link(self, zone: Zone, chunk_ids: Iterable[int], hits: Iterable[Sequence[int]]) -> list[int]:
+        """Note what is of use together only, and give up what a request counted on that is of use for no hit.
+
+        When one chunk of a hit goes, those go with it that are of no other, and that no request counts on.
+
+        Args:
+            zone: whose.
+            chunk_ids: that the request counted on until now, and nobody else does.
+            hits: the chunks of each, as `HitShape.keys` has them. Those of which something is not there are none.
+        """
+        for hit in hits:
+            if all(self.holds(zone, chunk_id) for chunk_id in hit):
+                self.links.link(hit)
+        return self._give_up(
+            chunk_id for chunk_id in chunk_ids if chunk_id not in self.links and self.holds(zone, chunk_id)
+        )
 
     def find_again(self, zone: Zone, free: Sequence[int], unused_for: Sequence[float]) -> tuple[list[int], list[int]]:
         """Make chunks a zone's that an engine before this one has stored, the ones first that were used last.
@@ -307,6 +333,7 @@ class Tier:
         for chunk_id, transfer in self._transfers.items():
             self.ledger.release(transfer.zone, [], [chunk_id])
         self._transfers.clear()
+        self.links.clear()
         self.storing.clear()
         self.loading.clear()
         for zone in list(self.ledger.zones.values()):
@@ -324,6 +351,8 @@ class Tier:
             assert in_transfer[zone] == zone.in_use, f"zone {zone.spec.tenant}: not all that is in use is in transfer"
         stores = Counter(transfer.zone for transfer in self._transfers.values() if not transfer.readers)
         assert stores == self.storing
+        self.links.check()
+        assert all(self.ledger.owner[chunk_id] is not None for chunk_id in self.links), "a chunk that is gone is linked"
 
     def _let_go(self, transfers: Sequence[tuple[int, _Transfer]], *, keeping: bool) -> list[int]:
         given_up: list[int] = []
@@ -332,16 +361,36 @@ class Tier:
             self.ledger.release(transfer.zone, [chunk_id] if kept else [], [] if kept else [chunk_id])
             if not kept:
                 given_up.append(chunk_id)
+        given_up += self._give_up(self.links.unlink(given_up))
         for zone in dict.fromkeys(transfer.zone for _, transfer in transfers):
             given_up += self._settle([(zone, trim_to_limit(self.ledger, zone))])
         return given_up
 
     def _settle(self, evicted: Evictions) -> list[int]:
+        gone = [chunk_id for _, chunk_ids in evicted for chunk_id in chunk_ids]
+        gone += self._give_up(self.links.unlink(gone))
         for zone, chunk_ids in evicted:
             if chunk_ids:
                 states.blocks_evicted(self.ledger, zone)
             configure.discard_if_gone(self.ledger, zone)
-        return [chunk_id for _, chunk_ids in evicted for chunk_id in chunk_ids]
+        return gone
+
+    def _give_up(self, chunk_ids: Iterable[int]) -> list[int]:
+        """Give up chunks that are of use for nobody: at once, or when their transfer ends; returns the first."""
+        given_up: dict[Zone, list[int]] = {}
+        for chunk_id in filterfalse(self.is_counted_on, chunk_ids):
+            zone, transfer = self.ledger.owner[chunk_id], self._transfers.get(chunk_id)
+            if transfer is not None:
+                transfer.is_lost = True
+            elif zone is not None:
+                given_up.setdefault(zone, []).append(chunk_id)
+        for zone, theirs in given_up.items():
+            if forgetting.is_under_way(zone):
+                forgetting.evict_left_behind(self.ledger, zone, theirs)
+            else:
+                self.ledger.evict_blocks(zone, theirs, "reset")
+            states.blocks_evicted(self.ledger, zone)
+        return [chunk_id for theirs in given_up.values() for chunk_id in theirs]
 
     def _withdrawn(self, zone: Zone) -> int:
         transfers = self._transfers.values()

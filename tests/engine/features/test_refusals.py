@@ -124,9 +124,6 @@ USES = {
 CONFIGURED = {each.feature: f"{each.reason}; {each.instead}" for each in UNSUPPORTED if each.is_configured is not None}
 
 
-TIERS_OF_GROUPS = "tiers and a model with several groups of KV caches, or with states"
-
-
 @pytest.mark.parametrize("feature", USES)
 @pytest.mark.shows("refused by configuration")
 def test_what_is_configured_whichever_way_is_refused_when_the_model_is_loaded(tmp_path, feature):
@@ -146,16 +143,86 @@ def test_a_pipeline_with_asynchronous_scheduling_is_let_in(tmp_path):
 
 
 def test_all_that_a_configuration_tells_is_tried_here():
-    assert CONFIGURED.keys() == USES.keys() | MODELS.keys() | {TIERS_OF_GROUPS}
+    assert CONFIGURED.keys() == USES.keys() | MODELS.keys() | GROUPS_IN_TIERS.keys() | {KINDS_IN_TIERS}
 
 
-@pytest.mark.parametrize("kinds", [("full", "window"), ("mamba align",)], ids="+".join)
-def test_tiers_of_a_model_with_several_groups_or_states_are_refused(tmp_path, kinds):
+KINDS_IN_TIERS = "tiers and a model with states, or with other groups than of full attention and of windows"
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [("mamba align",), ("full", "mamba align"), ("full", "chunks"), ("latent", "window"), ("wide", "window")],
+    ids="+".join,
+)
+@pytest.mark.shows("refused by configuration")
+def test_tiers_of_a_model_with_states_or_other_groups_are_refused(tmp_path, kinds):
     config = vllm_config(tmp_path)
     with_tiers(config)
+    with pytest.raises(UnsupportedError, match=KINDS_IN_TIERS):
+        check_supported(config, caches(10, 64, kinds, config), "0.32.0")
+
+
+@pytest.mark.parametrize("kinds", [(), ("full", "window"), ("window", "full", "window")], ids="+".join)
+@pytest.mark.shows("tiers of several groups")
+def test_tiers_of_windows_beside_full_attention_are_let_in(tmp_path, kinds):
+    config = vllm_config(tmp_path)
+    with_tiers(config)
+    check_supported(config, caches(10, 64, kinds, config), "0.32.0")
+
+
+def with_a_disk(config):
+    config.kv_transfer_config.kv_connector_extra_config["disk_folder"] = "/disk"
+
+
+def with_a_manager(config):
+    config.kv_transfer_config.kv_connector_extra_config["manager_url"] = "http://manager"
+
+
+def with_larger_chunks(config):
+    config.kv_transfer_config.kv_connector_extra_config["block_size"] = 64
+
+
+def with_drafts(config):
+    config.speculative_config = object()
+
+
+def with_windows_at_intervals(config):
+    config.cache_config.prefix_cache_retention_interval = 64
+
+
+GROUPS_IN_TIERS = {
+    "a disk or shared storages and a model with several groups of KV caches": (with_a_disk, with_a_manager),
+    "chunks of several blocks, and a model with several groups of KV caches": (with_larger_chunks,),
+    "tiers, a model with several groups of KV caches, and drafts or windows that are kept at intervals": (
+        with_drafts,
+        with_windows_at_intervals,
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("feature", "use"),
+    [(feature, use) for feature, uses in GROUPS_IN_TIERS.items() for use in uses],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+@pytest.mark.shows("refused by configuration")
+def test_what_does_not_go_with_tiers_of_several_groups_is_refused_with_them_only(tmp_path, feature, use):
+    config = vllm_config(tmp_path)
+    with_tiers(config)
+    use(config)
     check_supported(config, caches(10))
-    with pytest.raises(UnsupportedError, match=TIERS_OF_GROUPS):
-        check_supported(config, caches(10, 64, kinds, config))
+    with pytest.raises(UnsupportedError) as refusal:
+        check_supported(config, caches(10, 64, ("full", "window")), "0.32.0")
+    assert f"can't be served with zones: {feature} ({CONFIGURED[feature]}). Or start vLLM" in str(refusal.value)
+
+
+@pytest.mark.parametrize("version", ["0.31.0", "0.33.0"])
+def test_tiers_of_several_groups_are_refused_with_a_vllm_with_which_they_were_not_seen(tmp_path, version):
+    config = vllm_config(tmp_path)
+    with_tiers(config)
+    check_supported(config, caches(10), version)
+    with pytest.raises(UnsupportedError, match=f"with vLLM {version} .they were seen together with vllm==0.32"):
+        check_supported(config, caches(10, 64, ("full", "window")), version)
 
 
 FULL = caches(10).kv_cache_groups[0].kv_cache_spec

@@ -264,7 +264,7 @@ def _with_flags(config: VllmConfig, flags: Flags) -> VllmConfig:
         config.parallel_config = copy(config.parallel_config)
         config.parallel_config.pipeline_parallel_size = flags.steps_in_flight - 1
     if flags.tiers is not None:
-        config = with_tiers(config, flags.tiers.chunks)
+        config = with_tiers(config, flags.tiers.chunks, len(flags.kinds) or 1)
     if flags.drafting is not None:
         config = with_drafts(config, *flags.drafting)
     config.model_config = copy(config.model_config)

@@ -1,5 +1,7 @@
 """Draws lives. Whatever is drawn can happen to an engine; the simplest value of each draw is the dullest one."""
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 from vllm.v1.core.sched.interface import PauseState
 
@@ -8,6 +10,7 @@ from tenantzone_contract.config import PoolConfig, Watermarks, ZoneConfig
 from tenantzone_contract.tiers import TierShare
 from tenantzone_contract.unknown_tenants import UnknownTenants, UnknownTenantTemplate
 from tenantzone_contract.zone_terms import Fairness, Idle, Latency, Lending, Retention, SeatShare
+from tenantzone_runtime.engine.versions import keep_groups_in_tiers
 from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
 from tests.engine.histories.events import (
     IMAGES,
@@ -63,6 +66,15 @@ tiers = st.builds(
 )
 
 
+def _tiers_for(kinds: tuple[str, ...], drafting: tuple[str, int] | None) -> st.SearchStrategy[TierFlags | None]:
+    """Those that go with layers of these kinds."""
+    if not kinds:
+        return st.none() | tiers
+    if keep_groups_in_tiers() and set(kinds) == {"full", "window"} and drafting is None:
+        return st.none() | tiers.map(lambda flags: replace(flags, files=None))
+    return st.none()
+
+
 @st.composite
 def flags(draw: st.DrawFn) -> Flags:
     chunked = draw(st.sampled_from([True, True, True, False]))
@@ -100,7 +112,7 @@ def flags(draw: st.DrawFn) -> Flags:
         encoder=encoder,
         whole_images=may_be_whole and draw(st.booleans()),
         steps_in_pauses=draw(st.sampled_from([False, False, True])),
-        tiers=draw(st.one_of(st.none(), tiers)) if chunked and not kinds else None,
+        tiers=draw(_tiers_for(kinds, drafting)) if chunked else None,
     )
 
 

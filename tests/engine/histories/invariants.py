@@ -356,6 +356,7 @@ class Invariants:
 
     def after_an_update(self) -> None:
         self._encodings_are_accounted_for()
+        self._what_memory_keeps_is_of_use()
         for request in self._refused:
             assert request.is_finished(), "a refused request has not ended with the next update"
             assert request.num_computed_tokens == 0, "a refused request was computed"
@@ -371,6 +372,15 @@ class Invariants:
             assert outcome in ("error", "abort"), f"a refused request ended with {outcome}"
         self._refused.clear()
         self._refused_requests_wait_for_their_end()
+
+    def _what_memory_keeps_is_of_use(self) -> None:
+        """Of several groups, each chunk is of a hit, or a request that goes on counts on it."""
+        if len(self._scheduler.kv_cache_config.kv_cache_groups) == 1:
+            return
+        for served in self._scheduler.tiers.served:
+            tier = served.tier
+            for zone in tier.ledger.zones.values():
+                assert all(chunk in tier.links or tier.is_counted_on(chunk) for chunk in zone.cached), "it is of no use"
 
     def _refused_requests_wait_for_their_end(self) -> None:
         if self._scheduler.pause_state == PauseState.UNPAUSED and self._refused:

@@ -1,0 +1,64 @@
+"""What of a prompt a tier must have so that the prompt is found again, in a model with several groups of KV caches.
+
+Where it ends, each group has what it needs: full attention all chunks from the beginning, a window its last ones. That
+is a hit, and what lies beyond it is found by nobody.
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import TypeVar
+
+Key = TypeVar("Key")
+
+
+@dataclass(frozen=True, slots=True)
+class HitShape:
+    """The groups of a model, as far as hits go.
+
+    Args:
+        chunk_tokens: of each group.
+        windows: for each group, how many chunks a hit needs at the most, the last ones; None: all from the beginning.
+    """
+
+    chunk_tokens: int
+    windows: tuple[int | None, ...]
+
+    @property
+    def is_linked(self) -> bool:
+        """Whether chunks of several groups are of use together only."""
+        return len(self.windows) > 1
+
+    def end(self, tokens: int) -> int:
+        """The last place in so many tokens at which a hit may end, in tokens."""
+        return tokens // self.chunk_tokens * self.chunk_tokens
+
+    def chunks(self, tokens: int) -> int:
+        """The chunks that are loaded for so many tokens, at the most."""
+        length = -(-tokens // self.chunk_tokens)
+        return sum(length if window is None else min(length, window) for window in self.windows)
+
+    def tokens_in(self, chunks: int) -> int:
+        """The most tokens that are loaded with so many chunks."""
+        lengths = range(0, (chunks + 1) * self.chunk_tokens, self.chunk_tokens)
+        return lengths[bisect_right(lengths, chunks, key=self.chunks) - 1]
+
+    def keys(self, prompt: Sequence[Sequence[Key]], end: int) -> list[Key]:
+        """What a hit needs that ends there; nothing if the prompt is not so long.
+
+        Args:
+            prompt: for each group, the keys of its chunks from the beginning.
+            end: in tokens.
+
+        Returns:
+            First what is needed from the beginning, in the order of the prompt: hits of prompts that begin alike do so,
+            too. Then what windows need.
+        """
+        length = end // self.chunk_tokens
+        if not length or any(len(keys) < length for keys in prompt):
+            return []
+        groups = list(zip(self.windows, prompt, strict=True))
+        whole = [keys[:length] for window, keys in groups if window is None]
+        last = [keys[max(0, length - window) : length] for window, keys in groups if window is not None]
+        return [*chain.from_iterable(zip(*whole, strict=True)), *chain.from_iterable(last)]

@@ -1,0 +1,109 @@
+"""Which chunks of a tier are of use together only.
+
+Without one of its chunks a hit is none, and what is of use for no hit should not take up a tier's room.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class _Place:
+    """A chunk's place in the hits that begin alike up to it."""
+
+    chunk_id: int
+    before: "_Place | None"
+    after: "dict[int, _Place]" = field(default_factory=dict)
+    """By chunk."""
+    is_end: bool = False
+    """Whether a hit ends here."""
+
+
+class Links:
+    """The hits that a tier has all chunks of, by the chunks' ids; a chunk may be of several.
+
+    What hits have in common at their beginning is noted once: a long prompt may be the beginning of thousands.
+    """
+
+    def __init__(self) -> None:
+        self._first: dict[int, _Place] = {}
+        """By the first chunk of hits."""
+        self._places: dict[int, set[_Place]] = {}
+        """By chunk."""
+
+    def __contains__(self, chunk_id: int) -> bool:
+        """Whether a chunk is of some hit."""
+        return chunk_id in self._places
+
+    def __iter__(self) -> Iterator[int]:
+        """The chunks that are of some hit."""
+        return iter(self._places)
+
+    def link(self, chunk_ids: Sequence[int]) -> None:
+        """Note a hit, which needs all of these chunks."""
+        place, after = None, self._first
+        for chunk_id in chunk_ids:
+            there = after.get(chunk_id)
+            if there is None:
+                there = after[chunk_id] = _Place(chunk_id, place)
+                self._places.setdefault(chunk_id, set()).add(there)
+            place, after = there, there.after
+        if place is not None:
+            place.is_end = True
+
+    def unlink(self, chunk_ids: Iterable[int]) -> list[int]:
+        """Forget chunks that are gone, and the hits that they were of; returns what is of use for no hit since then."""
+        if not self._places:
+            return []
+        useless: dict[int, None] = {}
+        gone = list(chunk_ids)
+        for chunk_id in gone:
+            while places := self._places.get(chunk_id):
+                self._dissolve(next(iter(places)), useless)
+        for chunk_id in gone:
+            useless.pop(chunk_id, None)
+        return list(useless)
+
+    def _dissolve(self, place: _Place, useless: dict[int, None]) -> None:
+        """Forget the hits that a place is of, and note its chunks that are of no other."""
+        before = place.before
+        self._take_out(place, useless)
+        while before is not None and not before.after and not before.is_end:
+            # It leads to no hit any more.
+            self._take_out(before, useless)
+            before = before.before
+        left = list(place.after.values())
+        while left:
+            each = left.pop()
+            left += each.after.values()
+            self._take_out(each, useless)
+
+    def _take_out(self, place: _Place, useless: dict[int, None]) -> None:
+        siblings = self._first if place.before is None else place.before.after
+        del siblings[place.chunk_id]
+        places = self._places[place.chunk_id]
+        places.discard(place)
+        if not places:
+            del self._places[place.chunk_id]
+            useless[place.chunk_id] = None
+
+    def clear(self) -> None:
+        """Forget all hits."""
+        self._first.clear()
+        self._places.clear()
+
+    def check(self) -> None:
+        """Check the slow way that all places lead to the end of a hit, and are known by their chunks.
+
+        Raises:
+            AssertionError: they do not, or are not.
+        """
+        known: dict[int, set[_Place]] = {}
+        left = list(self._first.values())
+        while left:
+            place = left.pop()
+            left += place.after.values()
+            assert place.after or place.is_end, "a place leads to no hit"
+            assert all(each.before is place for each in place.after.values())
+            known.setdefault(place.chunk_id, set()).add(place)
+        assert known == self._places
