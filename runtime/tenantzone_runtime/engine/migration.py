@@ -14,7 +14,7 @@ from tenantzone_contract.migration import PATIENCE_SECONDS, MigrationError, Migr
 from tenantzone_runtime.engine.moved_prompt import Jobs
 from tenantzone_runtime.engine.moving import Moving, Steps, Task
 from tenantzone_runtime.shared.pace import Pace
-from tenantzone_runtime.shared.prompts import RecentPrompts
+from tenantzone_runtime.shared.prompts import Prompts, RecentPrompts
 from tenantzone_runtime.zones.zone import Zone
 
 logger = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class Migration:
 
     # Orders
 
-    def begin(self, order: MigrationOrder, prompts: Sequence[Sequence[bytes]]) -> None:
+    def begin(self, order: MigrationOrder, prompts: Prompts) -> None:
         """Begin what is asked for. What was asked for the same zone before ends; what it has moved is not moved again.
 
         Args:
