@@ -33,6 +33,8 @@ class Migration:
         """The last one of each tenant's zone."""
         self.wake: Callable[[], object] = bool
         """Has the engine make a step, if it sleeps."""
+        self.may_go_on: Callable[[], bool] = lambda: True
+        """Whether the engine neither ends nor is paused: whoever waits for that does not wait for what is moved."""
         self.patience = PATIENCE_SECONDS
         self._scheduler = scheduler
         self._moving = Moving(scheduler)
@@ -42,9 +44,9 @@ class Migration:
 
     @property
     def wants_step(self) -> bool:
-        """Whether a step would bring it on; asked at any moment."""
+        """Whether a step is to bring it on; asked at any moment."""
         task = self._task
-        return task is not None and time.monotonic() >= task.rests_until
+        return task is not None and time.monotonic() >= task.rests_until and self.may_go_on()
 
     @property
     def chunk_bytes(self) -> int:
