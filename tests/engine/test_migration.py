@@ -7,6 +7,7 @@ import pytest
 from hack.harness.scheduler import prompt, vllm_config
 from tenantzone_contract.migration import MigrationError, MigrationOrder
 from tenantzone_contract.tiers import TierShare
+from tenantzone_runtime.engine.migration import TENANTS_AT_ONCE
 from tests.engine.sharing_engines import sharing_engines
 from tests.engine.tier_worker import CHUNK_BYTES
 from tests.shared_tier.conftest import own_manager as manager  # noqa: F401 - a fixture
@@ -280,6 +281,20 @@ def test_of_prompts_no_more_is_remembered_than_is_cached(engines):
     assert 20 <= sum(map(len, recent(first))) <= 40
     first.declare(declare("burst"))
     assert recent(first) == ()
+
+
+def test_of_thousands_of_tenants_a_turn_looks_at_some_and_each_comes_in_its_turn(engines):
+    (first,) = engines(1)
+    first.ask("acme", prompt(6))
+    migration = first.scheduler.connector.scheduler.migration
+    for number in range(10 * TENANTS_AT_ONCE):
+        migration.recent.note(f"gone-{number}", [b"a block"])
+    for _ in range(11):
+        before = len(migration.recent.tenants)
+        first.scheduler.let_time_pass()
+        assert before - len(migration.recent.tenants) <= TENANTS_AT_ONCE
+    assert migration.recent.tenants == ["acme"]
+    assert sum(map(len, recent(first))) == 6
 
 
 def test_a_manager_that_is_gone_fails_it_and_no_request(alone, manager):  # noqa: F811

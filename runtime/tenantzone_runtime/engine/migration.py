@@ -7,7 +7,7 @@ is woken for it. What it fails at costs hits.
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from tenantzone_contract.config import RuntimeConfig
 from tenantzone_contract.migration import PATIENCE_SECONDS, MigrationError, MigrationOrder, State
@@ -18,6 +18,9 @@ from tenantzone_runtime.shared.prompts import Prompts, RecentPrompts
 from tenantzone_runtime.zones.zone import Zone
 
 logger = logging.getLogger(__name__)
+
+TENANTS_AT_ONCE: Final = 100
+"""Whose prompts are compared with what is cached beside the steps; of thousands, each comes in its turn."""
 
 
 class Migration:
@@ -41,6 +44,8 @@ class Migration:
         self._task: Task | None = None
         self._steps: Steps | None = None
         self._purges: Mapping[str, str] = {}
+        self._to_trim: list[str] = []
+        """Tenants who have their turn next, the last one first."""
 
     @property
     def wants_step(self) -> bool:
@@ -142,8 +147,9 @@ class Migration:
 
     def upkeep(self) -> Iterator[None]:
         """Do what time does; several times a second."""
-        for tenant in self.recent.tenants:
-            self._trim(tenant)
+        self._to_trim = self._to_trim or self.recent.tenants
+        for _ in range(min(TENANTS_AT_ONCE, len(self._to_trim))):
+            self._trim(self._to_trim.pop())
             yield
         task = self._task
         if task is not None and time.monotonic() - task.asked > self.patience:
