@@ -308,6 +308,25 @@ def test_a_manager_that_is_gone_fails_it_and_no_request(alone, manager):  # noqa
     assert has_nothing_left(first)
 
 
+def test_a_zone_that_keeps_nothing_in_storages_fails_it_and_not_the_manager(engines):
+    first, second = engines()
+    first.ask("acme", prompt(3))
+    second.declare(declare("acme", offload="Never"), declare("burst"))
+    done = move(second, "warm-up", prompts=recent(first))
+    assert done.problem == "the zone keeps nothing in storages: see its offload, and its retention"
+    assert has_nothing_left(second)
+
+
+def test_what_is_still_being_removed_fails_it_and_not_the_manager(engines, manager):  # noqa: F811
+    first, second = engines()
+    first.ask("acme", prompt(3))
+    manager.kill()
+    second.declare(declare("acme", offload="Never"), declare("burst"))
+    second.declare(declare("acme"), declare("burst"))
+    done = move(second, "warm-up", prompts=recent(first))
+    assert done.problem == "what the zone had in storages before is still being removed: try again later"
+
+
 def test_a_reset_ends_it(alone):
     first, _ = alone(prompt(6))
     order(first, "hand-down", bytes_per_second=SLOW)

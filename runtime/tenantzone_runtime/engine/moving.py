@@ -196,7 +196,8 @@ class Moving:
         while (found := shared.count(moved.tenant, query)) is None:
             yield {}
         if not query.is_answered:
-            raise MigrationError(shared.problem or "the KV-cache manager did not say what storages have")
+            problem = shared.why_closed(moved.tenant) or shared.problem
+            raise MigrationError(problem or "the KV-cache manager did not say what storages have")
         return int(found)
 
     def _afford(self, task: Task) -> Counted:
