@@ -6,8 +6,10 @@ themselves.
 
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError
 from pydantic.alias_generators import to_camel
+
+from tenantzone_contract.config_text import explain
 
 MIGRATION_PATH: Final = "/migration"
 TENANT_PARAMETER: Final = "tenant"
@@ -31,8 +33,11 @@ State = Literal["None", "Running", "Done", "Stopped", "Failed"]
 
 Count = Annotated[int, Field(ge=0)]
 Seconds = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
-Prompt = tuple[Annotated[bytes, Field(min_length=1, max_length=64)], ...]
+Hash = Annotated[bytes, Field(min_length=1, max_length=64)]
+# What is wrong with each of a million hashes would take an engine seconds to say.
+Prompt = Annotated[tuple[Hash, ...], Field(min_length=1, max_length=MAX_BLOCKS), FailFast()]
 """The hashes of its blocks from its beginning."""
+Prompts = Annotated[tuple[Prompt, ...], Field(max_length=MAX_BLOCKS), FailFast()]
 
 
 class MigrationError(Exception):
@@ -57,7 +62,7 @@ class MigrationOrder(_Model):
     tenant: Annotated[str, Field(min_length=1, max_length=4096)]
     bytes_per_second: Annotated[float, Field(gt=0.0, le=1e15, allow_inf_nan=False)] = 1e15
     """That it may move at most."""
-    prompts: tuple[Prompt, ...] = ()
+    prompts: Prompts = ()
     """Of a warm-up: those to bring up, the one first that was used last."""
 
 
@@ -85,7 +90,7 @@ class MigrationReport(_Model):
     """Since it began, or that it took."""
     prompt_tokens_per_second: Annotated[float, Field(gt=0.0, allow_inf_nan=False)] | None = None
     """That the engine computes in its largest steps of late; None: it has computed none."""
-    prompts: tuple[Prompt, ...] = ()
+    prompts: Prompts = ()
     """If they were asked for: those of the zone that are cached, the one first that was used last."""
 
     @property
@@ -100,7 +105,10 @@ def parse_order(text: bytes) -> MigrationOrder:
     Raises:
         ValueError: it is none, or it names too much.
     """
-    order = MigrationOrder.model_validate_json(text)
+    try:
+        order = MigrationOrder.model_validate_json(text)
+    except ValidationError as error:
+        raise ValueError(explain(error)) from None
     if sum(map(len, order.prompts)) > MAX_BLOCKS:
         raise ValueError(f"an order names at most {MAX_BLOCKS:,} blocks")
     return order

@@ -1,5 +1,8 @@
 """Orders and reports of migrations: what is written is read back, and what is too much is refused."""
 
+import json
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +15,8 @@ from tenantzone_contract.migration import (
     parse_order,
 )
 
-PROMPTS = st.lists(st.lists(st.binary(min_size=1, max_size=64), max_size=4).map(tuple), max_size=4).map(tuple)
+HASHES = st.lists(st.binary(min_size=1, max_size=64), min_size=1, max_size=4).map(tuple)
+PROMPTS = st.lists(HASHES, max_size=4).map(tuple)
 
 
 @given(PROMPTS, st.floats(1.0, 1e15))
@@ -28,21 +32,37 @@ def test_a_report_is_read_as_it_was_written(prompts):
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "words"),
     [
-        b"",
-        b"[]",
-        b'{"order": "hand-down"}',
-        b'{"order": "leap", "tenant": "acme"}',
-        b'{"order": "hand-down", "tenant": ""}',
-        b'{"order": "hand-down", "tenant": "acme", "bytesPerSecond": 0}',
-        b'{"order": "hand-down", "tenant": "acme", "bytesPerSecond": "NaN"}',
-        b'{"order": "warm-up", "tenant": "acme", "prompts": [["?"]]}',
+        (b"", "Invalid JSON: EOF"),
+        (b"[]", "Input should be an object"),
+        (b'{"order": "hand-down"}', "tenant: Field required"),
+        (b'{"order": "leap", "tenant": "acme"}', "order: Input should be 'look', 'hand-down', 'warm-up' or 'stop'"),
+        (b'{"order": "hand-down", "tenant": ""}', "tenant: String should have at least 1 character"),
+        (b'{"order": "hand-down", "tenant": "\\ud800"}', "Invalid JSON: unexpected end of hex escape"),
+        (b'{"order": "stop", "tenant": "acme", "bytesPerSecond": 0}', "bytesPerSecond: Input should be greater than 0"),
+        (b'{"order": "stop", "tenant": "acme", "bytesPerSecond": "NaN"}', "bytesPerSecond: Input should be"),
+        (b'{"order": "warm-up", "tenant": "acme", "prompts": [["?"]]}', "prompts[0][0]: Data should be valid base64"),
+        (b'{"order": "warm-up", "tenant": "acme", "prompts": [[]]}', "prompts[0]: Tuple should have at least 1 item"),
     ],
 )
-def test_what_is_no_order_is_refused(text):
-    with pytest.raises(ValueError, match="validation error"):
+def test_what_is_no_order_is_refused_in_a_line(text, words):
+    with pytest.raises(ValueError, match=re.escape(words)) as error:
         parse_order(text)
+    assert len(str(error.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("prompts", "words"),
+    [
+        ([["YQ==", *[""] * 1000]], "prompts[0][1]: Data should have at least 1 byte"),
+        ([["YQ=="], *[[]] * 1000], "prompts[1]: Tuple should have at least 1 item after validation, not 0"),
+    ],
+)
+def test_of_many_things_that_are_wrong_the_first_is_looked_for(prompts, words):
+    text = json.dumps({"order": "warm-up", "tenant": "acme", "prompts": prompts})
+    with pytest.raises(ValueError, match=f"^{re.escape(words)}$"):
+        parse_order(text.encode())
 
 
 def test_an_order_names_so_many_blocks_and_no_more():

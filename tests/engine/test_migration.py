@@ -7,6 +7,7 @@ import pytest
 from hack.harness.scheduler import prompt, vllm_config
 from tenantzone_contract.migration import MigrationError, MigrationOrder
 from tenantzone_contract.tiers import TierShare
+from tenantzone_runtime.engine.migration import TENANTS_AT_ONCE
 from tests.engine.sharing_engines import sharing_engines
 from tests.engine.tier_worker import CHUNK_BYTES
 from tests.shared_tier.conftest import own_manager as manager  # noqa: F401 - a fixture
@@ -282,6 +283,20 @@ def test_of_prompts_no_more_is_remembered_than_is_cached(engines):
     assert recent(first) == ()
 
 
+def test_of_thousands_of_tenants_a_turn_looks_at_some_and_each_comes_in_its_turn(engines):
+    (first,) = engines(1)
+    first.ask("acme", prompt(6))
+    migration = first.scheduler.connector.scheduler.migration
+    for number in range(10 * TENANTS_AT_ONCE):
+        migration.recent.note(f"gone-{number}", [b"a block"])
+    for _ in range(11):
+        before = len(migration.recent.tenants)
+        first.scheduler.let_time_pass()
+        assert before - len(migration.recent.tenants) <= TENANTS_AT_ONCE
+    assert migration.recent.tenants == ["acme"]
+    assert sum(map(len, recent(first))) == 6
+
+
 def test_a_manager_that_is_gone_fails_it_and_no_request(alone, manager):  # noqa: F811
     tokens = prompt(6)
     first, _ = alone(tokens)
@@ -291,6 +306,25 @@ def test_a_manager_that_is_gone_fails_it_and_no_request(alone, manager):  # noqa
     assert "the KV-cache manager d" in done.problem, "it does not answer, or did not say"
     first.ask("acme", tokens)
     assert has_nothing_left(first)
+
+
+def test_a_zone_that_keeps_nothing_in_storages_fails_it_and_not_the_manager(engines):
+    first, second = engines()
+    first.ask("acme", prompt(3))
+    second.declare(declare("acme", offload="Never"), declare("burst"))
+    done = move(second, "warm-up", prompts=recent(first))
+    assert done.problem == "the zone keeps nothing in storages: see its offload, and its retention"
+    assert has_nothing_left(second)
+
+
+def test_what_is_still_being_removed_fails_it_and_not_the_manager(engines, manager):  # noqa: F811
+    first, second = engines()
+    first.ask("acme", prompt(3))
+    manager.kill()
+    second.declare(declare("acme", offload="Never"), declare("burst"))
+    second.declare(declare("acme"), declare("burst"))
+    done = move(second, "warm-up", prompts=recent(first))
+    assert done.problem == "what the zone had in storages before is still being removed: try again later"
 
 
 def test_a_reset_ends_it(alone):

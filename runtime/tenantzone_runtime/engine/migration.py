@@ -7,17 +7,20 @@ is woken for it. What it fails at costs hits.
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from tenantzone_contract.config import RuntimeConfig
 from tenantzone_contract.migration import PATIENCE_SECONDS, MigrationError, MigrationOrder, State
 from tenantzone_runtime.engine.moved_prompt import Jobs
 from tenantzone_runtime.engine.moving import Moving, Steps, Task
 from tenantzone_runtime.shared.pace import Pace
-from tenantzone_runtime.shared.prompts import RecentPrompts
+from tenantzone_runtime.shared.prompts import Prompts, RecentPrompts
 from tenantzone_runtime.zones.zone import Zone
 
 logger = logging.getLogger(__name__)
+
+TENANTS_AT_ONCE: Final = 100
+"""Whose prompts are compared with what is cached beside the steps; of thousands, each comes in its turn."""
 
 
 class Migration:
@@ -33,18 +36,22 @@ class Migration:
         """The last one of each tenant's zone."""
         self.wake: Callable[[], object] = bool
         """Has the engine make a step, if it sleeps."""
+        self.may_go_on: Callable[[], bool] = lambda: True
+        """Whether the engine neither ends nor is paused: whoever waits for that does not wait for what is moved."""
         self.patience = PATIENCE_SECONDS
         self._scheduler = scheduler
         self._moving = Moving(scheduler)
         self._task: Task | None = None
         self._steps: Steps | None = None
         self._purges: Mapping[str, str] = {}
+        self._to_trim: list[str] = []
+        """Tenants who have their turn next, the last one first."""
 
     @property
     def wants_step(self) -> bool:
-        """Whether a step would bring it on; asked at any moment."""
+        """Whether a step is to bring it on; asked at any moment."""
         task = self._task
-        return task is not None and time.monotonic() >= task.rests_until
+        return task is not None and time.monotonic() >= task.rests_until and self.may_go_on()
 
     @property
     def chunk_bytes(self) -> int:
@@ -58,7 +65,7 @@ class Migration:
 
     # Orders
 
-    def begin(self, order: MigrationOrder, prompts: Sequence[Sequence[bytes]]) -> None:
+    def begin(self, order: MigrationOrder, prompts: Prompts) -> None:
         """Begin what is asked for. What was asked for the same zone before ends; what it has moved is not moved again.
 
         Args:
@@ -140,8 +147,9 @@ class Migration:
 
     def upkeep(self) -> Iterator[None]:
         """Do what time does; several times a second."""
-        for tenant in self.recent.tenants:
-            self._trim(tenant)
+        self._to_trim = self._to_trim or self.recent.tenants
+        for _ in range(min(TENANTS_AT_ONCE, len(self._to_trim))):
+            self._trim(self._to_trim.pop())
             yield
         task = self._task
         if task is not None and time.monotonic() - task.asked > self.patience:

@@ -14,6 +14,7 @@ from typing import Any, Final
 from tenantzone_contract.migration import MigrationError, State, Work
 from tenantzone_runtime.engine.moved_prompt import Jobs, MovedPrompt
 from tenantzone_runtime.shared.pace import Pace
+from tenantzone_runtime.shared.prompts import Prompts
 from tenantzone_runtime.shared.queries import Query
 
 CHUNKS_AT_ONCE: Final = 64
@@ -29,7 +30,7 @@ class Task:
 
     tenant: str
     work: Work
-    prompts: Sequence[Sequence[bytes]]
+    prompts: Prompts
     pace: Pace
     began: float
     asked: float
@@ -195,7 +196,8 @@ class Moving:
         while (found := shared.count(moved.tenant, query)) is None:
             yield {}
         if not query.is_answered:
-            raise MigrationError(shared.problem or "the KV-cache manager did not say what storages have")
+            problem = shared.why_closed(moved.tenant) or shared.problem
+            raise MigrationError(problem or "the KV-cache manager did not say what storages have")
         return int(found)
 
     def _afford(self, task: Task) -> Counted:

@@ -4,7 +4,7 @@ from threading import RLock
 from typing import Any
 
 from tenantzone_contract.migration import MAX_BLOCKS, MigrationOrder, MigrationReport
-from tenantzone_runtime.shared.prompts import whole_prompts, within
+from tenantzone_runtime.shared.prompts import Prompts, WholePrompts, within
 from tenantzone_runtime.zones.tenancy import Tenancy
 
 
@@ -31,7 +31,7 @@ class ServedZoneMigration:
             with self._lock:
                 self._migration.stop(order.tenant, "somebody has asked for that")
             return
-        prompts = order.prompts if order.order == "warm-up" else self._prompts(order.tenant)
+        prompts: Prompts = order.prompts if order.order == "warm-up" else self._prompts(order.tenant)
         with self._lock:
             self._migration.begin(order, prompts)
 
@@ -52,7 +52,7 @@ class ServedZoneMigration:
             **told,
         )
 
-    def _prompts(self, tenant: str) -> list[list[bytes]]:
+    def _prompts(self, tenant: str) -> WholePrompts:
         with self._lock:
             links = self._migration.recent.links(tenant)
-        return whole_prompts(links)
+        return WholePrompts(links)

@@ -1,4 +1,7 @@
-"""Has vLLM's engine core make a step when it sleeps, for want of requests, and something else is to be done."""
+"""Has vLLM's engine core make a step when it sleeps, for want of requests, and something else is to be done.
+
+But not when it ends, or is paused: that waits until nothing is to be done any more.
+"""
 
 from collections.abc import Callable
 from functools import partial, wraps
@@ -6,7 +9,7 @@ from typing import Any
 
 
 def let_migrations_wake_engines() -> None:
-    """Have each engine core whose scheduler moves zones' caches tell it how to be woken."""
+    """Have each engine core whose scheduler moves zones' caches tell it how to be woken, and whether it may be."""
     # Imported here: it imports the scheduler's module, which imports this one.
     from vllm.v1.engine.core import EngineCoreProc
 
@@ -15,13 +18,18 @@ def let_migrations_wake_engines() -> None:
 
 
 def _after_telling(process: Callable[..., Any]) -> Callable[..., Any]:
+    from vllm.v1.core.sched.interface import PauseState
     from vllm.v1.engine import EngineCoreRequestType
+
+    def may_go_on(core: Any) -> bool:
+        return bool(core.is_running()) and core.scheduler.pause_state == PauseState.UNPAUSED
 
     @wraps(process)
     def tell_and_process(core: Any) -> Any:
         migration = core.scheduler.tiers.migration
         if migration is not None:
             migration.wake = partial(core.input_queue.put_nowait, (EngineCoreRequestType.WAKEUP, None))
+            migration.may_go_on = partial(may_go_on, core)
         # It is told once; the loop of the engine goes on with vLLM's own.
         core._process_input_queue = partial(process, core)
         return process(core)

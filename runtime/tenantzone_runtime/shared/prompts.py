@@ -4,10 +4,15 @@ A block's hash says nothing of the block before it, and without all that come be
 it is remembered here which one follows which, for as many blocks as the zone has cached.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Reversible, Sequence, Sized
 from itertools import islice
+from typing import Protocol
 
 _NONE = b""
+
+
+class Prompts(Sized, Reversible[Sequence[bytes]], Protocol):
+    """Prompts by the hashes of their blocks, the one first that was used last."""
 
 
 class RecentPrompts:
@@ -45,26 +50,45 @@ class RecentPrompts:
         self._before.pop(tenant, None)
 
     @property
-    def tenants(self) -> Sequence[str]:
-        """Of whom anything is remembered."""
+    def tenants(self) -> list[str]:
+        """Of whom anything is remembered; a list of its own."""
         return list(self._before)
 
     def links(self, tenant: str) -> dict[bytes, bytes]:
-        """A copy of what is remembered of a zone, which :func:`whole_prompts` makes prompts of."""
+        """A copy of what is remembered of a zone, which :class:`WholePrompts` makes prompts of."""
         return self._before.get(tenant, {}).copy()
 
-    def of(self, tenant: str) -> list[list[bytes]]:
-        """The prompts of a zone, each from its beginning on, the one first that was used last.
 
-        One that another goes on from is a part of that.
-        """
-        return whole_prompts(self.links(tenant))
+class WholePrompts:
+    """The prompts that are linked so, each from its beginning on, the one first that was used last.
 
+    One that another goes on from is a part of that. Each is put together when it is asked for: thousands may have a
+    long beginning in common.
 
-def whole_prompts(before: Mapping[bytes, bytes]) -> list[list[bytes]]:
-    """The prompts that are linked so."""
-    followed = set(before.values())
-    return [_whole(before, last) for last in reversed(list(before)) if last not in followed]
+    Args:
+        before: of a zone, as :meth:`RecentPrompts.links` has it; it does not change any more.
+    """
+
+    def __init__(self, before: Mapping[bytes, bytes]) -> None:
+        followed = set(before.values())
+        self._before = before
+        self._ends = [block for block in reversed(list(before)) if block not in followed]
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def __iter__(self) -> Iterator[list[bytes]]:
+        return map(self._whole, self._ends)
+
+    def __reversed__(self) -> Iterator[list[bytes]]:
+        return map(self._whole, reversed(self._ends))
+
+    def _whole(self, block: bytes) -> list[bytes]:
+        hashes = []
+        while block != _NONE:
+            hashes.append(block)
+            block = self._before[block]
+        return hashes[::-1]
 
 
 def within(prompts: Iterable[Sequence[bytes]], blocks: int) -> Iterator[Sequence[bytes]]:
@@ -74,11 +98,3 @@ def within(prompts: Iterable[Sequence[bytes]], blocks: int) -> Iterator[Sequence
             return
         yield prompt[:blocks]
         blocks -= len(prompt)
-
-
-def _whole(before: Mapping[bytes, bytes], last: bytes) -> list[bytes]:
-    hashes, block = [], last
-    while block != _NONE:
-        hashes.append(block)
-        block = before[block]
-    return hashes[::-1]

@@ -119,6 +119,14 @@ class SharedTier:
         query.unused = 0
         return Finding.HIT
 
+    def why_closed(self, tenant: str) -> str:
+        """Why a tenant's zone keeps nothing here now, for people; empty: it does, or :attr:`problem` says why not."""
+        zone = self.zones.get(tenant)
+        if zone is None or zone.no_store:
+            return "the zone keeps nothing in storages: see its offload, and its retention"
+        is_going = self._removing.is_going(zone.space.instance, tenant)
+        return "what the zone had in storages before is still being removed: try again later" if is_going else ""
+
     def is_waiting(self, query: Query) -> bool:
         """Whether a request's question has been asked, and may still be answered in time."""
         return self._asking.is_pending(query, time.monotonic())
