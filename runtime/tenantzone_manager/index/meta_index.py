@@ -23,14 +23,6 @@ Modifier = Callable[[Found], Mapping[Address, Any]]
 """What is there → what shall be; None: the record goes. It may be called again, with what is there then."""
 
 
-class MoreNeeded(Exception):
-    """A modifier has to see further records; it is called again with them."""
-
-    def __init__(self, addresses: Iterable[Address]) -> None:
-        super().__init__()
-        self.addresses = tuple(addresses)
-
-
 @dataclass(frozen=True, slots=True)
 class Codec:
     """How the records of a space are written, and what follows from a change of one."""
@@ -161,8 +153,6 @@ class MetaIndex:
                 async with self._locks.held(wanted):
                     await self._try(wanted, modifier, terms)
                 return
-            except MoreNeeded as more:
-                wanted.update(more.addresses)
             except Conflict:
                 self.conflicts += 1
                 await asyncio.sleep(random.random() * 0.002 * attempt)
