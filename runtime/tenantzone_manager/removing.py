@@ -93,9 +93,8 @@ class Remover:
             at_most: bytes in this call.
             told: hears of what goes.
         """
-        account = books.instance_account(instance.name, where)
-        known = (await self._index.accounts([account])).get(account)
-        surplus = min(known.live - to_bytes, at_most) if known else 0
+        account = await self._index.account(books.instance_account(instance.name, where))
+        surplus = min(account.live - to_bytes, at_most)
         order = Order(where, unused_since=self._clock() - unused_for)
         return await self.evict([instance], order, surplus, {instance.name: surplus}, told)
 

@@ -183,6 +183,10 @@ class MetaIndex:
         """The members of a rank with the lowest scores."""
         return await self.backend.lowest(rank, count, until)
 
+    async def account(self, name: str) -> Account:
+        """One account; it is empty and without a limit if it was never charged."""
+        return (await self.accounts([name])).get(name, Account())
+
     async def accounts(self, names: Sequence[str]) -> dict[str, Account]:
         """Accounts by name; one that is missing was never charged and has no limit."""
         return await self.backend.accounts(names)

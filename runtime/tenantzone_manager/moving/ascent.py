@@ -155,9 +155,7 @@ class Ascent:
 
     async def _spare_the_total(self, round_: Round, instance: Instance, arrived: Sequence[Source]) -> None:
         """Have no other block be evicted for further locations: what has come up leaves where it was, if need be."""
-        account = f"g/{round_.group.name}"
-        known = (await self._index.accounts([account])).get(account, Account())
-        over = surplus(known, round_.group.total)
+        over = surplus(await self._index.account(f"g/{round_.group.name}"), round_.group.total)
         leaving = []
         for source in arrived:
             if over > 0:

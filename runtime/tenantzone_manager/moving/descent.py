@@ -6,7 +6,6 @@ from typing import Final
 
 from tenantzone_manager.core import books
 from tenantzone_manager.core.moving import best_location
-from tenantzone_manager.core.quota import Account
 from tenantzone_manager.core.reclaiming import may_go, surplus
 from tenantzone_manager.core.records import Block
 from tenantzone_manager.core.settings import Instance, Quota
@@ -92,7 +91,6 @@ class Descent:
     async def _below(self, round_: Round, where: str, storage: str, account: str, quota: Quota) -> None:
         if quota.watermark is None:
             return
-        known = (await self._index.accounts([account])).get(account, Account())
-        over = surplus(known, quota)
+        over = surplus(await self._index.account(account), quota)
         if over > 0:
             await self.make_room(round_, where, storage, over)
