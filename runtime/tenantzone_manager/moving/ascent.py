@@ -122,11 +122,10 @@ class Ascent:
         above: Sequence[Rung],
         hot: Container[tuple[str, bytes]],
     ) -> None:
-        targets = self._ladders.that_take(above)
-        arrived = await self._carrier.carry(round_, end.instance, sources, targets, "up")
+        arrived = await self._carrier.carry(round_, end.instance, sources, self._ladders.that_take(above), "up")
         there = {source.key for source in arrived}
         left = [each for each in sources if each.key not in there and self._copier.is_readable(end.instance, each.key)]
-        if left and targets and round_.may_copy:
+        if left and round_.may_copy and (targets := self._ladders.that_take(above)):
             await self._make_room(round_, end, left, targets[0], hot)
             arrived += await self._carrier.carry(round_, end.instance, left, targets, "up")
         round_.done.note("up", arrived)
