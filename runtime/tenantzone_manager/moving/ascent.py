@@ -8,7 +8,6 @@ from tenantzone_manager import spaces
 from tenantzone_manager.core import books
 from tenantzone_manager.core.heat import HOT, heat_at
 from tenantzone_manager.core.moving import Rung, below_watermark, best_location
-from tenantzone_manager.core.quota import Account
 from tenantzone_manager.core.reclaiming import surplus
 from tenantzone_manager.core.records import Block
 from tenantzone_manager.core.settings import Instance, Quota, Storage
@@ -138,17 +137,18 @@ class Ascent:
     ) -> None:
         """Have what is much colder move down, as far as watermarks would else be passed."""
         wanted = min(sum(each.location.size for each in sources), max(1, int(round_.allowance.bytes)))
-        of_type, of_storage = books.group_chain(round_.group.name, target.type)[0], books.storage_account(target.name)
-        accounts = await self._index.accounts([of_type, of_storage])
-        quotas = round_.group.types.get(target.type, Quota()), Quota(target.limit, target.watermark)
+        of_type = books.group_chain(round_.group.name, target.type)[0]
         now = self._clock()
 
         def is_much_colder(instance: Instance, key: bytes, block: Block) -> bool:
             # What comes before a hot block is hot, too, whatever its own record says.
             return (instance.name, key) not in hot and heat_at(block, now) * _COLDER <= end.heat
 
-        for name, storage, quota in zip((of_type, of_storage), ("", target.name), quotas, strict=True):
-            left = below_watermark(accounts.get(name, Account()), quota)
+        for account, storage, quota in (
+            (of_type, "", round_.group.types.get(target.type, Quota())),
+            (books.storage_account(target.name), target.name, Quota(target.limit, target.watermark)),
+        ):
+            left = below_watermark(await self._index.account(account), quota)
             if left is not None and left < wanted:
                 await self._descent.make_room(round_, target.type, storage, wanted - left, is_much_colder)
 
