@@ -1,5 +1,6 @@
 """What is no longer wanted ceases to serve now, and goes once nobody can read it: RemoveCache, TrimCache, eviction."""
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -214,6 +215,8 @@ class Remover:
                     left[key] = going
 
         await change_blocks(self._index, spaces.blocks_of(instance), keys, change)
+        # An index in a file gives nobody a turn by itself, and there may be thousands of commits.
+        await asyncio.sleep(0)
         if left:
             told(instance, where, list(left))
         return Removed(len(left), sum(location.size for locations in left.values() for location in locations))

@@ -1,5 +1,6 @@
 """What is read often gets a further location in a higher storage type."""
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Container, Sequence
 from typing import Final, NamedTuple
@@ -13,6 +14,7 @@ from tenantzone_manager.core.records import Block
 from tenantzone_manager.core.settings import Instance, Quota, Storage
 from tenantzone_manager.index.meta_index import MetaIndex
 from tenantzone_manager.moving.carrier import Carrier
+from tenantzone_manager.moving.cold import TURN
 from tenantzone_manager.moving.copier import Copier, Source, is_small_enough
 from tenantzone_manager.moving.descent import Descent
 from tenantzone_manager.moving.ladders import Ladders
@@ -98,7 +100,9 @@ class Ascent:
         """The blocks of a prompt that are not in the highest type, from its beginning, each with where it is."""
         found: list[tuple[int, Source]] = []
         key = end.key
-        for _ in range(_LONGEST):
+        for step in range(_LONGEST):
+            if step % TURN == 0:
+                await asyncio.sleep(0)
             if not key or (end.instance.name, key) in seen:
                 break
             seen.add((end.instance.name, key))
