@@ -86,6 +86,22 @@ async def test_what_may_make_room_is_looked_for_with_turns_for_others(playing: P
     assert await turns(playing.manager.mover.move) >= ENDS // TURN
 
 
+async def test_what_would_make_room_for_nothing_is_looked_for_once(
+    playing: Playing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await full_of_what_is_as_hot(playing, 20)
+    asked: list[str] = []
+    lowest = playing.manager.index.lowest
+
+    async def counted(rank: str, *arguments: Any) -> Any:
+        asked.append(rank)
+        return await lowest(rank, *arguments)
+
+    monkeypatch.setattr(playing.manager.index, "lowest", counted)
+    assert not (await playing.manager.mover.move()).blocks
+    assert len(asked) == len(set(asked)) > 0
+
+
 async def test_much_is_trimmed_with_turns_for_others(playing: Playing) -> None:
     await write(playing, prompt("long", 4 * AT_ONCE))
     assert await turns(lambda: playing.manager.remover.trim_cache(INSTANCE, "FileSystem")) >= 4

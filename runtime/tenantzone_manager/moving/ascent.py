@@ -153,8 +153,10 @@ class Ascent:
             (books.storage_account(target.name), target.name, Quota(target.limit, target.watermark)),
         ):
             left = below_watermark(await self._index.account(account), quota)
-            if left is not None and left < wanted:
-                await self._descent.make_room(round_, target.type, storage, wanted - left, is_much_colder)
+            if left is None or left >= wanted or (target.type, storage) in round_.full:
+                continue
+            if not await self._descent.make_room(round_, target.type, storage, wanted - left, is_much_colder):
+                round_.full.add((target.type, storage))
 
     async def _spare_the_total(self, round_: Round, instance: Instance, arrived: Sequence[Source]) -> None:
         """Have no other block be evicted for further locations: what has come up leaves where it was, if need be."""
