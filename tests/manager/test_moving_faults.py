@@ -12,6 +12,7 @@ from tenantzone_manager.index.backend import IndexBackend, IndexUnavailable
 from tenantzone_manager.manager import Settings
 from tenantzone_manager.moving.carrier import AT_ONCE
 from tenantzone_manager.moving.ladders import RETRY_SECONDS
+from tenantzone_manager.storages import data_storage_manager
 from tenantzone_manager.storages.backend import StorageError
 from tenantzone_manager.timing import Timing
 from tests.manager.moving import BOTH, FAST, Killed, know_cold_storages, move, on, read, upper, where, write_below
@@ -137,6 +138,19 @@ async def test_a_storage_that_hangs_is_waited_for_no_longer_than_an_engine_would
 
     on(playing, monkeypatch, call, hang)
     assert dict((await move(playing)).failed) == {reason: 3}
+    assert await where(playing, A) == BELOW
+    await nothing_is_left_of_it(playing)
+
+
+@pytest.mark.usefixtures("hot")
+@pytest.mark.parametrize("call", ["create", "exist"])
+async def test_a_storage_that_does_not_answer_ends_no_pass(
+    playing: Playing, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    with monkeypatch.context() as hanging:
+        hanging.setattr(data_storage_manager, "ANSWER_SECONDS", 0.05)
+        hanging.setattr(playing.manager.storages.backend("disk"), call, lambda _: asyncio.Event().wait())
+        assert dict((await move(playing)).failed) == {"write": 3}
     assert await where(playing, A) == BELOW
     await nothing_is_left_of_it(playing)
 
