@@ -139,6 +139,7 @@ class Renewed(Generic[T]):
         self._lock = threading.Lock()
         self._stamps: list[object] = []
         self._made: T | None = None
+        self._complaint = ""
 
     def newest(self) -> T:
         """What they come to now.
@@ -149,21 +150,25 @@ class Renewed(Generic[T]):
         with self._lock:
             # Looked at before they are read: what changes meanwhile is read again.
             stamps = [_stamp(path) for path in self._paths]
-            if self._made is None:
-                self._made = self._make()
-            elif stamps != self._stamps:
-                self._made = self._renewed(self._made)
-            self._stamps = stamps
-            return self._made
+            if self._made is not None and stamps == self._stamps:
+                return self._made
+            try:
+                made = self._make()
+            except TlsError as error:
+                if self._made is None:
+                    raise
+                # Tried again next time, also if they stay as they are: it may have been no fault of theirs.
+                self._complain(str(error))
+                return self._made
+            if self._made is not None:
+                _log.info("%s: what has been renewed is in use", self._about)
+            self._made, self._stamps, self._complaint = made, stamps, ""
+            return made
 
-    def _renewed(self, before: T) -> T:
-        try:
-            made = self._make()
-        except TlsError as error:
-            _log.error("%s: %s; what was there before stays in use", self._about, error)
-            return before
-        _log.info("%s: what has been renewed is in use", self._about)
-        return made
+    def _complain(self, problem: str) -> None:
+        if problem != self._complaint:
+            _log.error("%s: %s; what was there before stays in use", self._about, problem)
+        self._complaint = problem
 
 
 def _stamp(path: Path) -> object:

@@ -189,10 +189,9 @@ class Catalog:
             raise NotFound(f"there is no storage {name}")
         if users := [group.name for group in self.groups.values() if name in group.storages]:
             raise Refused(f"storage {name} is used by the groups {', '.join(users[:5])}; take it out of them first")
-        account = books.storage_account(name)
-        used = (await self._index.accounts([account])).get(account)
-        if used is not None and used.used:
-            raise Refused(f"blocks of {used.used} bytes lie in storage {name}; disable it and remove them first")
+        used = (await self._index.account(books.storage_account(name))).used
+        if used:
+            raise Refused(f"blocks of {used} bytes lie in storage {name}; disable it and remove them first")
         await self._index.delete(spaces.STORAGES, [name.encode()])
         self.storages.pop(name, None)
 

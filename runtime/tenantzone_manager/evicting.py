@@ -115,8 +115,7 @@ class Evictor:
         for storage in list(self._catalog.storages.values()):
             if storage.limit is None or storage.watermark is None:
                 continue
-            name = books.storage_account(storage.name)
-            account = (await self._index.accounts([name])).get(name, Account())
+            account = await self._index.account(books.storage_account(storage.name))
             quota = Quota(storage.limit, storage.watermark)
             over = surplus(account, quota)
             if over:

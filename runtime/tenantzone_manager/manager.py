@@ -139,7 +139,7 @@ class CacheManager:
         self.remover = Remover(self.index, timing, self.clock)
         evictor = Evictor(self.index, self.catalog, self.remover, ladders, self.events, taking, self.clock)
         self.reclaimer = Reclaimer(
-            self.index, self.catalog, self.storages, evictor, parts.slot_files, self.events, timing, self.clock
+            self.index, self.catalog, self.storages, evictor, parts, self.events, timing, self.clock
         )
         self.orphans = OrphanScan(self.index, self.storages, self.clock, self.settings.orphan_grace)
         await self.refresh()

@@ -29,9 +29,9 @@ class Parts:
     """
 
     def __init__(self, index: MetaIndex, storages: DataStorageManager) -> None:
-        self.slot_files = SlotFiles(index)
         self._index = index
         self._storages = storages
+        self._slot_files = SlotFiles(index)
 
     async def files(
         self, group: str, wanted: Iterable[tuple[str, Sequence[Spec]]]
@@ -51,7 +51,7 @@ class Parts:
         files = {}
         for (storage, size), count in counts.items():
             space = spaces.slots_of(group, storage)
-            numbers = await self.slot_files.choose(space, size, self._slots_per_file(storage), count)
+            numbers = await self._slot_files.choose(space, size, self._slots_per_file(storage), count)
             files[storage, size] = [Address(space, file_key(size, number)) for number in numbers]
         return files
 
@@ -97,7 +97,7 @@ class Parts:
     def note(self, changed: Mapping[Address, SlotFile]) -> None:
         """Files are so now."""
         for address, file in changed.items():
-            self.slot_files.note(address.space, _number(address), file)
+            self._slot_files.note(address.space, _number(address), file)
 
     def _slots_per_file(self, storage: str) -> int:
         backend = self._storages.backend(storage)

@@ -20,7 +20,8 @@ from tenantzone_manager.events.writer import Events
 from tenantzone_manager.evicting import Evictor
 from tenantzone_manager.index.backend import Address
 from tenantzone_manager.index.meta_index import Found, MetaIndex
-from tenantzone_manager.slot_files import SlotFiles, file_key
+from tenantzone_manager.parts import Parts
+from tenantzone_manager.slot_files import file_key
 from tenantzone_manager.storages.backend import Place, StorageError, slot_bytes
 from tenantzone_manager.storages.data_storage_manager import DataStorageManager
 from tenantzone_manager.timing import Timing
@@ -43,7 +44,7 @@ class Reclaimer:
         catalog: groups, with their quotas. A group that is missing has none of its blocks evicted.
         storages: where the bytes are.
         evictor: takes what is too much out of service.
-        slot_files: hears of slots that are free again.
+        parts: hears of slots that are free again.
         events: where it is noted which blocks had a dead writer, or were deleted.
         timing: how long readers may be left.
         clock: Unix time.
@@ -55,7 +56,7 @@ class Reclaimer:
         catalog: Catalog,
         storages: DataStorageManager,
         evictor: Evictor,
-        slot_files: SlotFiles,
+        parts: Parts,
         events: Events,
         timing: Timing,
         clock: Callable[[], float],
@@ -64,7 +65,7 @@ class Reclaimer:
         self._catalog = catalog
         self._storages = storages
         self._evictor = evictor
-        self._slot_files = slot_files
+        self._parts = parts
         self._events = events
         self._timing = timing
         self._clock = clock
@@ -172,8 +173,7 @@ class Reclaimer:
 
         beside = {address for place in places for address, _ in _slots(place.group, place.location)}
         await change_blocks(self._index, space, [place.key for place in places], change, beside)
-        for address, file in files.items():
-            self._slot_files.note(address.space, int(address.key.partition(b"/")[2]), file)
+        self._parts.note(files)
         return gone
 
     def _note(self, event: str, group: str, instance: str, keys: Sequence[bytes], storage: str = "") -> None:

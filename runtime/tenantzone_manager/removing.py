@@ -1,5 +1,6 @@
 """What is no longer wanted ceases to serve now, and goes once nobody can read it: RemoveCache, TrimCache, eviction."""
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -93,9 +94,8 @@ class Remover:
             at_most: bytes in this call.
             told: hears of what goes.
         """
-        account = books.instance_account(instance.name, where)
-        known = (await self._index.accounts([account])).get(account)
-        surplus = min(known.live - to_bytes, at_most) if known else 0
+        account = await self._index.account(books.instance_account(instance.name, where))
+        surplus = min(account.live - to_bytes, at_most)
         order = Order(where, unused_since=self._clock() - unused_for)
         return await self.evict([instance], order, surplus, {instance.name: surplus}, told)
 
@@ -215,6 +215,8 @@ class Remover:
                     left[key] = going
 
         await change_blocks(self._index, spaces.blocks_of(instance), keys, change)
+        # An index in a file gives nobody a turn by itself, and there may be thousands of commits.
+        await asyncio.sleep(0)
         if left:
             told(instance, where, list(left))
         return Removed(len(left), sum(location.size for locations in left.values() for location in locations))

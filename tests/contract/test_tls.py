@@ -1,6 +1,7 @@
 """Certificates and keys in files: read, refused by name, and read again when they are renewed."""
 
 import logging
+import resource
 import shutil
 import ssl
 from pathlib import Path
@@ -107,6 +108,22 @@ def test_files_that_are_gone_leave_what_they_were(renewed: Renewed[ssl.SSLContex
     for path in files.paths:
         path.unlink()
     assert renewed.newest() is before
+
+
+def test_files_that_could_not_be_opened_at_first_are_used_as_soon_as_they_can(
+    renewed: Renewed[ssl.SSLContext], files: TlsFiles, authority: Authority
+):
+    """As in a process that has as many connections as it may have files."""
+    before = renewed.newest()
+    for source, target in zip(authority.issue_server("next"), files.paths, strict=False):
+        shutil.copy(source, target)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        assert renewed.newest() is before
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert renewed.newest() is not before
 
 
 def test_files_that_come_late_are_used_when_they_are_there(tmp_path: Path, authority: Authority):

@@ -114,7 +114,7 @@ class Playing:
             await self.reclaim(after=seconds)
 
     async def account(self, name: str) -> Account:
-        return (await self.manager.index.accounts([name])).get(name, Account())
+        return await self.manager.index.account(name)
 
     async def audit(self) -> None:
         """What accounts and ranks say is what follows from the records, and each object has a record."""

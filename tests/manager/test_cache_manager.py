@@ -1,5 +1,7 @@
 """What engines see of a manager: matching, two-phase writes, removal; over SQLite and over Redis."""
 
+import asyncio
+import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from tenantzone_manager.core.settings import Instance, InstanceQuota, Quota, Spe
 from tenantzone_manager.core.writing import Ending, Standing
 from tenantzone_manager.index.backend import IndexBackend, IndexUnavailable
 from tenantzone_manager.index.sqlite import SqliteBackend
+from tenantzone_manager.storages import data_storage_manager
 from tests.manager.playing import INSTANCE, SIZE, Playing, files, keys, path_of, prompt, write_bytes
 
 WRITE, SERVING, WRITING = Standing.WRITE, Standing.SERVING, Standing.WRITING
@@ -285,6 +288,46 @@ async def test_what_a_storage_does_not_delete_is_tried_again(playing: Playing) -
     await playing.reclaim(after=3600)
     assert (await playing.account("g/team")).used == 0
     assert not files(playing.root)
+
+
+async def test_a_storage_that_does_not_answer_keeps_nothing_from_being_deleted_elsewhere(
+    playing: Playing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await playing.storage("other")
+    for storage, name in (("other", "a"), ("disk", "b")):
+        await playing.group([storage])
+        await playing.write(keys(name))
+    await playing.manager.remover.remove_cache(INSTANCE, keys("a", "b"))
+    with monkeypatch.context() as hanging:
+        hanging.setattr(data_storage_manager, "ANSWER_SECONDS", 0.05)
+        hanging.setattr(playing.manager.storages.backend("other"), "delete", lambda _: asyncio.Event().wait())
+        await playing.reclaim(after=3600)
+    assert (await playing.account("s/other")).used == SIZE
+    assert (await playing.account("s/disk")).used == 0
+    await playing.reclaim(after=3600)
+    assert (await playing.account("g/team")).used == 0
+
+
+async def test_a_folder_that_hangs_takes_no_thread_of_another(
+    playing: Playing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one of a server that is gone: a pipe into which nobody writes is waited for as long."""
+    await playing.storage("other")
+    owner = playing.root / "disk" / "owner"
+    owner.unlink()
+    os.mkfifo(owner)
+    storages = playing.manager.storages
+    try:
+        with monkeypatch.context() as hurried:
+            hurried.setattr(data_storage_manager, "PROBE_TIMEOUT_SECONDS", 0.2)
+            await asyncio.gather(*(storages.probe("disk") for _ in range(64)))
+        assert not storages.is_available("disk")
+        await storages.probe("other")
+        assert storages.is_available("other")
+    finally:
+        pipe = os.open(owner, os.O_RDWR)
+        owner.unlink()
+        os.close(pipe)
 
 
 async def test_objects_without_a_record_are_removed_and_others_are_not(playing: Playing) -> None:

@@ -11,7 +11,7 @@ import pytest
 from tenantzone_manager.core.books import RankChange
 from tenantzone_manager.core.quota import Account, Charge, OverLimit, Terms
 from tenantzone_manager.index.backend import Address, Change, Commit, Conflict, IndexBackend
-from tenantzone_manager.index.meta_index import Codec, Found, IndexSettings, MetaIndex, MoreNeeded
+from tenantzone_manager.index.meta_index import Codec, Found, IndexSettings, MetaIndex
 from tests.manager.playing import eventually
 
 Store = Callable[[], IndexBackend]
@@ -74,19 +74,6 @@ async def test_a_modifier_that_raises_changes_nothing(index: MetaIndex) -> None:
     with pytest.raises(LookupError):
         await index.read_modify_write([Address("a", b"1")], modifier)
     assert await values(index, "a", b"1") == [None]
-
-
-async def test_a_modifier_may_ask_for_more_records(index: MetaIndex) -> None:
-    await index.put("a", {b"next of 1": 2})
-
-    def modifier(found: Found) -> Mapping[Address, Any]:
-        following = Address("a", b"next of 1")
-        if following not in found:
-            raise MoreNeeded([following])
-        return {Address("a", b"1"): found[following]}
-
-    await index.read_modify_write([Address("a", b"1")], modifier)
-    assert await values(index, "a", b"1") == [2]
 
 
 async def test_no_addition_is_lost_among_two_processes(redis_store: Store) -> None:

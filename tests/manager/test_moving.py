@@ -234,6 +234,16 @@ async def test_what_is_much_colder_makes_room_for_what_is_hot(playing: Playing) 
     assert await where(playing, prompt("idle", 4)) == ["disk", "disk", "cold", "cold"], "nothing is evicted for it"
 
 
+async def test_no_more_makes_room_than_is_needed(playing: Playing) -> None:
+    """Where both the type and the storage have a watermark, what leaves one leaves the other."""
+    await playing.storage("disk", limit=10 * SIZE, watermark=0.4)
+    await write_below(playing, prompt("hot", 2), types=upper(10, 0.4))
+    await playing.write(prompt("idle", 4))
+    await read(playing, prompt("hot", 2), 4)
+    moved = await move(playing)
+    assert (moved.blocks["up"], moved.blocks["down"]) == (2, 2)
+
+
 async def test_what_is_about_as_hot_makes_no_room(playing: Playing) -> None:
     await write_below(playing, prompt("hot", 2), types=upper(10, 0.4))
     await playing.write(prompt("warm", 4))

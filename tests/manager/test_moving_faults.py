@@ -10,7 +10,10 @@ import pytest
 from tenantzone_manager.core.settings import Quota
 from tenantzone_manager.index.backend import IndexBackend, IndexUnavailable
 from tenantzone_manager.manager import Settings
+from tenantzone_manager.moving.carrier import AT_ONCE
 from tenantzone_manager.moving.ladders import RETRY_SECONDS
+from tenantzone_manager.storages import data_storage_manager
+from tenantzone_manager.storages.backend import StorageError
 from tenantzone_manager.timing import Timing
 from tests.manager.moving import BOTH, FAST, Killed, know_cold_storages, move, on, read, upper, where, write_below
 from tests.manager.playing import INSTANCE, SIZE, Playing, files, path_of, prompt
@@ -140,6 +143,19 @@ async def test_a_storage_that_hangs_is_waited_for_no_longer_than_an_engine_would
 
 
 @pytest.mark.usefixtures("hot")
+@pytest.mark.parametrize("call", ["create", "exist"])
+async def test_a_storage_that_does_not_answer_ends_no_pass(
+    playing: Playing, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    with monkeypatch.context() as hanging:
+        hanging.setattr(data_storage_manager, "ANSWER_SECONDS", 0.05)
+        hanging.setattr(playing.manager.storages.backend("disk"), call, lambda _: asyncio.Event().wait())
+        assert dict((await move(playing)).failed) == {"write": 3}
+    assert await where(playing, A) == BELOW
+    await nothing_is_left_of_it(playing)
+
+
+@pytest.mark.usefixtures("hot")
 async def test_what_is_removed_meanwhile_stays_removed(playing: Playing, monkeypatch: pytest.MonkeyPatch) -> None:
     async def remove() -> None:
         await playing.manager.remover.remove_cache(INSTANCE, A)
@@ -177,6 +193,36 @@ async def test_a_storage_that_is_disabled_meanwhile_is_not_relied_on(
     on(playing, monkeypatch, "write", disable, after=True)
     await move(playing)
     assert await where(playing, prompt("b", 4)) == ["disk"] * 4
+
+
+async def test_a_storage_that_is_disabled_meanwhile_is_written_no_more(
+    playing: Playing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await write_below(playing, prompt("long", 4 * AT_ONCE))
+    await read(playing, prompt("long", 4 * AT_ONCE), 9)
+
+    async def disable() -> None:
+        await playing.storage("disk", enabled=False)
+
+    on(playing, monkeypatch, "write", disable)
+    moved = await move(playing)
+    assert moved.blocks["up"] <= AT_ONCE, "no more than was under way"
+
+
+@pytest.mark.usefixtures("hot")
+async def test_nothing_makes_room_in_a_storage_that_takes_nothing(
+    playing: Playing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await playing.group(BOTH, types=upper(5, 0.8), moves=FAST)
+    await playing.write(prompt("idle", 3))
+
+    async def fail() -> None:
+        raise StorageError("it is full")
+
+    on(playing, monkeypatch, "write", fail)
+    moved = await move(playing)
+    assert dict(moved.failed) == {"write": 1}
+    assert await where(playing, prompt("idle", 3)) == ["disk"] * 3
 
 
 @pytest.mark.usefixtures("hot")

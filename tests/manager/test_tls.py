@@ -1,5 +1,6 @@
 """TLS on the manager's ports, with real certificates: who is served, what is renewed, and the manager's own clients."""
 
+import contextlib
 import http.client
 import shutil
 import socket
@@ -92,6 +93,19 @@ def in_pem(path: Path | None) -> bytes:
     return ssl.PEM_cert_to_DER_cert(path.read_text())
 
 
+def asked(port: int, context: ssl.SSLContext, session: ssl.SSLSession | None = None) -> tuple[bytes, ssl.SSLSession]:
+    """The first line of the answer to a call, and the session of the connection."""
+    with (
+        socket.create_connection(("127.0.0.1", port), timeout=30) as connection,
+        context.wrap_socket(connection, server_hostname="127.0.0.1", session=session) as secured,
+    ):
+        head = "POST /v1/ListInstances HTTP/1.1", "Host: manager", "Authorization: Bearer chat", "Content-Length: 2"
+        secured.sendall("\r\n".join((*head, "", "{}")).encode())
+        answer = secured.recv(4096).partition(b"\r\n")[0]
+        assert secured.session is not None
+        return answer, secured.session
+
+
 def channel(files: TlsFiles) -> grpc.ChannelCredentials:
     root, *pair = (path and path.read_bytes() for path in (files.authorities, files.key, files.certificate))
     return grpc.ssl_channel_credentials(root, *pair)
@@ -162,6 +176,20 @@ async def test_a_certificate_that_others_have_signed_opens_nothing(choosy: Site)
     async with over_grpc(choosy.manager.grpc_port, channel(others)) as ask:
         with pytest.raises(Refusal, match="UNAVAILABLE"):
             await ask("ListInstances", "chat")
+
+
+def test_who_is_believed_no_more_can_not_go_on_with_an_old_session(choosy: Site) -> None:
+    context = client_context(choosy.certified())
+    answer, session = asked(choosy.manager.port, context)
+    assert answer == b"HTTP/1.1 200 OK"
+    believed = choosy.clients.certificate.read_bytes()
+    shutil.copy(choosy.servers.certificate, choosy.clients.certificate)
+    try:
+        with contextlib.suppress(OSError):
+            assert asked(choosy.manager.port, context, session)[0] == b""
+    finally:
+        choosy.clients.certificate.write_bytes(believed)
+    assert asked(choosy.manager.port, context, session)[0] == b"HTTP/1.1 200 OK"
 
 
 def test_an_engine_believes_the_authorities_that_it_is_told_of_as_soon_as_they_are_there(

@@ -48,21 +48,24 @@ class Draft:
 
     def put(self, key: bytes, block: Block) -> None:
         """Have a block be so. One that is hollow and that nothing hangs on goes."""
-        before = self.get(key)
-        after = None if block.is_hollow and not block.children.get(RECORDS) else block
-        self._changed[key] = after
-        if block.parent:
-            self._tell_parent(block, before, after)
+        told: Block | None = block
+        while told is not None:
+            block, before = told, self.get(key)
+            after = None if block.is_hollow and not block.children.get(RECORDS) else block
+            self._changed[key] = after
+            # Its parent may go with it, and the one before that: there may be thousands of them.
+            key, told = block.parent, self._parent_told(block, before, after)
 
-    def _tell_parent(self, block: Block, before: Block | None, after: Block | None) -> None:
+    def _parent_told(self, block: Block, before: Block | None, after: Block | None) -> Block | None:
+        """The block before one that has changed, as it shall be; None: it has none, or it stays as it is."""
         was = before.live_types if before else frozenset()
         now = after.live_types if after else frozenset()
         steps = dict.fromkeys(was - now, -1) | dict.fromkeys(now - was, 1)
         if (before is None) != (after is None):
             steps[RECORDS] = 1 if before is None else -1
-        parent = self.get(block.parent) if steps else None
+        parent = self.get(block.parent) if steps and block.parent else None
         if parent is None:
-            return
+            return None
         children = {where: parent.children.get(where, 0) + steps.get(where, 0) for where in parent.children | steps}
         parent = replace(parent, children={where: count for where, count in children.items() if count > 0})
         if was and not now:
@@ -70,4 +73,4 @@ class Draft:
         elif was - now:
             # Where it is no more, the parent may be the end of a prefix now.
             parent = at_least_as(parent, block)
-        self.put(block.parent, parent)
+        return parent

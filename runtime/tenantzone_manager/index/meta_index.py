@@ -23,14 +23,6 @@ Modifier = Callable[[Found], Mapping[Address, Any]]
 """What is there → what shall be; None: the record goes. It may be called again, with what is there then."""
 
 
-class MoreNeeded(Exception):
-    """A modifier has to see further records; it is called again with them."""
-
-    def __init__(self, addresses: Iterable[Address]) -> None:
-        super().__init__()
-        self.addresses = tuple(addresses)
-
-
 @dataclass(frozen=True, slots=True)
 class Codec:
     """How the records of a space are written, and what follows from a change of one."""
@@ -161,8 +153,6 @@ class MetaIndex:
                 async with self._locks.held(wanted):
                     await self._try(wanted, modifier, terms)
                 return
-            except MoreNeeded as more:
-                wanted.update(more.addresses)
             except Conflict:
                 self.conflicts += 1
                 await asyncio.sleep(random.random() * 0.002 * attempt)
@@ -192,6 +182,10 @@ class MetaIndex:
     async def lowest(self, rank: str, count: int, until: float = float("inf")) -> list[tuple[bytes, float]]:
         """The members of a rank with the lowest scores."""
         return await self.backend.lowest(rank, count, until)
+
+    async def account(self, name: str) -> Account:
+        """One account; it is empty and without a limit if it was never charged."""
+        return (await self.accounts([name])).get(name, Account())
 
     async def accounts(self, names: Sequence[str]) -> dict[str, Account]:
         """Accounts by name; one that is missing was never charged and has no limit."""

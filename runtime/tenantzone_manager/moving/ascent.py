@@ -1,5 +1,6 @@
 """What is read often gets a further location in a higher storage type."""
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Container, Sequence
 from typing import Final, NamedTuple
@@ -8,12 +9,12 @@ from tenantzone_manager import spaces
 from tenantzone_manager.core import books
 from tenantzone_manager.core.heat import HOT, heat_at
 from tenantzone_manager.core.moving import Rung, below_watermark, best_location
-from tenantzone_manager.core.quota import Account
 from tenantzone_manager.core.reclaiming import surplus
 from tenantzone_manager.core.records import Block
 from tenantzone_manager.core.settings import Instance, Quota, Storage
 from tenantzone_manager.index.meta_index import MetaIndex
 from tenantzone_manager.moving.carrier import Carrier
+from tenantzone_manager.moving.cold import TURN
 from tenantzone_manager.moving.copier import Copier, Source, is_small_enough
 from tenantzone_manager.moving.descent import Descent
 from tenantzone_manager.moving.ladders import Ladders
@@ -99,7 +100,9 @@ class Ascent:
         """The blocks of a prompt that are not in the highest type, from its beginning, each with where it is."""
         found: list[tuple[int, Source]] = []
         key = end.key
-        for _ in range(_LONGEST):
+        for step in range(_LONGEST):
+            if step % TURN == 0:
+                await asyncio.sleep(0)
             if not key or (end.instance.name, key) in seen:
                 break
             seen.add((end.instance.name, key))
@@ -122,11 +125,10 @@ class Ascent:
         above: Sequence[Rung],
         hot: Container[tuple[str, bytes]],
     ) -> None:
-        targets = self._ladders.that_take(above)
-        arrived = await self._carrier.carry(round_, end.instance, sources, targets, "up")
+        arrived = await self._carrier.carry(round_, end.instance, sources, self._ladders.that_take(above), "up")
         there = {source.key for source in arrived}
         left = [each for each in sources if each.key not in there and self._copier.is_readable(end.instance, each.key)]
-        if left and targets and round_.may_copy:
+        if left and round_.may_copy and (targets := self._ladders.that_take(above)):
             await self._make_room(round_, end, left, targets[0], hot)
             arrived += await self._carrier.carry(round_, end.instance, left, targets, "up")
         round_.done.note("up", arrived)
@@ -139,25 +141,26 @@ class Ascent:
     ) -> None:
         """Have what is much colder move down, as far as watermarks would else be passed."""
         wanted = min(sum(each.location.size for each in sources), max(1, int(round_.allowance.bytes)))
-        of_type, of_storage = books.group_chain(round_.group.name, target.type)[0], books.storage_account(target.name)
-        accounts = await self._index.accounts([of_type, of_storage])
-        quotas = round_.group.types.get(target.type, Quota()), Quota(target.limit, target.watermark)
+        of_type = books.group_chain(round_.group.name, target.type)[0]
         now = self._clock()
 
         def is_much_colder(instance: Instance, key: bytes, block: Block) -> bool:
             # What comes before a hot block is hot, too, whatever its own record says.
             return (instance.name, key) not in hot and heat_at(block, now) * _COLDER <= end.heat
 
-        for name, storage, quota in zip((of_type, of_storage), ("", target.name), quotas, strict=True):
-            left = below_watermark(accounts.get(name, Account()), quota)
-            if left is not None and left < wanted:
-                await self._descent.make_room(round_, target.type, storage, wanted - left, is_much_colder)
+        for account, storage, quota in (
+            (of_type, "", round_.group.types.get(target.type, Quota())),
+            (books.storage_account(target.name), target.name, Quota(target.limit, target.watermark)),
+        ):
+            left = below_watermark(await self._index.account(account), quota)
+            if left is None or left >= wanted or (target.type, storage) in round_.full:
+                continue
+            if not await self._descent.make_room(round_, target.type, storage, wanted - left, is_much_colder):
+                round_.full.add((target.type, storage))
 
     async def _spare_the_total(self, round_: Round, instance: Instance, arrived: Sequence[Source]) -> None:
         """Have no other block be evicted for further locations: what has come up leaves where it was, if need be."""
-        account = f"g/{round_.group.name}"
-        known = (await self._index.accounts([account])).get(account, Account())
-        over = surplus(known, round_.group.total)
+        over = surplus(await self._index.account(f"g/{round_.group.name}"), round_.group.total)
         leaving = []
         for source in arrived:
             if over > 0:

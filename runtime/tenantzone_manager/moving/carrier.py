@@ -19,7 +19,7 @@ from tenantzone_manager.moving.rounds import Round
 from tenantzone_manager.storages.data_storage_manager import DataStorageManager
 from tenantzone_manager.timing import Timing
 
-_AT_ONCE: Final = 8
+AT_ONCE: Final = 8
 """Blocks that are copied between two commits: all within one lease."""
 
 
@@ -75,7 +75,7 @@ class Carrier:
         left = list(sources)
         arrived: list[Source] = []
         for target in targets:
-            while left and round_.may_copy and target in self._ladders.that_take(round_.rungs):
+            while left and round_.may_copy and self._ladders.takes(target.name):
                 some = await self._that_fit(round_, instance, left, target)
                 if not some:
                     break
@@ -122,7 +122,7 @@ class Carrier:
     ) -> Sequence[Source]:
         owner = spaces.owner_of(spaces.blocks_of(instance))
         accounts = await self._index.accounts(accounts_of(owner, target))
-        some = sources[:_AT_ONCE]
+        some = sources[:AT_ONCE]
         sizes = [each.location.size for each in some]
         fit = that_fit(sizes, room(owner, target, round_.group, accounts))
         # The first one may be larger than what is left of the allowance; the next pass has less for it.

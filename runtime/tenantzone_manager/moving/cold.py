@@ -1,5 +1,6 @@
 """Which blocks of a storage type were not used for longest, and may move down from there."""
 
+import asyncio
 import heapq
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -15,6 +16,8 @@ _ENDS: Final = 256
 """Of an instance, where the search begins."""
 _LOOKED_AT: Final = 1024
 """Blocks in one search."""
+TURN: Final = 64
+"""Blocks after which others have their turn: those that are found in memory are waited for by nobody else."""
 
 
 class Cold(NamedTuple):
@@ -50,7 +53,9 @@ async def coldest(
     taken_after: dict[tuple[str, bytes], int] = {}
     chosen: list[Cold] = []
     heap = await _ends(index, [each for each in instances if left.get(each.name, 0) > 0], where)
-    for _ in range(_LOOKED_AT):
+    for step in range(_LOOKED_AT):
+        if step % TURN == 0:
+            await asyncio.sleep(0)
         if not heap or need <= 0:
             break
         score, name, key = heapq.heappop(heap)
@@ -70,12 +75,12 @@ async def coldest(
 
 async def _ends(index: MetaIndex, instances: Sequence[Instance], where: str) -> list[tuple[float, str, bytes]]:
     """Blocks after which nothing of a prompt lies in the type, as a heap by when they were last used."""
-    heap = [
-        (score, instance.name, key)
-        for instance in instances
-        for kind in (books.ENDS, books.BORDER)
-        for key, score in await index.lowest(books.ends(kind, instance.name, where), _ENDS)
-    ]
+    heap: list[tuple[float, str, bytes]] = []
+    for instance in instances:
+        for kind in (books.ENDS, books.BORDER):
+            ends = await index.lowest(books.ends(kind, instance.name, where), _ENDS)
+            heap += [(score, instance.name, key) for key, score in ends]
+        await asyncio.sleep(0)
     heapq.heapify(heap)
     return heap
 

@@ -6,7 +6,6 @@ from typing import Final
 
 from tenantzone_manager.core import books
 from tenantzone_manager.core.moving import best_location
-from tenantzone_manager.core.quota import Account
 from tenantzone_manager.core.reclaiming import may_go, surplus
 from tenantzone_manager.core.records import Block
 from tenantzone_manager.core.settings import Instance, Quota
@@ -55,8 +54,8 @@ class Descent:
                 account = books.storage_account(storage.name)
                 await self._below(round_, rung.type, storage.name, account, quota)
 
-    async def make_room(self, round_: Round, where: str, storage: str, need: int, may_leave: Wanted = _any) -> None:
-        """Have so many bytes leave a type, if there are as many that may.
+    async def make_room(self, round_: Round, where: str, storage: str, need: int, may_leave: Wanted = _any) -> int:
+        """Have so many bytes leave a type, if there are as many that may; returns how many blocks have left.
 
         Args:
             round_: the pass.
@@ -80,6 +79,7 @@ class Descent:
         for cold in found:
             by_instance[cold.instance.name].append(cold)
         below = round_.rungs[[rung.type for rung in round_.rungs].index(where) + 1 :]
+        left = 0
         for some in by_instance.values():
             instance = some[0].instance
             # What lies further down, too, needs no copy.
@@ -87,12 +87,14 @@ class Descent:
             sources = [cold.source for cold in some if cold.source.key not in there]
             there |= {source.key for source in await self._carrier.carry(round_, instance, sources, lower, "down")}
             leaving = [cold.source for cold in some if cold.source.key in there]
-            round_.done.note("down", await self._carrier.let_go(instance, leaving))
+            gone = await self._carrier.let_go(instance, leaving)
+            round_.done.note("down", gone)
+            left += len(gone)
+        return left
 
     async def _below(self, round_: Round, where: str, storage: str, account: str, quota: Quota) -> None:
         if quota.watermark is None:
             return
-        known = (await self._index.accounts([account])).get(account, Account())
-        over = surplus(known, quota)
+        over = surplus(await self._index.account(account), quota)
         if over > 0:
             await self.make_room(round_, where, storage, over)

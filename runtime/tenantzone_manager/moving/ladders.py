@@ -36,8 +36,11 @@ class Ladders:
 
     def that_take(self, rungs: Sequence[Rung]) -> list[Storage]:
         """Storages of these rungs that take copies, the first choice first."""
-        now = self._clock()
-        return [storage for rung in rungs for storage in rung.storages if self._shunned.get(storage.name, 0.0) <= now]
+        return [storage for rung in rungs for storage in rung.storages if self.takes(storage.name)]
+
+    def takes(self, storage: str) -> bool:
+        """Whether a storage takes copies now: it can be used, and has not just taken nothing."""
+        return self._storages.is_available(storage) and self._shunned.get(storage, 0.0) <= self._clock()
 
     def shun(self, storage: str) -> None:
         """Have nothing be copied to a storage for a while: it took nothing."""

@@ -1,7 +1,7 @@
 """One pass over one group: what it may copy, and what it has done."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tenantzone_manager.core.moving import Moved, Rung
 from tenantzone_manager.core.settings import Instance, InstanceGroup
@@ -46,6 +46,8 @@ class Round:
     """Its storages that can be used, the highest type first."""
     allowance: Allowance
     done: Moved
+    full: set[tuple[str, str]] = field(default_factory=set)
+    """Types, and storages of them, that nothing was cold enough to leave: for what is less hot nothing is, either."""
 
     @property
     def may_copy(self) -> bool:

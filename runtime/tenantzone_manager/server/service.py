@@ -316,8 +316,7 @@ class Service:
         )
 
     async def _storage_response(self, name: str) -> m.StorageResponse:
-        account = books.storage_account(name)
-        used = (await self._manager.index.accounts([account])).get(account, Account()).used
+        used = (await self._manager.index.account(books.storage_account(name))).used
         storage = self._manager.catalog.storages[name]
         for standing in self._manager.storages.standings():
             if standing.storage.name == name:

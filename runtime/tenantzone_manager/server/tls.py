@@ -36,6 +36,10 @@ class ServerTls:
     def context(self) -> ssl.SSLContext:
         """For HTTP, where :attr:`asks_for_certificates` is left to the calls: who asks for its health has none."""
         context = server_context(self._files)
+        if self.asks_for_certificates:
+            # Who goes on with an old session shows nothing: it would be believed for what was true when that began.
+            # Those of versions before 1.3 can't be switched off.
+            context.minimum_version, context.num_tickets = ssl.TLSVersion.TLSv1_3, 0
 
         def choose(connection: ssl.SSLObject, _name: str, _context: ssl.SSLContext) -> None:
             connection.context = self._renewed.newest().context

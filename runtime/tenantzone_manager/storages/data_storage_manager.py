@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,6 +15,8 @@ from tenantzone_manager.storages.types import make
 
 PROBE_SECONDS: Final = 5.0
 PROBE_TIMEOUT_SECONDS: Final = 5.0
+ANSWER_SECONDS: Final = 30.0
+"""After which a storage that was asked for anything else than bytes counts as one that does not do it."""
 
 _log = logging.getLogger(__name__)
 
@@ -104,7 +107,8 @@ class DataStorageManager:
             StorageError: it is not; the storage counts as unhealthy until it was tried again.
         """
         try:
-            await self._of(name).create(places)
+            async with _in_time(ANSWER_SECONDS):
+                await self._of(name).create(places)
         except StorageError as error:
             self._found(name, str(error))
             raise
@@ -115,7 +119,8 @@ class DataStorageManager:
         Raises:
             StorageError: it may still be there.
         """
-        await self._of(name).delete(places)
+        async with _in_time(ANSWER_SECONDS):
+            await self._of(name).delete(places)
 
     async def exist(self, name: str, places: Sequence[Place]) -> list[bool]:
         """Whether all parts of each are there.
@@ -123,7 +128,8 @@ class DataStorageManager:
         Raises:
             StorageError: it can't be told.
         """
-        return await self._of(name).exist(places)
+        async with _in_time(ANSWER_SECONDS):
+            return await self._of(name).exist(places)
 
     async def read(self, place: Place, spec: LocationSpec) -> bytes:
         """A part's bytes, from the storage of the place.
@@ -144,10 +150,8 @@ class DataStorageManager:
     async def probe(self, name: str) -> None:
         """Try a storage, and note what was found."""
         try:
-            async with asyncio.timeout(PROBE_TIMEOUT_SECONDS):
+            async with _in_time(PROBE_TIMEOUT_SECONDS):
                 await self._of(name).check_health()
-        except TimeoutError:
-            self._found(name, f"did not answer within {PROBE_TIMEOUT_SECONDS:g} s")
         except StorageError as error:
             self._found(name, str(error))
         else:
@@ -178,3 +182,12 @@ class DataStorageManager:
             standing.since = self._clock()
             _log.log(logging.WARNING if problem else logging.INFO, "storage %s: %s", name, problem or "can be used")
         standing.problem = problem
+
+
+@asynccontextmanager
+async def _in_time(seconds: float) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        raise StorageError(f"did not answer within {seconds:g} s") from None

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO, Final, TypeVar
@@ -31,7 +32,7 @@ _LISTED: Final = 1000
 
 
 class FileSystemStorage(DataStorageBackend):
-    """Calls that may wait for the file system are made by threads.
+    """Calls that may wait for the file system are made by threads of its own: one that hangs takes none of another's.
 
     Args:
         root: the folder, as engines have it mounted, too.
@@ -48,6 +49,8 @@ class FileSystemStorage(DataStorageBackend):
         self._plain_root = str(root)
         self._owner = owner
         self._takeover = takeover
+        # They end when nobody has this any more.
+        self._threads = ThreadPoolExecutor(thread_name_prefix="storage")
         self._made: set[str] = set()
         """Folders and large files that this process has seen to."""
 
@@ -62,35 +65,41 @@ class FileSystemStorage(DataStorageBackend):
         folders = {path.rpartition("/")[0] for path in paths} - self._made
         files = {path: spec for path, spec in paths.items() if spec.slot >= 0 and path not in self._made}
         if folders or files:
-            await _in_thread(self._make, folders, files)
+            await self._in_thread(self._make, folders, files)
             self._made |= folders | set(files)
 
     async def delete(self, places: Sequence[Place]) -> None:
         parts = [(self._path(place, spec), spec) for place in places for spec in place.location.specs]
-        await _in_thread(_remove, [Path(path) for path, spec in parts if spec.slot < 0])
+        await self._in_thread(_remove, [Path(path) for path, spec in parts if spec.slot < 0])
 
     async def exist(self, places: Sequence[Place]) -> list[bool]:
         def look() -> list[bool]:
             return [all(self._is_there(place, spec) for spec in place.location.specs) for place in places]
 
-        return await _in_thread(look)
+        return await self._in_thread(look)
 
     async def read(self, place: Place, spec: LocationSpec) -> bytes:
-        return await _in_thread(_read, self._path(place, spec), spec, _offset(spec))
+        return await self._in_thread(_read, self._path(place, spec), spec, _offset(spec))
 
     async def write(self, place: Place, spec: LocationSpec, content: bytes) -> None:
-        await _in_thread(_write, self._path(place, spec), spec, _offset(spec), content)
+        await self._in_thread(_write, self._path(place, spec), spec, _offset(spec), content)
 
     async def check_health(self) -> None:
-        await _in_thread(self._try)
+        await self._in_thread(self._try)
 
     async def objects(self) -> AsyncIterator[list[StoredObject]]:
         listing = chain(_parts(self._root / "objects"), _foreign_files(self._root / "files", self._owner))
-        while some := await _in_thread(_next, listing):
+        while some := await self._in_thread(_next, listing):
             yield some
 
     async def remove(self, objects: Sequence[StoredObject]) -> None:
-        await _in_thread(_remove, [Path(each.name) for each in objects])
+        await self._in_thread(_remove, [Path(each.name) for each in objects])
+
+    async def _in_thread(self, work: Callable[..., _T], *arguments: object) -> _T:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
+        except OSError as error:
+            raise StorageError(str(error)) from error
 
     def _path(self, place: Place, spec: LocationSpec, root: str = "") -> str:
         root = root or self._plain_root
@@ -134,13 +143,6 @@ class FileSystemStorage(DataStorageBackend):
                 raise StorageError(f"{self._root} gives back other bytes than were written")
         finally:
             probe.unlink()
-
-
-async def _in_thread(work: Callable[..., _T], *arguments: object) -> _T:
-    try:
-        return await asyncio.to_thread(work, *arguments)
-    except OSError as error:
-        raise StorageError(str(error)) from error
 
 
 def _offset(spec: LocationSpec) -> int:
