@@ -21,6 +21,7 @@ OVERLAYS = {
     "cpu-demo": "overlays/cpu-demo",
     "gpu": "overlays/gpu",
     "manager": "overlays/manager",
+    "manager-tls": "overlays/manager-tls",
 }
 ENGINES = ("cpu-demo", "gpu")
 """Those that say no namespace: they go where the user's is."""

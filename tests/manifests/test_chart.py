@@ -57,6 +57,11 @@ def test_with_the_manager_the_chart_makes_what_the_overlay_makes():
     assert template({"manager": {"enabled": True}}) == without_namespace(kustomize("overlays/manager"))
 
 
+def test_with_tls_the_chart_makes_what_the_overlay_makes():
+    values = {"manager": {"enabled": True, "tls": {"secretName": "tenantzone-manager-tls"}}}
+    assert template(values) == without_namespace(kustomize("overlays/manager-tls"))
+
+
 def test_the_manager_is_as_the_values_say():
     values = {
         "enabled": True,
