@@ -59,7 +59,7 @@ def ports_of_services_and_probes(objects: Objects) -> Iterator[tuple[str, str]]:
 def test_each_selector_finds_the_pods(rendered, overlay):
     labels = [template["metadata"]["labels"] for template in templates(rendered[overlay])]
 
-    assert len(labels) == (2 if overlay == "manager" else 1)
+    assert len(labels) == (2 if overlay in ("manager", "manager-tls") else 1)
     for who, wanted in selectors(rendered[overlay]):
         assert any(wanted.items() <= of_pods.items() for of_pods in labels), who
 
