@@ -1,13 +1,24 @@
-"""What a prompt's first token takes, and which prompts are asked."""
+"""What a prompt's first token takes, on which engine, and which prompts are asked."""
 
 import json
+import os
 import random
 import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import httpx
 
-from bench.end_to_end.engines import Engine
+from bench.end_to_end.engines import BLOCK_TOKENS, Engine
+from hack.demo.model import MODELS, prepare
+from tenantzone_contract.config import ZoneConfig
+from tenantzone_runtime.offloading_flags import TierFlags, kv_transfer_config
+
+TENANT: Final = "tenant-0"
+BLOCK_BYTES: Final = 30 * 2 * 3 * 64 * 4 * BLOCK_TOKENS
+"""Of SmolLM2-135M in float32: 30 layers, keys and values of three heads of 64 numbers."""
 
 _WORDS: Final = ["river", "stone", "light", "paper", "garden", "window", "winter", "music", "letter", "harbour"]
 
@@ -40,3 +51,35 @@ def prompts_of(count: int, tokens: int) -> list[str]:
     """So many prompts of about so many tokens, which begin differently; the same ones each time."""
     chance = random.Random(1)
     return [" ".join(chance.choices(_WORDS, k=int(tokens * 0.95))) for _ in range(count)]
+
+
+def smollm2_engine(
+    name: str,
+    folder: Path,
+    blocks: int,
+    tokens: int,
+    tiers: TierFlags,
+    variables: Mapping[str, str] = MappingProxyType({}),
+) -> Engine:
+    """An engine with SmolLM2, which the demo makes, a plain zone of the tenant, and these tiers.
+
+    Args:
+        name: for logs.
+        folder: for its config, keys and log; it must exist.
+        blocks: that it has.
+        tokens: of the longest prompt, about.
+        tiers: below its blocks.
+        variables: of its environment.
+    """
+    return Engine(
+        name,
+        [ZoneConfig(name=TENANT, tenant=TENANT, generation=1)],
+        model=prepare(MODELS["smollm2"]),
+        folder=folder,
+        cores=sorted(os.sched_getaffinity(0)),
+        flags=[
+            "--num-gpu-blocks-override", str(blocks + 1), "--max-model-len", str(tokens + 64),
+            "--enable-prompt-tokens-details", "--kv-transfer-config", kv_transfer_config(tiers),
+        ],
+        variables=variables,
+    )  # fmt: skip

@@ -8,7 +8,6 @@ the zone has, the second warms up, and both are asked the same prompts again.
 """
 
 import argparse
-import os
 import statistics
 import sys
 import tempfile
@@ -18,14 +17,11 @@ from pathlib import Path
 import httpx
 
 from bench.end_to_end.engines import BLOCK_TOKENS, Engine, EngineError, Engines
-from bench.first_token import first_token, prompts_of
-from bench.returning_session import BLOCK_BYTES, TENANT
-from hack.demo.model import MODELS, prepare
+from bench.first_token import BLOCK_BYTES, TENANT, first_token, prompts_of, smollm2_engine
 from hack.harness.cache_manager import CacheManagerProcess
-from tenantzone_contract.config import ZoneConfig
 from tenantzone_contract.migration import MIGRATION_PATH, MigrationOrder, MigrationReport, parse_migration
 from tenantzone_contract.salt import SALT_KEY_FILE, new_salt_key
-from tenantzone_runtime.offloading_flags import ManagerFlags, TierFlags, kv_transfer_config
+from tenantzone_runtime.offloading_flags import ManagerFlags, TierFlags
 from tenantzone_runtime.settings import SALT_DIR
 
 TOKEN = "engines"
@@ -67,18 +63,7 @@ def _engine(name: str, folder: Path, manager: str, blocks: int, tokens: int) -> 
         (salt / SALT_KEY_FILE).write_text(new_salt_key().hex())
         token.write_text(TOKEN)
     tiers = TierFlags(2 * blocks * BLOCK_BYTES, manager=ManagerFlags(manager, token))
-    return Engine(
-        name,
-        [ZoneConfig(name=TENANT, tenant=TENANT, generation=1)],
-        model=prepare(MODELS["smollm2"]),
-        folder=own,
-        cores=sorted(os.sched_getaffinity(0)),
-        flags=[
-            "--num-gpu-blocks-override", str(blocks + 1), "--max-model-len", str(tokens + 64),
-            "--enable-prompt-tokens-details", "--kv-transfer-config", kv_transfer_config(tiers),
-        ],
-        variables={SALT_DIR: str(salt)},
-    )  # fmt: skip
+    return smollm2_engine(name, own, blocks, tokens, tiers, {SALT_DIR: str(salt)})
 
 
 def _move(engines: Engines, manager: CacheManagerProcess, prompts: list[str]) -> None:

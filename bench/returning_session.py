@@ -9,7 +9,6 @@ and when it is gone from there, too, so that it comes from the disk, whose files
 
 import argparse
 import itertools
-import os
 import statistics
 import sys
 import tempfile
@@ -18,18 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from bench.disk_tier import forget_cached
-from bench.end_to_end.engines import BLOCK_TOKENS, Engine, EngineError, Engines
-from bench.first_token import first_token, prompts_of
-from hack.demo.model import MODELS, prepare
+from bench.end_to_end.engines import BLOCK_TOKENS, EngineError, Engines
+from bench.first_token import BLOCK_BYTES, TENANT, first_token, prompts_of, smollm2_engine
 from tenantzone_contract.config import CONFIG_KEY, PoolConfig, ZoneConfig
 from tenantzone_contract.config_text import dump_config, make_config
 from tenantzone_contract.report import ZoneTierReport
 from tenantzone_contract.tiers import TierShare
-from tenantzone_runtime.offloading_flags import DiskFlags, TierFlags, kv_transfer_config
-
-TENANT = "tenant-0"
-BLOCK_BYTES = 30 * 2 * 3 * 64 * 4 * BLOCK_TOKENS
-"""Of SmolLM2-135M in float32: 30 layers, keys and values of three heads of 64 numbers."""
+from tenantzone_runtime.offloading_flags import DiskFlags, TierFlags
 
 
 class _Session:
@@ -40,17 +34,7 @@ class _Session:
         tiers = TierFlags(2 * blocks * BLOCK_BYTES, DiskFlags(folder / "disk", 2 * blocks * (BLOCK_BYTES + 8192)))
         self._folder = folder
         self._generations = itertools.count(2)
-        self.engine = Engine(
-            "zones",
-            [_zone()],
-            model=prepare(MODELS["smollm2"]),
-            folder=folder,
-            cores=sorted(os.sched_getaffinity(0)),
-            flags=[
-                "--num-gpu-blocks-override", str(blocks + 1), "--max-model-len", str(tokens + 64),
-                "--enable-prompt-tokens-details", "--kv-transfer-config", kv_transfer_config(tiers),
-            ],
-        )  # fmt: skip
+        self.engine = smollm2_engine("zones", folder, blocks, tokens, tiers)
 
     def ask(self, prompt: str) -> tuple[float, int]:
         """Seconds to the first token, and how many tokens of the prompt were cached."""

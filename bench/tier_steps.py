@@ -10,10 +10,8 @@ without; with one that stores all to stock vLLM's `OffloadingConnector`.
 """
 
 import argparse
-import gc
 import json
 import statistics
-import sys
 import tempfile
 from copy import copy
 from pathlib import Path
@@ -27,6 +25,7 @@ from vllm.v1.outputs import KVConnectorOutput
 from bench.step_time.__main__ import MAX_BATCHED_TOKENS
 from bench.step_time.arm import Arm
 from bench.step_time.loads import LOADS
+from bench.step_time.turns import take_turns
 from hack.harness.scheduler import Driver, make_scheduler, vllm_config
 from tenantzone_runtime.offloading_flags import TierFlags, kv_transfer_config
 
@@ -70,7 +69,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tier-steps-") as folder:
         arms = _arms(Path(folder), options.zones)
-        _measure(arms, options.warm_up, options.steps)
+        take_turns(list(arms.values()), options.warm_up, options.steps)
     _print(arms, options.zones)
 
 
@@ -97,27 +96,6 @@ def _driver(config: VllmConfig, connector: dict[str, Any], *, zones: bool = True
     return driver
 
 
-def _measure(arms: dict[str, Arm], warm_up: int, steps: int) -> None:
-    for name, arm in arms.items():
-        _say(f"starting: {name}")
-        arm.start()
-    # What stays for good must not be walked by the collector again and again, in whichever arm it falls.
-    gc.collect()
-    gc.freeze()
-    order = list(arms.values())
-    for number in range(warm_up + steps):
-        if number % 100 == 0:
-            _say(f"step {number} of {warm_up + steps}")
-        if number == warm_up:
-            for arm in order:
-                arm.forget()
-        # The order turns, so that none is always the one after another.
-        turn = number % len(order)
-        for arm in order[turn:] + order[:turn]:
-            arm.step()
-    gc.unfreeze()
-
-
 def _print(arms: dict[str, Arm], zones: int) -> None:
     print(f"{zones:,} zone{'s' if zones != 1 else ''}")
     print(f"{'':<22}{'running':>8}{'ended':>7}{'step, median':>14}{'p99':>11}")
@@ -130,10 +108,6 @@ def _print(arms: dict[str, Arm], zones: int) -> None:
         low, middle, high = statistics.quantiles([mine / theirs for mine, theirs in pairs], n=4)
         verdict = "met" if middle <= target else "missed"
         print(f"{name} / {base}: {middle:.3f} (middle half {low:.3f} to {high:.3f}); {target:.2f} {verdict}")
-
-
-def _say(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,7 @@
 """``python -m bench.step_time``: what zones cost in a scheduling step."""
 
 import argparse
-import gc
-import sys
 import tempfile
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +9,7 @@ import bench.step_time
 from bench.step_time.arm import Arm
 from bench.step_time.loads import LOADS, Load
 from bench.step_time.results import describe
+from bench.step_time.turns import take_turns
 from hack.harness.kv_caches import BLOCK_TOKENS, KINDS
 from hack.harness.scheduler import Driver, make_scheduler, vllm_config
 
@@ -46,7 +44,7 @@ def main() -> None:
             load = replace(load, targets={zones: max(target, WINDOW_TARGET) for zones, target in load.targets.items()})
         with tempfile.TemporaryDirectory() as folder:
             stock, arms = _arms(Path(folder), load, window, kinds)
-            seconds = _measure([stock, *arms], arguments.warm_up, arguments.steps)
+            seconds = take_turns([stock, *arms], arguments.warm_up, arguments.steps)
         print(f"\n{load.title}:\n")
         print(*describe(stock.record, [arm.record for arm in arms], load.targets, seconds), sep="\n", flush=True)
 
@@ -58,32 +56,6 @@ def _arms(folder: Path, load: Load, window: int | None, kinds: tuple[str, ...]) 
         return Arm(Driver(scheduler), load, zones)
 
     return arm(load.stock_seats, 0, ours=False), [arm(load.seats, zones) for zones in load.zones]
-
-
-def _measure(arms: list[Arm], warm_up: int, steps: int) -> float:
-    """Let the arms take turns. Returns how many seconds the timed steps took, all arms' together."""
-    for arm in arms:
-        _say(f"starting, {arm.zones} zones")
-        arm.start()
-    # What stays for good must not be walked by the collector again and again, in whichever arm it falls.
-    gc.collect()
-    gc.freeze()
-    for number in range(warm_up + steps):
-        if number % 250 == 0:
-            _say(f"step {number} of {warm_up + steps}")
-        if number == warm_up:
-            began = time.perf_counter()
-            for arm in arms:
-                arm.forget()
-        # The order turns, so that none is always the one after another.
-        for arm in arms[number % len(arms) :] + arms[: number % len(arms)]:
-            arm.step()
-    gc.unfreeze()
-    return time.perf_counter() - began
-
-
-def _say(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
