@@ -8,6 +8,7 @@ import pytest
 from tenantzone_manager.index.backend import IndexBackend
 from tenantzone_manager.index.redis import RedisBackend
 from tenantzone_manager.index.sqlite import SqliteBackend
+from tests.manager.playing import Playing
 from tests.manager.redis_server import TIMEOUT_SECONDS, RedisServer
 
 STORES = ("sqlite", "redis")
@@ -36,3 +37,12 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 async def redis_store(redis_server: RedisServer, tmp_path: Path) -> Callable[[], IndexBackend]:
     """Makes backends over one and the same empty Redis, as many as wanted."""
     return lambda: RedisBackend(redis_server.url, f"{tmp_path}/", TIMEOUT_SECONDS)
+
+
+@pytest.fixture
+async def playing(store: Callable[[], IndexBackend], tmp_path: Path) -> AsyncIterator[Playing]:
+    """A manager over each store, whose books are right at the end."""
+    made = await Playing(store(), tmp_path).start()
+    yield made
+    await made.audit()
+    await made.stop()

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -11,21 +10,13 @@ from tenantzone_manager.core.hashing import block_keys
 from tenantzone_manager.core.records import State
 from tenantzone_manager.core.settings import Instance, InstanceQuota, Quota, Spec
 from tenantzone_manager.core.writing import Ending, Standing
-from tenantzone_manager.index.backend import IndexBackend, IndexUnavailable
+from tenantzone_manager.index.backend import IndexUnavailable
 from tenantzone_manager.index.sqlite import SqliteBackend
 from tenantzone_manager.storages import data_storage_manager
 from tests.manager.playing import INSTANCE, SIZE, Playing, files, keys, path_of, prompt, write_bytes
 
 WRITE, SERVING, WRITING = Standing.WRITE, Standing.SERVING, Standing.WRITING
 NO_ROOM, NO_PREFIX = Standing.NO_ROOM, Standing.NO_PREFIX
-
-
-@pytest.fixture
-async def playing(store: Callable[[], IndexBackend], tmp_path: Path) -> AsyncIterator[Playing]:
-    made = await Playing(store(), tmp_path).start()
-    yield made
-    await made.audit()
-    await made.stop()
 
 
 async def test_what_was_written_is_found_by_its_prefix(playing: Playing) -> None:

@@ -1,24 +1,10 @@
 """Changes of many blocks at once, and what follows for those before them."""
 
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
-
-import pytest
-
-from tenantzone_manager.index.backend import IndexBackend
 from tenantzone_manager.removing import AT_ONCE
 from tests.manager.playing import INSTANCE, SIZE, Playing, keys, prompt
 
 BRANCHES = 100
 """Prompts of two blocks, of which the second ones change together and the first ones stay."""
-
-
-@pytest.fixture
-async def playing(store: Callable[[], IndexBackend], tmp_path: Path) -> AsyncIterator[Playing]:
-    made = await Playing(store(), tmp_path).start()
-    yield made
-    await made.audit()
-    await made.stop()
 
 
 def branch(number: int) -> list[bytes]:
