@@ -4,7 +4,7 @@ import asyncio
 import json
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,8 +74,8 @@ class Proxy:
         self.faults = Faults()
         self.writes = 0
         """Requests that write, which took effect or not."""
-        self.after_write: Callable[[int], None] | None = None
-        """Called with the number of each write that took effect, before the answer goes out."""
+        self.after_write: Callable[[int], Awaitable[None]] | None = None
+        """Awaited with the number of each write that took effect, before the answer goes out."""
         self._released: asyncio.Event
         self._session: aiohttp.ClientSession
         self._runner: web.AppRunner
@@ -159,7 +159,7 @@ class Proxy:
         async with self._ask(request, await request.read() or None) as answer:
             body = await answer.read()
         if is_write and self.after_write is not None and answer.status < 300:
-            self.after_write(number)
+            await self.after_write(number)
         if fault == LOST:
             return _broken(request)
         return web.Response(body=body, status=answer.status, headers=_kept(answer))

@@ -44,6 +44,8 @@ ENGINE = "engine-0"
 METRICS_PORT = 8081
 FIRES_WITHIN_SECONDS = 600
 """Less than a minute, if the machine has nothing else to do."""
+PAUSE_SECONDS = 2.0
+"""Between two prompts of `archive`: so that it is noticed as idle, and loses its cache, each time, whatever the load."""
 
 VICTIM = {"namespace": NAMESPACE, "pod": ENGINE, "pool": "demo", "zone": "archive", "tenant": "archive"}
 
@@ -138,7 +140,7 @@ def flood(engine: RealEngine) -> Iterator[None]:
             ask(engine, "crowd", text(f"Flood {next(numbers)}", 30))
 
     def archive() -> None:
-        while not over.wait(0.5):
+        while not over.wait(PAUSE_SECONDS):
             ask(engine, "archive", text("The archive", 20))
 
     with ThreadPoolExecutor(3) as asking:

@@ -25,7 +25,7 @@ class Killing:
         self._is_over = False
         self.is_done = False
 
-    def __call__(self, number: int) -> None:
+    async def __call__(self, number: int) -> None:
         with self._turn:
             if number == self._after and not self._is_over:
                 self._operator.kill()
