@@ -45,7 +45,7 @@ METRICS_PORT = 8081
 FIRES_WITHIN_SECONDS = 600
 """Less than a minute, if the machine has nothing else to do."""
 PAUSE_SECONDS = 2.0
-"""Between two prompts of `archive`: so that it is noticed as idle, and loses its cache, each time, whatever the load."""
+"""Between two prompts of `archive`: long enough to be noticed as idle on a machine with other work, each time."""
 
 VICTIM = {"namespace": NAMESPACE, "pod": ENGINE, "pool": "demo", "zone": "archive", "tenant": "archive"}
 
