@@ -161,6 +161,7 @@ lock: python ## write requirements/ again from pyproject.toml; ARGS=--upgrade ta
 	$(LOCK) requirements/audit.in --universal -o requirements/audit.txt
 	$(LOCK) requirements/atheris.in --universal -o requirements/atheris.txt
 	$(LOCK) requirements/pictures.in --no-deps -o requirements/pictures.txt
+	$(LOCK) requirements/mooncake.in --no-deps -o requirements/mooncake.txt
 	$(LOCK) requirements/kvwarden.in --universal -o requirements/kvwarden.txt
 
 ##@ Documentation

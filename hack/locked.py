@@ -9,7 +9,9 @@ from pathlib import Path
 from hack.controlplane.cache import cache_folder, exclusive
 from hack.progress import say, watch, written
 
-PICTURES = Path(__file__).parents[1] / "requirements" / "pictures.txt"
+_LOCKS = Path(__file__).parents[1] / "requirements"
+PICTURES = _LOCKS / "pictures.txt"
+MOONCAKE = _LOCKS / "mooncake.txt"
 
 
 def environment(name: str, lock: Path) -> Path:
@@ -36,6 +38,15 @@ def with_torchvision(*path: str | Path) -> str:
     """
     folder = _made_once("pictures", PICTURES, _lay)
     return os.pathsep.join(str(each) for each in (*path, os.environ.get("PYTHONPATH"), folder) if each)
+
+
+def mooncake() -> Path:
+    """The folder with Mooncake's store, which processes find by their ``PYTHONPATH``.
+
+    Raises:
+        CommandFailed: it can't be installed.
+    """
+    return _made_once("mooncake", MOONCAKE, _lay)
 
 
 def _made_once(name: str, lock: Path, install: Callable[[str, Path, Path], None]) -> Path:

@@ -310,8 +310,12 @@ async def test_storages_come_go_and_are_switched(ask: Client, tmp_path: Path) ->
         await ask("RegisterStorage", "root", storage={"name": "disk", "type": "S3", "options": {"bucket": "b"}})
     with pytest.raises(Refusal, match="used by the groups team"):
         await ask("UnRegisterStorage", "root", name="disk")
-    with pytest.raises(Refusal, match="type Tape is none of FileSystem, S3"):
+    with pytest.raises(Refusal, match="type Tape is none of FileSystem, S3, Mooncake"):
         await ask("RegisterStorage", "root", storage={"name": "t", "type": "Tape"})
+    with pytest.raises(Refusal, match="'mooncake' is no master of Mooncake's; write it as HOST:PORT"):
+        await ask(
+            "RegisterStorage", "root", storage={"name": "t", "type": "Mooncake", "options": {"master": "mooncake"}}
+        )
     options = {"root": "/", "bucket": "b"}
     with pytest.raises(Refusal, match="FileSystem has no option bucket"):
         await ask("RegisterStorage", "root", storage={"name": "t", "type": "FileSystem", "options": options})

@@ -25,6 +25,7 @@ from tests.operator.world import conditions
 CRDS = Path(__file__).parents[2] / "crds"
 FILES = {"type": "FileSystem", "fileSystem": {"path": "/mnt/kv"}}
 BUCKET = {"type": "S3", "s3": {"bucket": "cache"}}
+MEMORY = {"type": "Mooncake", "mooncake": {"master": "mooncake-master.kv:50051"}}
 GROUP = {"storages": ["disk"]}
 LATER = "2026-01-02T00:00:00Z"
 
@@ -37,6 +38,9 @@ FIELDS: dict[str, dict[str, tuple[dict[str, Any], Any]]] = {
         "s3.endpoint": (BUCKET, "http://minio:9000"),
         "s3.region": (BUCKET, "eu-1"),
         "s3.credentialsKey": (BUCKET, "bucket-a"),
+        "mooncake.master": (MEMORY, "other:50051"),
+        "mooncake.prefix": (MEMORY, "kv"),
+        "mooncake.http": (MEMORY, "http://mooncake-master.kv:9003"),
         "capacity": (FILES, "1Ti"),
         "watermark": (FILES | {"capacity": "1Ti"}, "90%"),
         "enabled": (FILES, False),
@@ -125,6 +129,8 @@ def test_a_storage_is_said_as_the_manager_shows_it_again() -> None:
         (FILES, "/mnt/kv"),
         (BUCKET, "s3://cache"),
         ({"type": "S3", "s3": {"bucket": "b", "prefix": "p/q", "endpoint": "http://x:9"}}, "s3://b/p/q at http://x:9"),
+        (MEMORY, "mooncake://mooncake-master.kv:50051"),
+        ({"type": "Mooncake", "mooncake": {"master": "m:1", "prefix": "p/q"}}, "mooncake://m:1/p/q"),
     ],
 )
 def test_a_place_is_told_in_one_line(spec: dict[str, Any], place: str) -> None:
@@ -311,4 +317,4 @@ def test_types_are_those_that_the_operator_knows(kind: str) -> None:
     (version,) = yaml.safe_load((CRDS / f"{kind}.yaml").read_text())["spec"]["versions"]
     spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
     types = spec["type"] if kind == "kvstorages" else spec["types"]["items"]["properties"]["type"]
-    assert types["enum"] == ["FileSystem", "S3"]
+    assert types["enum"] == ["FileSystem", "S3", "Mooncake"]

@@ -15,15 +15,15 @@ from tests.operator.crd_objects import group, manifest, refused, storage
     [
         pytest.param(
             storage("S3", fileSystem={"path": "/kv"}),
-            "type says which one of fileSystem and s3 has to be there",
+            "type says which one of fileSystem, s3 and mooncake has to be there",
             id="a storage of another type than it says",
         ),
         pytest.param(
             storage("FileSystem"),
-            "type says which one of fileSystem and s3 has to be there",
+            "type says which one of fileSystem, s3 and mooncake has to be there",
             id="a storage that is nowhere",
         ),
-        pytest.param(storage("Tape"), '"FileSystem", "S3"', id="an unknown storage"),
+        pytest.param(storage("Tape"), '"FileSystem", "S3", "Mooncake"', id="an unknown storage"),
         pytest.param(
             storage("FileSystem", fileSystem={"path": "kv"}), "spec.fileSystem.path", id="a storage in no folder"
         ),
@@ -46,6 +46,21 @@ from tests.operator.crd_objects import group, manifest, refused, storage
             storage("S3", s3={"bucket": "kv-cache", "credentialsKey": "../key"}),
             "spec.s3.credentialsKey",
             id="credentials elsewhere",
+        ),
+        pytest.param(
+            storage("Mooncake", mooncake={"master": "mooncake-master"}),
+            "spec.mooncake.master",
+            id="a master without a port",
+        ),
+        pytest.param(
+            storage("Mooncake", mooncake={"master": "m:50051", "http": "http://user:secret@m:9003"}),
+            "spec.mooncake.http",
+            id="credentials in a master's URL",
+        ),
+        pytest.param(
+            storage("Mooncake", s3={"bucket": "kv-cache"}),
+            "type says which one of fileSystem, s3 and mooncake has to be there",
+            id="a pool that is a bucket",
         ),
         pytest.param(group(storages=[]), "spec.storages", id="a group without a storage"),
         pytest.param(group(storages=["a", "a"]), "a storage is named twice", id="a storage that is named twice"),
@@ -102,6 +117,17 @@ def test_what_the_api_server_refuses(control_plane: Cluster, body: str, refusal:
             "type is immutable",
         ),
         ({"type": "S3", "s3": {"bucket": "one-bucket"}}, {"s3": {"credentialsKey": "key"}, "capacity": "1Gi"}, ""),
+        (
+            {"type": "Mooncake", "mooncake": {"master": "a:50051"}},
+            {"mooncake": {"master": "b:50051"}},
+            "master and prefix are immutable",
+        ),
+        (
+            {"type": "Mooncake", "mooncake": {"master": "a:50051"}},
+            {"mooncake": {"prefix": "kv"}},
+            "master and prefix are immutable",
+        ),
+        ({"type": "Mooncake", "mooncake": {"master": "a:50051"}}, {"mooncake": {"http": "http://a:9003"}}, ""),
     ],
 )
 def test_where_a_storage_lies_is_not_changed(

@@ -52,8 +52,8 @@ def test_what_is_no_place_of_this_chunk_is_refused(path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"scheme": "http://"}, "neither of files nor S3"),
-        ({"scheme": "file://host"}, "neither of files nor S3"),
+        ({"scheme": "http://"}, "neither of files nor S3 nor Mooncake"),
+        ({"scheme": "file://host"}, "neither of files nor S3 nor Mooncake"),
         ({"query": "?size=64&offset=-1"}, "no place of a manager's storage"),
         ({"name": "tp0"}, "other parts"),
         ({"size": 65}, "other parts"),
@@ -91,6 +91,17 @@ def test_an_object_of_a_bucket(prefix):
 def test_another_object_of_a_bucket_is_refused(path):
     with pytest.raises(PlaceError):
         place(path, scheme="s3://")
+
+
+def test_an_object_of_a_pool():
+    found = place(f"mooncake-master:50051/kv/ml.chat/{INSTANCE}/{NAME}", scheme="mooncake://")
+    assert (found.master, found.name) == ("mooncake-master:50051", f"kv/ml.chat/{INSTANCE}/{NAME}")
+
+
+@pytest.mark.parametrize("path", [f"m:1/ml.chat/other/{NAME}", f"m:1/ml.chat/{INSTANCE}/else", "m:1/", "m:1"])
+def test_another_object_of_a_pool_is_refused(path):
+    with pytest.raises(PlaceError, match="something else"):
+        place(path, scheme="mooncake://")
 
 
 def test_nothing_is_written_where_no_storage_is(tmp_path):

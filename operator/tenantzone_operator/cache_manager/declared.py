@@ -90,7 +90,7 @@ def emptied_group(group: Body) -> Body:
 
 
 def _storage(name: str, spec: Body) -> Body:
-    files, s3 = spec.get("fileSystem"), spec.get("s3")
+    files, s3, pool = spec.get("fileSystem"), spec.get("s3"), spec.get("mooncake")
     options: dict[str, Any] = {}
     if files is not None:
         options = {"root": files["path"], **_given(slots_per_file=files.get("slotsPerFile"))}
@@ -102,6 +102,8 @@ def _storage(name: str, spec: Body) -> Body:
             region=s3.get("region"),
             credentials=s3.get("credentialsKey"),
         )
+    elif pool is not None:
+        options = {"master": pool["master"], **_given(prefix=pool.get("prefix"), http=pool.get("http"))}
     else:
         raise ValueError(f"this operator knows no storage of type {spec.get('type')}")
     options |= _given(takeover=spec.get("takeOver"))
@@ -202,6 +204,8 @@ def _place(spec: Body) -> str:
     """Where it is, as one writes it: a path, or a URL with the server's if it is not AWS."""
     if (files := spec.get("fileSystem")) is not None:
         return str(files["path"])
+    if (pool := spec.get("mooncake")) is not None:
+        return f"mooncake://{'/'.join(part for part in (pool['master'], pool.get('prefix', '')) if part)}"
     s3 = spec.get("s3") or {}
     at = f" at {s3['endpoint']}" if s3.get("endpoint") else ""
     return f"s3://{'/'.join(part for part in (s3.get('bucket', ''), s3.get('prefix', '')) if part)}{at}"

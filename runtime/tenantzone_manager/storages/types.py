@@ -5,9 +5,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from tenantzone_contract.mooncake import check_master
 from tenantzone_manager.core.settings import NAME, Storage
 from tenantzone_manager.storages.backend import DataStorageBackend
 from tenantzone_manager.storages.file_system import FileSystemStorage
+from tenantzone_manager.storages.mooncake import MooncakeStorage
 
 
 def _file_system(storage: Storage, owner: str, _: Path | None) -> DataStorageBackend:
@@ -38,6 +40,21 @@ def _s3(storage: Storage, owner: str, folder: Path | None) -> DataStorageBackend
     return made
 
 
+def _mooncake(storage: Storage, owner: str, _: Path | None) -> DataStorageBackend:
+    options = _Options(storage)
+    master = options.text("master")
+    try:
+        check_master(master)
+    except ValueError as error:
+        raise ValueError(f"storage {storage.name}: {error}") from None
+    prefix, http = options.text("prefix", ""), options.text("http", "")
+    if http and not http.startswith("http://"):
+        raise ValueError(f"storage {storage.name}: option http must be the URL of the master's HTTP port")
+    made = MooncakeStorage(master, prefix, http, owner, options.flag("takeover"))
+    options.end()
+    return made
+
+
 def _credentials(storage: Storage, name: str, folder: Path | None) -> Path | None:
     """The file of this name in the folder of credentials; None: none is named."""
     if not name:
@@ -54,6 +71,7 @@ def _credentials(storage: Storage, name: str, folder: Path | None) -> Path | Non
 STORAGE_TYPES: Final[Mapping[str, Callable[[Storage, str, Path | None], DataStorageBackend]]] = {
     "FileSystem": _file_system,
     "S3": _s3,
+    "Mooncake": _mooncake,
 }
 """By name, what makes one of it for an index; raises :class:`ValueError` for options that are not its own."""
 

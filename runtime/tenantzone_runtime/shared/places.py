@@ -16,7 +16,7 @@ PART: Final = "chunk"
 """The name of the only part of a location: a chunk has what all workers of an engine have of it."""
 _NAME: Final = r"[A-Za-z0-9._-]+"
 _OBJECT: Final = re.compile(rf"/objects/{_NAME}/(?P<instance>{_NAME})/(?P<first>[0-9a-f]{{2}})/(?P<name>{_NAME})")
-_IN_BUCKET: Final = re.compile(rf"(?:.*/)?{_NAME}/(?P<instance>{_NAME})/(?P<name>{_NAME})")
+_NAMED_OBJECT: Final = re.compile(rf"(?:.*/)?{_NAME}/(?P<instance>{_NAME})/(?P<name>{_NAME})")
 _SLOTS: Final = re.compile(rf"/files/{_NAME}/{_NAME}/[0-9]+/[0-9]{{8,}}")
 
 
@@ -41,7 +41,16 @@ class ObjectPlace:
     name: str
 
 
-Place = FilePlace | ObjectPlace
+@dataclass(frozen=True, slots=True)
+class PoolPlace:
+    """An object in the memory of a pool of nodes."""
+
+    master: str
+    """Host and port of the pool's master."""
+    name: str
+
+
+Place = FilePlace | ObjectPlace | PoolPlace
 
 
 def place_of(location: Location, instance: str, key: bytes, size: int) -> Place:
@@ -65,9 +74,13 @@ def place_of(location: Location, instance: str, key: bytes, size: int) -> Place:
         raise PlaceError(f"{part.uri!r} is no URI: {error}") from None
     path, name = unquote(url.path), f"{key.hex()}-{location.id}.{PART}"
     if url.scheme == "s3" and url.netloc:
-        return _in_bucket(url.netloc, path.removeprefix("/"), name, instance)
+        return ObjectPlace(url.netloc, _object(f"the bucket {url.netloc}", path.removeprefix("/"), name, instance))
+    if url.scheme == "mooncake" and url.netloc:
+        return PoolPlace(url.netloc, _object(f"the pool {url.netloc}", path.removeprefix("/"), name, instance))
     if url.scheme != "file" or url.netloc:
-        raise PlaceError(f"storage {location.storage} is neither of files nor S3, and this engine knows no other")
+        raise PlaceError(
+            f"storage {location.storage} is neither of files nor S3 nor Mooncake, and this engine knows no other"
+        )
     query = parse_qs(url.query)
     if "offset" in query:
         return FilePlace(_slots(path), _offset(query["offset"][0]))
@@ -81,11 +94,11 @@ def _own_file(path: str, name: str, instance: str, key: bytes) -> Path:
     return Path(root + found[0])
 
 
-def _in_bucket(bucket: str, path: str, name: str, instance: str) -> ObjectPlace:
-    found = _IN_BUCKET.fullmatch(path)
+def _object(where: str, path: str, name: str, instance: str) -> str:
+    found = _NAMED_OBJECT.fullmatch(path)
     if found is None or (found["instance"], found["name"]) != (instance, name):
-        raise PlaceError(f"{path} of the bucket {bucket} is the place of something else")
-    return ObjectPlace(bucket, path)
+        raise PlaceError(f"{path} of {where} is the place of something else")
+    return path
 
 
 def _slots(path: str) -> Path:

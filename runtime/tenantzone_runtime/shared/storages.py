@@ -1,4 +1,4 @@
-"""Reads and writes chunks where the manager says, on threads that may wait: files, and objects of S3 servers."""
+"""Reads and writes chunks where the manager says, on threads that may wait: files, objects of S3, memory of a pool."""
 
 import errno
 import os
@@ -8,7 +8,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
-from tenantzone_runtime.shared.places import FilePlace, ObjectPlace, Place
+from tenantzone_runtime.shared.mooncake import MooncakeStorages
+from tenantzone_runtime.shared.places import FilePlace, ObjectPlace, Place, PoolPlace
 from tenantzone_runtime.shared.s3 import S3Storages, open_s3
 
 
@@ -60,23 +61,31 @@ class FileStorages:
 
 
 class AllStorages:
-    """Files and objects, each where it belongs. An S3 client is made when the first object is asked for."""
+    """Each where it belongs. A client of S3 or of a pool is made when the first object is asked for."""
 
     def __init__(self) -> None:
         self._files = FileStorages()
+        self._pool = MooncakeStorages()
         self._lock = threading.Lock()
         self._s3: S3Storages | None = None
 
     def write(self, place: Place, content: bytearray) -> None:
-        if isinstance(place, ObjectPlace):
-            self._opened_s3().write(place, content)
-        else:
-            self._files.write(place, content)
+        match place:
+            case FilePlace():
+                self._files.write(place, content)
+            case ObjectPlace():
+                self._opened_s3().write(place, content)
+            case PoolPlace():
+                self._pool.write(place, content)
 
     def read(self, place: Place, content: bytearray) -> bool:
-        if isinstance(place, ObjectPlace):
-            return self._opened_s3().read(place, content)
-        return self._files.read(place, content)
+        match place:
+            case FilePlace():
+                return self._files.read(place, content)
+            case ObjectPlace():
+                return self._opened_s3().read(place, content)
+            case PoolPlace():
+                return self._pool.read(place, content)
 
     def _opened_s3(self) -> S3Storages:
         with self._lock:

@@ -1,0 +1,28 @@
+"""Storages of type Mooncake at a real pool, whose nodes listen at all addresses: in a network of their own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from hack import mooncake
+
+_ROOT = Path(__file__).parents[2]
+
+
+def test_a_pool_of_memory():
+    """What `in_a_pool.py` tests; see there."""
+    command = ["unshare", "--net", *(() if os.geteuid() == 0 else ("--map-root-user",))]
+    command += [
+        sys.executable,
+        "-m",
+        "tests.mooncake.alone",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "tests/mooncake/in_a_pool.py",
+    ]
+    done = subprocess.run(
+        command, cwd=_ROOT, env=os.environ | mooncake.variables(), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
