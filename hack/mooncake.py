@@ -90,6 +90,15 @@ class MooncakePool:
     def kill_master(self) -> None:
         _kill(self._master_process)
 
+    def pause_master(self) -> None:
+        """Have it stand still, with its connections open."""
+        assert self._master_process is not None
+        self._master_process.send_signal(signal.SIGSTOP)
+
+    def resume_master(self) -> None:
+        assert self._master_process is not None
+        self._master_process.send_signal(signal.SIGCONT)
+
     def kill_node(self) -> None:
         _kill(self._node_process)
 

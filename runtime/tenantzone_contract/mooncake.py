@@ -8,6 +8,13 @@ from typing import Any, Final
 MISSING: Final = -704
 """What Mooncake answers where nothing has the name."""
 _BUFFER_BYTES: Final = 256 * 2**20
+_PATIENCE: Final = {
+    "MC_STORE_CLIENT_SETUP_RETRIES": "1",
+    "MC_RPC_TIMEOUT_MS": "5000",
+    "MC_TCP_PROGRESS_TIMEOUT_SEC": "5",
+    "MC_TCP_STATUS_TIMEOUT_SEC": "5",
+}
+"""Of Mooncake's client with a master or a node that hangs; its own is 90 s to connect, and 30 s for each call."""
 _lock = threading.Lock()
 _clients: dict[str, Any] = {}
 """By master."""
@@ -36,8 +43,8 @@ def connect(master: str) -> Any:
 
 
 def _connected(master: str) -> Any:
-    # Its client would try for a minute and a half.
-    os.environ.setdefault("MC_STORE_CLIENT_SETUP_RETRIES", "1")
+    for name, value in _PATIENCE.items():
+        os.environ.setdefault(name, value)
     try:
         from mooncake.store import MooncakeDistributedStore
     except ImportError as error:

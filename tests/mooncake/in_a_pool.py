@@ -1,5 +1,6 @@
 """A manager and engines at a real pool of Mooncake's. `test_in_its_own_network.py` runs this, where it harms nobody."""
 
+import time
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from itertools import count
@@ -173,6 +174,22 @@ async def test_a_pool_without_a_master_and_one_without_a_node_are_unhealthy_unti
     assert await listed(playing) == []
     await playing.manager.remover.remove_cache(INSTANCE, keys("a"))
     await playing.settle()
+
+
+async def test_a_master_that_hangs_is_waited_for_no_longer_than_it_is_told(
+    pool: MooncakePool, options: dict[str, str], client
+) -> None:
+    backend = make(Storage("pool", "Mooncake", options), "me")
+    await backend.check_health()
+    pool.pause_master()
+    began = time.monotonic()
+    code = client.put("a", b"a", pinned())
+    waited = time.monotonic() - began
+    pool.resume_master()
+    assert code != 0
+    assert 5 <= waited < 30
+    await backend.check_health()
+    await backend.close()
 
 
 @pytest.fixture
