@@ -105,6 +105,16 @@ def _has_tiers_below(config: Any) -> bool:
     return not TIERS_BELOW.isdisjoint(config.kv_transfer_config.kv_connector_extra_config)
 
 
+_SEES_ALL: Final = frozenset(("FullAttentionSpec", "MLAAttentionSpec"))
+"""Kinds of KV caches, by the names of vLLM's classes, of which a request keeps each block from its beginning on."""
+
+
+def _fills_chunks(caches: Any) -> bool:
+    """Whether whoever stores a chunk of several blocks has all of them."""
+    kinds = [type(group.kv_cache_spec).__name__ for group in caches.kv_cache_groups]
+    return len(kinds) == 1 and kinds[0] in _SEES_ALL
+
+
 def _moves_more_than_blocks(config: Any) -> bool:
     extra = config.kv_transfer_config.kv_connector_extra_config
     return any(extra.get(name) is not None for name in CHUNK_SIZES)
@@ -164,10 +174,12 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
         is_configured=lambda config, caches: has_groups_in_tiers(config, caches) and _has_tiers_below(config),
     ),
     Unsupported(
-        "chunks of several blocks, and a model with several groups of KV caches",
+        "chunks of several blocks, and a model with windows or with several groups of KV caches",
         "of a chunk in which a window begins vLLM stores a part, and it does not say which",
         "leave --tier-chunk out",
-        is_configured=lambda config, caches: has_groups_in_tiers(config, caches) and _moves_more_than_blocks(config),
+        is_configured=lambda config, caches: (
+            _has_tiers(config) and _moves_more_than_blocks(config) and not _fills_chunks(caches)
+        ),
     ),
     Unsupported(
         "tiers, a model with several groups of KV caches, and drafts or windows that are kept at intervals",

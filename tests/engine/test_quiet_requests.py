@@ -5,6 +5,7 @@ from random import Random
 import pytest
 
 from hack.harness.scheduler import BLOCK_TOKENS, prompt, vllm_config
+from tenantzone_contract.tiers import TierShare
 from tenantzone_runtime.engine.quiet_requests import QuietRequests
 from tenantzone_runtime.engine.versions import keep_groups_in_tiers
 from tests.engine.tiered_driver import TieredEngine
@@ -157,4 +158,28 @@ def test_who_is_left_out_gets_no_block_before_it_was_copied(config):
     engine.worker.hurry()
     engine.rest()
     assert engine.cached_tokens(engine.ask("acme", tokens)) == 6 * BLOCK_TOKENS
+    engine.scheduler.shutdown()
+
+
+def test_what_a_preempted_request_computes_again_is_stored_as_it_is_computed(config):
+    engine = make(config, Checked)
+    engine.declare(declare("acme"))
+    tokens = prompt(12)
+    request = engine.send("acme", tokens, max_tokens=3 * BLOCK_TOKENS)
+    while request.num_output_tokens < BLOCK_TOKENS or engine.worker.is_copying:
+        engine.step()
+    assert engine.held("acme") == 13
+    engine.declare(declare("acme", tiers=(TierShare(tier="cpu", limit=0),)))
+    engine.declare(declare("acme"))
+    assert engine.held("acme") == 0
+    beginning = engine.send("acme", tokens[: 4 * BLOCK_TOKENS + 1])
+    while not beginning.is_finished() or engine.worker.is_copying:
+        engine.step()
+    assert engine.held("acme") == 4
+    engine.scheduler.reset_prefix_cache(reset_running_requests=True)
+    while request.num_computed_tokens <= 4 * BLOCK_TOKENS:
+        engine.step()
+    assert engine.worker.loaded == 4
+    assert engine.held("acme") == request.num_computed_tokens // BLOCK_TOKENS < 12
+    engine.run()
     engine.scheduler.shutdown()

@@ -39,7 +39,8 @@ class QuietRequests:
             may_store: whether anything new may be stored of a request when it has so many computed tokens.
             given: gets the blocks that requests without a status are given; who stores from one must hurry.
         """
-        for name in output.finished_req_ids:
+        # What a preempted request had stored may be gone when it is resumed, and what it computes again is stored anew.
+        for name in chain(output.finished_req_ids, output.scheduled_cached_reqs.resumed_req_ids):
             self._full_at.pop(name, None)
         if not statuses:
             nobody = CachedRequestData.make_empty()

@@ -190,9 +190,10 @@ def with_windows_at_intervals(config):
     config.cache_config.prefix_cache_retention_interval = 64
 
 
+CHUNKS_AND_WINDOWS = "chunks of several blocks, and a model with windows or with several groups of KV caches"
 GROUPS_IN_TIERS = {
     "a disk or shared storages and a model with several groups of KV caches": (with_a_disk, with_a_manager),
-    "chunks of several blocks, and a model with several groups of KV caches": (with_larger_chunks,),
+    CHUNKS_AND_WINDOWS: (with_larger_chunks,),
     "tiers, a model with several groups of KV caches, and drafts or windows that are kept at intervals": (
         with_drafts,
         with_windows_at_intervals,
@@ -214,6 +215,17 @@ def test_what_does_not_go_with_tiers_of_several_groups_is_refused_with_them_only
     with pytest.raises(UnsupportedError) as refusal:
         check_supported(config, caches(10, 64, ("full", "window")), "0.32.0")
     assert f"can't be served with zones: {feature} ({CONFIGURED[feature]}). Or start vLLM" in str(refusal.value)
+
+
+@pytest.mark.parametrize("kind", ["window", "chunks"])
+def test_larger_chunks_are_refused_where_a_request_lets_go_of_the_beginning_of_one(tmp_path, kind):
+    config = vllm_config(tmp_path)
+    with_tiers(config)
+    check_supported(config, caches(10, 64, (kind,)))
+    with_larger_chunks(config)
+    check_supported(config, caches(10))
+    with pytest.raises(UnsupportedError, match=f"can't be served with zones: {CHUNKS_AND_WINDOWS}"):
+        check_supported(config, caches(10, 64, (kind,)))
 
 
 @pytest.mark.parametrize("version", ["0.31.0", "0.33.0"])
