@@ -191,6 +191,7 @@ def _migrate(api: Api, namespace: str | None, parsed: argparse.Namespace) -> int
     if parsed.cancel:
         move.stop()
         return 0
+    move.refuse_leaving_target()
     try:
         return _run_migration(move, parsed)
     except BaseException:

@@ -90,6 +90,16 @@ class Move:
     tell: Tell
     """Is told how far it has come, if it takes long."""
 
+    def refuse_leaving_target(self) -> None:
+        """Refuse a target that ends: what it is brought goes with it.
+
+        Raises:
+            MigrateError: it was deleted.
+        """
+        if self.target.pod.is_leaving:
+            name = self.target.pod.name
+            raise MigrateError(f"engine {name} is being deleted: what it is brought goes with it; name another one")
+
     def look(self) -> Estimate:
         """Have the source see what storages have of what it has cached."""
         return estimate(self._run(self.source, "look"), self.bytes_per_second)

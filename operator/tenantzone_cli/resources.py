@@ -140,6 +140,8 @@ class Pod:
     annotations: Mapping[str, str]
     ip: str = ""
     """Empty: it has none yet."""
+    is_leaving: bool = False
+    """Whether it was deleted, and ends."""
 
     @property
     def is_local_process(self) -> bool:
@@ -179,7 +181,10 @@ def read_pod(body: Body) -> Pod:
     words = [*waiting, unscheduled.get("message", "") if unscheduled.get("status") == "False" else ""]
     trouble = "" if ready else next(filter(None, words), f"phase {status.get('phase', 'Unknown')}")
     annotations = metadata.get("annotations") or {}
-    return Pod(metadata["namespace"], metadata["name"], ready, trouble, annotations, status.get("podIP", ""))
+    is_leaving = "deletionTimestamp" in metadata
+    return Pod(
+        metadata["namespace"], metadata["name"], ready, trouble, annotations, status.get("podIP", ""), is_leaving
+    )
 
 
 def label_selector(selector: Body) -> str:

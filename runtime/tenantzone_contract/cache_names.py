@@ -13,12 +13,19 @@ _LONGEST: Final = 128
 
 def zone_group(namespace: str, pool: str, tenant: str) -> str:
     """The instance group of one zone of a pool: it has quotas of its own."""
-    return _short(f"{namespace}.{pool}.{_part(tenant)}")
+    name = f"{namespace}.{pool}.{_part(tenant)}"
+    # No pool's name has an underscore.
+    return name if len(name) <= _LONGEST else f"{namespace}.x_{_digest(name)}"
 
 
 def pool_group(namespace: str, pool: str) -> str:
     """The instance group of all zones of a pool that have none of their own: they share its quotas."""
-    return _short(f"{namespace}.{pool}")
+    return f"{namespace}.{pool}"
+
+
+def is_group_of(name: str, namespace: str) -> bool:
+    """Whether this is the group of a pool or zone of a namespace, whose own name has no dots."""
+    return name.startswith(f"{namespace}.")
 
 
 def instance_name(tenant: str, digest: str, purge: str = "") -> str:
@@ -70,10 +77,6 @@ def _mark(purge: str) -> str:
 def _part(text: str) -> str:
     """A text as a part of a name: itself, if it is plain and short, else its digest."""
     return text if _PLAIN.fullmatch(text) else f"x-{_digest(text)}"
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= _LONGEST else f"x-{_digest(name)}"
 
 
 def _digest(text: str) -> str:

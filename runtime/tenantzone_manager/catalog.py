@@ -16,6 +16,7 @@ from tenantzone_manager.core.settings import (
     check_group,
     check_instance,
 )
+from tenantzone_manager.core.sharing import Registered, of_namespace, shared
 from tenantzone_manager.index.backend import Address
 from tenantzone_manager.index.meta_index import Found, MetaIndex
 
@@ -93,11 +94,18 @@ class Catalog:
         """The instances that share the group's quota."""
         return [instance for instance in self.instances.values() if instance.group == group]
 
-    async def put_group(self, group: InstanceGroup) -> None:
+    async def put_group(self, group: InstanceGroup, namespace: str = "") -> InstanceGroup:
         """Have a group be so from now on; what it uses above its new limits is evicted in the background.
 
+        Args:
+            group: as it shall be.
+            namespace: whose pools, aliases and instances it names: those of others stay. Empty: they are all.
+
+        Returns:
+            the whole group.
+
         Raises:
-            ValueError: it contradicts itself.
+            ValueError: it contradicts itself, or names what is not the namespace's.
             Refused: it names a storage that is not registered, or has an alias that another group has.
         """
         check_group(group)
@@ -108,10 +116,27 @@ class Catalog:
             if other.name != group.name and (taken := set(group.aliases) & set(other.aliases)):
                 raise Refused(f"group {group.name}: {min(taken)} is an alias of the group {other.name} already")
         address = Address(spaces.GROUPS, group.name.encode())
-        terms = [*_terms(self.groups.get(group.name), lifted=True), *_terms(group)]
-        latest = {each.chain: each for each in terms}
-        await self._index.read_modify_write([address], lambda _: {address: group}, terms=list(latest.values()))
-        self.groups[group.name] = group
+        registered = await self._registered(group) if namespace else {}
+        made = group
+
+        def modifier(found: Found) -> dict[Address, InstanceGroup]:
+            nonlocal made
+            if namespace:
+                made = shared(found[address], group, namespace, registered)
+                check_group(made)
+            return {address: made}
+
+        def terms(found: Found) -> list[Terms]:
+            latest = {each.chain: each for each in (*_terms(found[address], lifted=True), *_terms(made))}
+            return list(latest.values())
+
+        await self._index.read_modify_write([address], modifier, terms)
+        self.groups[group.name] = made
+        return made
+
+    async def group_of(self, group: InstanceGroup, namespace: str) -> InstanceGroup:
+        """A group as it is for one namespace."""
+        return of_namespace(group, namespace, await self._registered(group))
 
     async def remove_group(self, name: str) -> None:
         """Take out a group.
@@ -126,7 +151,7 @@ class Catalog:
         address = Address(spaces.GROUPS, name.encode())
         evictions = Address(spaces.EVICTIONS, name.encode())
         gone = {address: None, evictions: None}
-        await self._index.read_modify_write(list(gone), lambda _: gone, terms=_terms(group, lifted=True))
+        await self._index.read_modify_write(list(gone), lambda _: gone, lambda _: _terms(group, lifted=True))
         del self.groups[name]
 
     async def register_instance(self, instance: Instance) -> Instance:
@@ -175,7 +200,7 @@ class Catalog:
 
         limit = UNLIMITED if storage.limit is None else storage.limit
         terms = [Terms((books.storage_account(storage.name),), limit=limit)]
-        await self._index.read_modify_write([address], modifier, terms=terms)
+        await self._index.read_modify_write([address], modifier, lambda _: terms)
         self.storages[storage.name] = storage
 
     async def remove_storage(self, name: str) -> None:
@@ -210,6 +235,17 @@ class Catalog:
             raise NotFound(f"there is no service account {name}")
         await self._index.delete(spaces.SERVICE_ACCOUNTS, [name.encode()])
         self.service_accounts.pop(name, None)
+
+    async def _registered(self, group: InstanceGroup) -> Registered:
+        """The instances that a group names, and those that it has named, as far as they are there."""
+        known = self.groups.get(group.name, group)
+        found: dict[str, Instance | None] = {}
+        for name in {*group.instances, *known.instances}:
+            try:
+                found[name] = await self.instance(name)
+            except NotFound:
+                found[name] = None
+        return found
 
     async def _all(self, space: str, kind: type[_T]) -> dict[str, _T]:
         found: dict[str, _T] = {}

@@ -1,6 +1,7 @@
 """``tenantzone-runtime hand-down``: before its pod ends, an engine hands down to shared storages what they do not have.
 
 For a ``preStop`` hook: whatever drains the node, the pod does this by itself, and other engines find its zones' caches.
+As the pod ends anyway, what somebody else moves there is stopped, and a zone that can't be moved holds up no other.
 """
 
 import argparse
@@ -26,10 +27,15 @@ from tenantzone_contract.report import DEFAULT_ADMIN_PORT, REPORT_PATH, parse_re
 _LOOK_SECONDS: Final = 0.1
 _CALL_SECONDS: Final = 10.0
 _OK: Final = 200
+_CONFLICT: Final = 409
 
 
 class HandDownError(Exception):
     """The engine did not do it; the message says why."""
+
+
+class _Refused(HandDownError):
+    """It does not take this order, and may take others."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -42,26 +48,59 @@ def main(arguments: Sequence[str]) -> None:
     deadline = time.monotonic() + parsed.seconds
     try:
         engine = _Engine(parsed.admin_host, parsed.admin_port, _token(parsed.admin_token))
-        for tenant in engine.tenants():
-            report = _hand_down(engine, tenant, parsed.rate, deadline)
-            print(
-                f"{tenant}: {report.state}, {report.moved} chunks ({shown_bytes(report.moved_bytes)}) moved "
-                f"in {report.seconds:.1f} s{': ' if report.problem else ''}{report.problem}",
-                flush=True,
-            )
+        results = {tenant: _result(engine, tenant, parsed.rate, deadline) for tenant in engine.tenants()}
     except (HandDownError, OSError, http.client.HTTPException, ValueError) as error:
         sys.exit(f"tenantzone-runtime hand-down: {error}")
+    if failed := [tenant for tenant, is_done in results.items() if not is_done]:
+        sys.exit(f"tenantzone-runtime hand-down: {len(failed)} of {len(results)} zones were not handed down")
+
+
+def _result(engine: "_Engine", tenant: str, rate: int, deadline: float) -> bool:
+    """Hand down a zone, and tell what came of it; returns whether it is done."""
+    try:
+        report = _hand_down(engine, tenant, rate, deadline)
+    except _Refused as error:
+        print(f"{tenant}: {error}", flush=True)
+        return False
+    print(
+        f"{tenant}: {report.state}, {report.moved} chunks ({shown_bytes(report.moved_bytes)}) moved "
+        f"in {report.seconds:.1f} s{': ' if report.problem else ''}{report.problem}",
+        flush=True,
+    )
+    return report.state == "Done"
 
 
 def _hand_down(engine: "_Engine", tenant: str, rate: int, deadline: float) -> MigrationReport:
-    report = engine.order(MigrationOrder(order="hand-down", tenant=tenant, bytes_per_second=rate))
-    while report.is_running:
+    order = MigrationOrder(order="hand-down", tenant=tenant, bytes_per_second=rate)
+    while True:
+        report = _begun(engine, order)
+        while report.is_running and report.work == order.order:
+            if time.monotonic() >= deadline:
+                engine.stop(tenant)
+                raise HandDownError(_late(tenant, report))
+            time.sleep(_LOOK_SECONDS)
+            report = engine.migration(tenant)
+        if report.work == order.order and report.state != "Stopped":
+            return report
+        # Somebody else has asked for something else of this zone.
         if time.monotonic() >= deadline:
-            engine.order(MigrationOrder(order="stop", tenant=tenant))
-            raise HandDownError(f"the time is over; {report.moved} chunks of {tenant} were moved, and the rest was not")
+            raise HandDownError(_late(tenant, report))
         time.sleep(_LOOK_SECONDS)
-        report = engine.migration(tenant)
-    return report
+
+
+def _begun(engine: "_Engine", order: MigrationOrder) -> MigrationReport:
+    try:
+        return engine.order(order)
+    except _Refused:
+        if engine.was_stopped:
+            raise
+        # Another zone is being moved, for somebody who does not know that the pod ends.
+        engine.stop_all()
+        return engine.order(order)
+
+
+def _late(tenant: str, report: MigrationReport) -> str:
+    return f"the time is over; {report.moved} chunks of {tenant} were moved, and the rest was not"
 
 
 class _Engine:
@@ -70,6 +109,8 @@ class _Engine:
     def __init__(self, host: str, port: int, token: str) -> None:
         self._host, self._port = host, port
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self.was_stopped = False
+        """Whether all that others had asked for was stopped once; what is asked for since then goes on."""
 
     def tenants(self) -> list[str]:
         """Of the zones that the config names."""
@@ -78,6 +119,15 @@ class _Engine:
 
     def order(self, order: MigrationOrder) -> MigrationReport:
         return parse_migration(self._ask("POST", MIGRATION_PATH, order.model_dump_json(by_alias=True)))
+
+    def stop(self, tenant: str) -> None:
+        self.order(MigrationOrder(order="stop", tenant=tenant))
+
+    def stop_all(self) -> None:
+        """End what is moved, whoever's zone it is."""
+        self.was_stopped = True
+        for tenant in self.tenants():
+            self.stop(tenant)
 
     def migration(self, tenant: str) -> MigrationReport:
         return parse_migration(self._ask("GET", f"{MIGRATION_PATH}?{urlencode({TENANT_PARAMETER: tenant})}"))
@@ -91,7 +141,9 @@ class _Engine:
         finally:
             connection.close()
         if answer.status != _OK:
-            raise HandDownError(text.decode(errors="replace").strip() or f"the engine answers {answer.status}")
+            raise (_Refused if answer.status == _CONFLICT else HandDownError)(
+                text.decode(errors="replace").strip() or f"the engine answers {answer.status}"
+            )
         return text
 
 

@@ -133,3 +133,32 @@ def test_what_can_not_be_is_said(plugin: Plugin, world: World, source: str, targ
     answer = plugin("tz", "migrate", "acme", "--from", source, "--to", target, "-n", world.namespace)
     assert answer.returncode == 1
     assert words in answer.stderr
+
+
+@pytest.fixture
+def leaving(world: World, pods: list[str]) -> Iterator[str]:
+    """The name of an engine whose pod was deleted, and does not end yet."""
+    pods_path = f"/api/v1/namespaces/{world.namespace}/pods"
+    metadata = {"name": "engine-2", "labels": {"pool": POOL}, "finalizers": ["example.com/held"]}
+    manifest = pod_manifest("engine-2", {}) | {"metadata": metadata}
+    world.kube.call("POST", pods_path, manifest)
+    world.kube.merge(f"{pods_path}/engine-2/status", pod_status(pods[1], ready=True))
+    world.kube.call("DELETE", f"{pods_path}/engine-2")
+    yield "engine-2"
+    world.kube.merge(f"{pods_path}/engine-2", {"metadata": {"finalizers": None}})
+    eventually(lambda: world.kube.get(f"{pods_path}/engine-2") is None)
+
+
+def test_nothing_is_brought_to_an_engine_that_ends(
+    plugin: Plugin, world: World, engines: list[MovingEngine], leaving: str
+) -> None:
+    to_it = ("tz", "migrate", "acme", "--from", "engine-0", "--to", leaving, "-n", world.namespace)
+    answer = plugin(*to_it)
+    assert answer.returncode == 1
+    assert f"engine {leaving} is being deleted: what it is brought goes with it" in answer.stderr
+    assert (orders(engines[0]), orders(engines[1])) == ([], [])
+    assert plugin(*to_it, "--cancel").returncode == 0
+    # What it has is brought to another one.
+    answer = plugin("tz", "migrate", "acme", "--from", leaving, "--to", "engine-0", "-n", world.namespace)
+    assert answer.returncode == 0, answer.stderr
+    assert orders(engines[0]) == ["stop", "warm-up"]

@@ -11,7 +11,7 @@ from vllm.v1.engine import EngineCoreRequestType
 from vllm.v1.engine.core import EngineCoreProc, EngineShutdownState
 
 from hack.harness.scheduler import prompt, vllm_config
-from tenantzone_contract.migration import MigrationOrder
+from tenantzone_contract.migration import MigrationError, MigrationOrder
 from tenantzone_runtime.engine.waking import let_migrations_wake_engines
 from tests.engine.sharing_engines import sharing_engines
 from tests.shared_tier.conftest import own_manager as manager  # noqa: F401 - a fixture
@@ -126,3 +126,15 @@ def test_an_engine_that_ends_does_not_wait_for_what_is_moved(engine, core, manag
         core.shut_down()
         core.thread.join(2 * HANG)
         assert not core.thread.is_alive()
+
+
+def test_an_engine_that_ends_moves_nothing_any_more_and_says_so(engine, core, manager):  # noqa: F811
+    with standing_still(manager):
+        hand_down(engine)
+        await_that(lambda: core.has_work(), "it is at work")
+        core.shut_down()
+        await_that(lambda: state(engine) == "Stopped", "it is told")
+    assert engine.served.migration.report("acme", with_prompts=False).problem == "this engine shuts down"
+    with pytest.raises(MigrationError, match="this engine shuts down"):
+        hand_down(engine)
+    engine.served.migration.do(MigrationOrder(order="stop", tenant="acme"))

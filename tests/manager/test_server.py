@@ -24,7 +24,12 @@ from tenantzone_manager.server.service import CALLS, Service
 from tests.manager.asking import Client, Refusal, over_grpc, over_http
 from tests.manager.playing import eventually
 
-TOKENS = {"root": {"admin": True}, "chat": {"pool": "ml/chat"}, "other": {"pool": "ml/other"}}
+TOKENS = {
+    "root": {"admin": True},
+    "of-ml": {"admin": True, "namespace": "ml"},
+    "chat": {"pool": "ml/chat"},
+    "other": {"pool": "ml/other"},
+}
 INSTANCE = {"name": "chat-1", "group": "team", "block_size": 2, "specs": [{"name": "tp0", "size": 4096}]}
 KEYS = [b"\x00\x01", b"\x02", b"\xff"]
 
@@ -187,6 +192,37 @@ async def test_what_pools_share_is_the_administrators(ask: Client, call: str) ->
     with pytest.raises(Refusal) as refusal:
         await ask(call, "chat", **fields)
     assert refusal.value.code == "PERMISSION_DENIED"
+
+
+@pytest.mark.usefixtures("team")
+async def test_an_administrator_of_one_namespace_speaks_for_no_other(ask: Client) -> None:
+    lab = {"name": "team", "storages": ["disk"], "pools": ["lab/demo"], "aliases": ["lab.demo"]}
+    told = await ask("PutInstanceGroup", "root", group=lab, namespace="lab")
+    assert told["group"] == lab
+    before = await ask("ListInstanceGroups", "root")
+    account = {"name": "ml/engine", "pool": "ml/chat"}
+    for call, fields in (
+        ("PutInstanceGroup", {"group": lab}),
+        ("PutInstanceGroup", {"group": lab, "namespace": "lab"}),
+        ("PutServiceAccount", {"account": {**account, "name": "lab/engine"}}),
+        ("PutServiceAccount", {"account": {**account, "pool": "lab/chat"}}),
+        ("RemoveServiceAccount", {"name": "lab/engine"}),
+    ):
+        with pytest.raises(Refusal, match="speaks for the namespace ml, and not for") as refusal:
+            await ask(call, "of-ml", **fields)
+        assert refusal.value.code == "PERMISSION_DENIED"
+    with pytest.raises(Refusal, match="the pool lab/demo is not of it") as refusal:
+        await ask("PutInstanceGroup", "of-ml", group=lab, namespace="ml")
+    assert refusal.value.code == "INVALID_ARGUMENT"
+    assert await ask("ListInstanceGroups", "root") == before
+    await ask("PutServiceAccount", "of-ml", account=account)
+    await ask("RemoveServiceAccount", "of-ml", name=account["name"])
+    told = await ask("PutInstanceGroup", "of-ml", group={"name": "team", "storages": ["disk"]}, namespace="ml")
+    assert "pools" not in told["group"]
+    (seen,) = (await ask("ListInstanceGroups", "of-ml", namespace="lab"))["groups"]
+    assert seen["group"] == lab
+    (seen,) = (await ask("ListInstanceGroups", "root"))["groups"]
+    assert seen["group"]["pools"] == ["lab/demo"]
 
 
 @pytest.mark.parametrize("token", ["", "guessed"])

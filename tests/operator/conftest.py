@@ -33,12 +33,14 @@ class Operator:
         kubeconfig: of the user as whom it runs.
         log: what it says is appended here.
         flags: further ones. By default it holds no Lease, so that after a kill it need not wait for its own to expire.
+        namespace: the only one that it serves; None: all.
     """
 
-    def __init__(self, kubeconfig: Path, log: Path, *flags: str) -> None:
+    def __init__(self, kubeconfig: Path, log: Path, *flags: str, namespace: str | None = None) -> None:
         self._port, self._metrics_port = free_ports(2)
         self._command = [
-            *(sys.executable, "-m", "tenantzone_operator", "--kubeconfig", str(kubeconfig), "--all-namespaces"),
+            *(sys.executable, "-m", "tenantzone_operator", "--kubeconfig", str(kubeconfig)),
+            *(("--all-namespaces",) if namespace is None else ("--namespace", namespace)),
             *("--probe-host", "127.0.0.1", "--probe-port", str(self._port)),
             *self._metrics_flags(),
             *(flags or ("--no-leader-elect",)),

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,8 @@ class ManagerProcess:
         file = cluster.kubectl(*view, "jsonpath={.clusters[0].cluster.certificate-authority}").stdout
         (credentials / "ca.crt").write_bytes(base64.b64decode(data) if data else Path(file).read_bytes())
         (credentials / "token").write_text(token_of(cluster, SYSTEM, "tenantzone-manager"))
-        (folder / "accounts.json").write_text(json.dumps({f"{SYSTEM}/tenantzone-operator": {"admin": True}}))
+        self._accounts: dict[str, Any] = {f"{SYSTEM}/tenantzone-operator": {"admin": True}}
+        self._write_accounts()
         self.token_file = folder / "token"
         self.token_file.write_text(token_of(cluster, SYSTEM, "tenantzone-operator", f"--audience={AUDIENCE}"))
         self._command = [
@@ -70,6 +72,16 @@ class ManagerProcess:
         assert self._process is not None
         self._process.kill()
         self._process.wait()
+
+    def let_in(self, accounts: Mapping[str, Any]) -> None:
+        """Have it know these service accounts, too, from a new start on."""
+        self._accounts |= accounts
+        self._write_accounts()
+        self.kill()
+        self.start()
+
+    def _write_accounts(self) -> None:
+        (self._folder / "accounts.json").write_text(json.dumps(self._accounts))
 
     def ask(self, call: str, token: str = "", /, **fields: Any) -> dict[str, Any]:
         """Make a call, as the operator if nothing is shown.

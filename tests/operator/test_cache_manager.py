@@ -12,103 +12,41 @@ from typing import Any
 
 import pytest
 
-from hack.controlplane import Cluster, ControlPlane
+from hack.controlplane import Cluster
 from hack.ports import free_ports
 from tenantzone_contract.cache_names import instance_name, pool_group
 from tests.operator.conftest import Operator
 from tests.operator.kube import Kube, eventually
-from tests.operator.manager_process import AUDIENCE, MANIFESTS, ManagerProcess, ManagerRefusal, token_of
+from tests.operator.manager_process import ManagerRefusal
+from tests.operator.manager_site import API, SIZE, ManagerSite, accounts, engine_token, register, site_in, write
 from tests.operator.stolen_token import patched, stolen_token
-from tests.operator.world import World, conditions, world_in
+from tests.operator.world import World, world_in
 
 pytestmark = pytest.mark.controlplane
 
-SIZE = 4096
-API = "/apis/tenantzone.io/v1alpha1"
-
 
 @dataclass
-class Site:
-    """A cluster with operator and manager."""
+class Site(ManagerSite):
+    """With an operator, too."""
 
-    kube: Kube
-    manager: ManagerProcess
     operator: Operator
-    folder: Path
     console: str
     """URL of the operator's page."""
-
-    def create(self, kind: str, name: str, **spec: Any) -> None:
-        body = {"apiVersion": "tenantzone.io/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec}
-        self.kube.call("POST", f"{API}/{kind.lower()}s", body)
-
-    def disk(self, name: str, **spec: Any) -> Path:
-        """A storage on a folder of its own."""
-        path = self.folder / name
-        path.mkdir()
-        self.create("KVStorage", name, type="FileSystem", fileSystem={"path": str(path)}, **spec)
-        return path
-
-    def path(self, kind: str, name: str) -> str:
-        return f"{API}/{kind.lower()}s/{name}"
-
-    def change(self, kind: str, name: str, **spec: Any) -> None:
-        self.kube.merge(self.path(kind, name), {"spec": spec})
-
-    def delete(self, kind: str, name: str) -> None:
-        self.kube.call("DELETE", self.path(kind, name))
-
-    def status(self, kind: str, name: str) -> dict[str, Any]:
-        found = self.kube.get(self.path(kind, name))
-        assert found is not None
-        return found.get("status", {})
-
-    def condition(self, kind: str, name: str, condition: str, status: str, reason: str = "") -> dict[str, Any]:
-        """The condition, once it is about the present generation and as it should be."""
-
-        def look() -> dict[str, Any]:
-            found = self.kube.get(self.path(kind, name))
-            assert found is not None
-            present = conditions(found).get(condition)
-            assert present is not None, found
-            is_it = present["observedGeneration"] == found["metadata"]["generation"]
-            assert is_it, present
-            assert (present["status"], reason or present["reason"]) == (status, present["reason"]), json.dumps(present)
-            return present
-
-        return eventually(look)
-
-    def await_gone(self, kind: str, name: str) -> None:
-        eventually(lambda: self.kube.get(self.path(kind, name)) is None)
-
-    def registered(self, call: str, inner: str) -> dict[str, Any]:
-        """What the manager has of a kind, by name."""
-        (listed,) = self.manager.ask(call).values()
-        return {each[inner]["name"]: each for each in listed}
 
 
 @pytest.fixture(scope="module")
 def site(
     control_plane: Cluster, kube: Kube, operator_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Site]:
-    if not isinstance(control_plane, ControlPlane):
-        pytest.skip("a cluster that was named may have a manager of its own")
-    shipped = [f"--filename={MANIFESTS / 'manager' / name}" for name in ("rbac.yaml", "guard.yaml")]
-    control_plane.kubectl("apply", *shipped)
     folder = tmp_path_factory.mktemp("manager")
-    manager = ManagerProcess(control_plane, folder)
-    manager.start()
-    (console_port,) = free_ports(1)
-    flags = ("--no-leader-elect", "--manager-url", manager.url, "--manager-token-file", str(manager.token_file))
-    operator = Operator(operator_kubeconfig, folder / "operator.log", *flags, "--console-port", str(console_port))
-    operator.start()
-    operator.await_running()
-    eventually(lambda: manager.ask("ListStorages") is not None)
-    yield Site(kube, manager, operator, folder, f"http://127.0.0.1:{console_port}")
-    assert operator.stop() == 0
-    manager.kill()
-    # Other tests ask for all that the operator may do where there is no manager.
-    control_plane.kubectl("delete", *shipped)
+    with site_in(control_plane, kube, folder) as made:
+        manager, (console_port,) = made.manager, free_ports(1)
+        flags = ("--no-leader-elect", "--manager-url", manager.url, "--manager-token-file", str(manager.token_file))
+        operator = Operator(operator_kubeconfig, folder / "operator.log", *flags, "--console-port", str(console_port))
+        operator.start()
+        operator.await_running()
+        yield Site(kube, manager, folder, operator, f"http://127.0.0.1:{console_port}")
+        assert operator.stop() == 0
     assert "Traceback" not in operator.log, operator.log
 
 
@@ -122,26 +60,6 @@ def name() -> str:
 def world(site: Site, control_plane: Cluster, kube: Kube, namespace: str) -> Iterator[World]:
     with world_in(control_plane, kube, namespace) as made:
         yield made
-
-
-def engine_token(cluster: Cluster, namespace: str, account: str = "engines") -> str:
-    cluster.kubectl("create", "serviceaccount", account, "--namespace", namespace)
-    return token_of(cluster, namespace, account, f"--audience={AUDIENCE}")
-
-
-def write(site: Site, token: str, instance: str, *names: str) -> None:
-    """Write blocks, as an engine does."""
-    keys = [name.encode().hex().upper()[:4] for name in names]  # base64, by its letters
-    started = site.manager.ask("StartWriteCache", token, instance_id=instance, block_keys=keys)
-    for block in started["blocks"]:
-        for spec in block["location"]["specs"]:
-            Path(spec["uri"].removeprefix("file://").partition("?")[0]).write_bytes(b"x" * SIZE)
-    site.manager.ask("FinishWriteCache", token, instance_id=instance, write_id=started["write_id"], block_keys=keys)
-
-
-def register(site: Site, token: str, instance: str, group: str) -> None:
-    described = {"name": instance, "group": group, "block_size": 16, "specs": [{"name": "tp0", "size": SIZE}]}
-    site.manager.ask("RegisterInstance", token, instance=described)
 
 
 def test_a_team_s_engines_store_blocks_within_its_quota_and_all_of_it_goes(
@@ -343,10 +261,6 @@ def test_two_pools_never_share_a_service_account(site: Site, world: World, contr
     for kind in ("KVCacheGroup", "KVStorage"):
         site.delete(kind, name)
         site.await_gone(kind, name)
-
-
-def accounts(site: Site) -> dict[str, str]:
-    return {each["name"]: each["pool"] for each in site.manager.ask("ListServiceAccounts")["accounts"]}
 
 
 def test_who_has_the_operator_s_token_changes_no_spec(

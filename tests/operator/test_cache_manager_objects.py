@@ -1,5 +1,6 @@
 """What KVStorages and KVCacheGroups become in the manager's words, and what is said of them; without any server."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,14 @@ from tenantzone_operator.cache_manager.declared import (
     read_group,
     read_storage,
 )
-from tenantzone_operator.cache_manager.members import Members, members, service_accounts, with_members, zone_rows
+from tenantzone_operator.cache_manager.members import (
+    Members,
+    members,
+    namespace_rows,
+    service_accounts,
+    with_members,
+    zone_rows,
+)
 from tenantzone_operator.cache_manager.notices import manager_notices
 from tenantzone_operator.cache_manager.statuses import Found, group_status, storage_status, without_gauges
 from tenantzone_operator.kube.resources import Pool, read_pool
@@ -183,8 +191,9 @@ def test_of_two_pools_with_one_service_account_the_older_has_it() -> None:
     named = group(pools=[{"namespace": "default", "name": name} for name in ("old", "young", "none")])
     shared = sharing(named, [young, old, other])
     assert shared.pools == ("default/old",)
-    assert "another pool, default/old, names the service account default/vllm" in shared.problems[0]
-    assert shared.problems[1] == "ZonePool default/none is not there"
+    (_, taken), missing = shared.problems
+    assert "another pool, default/old, names the service account default/vllm" in taken
+    assert missing == ("default", "ZonePool default/none is not there")
 
 
 def test_a_pool_that_is_being_deleted_lets_its_service_account_go() -> None:
@@ -225,13 +234,58 @@ def test_of_two_groups_that_name_one_pool_or_zone_the_older_has_it() -> None:
     shared = sharing(younger, *known, [older])
     assert (shared.pools, shared.aliases) == ((), ())
     assert shared.problems == (
-        "ZonePool default/demo is in the group older, which is older",
-        "TenantZone default/acme is in the group older, which is older",
+        ("default", "ZonePool default/demo is in the group older, which is older"),
+        ("default", "TenantZone default/acme is in the group older, which is older"),
     )
 
 
 def test_a_zone_that_is_not_there_is_named() -> None:
-    assert sharing(group(zones=[ACME]), [pool("demo", "vllm")]).problems == ("TenantZone default/acme is not there",)
+    shared = sharing(group(zones=[ACME]), [pool("demo", "vllm")])
+    assert shared.problems == (("default", "TenantZone default/acme is not there"),)
+
+
+def as_seen_from(namespace: str | None, named: DeclaredGroup) -> tuple[DeclaredGroup, str]:
+    """The group with the status that the operator of a namespace gives it, and why not all share it."""
+    there = [pool("demo", "vllm")] if namespace in (None, "default") else []
+    zones = [zone("acme")] if there else []
+    shared = members([named], there, zones, service_accounts(there)[1], namespace)[named.meta.uid]
+    rows = zone_rows(named, shared, [instance(MINE[0], S3=100)], namespace)
+    found = Found(report={"total": {"used": 0}})
+    status = group_status(named, found, namespace_rows(named, shared, namespace), 1, rows, now=NOW)
+    condition = conditions({"status": status})["PoolsResolved"]
+    message = "" if condition["status"] == "True" else condition["message"]
+    return replace(named, status=status), message
+
+
+OTHERS = {"namespace": "lab", "name": "acme"}
+
+
+def test_what_one_operator_says_of_its_namespace_another_keeps() -> None:
+    both = group(pools=[{"namespace": "lab", "name": "demo"}], zones=[ACME | {"types": [{"type": "S3"}]}, OTHERS])
+    nobody = "no operator that serves the namespace {} has looked at what it names there".format
+    missing = "ZonePool lab/demo is not there; TenantZone lab/acme is not there"
+    seen, message = as_seen_from("default", both)
+    assert message == nobody("lab")
+    held = [(row["name"], row["held"]) for row in seen.status["zones"]]
+    assert held == [("acme", 100)]
+    # The other one finds nothing there, and then neither of them writes anything more.
+    once, message = as_seen_from("lab", seen)
+    assert message == missing
+    assert once.status["zones"] == seen.status["zones"]
+    for namespace in ("default", "lab", "default"):
+        again, _ = as_seen_from(namespace, once)
+        assert again.status == once.status
+    # Who serves all finds the same, and says so in the same way.
+    whole, _ = as_seen_from(None, once)
+    assert whole.status == once.status
+    # What is named no longer is kept by nobody.
+    fewer, message = as_seen_from("default", replace(once, pools=(), zones=once.zones[:1]))
+    assert (message, [row["namespace"] for row in fewer.status["namespaces"]]) == ("", ["default"])
+
+
+def test_what_nobody_has_looked_at_is_not_taken_for_well() -> None:
+    _, message = as_seen_from("default", group(zones=[OTHERS]))
+    assert message == "no operator that serves the namespace lab has looked at what it names there"
 
 
 def test_a_zone_s_quotas_are_those_of_its_instances() -> None:

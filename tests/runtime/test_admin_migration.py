@@ -13,6 +13,8 @@ from tenantzone_contract.migration import (
     MigrationError,
     MigrationOrder,
     MigrationReport,
+    State,
+    Work,
     parse_migration,
 )
 from tenantzone_contract.report import ConfigStatus, EngineReport, ZoneReport
@@ -33,17 +35,27 @@ class Mover:
         self.orders: list[MigrationOrder] = []
         self.asked: list[tuple[str, bool]] = []
         self.error = ""
+        self.refused: set[str] = set()
+        """Tenants whose zones can't be moved."""
+        self.moves = ""
+        """Whose zone is moved for somebody else, so that no other can be, until it is stopped."""
+        self.others: list[tuple[Work, State]] = []
+        """What else was asked for of a zone since its order: it is told of in place of that."""
 
     def do(self, order: MigrationOrder) -> None:
-        if self.error:
-            raise MigrationError(self.error)
         self.orders.append(order)
+        if order.order == "stop":
+            self.moves = "" if self.moves == order.tenant else self.moves
+        elif self.error or order.tenant in self.refused or self.moves not in ("", order.tenant):
+            raise MigrationError(self.error or "another zone is being moved")
         self.asked.clear()
 
     def report(self, tenant: str, with_prompts: bool) -> MigrationReport:
         self.asked.append((tenant, with_prompts))
-        state = "Done" if len(self.asked) > 2 else "Running"
-        return MigrationReport(tenant=tenant, work="hand-down", state=state, chunk_bytes=10, chunk_tokens=2, moved=3)
+        work, state = "hand-down", "Done" if len(self.asked) > 2 else "Running"
+        if len(self.asked) > 1 and self.others:
+            work, state = self.others.pop()
+        return MigrationReport(tenant=tenant, work=work, state=state, chunk_bytes=10, chunk_tokens=2, moved=3)
 
 
 @pytest.fixture
@@ -166,7 +178,43 @@ def test_when_its_time_is_over_it_is_stopped(port: int, mover: Mover, tmp_path):
     assert [each.order for each in mover.orders] == ["hand-down", "stop"]
 
 
-def test_what_an_engine_refuses_is_said(port: int, mover: Mover, tmp_path):
+def test_what_an_engine_refuses_is_said(port: int, mover: Mover, tmp_path, capsys):
     mover.error = "another zone is being moved"
-    with pytest.raises(SystemExit, match="hand-down: another zone is being moved"):
+    with pytest.raises(SystemExit, match="hand-down: 2 of 2 zones were not handed down"):
         hand_down.main(["--admin-port", str(port), "--admin-token", str(tmp_path)])
+    assert capsys.readouterr().out == "acme: another zone is being moved\nburst: another zone is being moved\n"
+
+
+def handed_down(mover: Mover) -> list[str]:
+    return [each.tenant for each in mover.orders if each.order == "hand-down"]
+
+
+def test_a_zone_that_can_not_be_moved_holds_up_no_other(port: int, mover: Mover, tmp_path, capsys):
+    mover.refused = {"acme"}
+    with pytest.raises(SystemExit, match="hand-down: 1 of 2 zones were not handed down"):
+        hand_down.main(["--admin-port", str(port), "--admin-token", str(tmp_path)])
+    assert handed_down(mover)[-1] == "burst"
+    assert capsys.readouterr().out.splitlines()[-1].startswith("burst: Done, 3 chunks")
+
+
+def test_what_somebody_moves_ends_for_an_engine_that_ends(port: int, mover: Mover, tmp_path):
+    mover.moves = "burst"
+    hand_down.main(["--admin-port", str(port), "--admin-token", str(tmp_path)])
+    assert handed_down(mover) == ["acme", "acme", "burst"]
+
+
+@pytest.mark.parametrize(
+    "other", [("look", "Running"), ("look", "Done"), ("warm-up", "Done"), ("hand-down", "Stopped")]
+)
+def test_what_somebody_asks_for_in_its_place_does_not_pass_for_it(
+    port: int, mover: Mover, tmp_path, other: tuple[Work, State]
+):
+    mover.others = [other]
+    hand_down.main(["--admin-port", str(port), "--admin-token", str(tmp_path)])
+    assert handed_down(mover) == ["acme", "acme", "burst"]
+
+
+def test_what_somebody_asks_for_over_and_over_has_an_end(port: int, mover: Mover, tmp_path):
+    mover.others = [("look", "Done")] * 1000
+    with pytest.raises(SystemExit, match="the time is over"):
+        hand_down.main(["--admin-port", str(port), "--admin-token", str(tmp_path), "--for", "0.5"])

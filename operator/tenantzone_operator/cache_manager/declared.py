@@ -1,7 +1,7 @@
 """What KVStorages and KVCacheGroups declare, in the words of the manager's API; pure."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tenantzone_contract.quantity import parse_bytes, shown_bytes
@@ -59,6 +59,21 @@ class DeclaredGroup(Declared):
     storages: tuple[str, ...]
     pools: tuple[Key, ...]
     zones: tuple[ZoneQuotas, ...]
+
+    @property
+    def namespaces(self) -> tuple[str, ...]:
+        """Those in which it names pools and zones."""
+        return tuple(sorted({namespace for namespace, _ in (*self.pools, *(each.zone for each in self.zones))}))
+
+    def within(self, namespace: str | None) -> "DeclaredGroup":
+        """The same without the pools and zones that it names in other namespaces; None: all stay."""
+        if namespace is None:
+            return self
+        return replace(
+            self,
+            pools=tuple(pool for pool in self.pools if pool[0] == namespace),
+            zones=tuple(each for each in self.zones if each.zone[0] == namespace),
+        )
 
 
 def read_storage(body: Body) -> DeclaredStorage:

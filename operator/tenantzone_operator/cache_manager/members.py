@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from tenantzone_contract.cache_names import is_instance_of, pool_group, zone_group
 from tenantzone_operator.cache_manager.declared import DeclaredGroup
+from tenantzone_operator.kube.conditions import name_some
 from tenantzone_operator.kube.resources import Pool, Zone
 from tenantzone_operator.kube.specs import Body
 from tenantzone_operator.kube.store import Key
@@ -24,8 +25,8 @@ class Members:
     """Names by which engines mean it: those of its pools and zones."""
     zones: Mapping[Key, Zone]
     """The TenantZones that it names, as far as they are there."""
-    problems: tuple[str, ...]
-    """Why others that it names do not share it, one line each."""
+    problems: tuple[tuple[str, str], ...]
+    """Why others that it names do not share it: the namespace of each, and a line."""
 
 
 def service_accounts(pools: Iterable[Pool]) -> tuple[dict[str, str], dict[Key, str]]:
@@ -51,15 +52,20 @@ def service_accounts(pools: Iterable[Pool]) -> tuple[dict[str, str], dict[Key, s
 
 
 def members(
-    groups: Iterable[DeclaredGroup], pools: Iterable[Pool], zones: Iterable[Zone], problems: Mapping[Key, str]
+    groups: Iterable[DeclaredGroup],
+    pools: Iterable[Pool],
+    zones: Iterable[Zone],
+    problems: Mapping[Key, str],
+    namespace: str | None = None,
 ) -> dict[str, Members]:
     """Who shares each group, by its uid. Of two groups that name one pool or zone the older has it.
 
     Args:
         groups: all of them.
-        pools: all that there are.
+        pools: all that there are in the namespaces that are served.
         zones: the same.
         problems: why pools have no service account.
+        namespace: the only one that is served: what groups name in others is not looked at. None: all are.
     """
     known_pools = {(pool.meta.namespace, pool.meta.name) for pool in pools if not pool.meta.deleting}
     known_zones = {(zone.meta.namespace, zone.meta.name): zone for zone in zones if not zone.meta.deleting}
@@ -67,7 +73,8 @@ def members(
     made = {}
     for group in sorted(groups, key=lambda each: each.meta.age_order):
         if not group.meta.deleting:
-            made[group.meta.uid] = _members(group, known_pools, known_zones, problems, taken)
+            served = group.within(namespace)
+            made[group.meta.uid] = _members(served, known_pools, known_zones, problems, taken)
     return made
 
 
@@ -83,10 +90,20 @@ def with_members(group: DeclaredGroup, shared: Members, instances: Sequence[Body
     return made
 
 
-def zone_rows(group: DeclaredGroup, shared: Members, instances: Sequence[Body]) -> list[dict[str, Any]]:
-    """What each zone that a group names stores in each storage type, and what it is promised."""
+def zone_rows(
+    group: DeclaredGroup, shared: Members, instances: Sequence[Body], namespace: str | None = None
+) -> list[dict[str, Any]]:
+    """What each zone that a group names stores in each storage type, and what it is promised.
+
+    Where one namespace only is served, zones of others have the rows of the status that is there.
+    """
     rows = []
     for quotas in group.zones:
+        if namespace not in (None, quotas.zone[0]):
+            known = group.status.get("zones", ())
+            unknown = {"held": 0, "reserved": 0}
+            rows += [unknown | row for row in known if (row["namespace"], row["name"]) == quotas.zone]
+            continue
         zone = shared.zones.get(quotas.zone)
         held: dict[str, int] = dict.fromkeys(quotas.types, 0)
         for instance in _instances_of(zone, group, instances) if zone is not None else ():
@@ -96,6 +113,22 @@ def zone_rows(group: DeclaredGroup, shared: Members, instances: Sequence[Body]) 
             reserved = quotas.types.get(kind, {}).get("reserved", 0)
             namespace, name = quotas.zone
             rows.append({"namespace": namespace, "name": name, "type": kind, "held": size, "reserved": reserved})
+    return rows
+
+
+def namespace_rows(group: DeclaredGroup, shared: Members, namespace: str | None = None) -> list[dict[str, str]]:
+    """Of each namespace that a group names, whether all that it names there shares it: without a message it does.
+
+    Where one namespace only is served, others have the row of the status that is there: none, if nobody has looked.
+    """
+    known = {row["namespace"]: row for row in group.status.get("namespaces", ())}
+    rows = []
+    for each in group.namespaces:
+        if namespace in (None, each):
+            lines = [line for where, line in shared.problems if where == each]
+            rows.append({"namespace": each, **({"message": name_some(lines, "; ")} if lines else {})})
+        elif each in known:
+            rows.append(known[each])
     return rows
 
 
@@ -109,17 +142,16 @@ def _members(
     pools: set[str] = set()
     aliases: dict[str, None] = {}
     zones: dict[Key, Zone] = {}
-    lines: list[str] = []
+    lines: list[tuple[str, str]] = []
 
     def join(what: str, pool: Key, alias: str) -> bool:
         why = problems.get(pool) if pool in known_pools else "is not there"
         if why is not None:
-            lines.append(
-                f"ZonePool {'/'.join(pool)} {why}" if pool not in known_pools else f"ZonePool {'/'.join(pool)}: {why}"
-            )
+            line = f"ZonePool {'/'.join(pool)}{':' if pool in known_pools else ''} {why}"
+            lines.append((pool[0], line))
             return False
         if taken.setdefault(alias, group.meta.name) != group.meta.name:
-            lines.append(f"{what} is in the group {taken[alias]}, which is older")
+            lines.append((pool[0], f"{what} is in the group {taken[alias]}, which is older"))
             return False
         pools.add("/".join(pool))
         aliases[alias] = None
@@ -131,7 +163,7 @@ def _members(
         what = f"TenantZone {'/'.join(quotas.zone)}"
         zone = known_zones.get(quotas.zone)
         if zone is None:
-            lines.append(f"{what} is not there")
+            lines.append((quotas.zone[0], f"{what} is not there"))
         elif join(what, (zone.meta.namespace, zone.pool), zone_group(zone.meta.namespace, zone.pool, zone.tenant)):
             zones[quotas.zone] = zone
     return Members(tuple(sorted(pools)), tuple(aliases), zones, tuple(dict.fromkeys(lines)))

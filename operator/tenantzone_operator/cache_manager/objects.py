@@ -67,8 +67,13 @@ class Objects:
             await asyncio.gather(*watches, return_exceptions=True)
 
     async def hold(self, plural: str, declared: Declared) -> None:
-        """Have an object outlive its deletion until it is let go."""
-        await self._set_finalizers(plural, declared, [*declared.finalizers, FINALIZER])
+        """Have an object outlive its deletion until it is let go, if it is still as it was listed.
+
+        Raises:
+            RestError: it is not, or can't be held.
+            aiohttp.ClientError, TimeoutError: see `Rest.call`.
+        """
+        await self._set_finalizers(plural, declared, dict.fromkeys([*declared.finalizers, FINALIZER]))
 
     async def let_go(self, plural: str, declared: Declared) -> None:
         """Have an object go that was deleted."""

@@ -15,7 +15,7 @@ import aiohttp
 
 from tenantzone_operator.cache_manager.client import ManagerClient, ManagerRefused, ManagerUnavailable
 from tenantzone_operator.cache_manager.declared import Declared, read_group, read_storage
-from tenantzone_operator.cache_manager.members import Members, members, service_accounts, zone_rows
+from tenantzone_operator.cache_manager.members import Members, members, namespace_rows, service_accounts, zone_rows
 from tenantzone_operator.cache_manager.notices import manager_notices
 from tenantzone_operator.cache_manager.objects import GROUPS, KINDS, OUTDATED, STORAGES, Objects
 from tenantzone_operator.cache_manager.statuses import group_status, storage_status, without_gauges
@@ -67,7 +67,7 @@ class ManagerReconciler:
         """What is refused in round after round is logged once."""
         self._count = 0
         """Of objects."""
-        self._gauges_at: dict[str, float] = {}
+        self._told_at: dict[str, float] = {}
         """When an object's status was last written, by uid."""
 
     async def run(self) -> None:
@@ -112,15 +112,15 @@ class ManagerReconciler:
         storages = await self._objects.list_all(STORAGES, read_storage)
         groups = await self._objects.list_all(GROUPS, read_group)
         owners, problems = service_accounts(self._store.pools)
-        shared = members(groups, self._store.pools, self._store.zones, problems)
-        turn = Turn(self._client, self._objects, storages, groups, shared, self._refused_accounts)
+        shared = members(groups, self._store.pools, self._store.zones, problems, self._namespace)
+        turn = Turn(self._client, self._objects, storages, groups, shared, self._refused_accounts, self._namespace)
         try:
             await turn.look()
             await turn.keep_storages()
             # Before others are told of names that these have.
             await turn.let_groups_go()
             await turn.keep_groups()
-            await turn.keep_service_accounts(owners, self._namespace)
+            await turn.keep_service_accounts(owners)
             await turn.let_storages_go()
         except ManagerUnavailable as error:
             turn.unreachable = str(error)
@@ -134,13 +134,21 @@ class ManagerReconciler:
             await self._tell(recorder, STORAGES, storage, storage_status(storage, turn.found(storage), now=now))
         for group in turn.left(groups):
             sharing = shared.get(group.meta.uid, _NOBODY)
-            rows = zone_rows(group, sharing, turn.instances)
-            status = group_status(group, turn.found(group), sharing.problems, turn.usable(group), rows, now=now)
+            rows = zone_rows(group, sharing, turn.instances, self._namespace)
+            looked_at = namespace_rows(group, sharing, self._namespace)
+            status = group_status(group, turn.found(group), looked_at, turn.usable(group), rows, now=now)
             await self._tell(recorder, GROUPS, group, status)
         there = {each.meta.uid for each in (*storages, *groups)}
         self._refused_statuses.keep(there)
-        self._gauges_at = {uid: at for uid, at in self._gauges_at.items() if uid in there}
+        self._told_at = {uid: at for uid, at in self._told_at.items() if uid in there}
         return turn.unreachable
+
+    def _pause(self, *, is_news: bool) -> float:
+        """Seconds between two writes of one object's status."""
+        if self._namespace is not None and not self.answers:
+            # The manager may answer the operator of another namespace, which writes the opposite each time.
+            return LONGEST_SECONDS
+        return 0.0 if is_news else max(GAUGES_SECONDS, self._count / GAUGE_WRITES_PER_SECOND)
 
     async def _tell(self, recorder: Recorder, plural: str, declared: Declared, status: Body) -> None:
         """Write a status that differs from the one that is there, amounts less often."""
@@ -148,11 +156,10 @@ class ManagerReconciler:
         if status == before:
             self._refused_statuses.done(uid)
             return
-        is_news = without_gauges(status) != without_gauges(before)
-        wait = max(GAUGES_SECONDS, self._count / GAUGE_WRITES_PER_SECOND)
-        if not is_news and now - self._gauges_at.get(uid, float("-inf")) < wait:
+        wait = self._pause(is_news=without_gauges(status) != without_gauges(before))
+        if now - self._told_at.get(uid, float("-inf")) < wait:
             return
-        self._gauges_at[uid] = now
+        self._told_at[uid] = now
         try:
             await self._objects.apply_status(plural, declared, status)
         except RestError as error:

@@ -52,7 +52,7 @@ def storage_status(storage: DeclaredStorage, found: Found, *, now: str) -> Body:
 def group_status(
     group: DeclaredGroup,
     found: Found,
-    unresolved: Sequence[str],
+    namespaces: Sequence[Mapping[str, str]],
     usable: int,
     zones: Sequence[Mapping[str, Any]] = (),
     *,
@@ -63,13 +63,13 @@ def group_status(
     Args:
         group: as it is declared.
         found: what became of it.
-        unresolved: why pools and zones that it names can't use it.
+        namespaces: of each namespace that it names and that somebody looks at, why what it names there can't use it.
         usable: how many of its storages can be used now.
         zones: what zones that it names store.
         now: RFC 3339.
     """
     registered = _registered(group, found)
-    resolved = _resolved(group, unresolved)
+    resolved = _resolved(group, namespaces)
     ready = _first_problem([registered, resolved])
     if ready is None and found.unreachable:
         ready = Condition(Type.READY, "Unknown", Reason.MANAGER_UNREACHABLE, found.unreachable)
@@ -77,7 +77,8 @@ def group_status(
         message = f"none of its storages can be used: {name_some(group.storages)}; their conditions say why"
         ready = Condition(Type.READY, "False", Reason.NO_STORAGE, message)
     figures = _group_figures(group, found.report, zones) if found.report is not None else _kept(group)
-    return _status(group, [registered, resolved], ready, figures, now)
+    looked_at = {"namespaces": [dict(row) for row in namespaces]} if namespaces else {}
+    return _status(group, [registered, resolved], ready, looked_at | figures, now)
 
 
 def without_gauges(status: Body) -> Body:
@@ -139,8 +140,11 @@ def _healthy(found: Found) -> Condition:
     return Condition(kind, "True", Reason.HEALTHY, "the KV-cache manager could use it when it last tried")
 
 
-def _resolved(group: DeclaredGroup, unresolved: Sequence[str]) -> Condition:
+def _resolved(group: DeclaredGroup, namespaces: Sequence[Mapping[str, str]]) -> Condition:
     kind = Type.POOLS_RESOLVED
+    said = {row["namespace"]: row.get("message", "") for row in namespaces}
+    nobody = "no operator that serves the namespace {} has looked at what it names there"
+    unresolved = [line for each in group.namespaces if (line := said.get(each, nobody.format(each)))]
     if unresolved:
         return Condition(kind, "False", Reason.POOLS_UNRESOLVED, name_some(unresolved, "; "))
     if not group.pools and not group.zones:

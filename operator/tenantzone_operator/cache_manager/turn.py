@@ -38,12 +38,16 @@ class Turn:
         groups: Sequence[DeclaredGroup],
         shared: Mapping[str, Members],
         refused_accounts: Refusals,
+        namespace: str | None = None,
     ) -> None:
         self.unreachable = ""
         self.instances: list[Body] = []
         """All that the manager knows, where zones have quotas of their own."""
         self._shared = shared
         self._refused_accounts = refused_accounts
+        self._namespace = namespace
+        """The only one that is served, for which the manager is spoken to; None: all."""
+        self._of = {} if namespace is None else {"namespace": namespace}
         self._client = client
         self._objects = objects
         self._storages = storages
@@ -62,7 +66,7 @@ class Turn:
         """
         listed = await self._ask("ListStorages")
         self._known_storages = {each["storage"]["name"]: each for each in listed["storages"]}
-        listed = await self._ask("ListInstanceGroups")
+        listed = await self._ask("ListInstanceGroups", **self._of)
         self._known_groups = {each["group"]["name"]: each for each in listed["groups"]}
         if any(group.zones for group in self._groups):
             self.instances = (await self._ask("ListInstances"))["instances"]
@@ -88,13 +92,13 @@ class Turn:
                 self._found[group.meta.uid] = Found(refused=why, reason=Reason.STORAGE_NOT_FOUND, report=known)
                 continue
             wanted = with_members(group, self._shared[group.meta.uid], self.instances)
-            await self._keep(GROUPS, group, wanted, known, "group", "PutInstanceGroup")
+            await self._keep(GROUPS, group, wanted, known, "group", "PutInstanceGroup", **self._of)
 
     def _loses_no_alias(self, group: DeclaredGroup) -> bool:
         known = self._known_groups.get(group.meta.name, {}).get("group", {})
         return set(known.get("aliases", ())) <= set(self._shared[group.meta.uid].aliases)
 
-    async def keep_service_accounts(self, owners: dict[str, str], namespace: str | None) -> None:
+    async def keep_service_accounts(self, owners: dict[str, str]) -> None:
         """Have exactly the engines of these pools let in, of the namespace that is served."""
         listed = await self._ask("ListServiceAccounts")
         known = {each["name"]: each["pool"] for each in listed["accounts"]}
@@ -106,7 +110,7 @@ class Turn:
                     await self._ask("PutServiceAccount", account={"name": name, "pool": pool})
                     logger.info("the KV-cache manager lets in %s for the pool %s", name, pool)
         for name in known.keys() - owners.keys():
-            if namespace in (None, name.partition("/")[0]):
+            if self._namespace in (None, name.partition("/")[0]):
                 with self._told_if_refused(name, f"goes on letting in {name}, which no pool names"):
                     await self._remove("RemoveServiceAccount", name=name)
                     logger.info("the KV-cache manager lets in %s no longer: no pool names it", name)
@@ -159,19 +163,20 @@ class Turn:
         return [each for each in declared if each.meta.uid not in self._passed_over]
 
     async def _keep(
-        self, plural: str, declared: Declared, wanted: Body, known: Body | None, field: str, call: str
+        self, plural: str, declared: Declared, wanted: Body, known: Body | None, field: str, call: str, **more: str
     ) -> None:
-        """Have the manager know an object as it is declared, after it is held."""
+        """Have the manager know an object as it is declared, after it is held; ``more`` goes with the call."""
         if declared.invalid:
             self._found[declared.meta.uid] = Found(refused=declared.invalid, report=known)
             return
-        if not declared.is_held and not await self._hold(plural, declared, known):
+        # What the manager does not have another operator may just have let go, as this one would have seen since.
+        if (known is None or not declared.is_held) and not await self._hold(plural, declared, known):
             return
         if known is not None and known[field] == wanted:
             self._found[declared.meta.uid] = Found(report=known)
             return
         try:
-            report = await self._ask(call, **{field: wanted})
+            report = await self._ask(call, **{field: wanted}, **more)
         except ManagerRefused as error:
             self._found[declared.meta.uid] = Found(refused=str(error), report=known)
             return
@@ -204,7 +209,7 @@ class Turn:
         try:
             wanted = emptied_group(known["group"])
             if known["group"] != wanted:
-                known = await self._ask("PutInstanceGroup", group=wanted)
+                known = await self._ask("PutInstanceGroup", group=wanted, **self._of)
             for instance in (await self._ask("ListInstances"))["instances"]:
                 if instance["instance"]["group"] == name and not any(instance.get("bytes_by_type", {}).values()):
                     await self._remove("UnregisterInstance", instance_id=instance["instance"]["name"])

@@ -10,6 +10,8 @@ NAME = r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?$"
 Name = Annotated[str, Meta(pattern=NAME, description="Letters, digits, dots, underscores, hyphens; at most 128.")]
 QUALIFIED_NAME = r"^[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?/[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?$"
 QualifiedName = Annotated[str, Meta(pattern=QUALIFIED_NAME, description="NAMESPACE/NAME, as Kubernetes has both.")]
+NAMESPACE = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
+Namespace = Annotated[str, Meta(pattern=rf"^$|{NAMESPACE}", description="As Kubernetes has it; empty: all of them.")]
 Bytes = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Fraction = Annotated[float, Meta(gt=0, le=1)]
 EvictionPolicy = Literal["LRU", "LFU"]

@@ -21,6 +21,8 @@ _FIRST_READ: Final = 128
 Found = Mapping[Address, Any]
 Modifier = Callable[[Found], Mapping[Address, Any]]
 """What is there → what shall be; None: the record goes. It may be called again, with what is there then."""
+MakeTerms = Callable[[Found], Sequence[Terms]]
+"""What is there → terms of accounts that are in force from then on. It may be called again, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,14 +135,14 @@ class MetaIndex:
         await self.read_modify_write_batches(space, keys, lambda found: dict.fromkeys(found))
 
     async def read_modify_write(
-        self, addresses: Iterable[Address], modifier: Modifier, terms: Sequence[Terms] = ()
+        self, addresses: Iterable[Address], modifier: Modifier, terms: MakeTerms = lambda _: ()
     ) -> None:
         """Change records all together or not at all, depending on what is there.
 
         Args:
             addresses: of what is read, and may be changed.
             modifier: says what shall be.
-            terms: of accounts, which come into force with it.
+            terms: says, after the modifier, which terms of accounts come into force with it.
 
         Raises:
             OverLimit: an account has no room for what would be used.
@@ -199,13 +201,13 @@ class MetaIndex:
         entries = iter(self.cache.put(space, there, token))
         return [None if value is None else next(entries) for value in raw]
 
-    async def _try(self, addresses: set[Address], modifier: Modifier, terms: Sequence[Terms]) -> None:
+    async def _try(self, addresses: set[Address], modifier: Modifier, terms: MakeTerms) -> None:
         raw = await self._raw(addresses)
         found = {
             address: None if value is None else self._codec(address.space).decode(value)
             for address, value in raw.items()
         }
-        commit = Commit(terms=list(terms))
+        commit = Commit()
         for address, after in modifier(found).items():
             codec = self._codec(address.space)
             charges, ranks = codec.effects(address, found[address], after)
@@ -213,7 +215,8 @@ class MetaIndex:
             commit.charges += charges
             commit.ranks += ranks
         commit.charges = together(commit.charges)
-        if not commit.changes and not terms:
+        commit.terms = list(terms(found))
+        if not commit.changes and not commit.terms:
             return
         try:
             await self.backend.commit(commit)

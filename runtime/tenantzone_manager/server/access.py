@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 
 from tenantzone_manager.catalog import Catalog
-from tenantzone_manager.core.settings import Instance
+from tenantzone_manager.core.settings import Instance, Namespace
 
 
 class Unauthenticated(Exception):
@@ -33,6 +33,8 @@ class Caller:
     """Whether it may touch all of them, and what they share."""
     pod: str = ""
     """The pod that its token is bound to, which tells engines with one service account apart; empty: to none."""
+    namespace: str = ""
+    """Of an administrator, the only one for which it speaks; empty: for all."""
 
     def require_admin(self) -> None:
         """Refuse whoever is no administrator.
@@ -42,6 +44,19 @@ class Caller:
         """
         if not self.is_admin:
             raise Denied(f"{self.name} may not change what pools share")
+
+    def require_namespace(self, namespace: str) -> None:
+        """Refuse an administrator that speaks for another namespace than its own.
+
+        Args:
+            namespace: for which it speaks; empty: for all.
+
+        Raises:
+            Denied: it is not its own.
+        """
+        if self.namespace not in ("", namespace):
+            whom = f"the namespace {namespace}" if namespace else "all namespaces"
+            raise Denied(f"{self.name} speaks for the namespace {self.namespace}, and not for {whom}")
 
     def may_touch(self, instance: Instance) -> bool:
         """Whether an instance is the caller's."""
@@ -71,14 +86,21 @@ class _Known(msgspec.Struct, forbid_unknown_fields=True):
 
     pool: str = ""
     admin: bool = False
+    namespace: Namespace = ""
+
+    def __post_init__(self) -> None:
+        if self.namespace and not self.admin:
+            raise ValueError("namespace is for an administrator: it says for which one it speaks")
 
 
 def _caller(name: str, known: _Known) -> Caller:
-    return Caller(name, known.pool, known.admin)
+    return Caller(name, known.pool, known.admin, namespace=known.namespace)
 
 
 class StaticTokens:
     """Tokens in a file: a JSON object of ``{token: {"pool": "NAMESPACE/POOL"}}`` or ``{token: {"admin": true}}``.
+
+    An administrator with a ``namespace`` beside it speaks for that one only.
 
     They are held as hashes, so that how long a look-up takes tells nothing of them.
 
@@ -185,6 +207,8 @@ def service_accounts(fixed: Mapping[str, Caller], catalog: Catalog) -> Callable[
 
 def read_service_accounts(path: Path) -> dict[str, Caller]:
     """Whose each service account is: ``{"NAMESPACE/NAME": {"pool": "NAMESPACE/POOL"}}`` or ``{"admin": true}``.
+
+    An administrator with a ``namespace`` beside it speaks for that one only.
 
     Raises:
         ValueError: it is no such file.

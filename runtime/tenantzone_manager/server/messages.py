@@ -13,6 +13,7 @@ from tenantzone_manager.core.settings import (
     Instance,
     InstanceGroup,
     Name,
+    Namespace,
     QualifiedName,
     ServiceAccount,
     Storage,
@@ -189,6 +190,8 @@ class PutInstanceGroupRequest(Message):
     """A group as it shall be from now on."""
 
     group: InstanceGroup
+    namespace: Namespace = ""
+    """Whose pools, aliases and instances these are: the group keeps those of other namespaces. Empty: they are all."""
 
 
 class OfGroup(Message):
@@ -217,6 +220,13 @@ class GroupResponse(Answer):
     evicted_blocks: int
     """Since the group is there, from one storage type each."""
     evicted_bytes: int
+
+
+class ListInstanceGroupsRequest(Message):
+    """A wish to see the groups."""
+
+    namespace: Namespace = ""
+    """Only its pools, aliases and instances are shown of each; empty: all."""
 
 
 class ListInstanceGroupsResponse(Answer):

@@ -193,18 +193,22 @@ class Service:
         return m.Done()
 
     async def put_instance_group(self, caller: Caller, request: m.PutInstanceGroupRequest) -> m.GroupResponse:
-        await self._manager.catalog.put_group(request.group)
-        self._note("put_instance_group", caller, group=request.group.name)
-        return await self._group_response(request.group)
+        caller.require_namespace(request.namespace)
+        group = await self._manager.catalog.put_group(request.group, request.namespace)
+        self._note("put_instance_group", caller, group=group.name)
+        return await self._group_response(group, request.namespace)
 
     async def remove_instance_group(self, caller: Caller, request: m.OfGroup) -> m.Done:
         await self._manager.catalog.remove_group(request.group)
         self._note("remove_instance_group", caller, group=request.group)
         return m.Done()
 
-    async def list_instance_groups(self, _: Caller, __: m.Empty) -> m.ListInstanceGroupsResponse:
+    async def list_instance_groups(
+        self, _: Caller, request: m.ListInstanceGroupsRequest
+    ) -> m.ListInstanceGroupsResponse:
         groups = list(self._manager.catalog.groups.values())
-        return m.ListInstanceGroupsResponse(groups=[await self._group_response(group) for group in groups])
+        responses = [await self._group_response(group, request.namespace) for group in groups]
+        return m.ListInstanceGroupsResponse(groups=responses)
 
     async def register_storage(self, caller: Caller, request: m.RegisterStorageRequest) -> m.StorageResponse:
         manager = self._manager
@@ -236,12 +240,15 @@ class Service:
         return m.ListStoragesResponse(storages=[await self._storage_response(each.name) for each in available])
 
     async def put_service_account(self, caller: Caller, request: m.PutServiceAccountRequest) -> m.Done:
-        await self._manager.catalog.put_service_account(request.account)
         account = request.account
+        for name in (account.name, account.pool):
+            caller.require_namespace(name.partition("/")[0])
+        await self._manager.catalog.put_service_account(account)
         self._note("put_service_account", caller, account=account.name, pool=account.pool)
         return m.Done()
 
     async def remove_service_account(self, caller: Caller, request: m.OfServiceAccount) -> m.Done:
+        caller.require_namespace(request.name.partition("/")[0])
         await self._manager.catalog.remove_service_account(request.name)
         self._note("remove_service_account", caller, account=request.name)
         return m.Done()
@@ -300,14 +307,14 @@ class Service:
     async def _instance_response(self, instance: Instance) -> m.InstanceResponse:
         return m.InstanceResponse(instance=instance, bytes_by_type=await self._bytes_of(instance))
 
-    async def _group_response(self, group: InstanceGroup) -> m.GroupResponse:
+    async def _group_response(self, group: InstanceGroup, namespace: str) -> m.GroupResponse:
         names = {where: books.group_chain(group.name, where)[0] for where in self._types()}
         accounts = await self._manager.index.accounts([f"g/{group.name}", *names.values()])
         types = {where: _usage(accounts[name]) for where, name in names.items() if name in accounts}
         (lost,) = await self._manager.index.get(spaces.EVICTIONS, [group.name.encode()])
         evictions: Evictions = lost.value if lost is not None else Evictions()
         return m.GroupResponse(
-            group=group,
+            group=await self._manager.catalog.group_of(group, namespace) if namespace else group,
             total=_usage(accounts.get(f"g/{group.name}", Account())),
             types=types,
             instances=len(self._manager.catalog.instances_of(group.name)),
@@ -369,7 +376,7 @@ CALLS: Final = (
     Call("UnregisterInstance", m.OfInstance, m.Done, Service.unregister_instance, False),
     Call("PutInstanceGroup", m.PutInstanceGroupRequest, m.GroupResponse, Service.put_instance_group),
     Call("RemoveInstanceGroup", m.OfGroup, m.Done, Service.remove_instance_group),
-    Call("ListInstanceGroups", m.Empty, m.ListInstanceGroupsResponse, Service.list_instance_groups),
+    Call("ListInstanceGroups", m.ListInstanceGroupsRequest, m.ListInstanceGroupsResponse, Service.list_instance_groups),
     Call("RegisterStorage", m.RegisterStorageRequest, m.StorageResponse, Service.register_storage),
     Call("UnRegisterStorage", m.OfStorage, m.Done, Service.unregister_storage),
     Call("EnableStorage", m.OfStorage, m.StorageResponse, Service.enable_storage),

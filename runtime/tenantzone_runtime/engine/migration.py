@@ -21,6 +21,7 @@ logger = logging.getLogger(__name__)
 
 TENANTS_AT_ONCE: Final = 100
 """Whose prompts are compared with what is cached beside the steps; of thousands, each comes in its turn."""
+ENDING: Final = "this engine shuts down"
 
 
 class Migration:
@@ -38,6 +39,8 @@ class Migration:
         """Has the engine make a step, if it sleeps."""
         self.may_go_on: Callable[[], bool] = lambda: True
         """Whether the engine neither ends nor is paused: whoever waits for that does not wait for what is moved."""
+        self.is_ending: Callable[[], bool] = lambda: False
+        """Whether the engine makes no step any more but for requests that it has."""
         self.patience = PATIENCE_SECONDS
         self._scheduler = scheduler
         self._moving = Moving(scheduler)
@@ -79,6 +82,8 @@ class Migration:
         shared = self._scheduler.manager.shared_tier
         if shared is None:
             raise MigrationError("this engine has no shared storages: start it with --manager-url")
+        if self.is_ending():
+            raise MigrationError(ENDING)
         if order.tenant not in shared.shared.zones:
             raise MigrationError(f"tenant {order.tenant} has no zone of its own in this engine's config")
         if self._task is not None and self._task.tenant != order.tenant:
@@ -151,6 +156,8 @@ class Migration:
         for _ in range(min(TENANTS_AT_ONCE, len(self._to_trim))):
             self._trim(self._to_trim.pop())
             yield
+        if self.is_ending():
+            self.stop_all(ENDING)
         task = self._task
         if task is not None and time.monotonic() - task.asked > self.patience:
             self.stop(task.tenant, f"nobody has asked about it for {self.patience:g} s")

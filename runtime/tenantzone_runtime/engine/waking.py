@@ -21,6 +21,9 @@ def _after_telling(process: Callable[..., Any]) -> Callable[..., Any]:
     from vllm.v1.core.sched.interface import PauseState
     from vllm.v1.engine import EngineCoreRequestType
 
+    def is_ending(core: Any) -> bool:
+        return not core.is_running()
+
     def may_go_on(core: Any) -> bool:
         return bool(core.is_running()) and core.scheduler.pause_state == PauseState.UNPAUSED
 
@@ -30,6 +33,7 @@ def _after_telling(process: Callable[..., Any]) -> Callable[..., Any]:
         if migration is not None:
             migration.wake = partial(core.input_queue.put_nowait, (EngineCoreRequestType.WAKEUP, None))
             migration.may_go_on = partial(may_go_on, core)
+            migration.is_ending = partial(is_ending, core)
         # It is told once; the loop of the engine goes on with vLLM's own.
         core._process_input_queue = partial(process, core)
         return process(core)

@@ -30,7 +30,13 @@ def store() -> Store:
 
 
 @pytest.fixture
-async def run(cluster: Cluster, manager: Manager, store: Store) -> AsyncIterator[Run]:
+def served() -> str | None:
+    """The only namespace that is served; None: all."""
+    return None
+
+
+@pytest.fixture
+async def run(cluster: Cluster, manager: Manager, store: Store, served: str | None) -> AsyncIterator[Run]:
     """Starts the operator's part."""
     api_server, server = TestServer(cluster.app()), TestServer(manager.app())
     await api_server.start_server()
@@ -38,7 +44,7 @@ async def run(cluster: Cluster, manager: Manager, store: Store) -> AsyncIterator
     tasks: list[asyncio.Task[None]] = []
 
     async with Rest(login(api_server)) as rest, ManagerClient(ManagerAddress(str(server.make_url("")), None)) as client:
-        reconciler = ManagerReconciler(Api(rest, None), client, store, None)
+        reconciler = ManagerReconciler(Api(rest, None), client, store, served)
         yield lambda: tasks.append(asyncio.create_task(reconciler.run()))
         for task in tasks:
             task.cancel()

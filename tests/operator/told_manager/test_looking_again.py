@@ -11,7 +11,7 @@ from tenantzone_operator.cache_manager.declared import read_storage
 from tenantzone_operator.cache_manager.objects import Objects
 from tenantzone_operator.kube.api import Api
 from tenantzone_operator.kube.rest import Login, Rest
-from tests.operator.told_manager.told import Cluster, Run, login
+from tests.operator.told_manager.told import Cluster, Manager, Run, login
 
 
 class Noting(Rest):
@@ -55,3 +55,20 @@ async def test_what_is_declared_meanwhile_is_a_reason(
     metadata = declared["metadata"] | {"generation": 2, "resourceVersion": "1000"}
     cluster.objects["kvstorages"] = declared | {"metadata": metadata}
     await cluster.await_written(lambda: cluster.objects["kvstorages"]["status"]["observedGeneration"] == 2)
+
+
+@pytest.mark.usefixtures("in_a_hurry")
+@pytest.mark.parametrize("served", ["shop"])
+async def test_who_is_not_answered_does_not_contend_with_another_operator_who_is(
+    cluster: Cluster, manager: Manager, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tenantzone_operator.cache_manager.reconciler.LONGEST_SECONDS", 1e6)
+    manager.answers["ListInstanceGroups"] = "PERMISSION_DENIED"
+    run()
+    await cluster.await_written(lambda: cluster.has_status("kvstorages"))
+    assert cluster.condition("kvstorages", "Ready") == ("Unknown", "ManagerUnreachable")
+    # As the operator of another namespace has it.
+    metadata = cluster.objects["kvstorages"]["metadata"] | {"resourceVersion": "1000"}
+    cluster.objects["kvstorages"] |= {"metadata": metadata, "status": {"message": "it is well"}}
+    await manager.await_asked("ListStorages", 5)
+    assert cluster.message("kvstorages") == "it is well"

@@ -63,6 +63,22 @@ async def test_a_group_that_goes_is_let_go_only_when_the_manager_has_let_it_go(
     assert FINALIZER in cluster.objects["kvcachegroups"]["metadata"]["finalizers"]
 
 
+@pytest.mark.usefixtures("in_a_hurry")
+async def test_what_another_operator_has_just_let_go_is_not_told_again(
+    cluster: Cluster, manager: Manager, run: Run
+) -> None:
+    cluster.objects["kvcachegroups"]["metadata"] |= {"finalizers": [FINALIZER]}
+    cluster.not_held = {"kvcachegroups": 409}
+    manager.answers |= {"ListInstanceGroups": {"groups": []}, "PutInstanceGroup": GROUP_REPORT}
+    run()
+    await manager.await_asked("ListServiceAccounts", 3)
+    assert "PutInstanceGroup" not in [call for call, _ in manager.asked]
+    # It is as it was listed, so the manager has lost it.
+    cluster.not_held = {}
+    await manager.await_asked("PutInstanceGroup", 1)
+    assert cluster.objects["kvcachegroups"]["metadata"]["finalizers"] == [FINALIZER]
+
+
 async def test_a_group_that_goes_leaves_its_pool_to_another_without_a_refusal(
     cluster: Cluster, manager: Manager, run: Run
 ) -> None:
