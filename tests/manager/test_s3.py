@@ -34,9 +34,10 @@ def s3(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
     client = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1")
     client.create_bucket(Bucket="cache")
-    yield client
+    # All of moto's servers in a process have the same buckets, with what tests before this one left there.
     for each in client.list_objects_v2(Bucket="cache").get("Contents", ()):
         client.delete_object(Bucket="cache", Key=each["Key"])
+    return client
 
 
 @pytest.fixture
