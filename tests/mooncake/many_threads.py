@@ -38,17 +38,18 @@ def main(master: str) -> None:
     except OSError as error:
         print(str(error).replace(f"a MOONCAKE_LOCAL_BUFFER_SIZE above {BUFFER}", "more"))
 
-    under_way = threading.Barrier(THREADS + 1)
+    under_way = threading.Semaphore(0)
 
     def read_always(thread: int) -> None:
-        under_way.wait()
         with suppress(OSError):
             while True:
                 storages.read(PoolPlace(master, f"crowd/{thread}"), bytearray(OBJECT))
+                under_way.release()
 
     for thread in range(THREADS):
         threading.Thread(target=read_always, args=(thread,), daemon=True).start()
-    under_way.wait()
+    for _ in range(5 * THREADS):
+        under_way.acquire()
 
 
 if __name__ == "__main__":
