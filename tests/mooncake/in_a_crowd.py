@@ -36,12 +36,14 @@ async def test_what_others_have_in_the_pool_is_not_listed(options: dict[str, str
         b"\xff\xfe",
         b"kv/objects/team/\xff/00-a.tp0",
     )
-    for name in names:
-        assert client.put(name, b"else", pinned()) == 0
-    assert await listed(backend) == ["kv/objects/team/chat/00-a.tp0"]
-    # A master dies that looks for a pattern in so long a name.
-    for name in names:
-        client.remove(name, True)
+    try:
+        for name in names:
+            assert client.put(name, b"else", pinned()) == 0
+        assert await listed(backend) == ["kv/objects/team/chat/00-a.tp0"]
+    finally:
+        # A master dies that looks for a pattern in so long a name.
+        for name in names:
+            client.remove(name, True)
     await backend.close()
 
 
