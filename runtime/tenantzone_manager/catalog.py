@@ -21,7 +21,7 @@ from tenantzone_manager.index.backend import Address
 from tenantzone_manager.index.meta_index import Found, MetaIndex
 
 _T = TypeVar("_T")
-_NOT_OF_THE_PLACE = ("takeover", "credentials")
+_NOT_OF_THE_PLACE = ("takeover", "credentials", "http")
 """Options of a storage that say nothing of where it lies."""
 
 

@@ -1,15 +1,18 @@
 """The orphan scan: what lies in a storage and has no record goes, such as what late writers and lost indices leave."""
 
+import logging
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from tenantzone_manager.core.records import Block
 from tenantzone_manager.index.meta_index import MetaIndex
-from tenantzone_manager.storages.backend import StoredObject
+from tenantzone_manager.index.search_cache import Entry
+from tenantzone_manager.storages.backend import StorageError, StoredObject
 from tenantzone_manager.storages.data_storage_manager import DataStorageManager
 
 GRACE_SECONDS: Final = 600.0
+
+_log = logging.getLogger(__name__)
 
 
 class OrphanScan:
@@ -38,21 +41,24 @@ class OrphanScan:
         self._grace = grace
 
     async def scan(self) -> int:
-        """Remove the orphans; returns how many there were.
+        """Remove the orphans; returns how many there were. Those of a storage that fails are left for the next time.
 
         Raises:
             IndexUnavailable: the index does not answer.
-            StorageError: a storage does not.
         """
         removed = 0
         for standing in self._storages.standings():
-            if not self._storages.is_available(standing.storage.name):
+            name = standing.storage.name
+            if not self._storages.is_available(name):
                 continue
-            async for some in standing.backend.objects():
-                orphans = await self._orphans(some)
-                if orphans:
-                    await standing.backend.remove(orphans)
-                    removed += len(orphans)
+            try:
+                async for some in standing.backend.objects():
+                    orphans = await self._orphans(some)
+                    if orphans:
+                        await standing.backend.remove(orphans)
+                        removed += len(orphans)
+            except StorageError as error:
+                _log.warning("storage %s: not all that has no record there was removed: %s", name, error)
         return removed
 
     async def _orphans(self, objects: list[StoredObject]) -> list[StoredObject]:
@@ -64,13 +70,16 @@ class OrphanScan:
         orphans = []
         for space, old in by_space.items():
             found = await self._index.get(space, [each.key for each in old])
-            orphans += [
-                each
-                for each, entry in zip(old, found, strict=True)
-                if entry is None or not _has_location(entry.value, each.location_id)
-            ]
+            suspects = _without_record(old, found)
+            # The search cache may be older than what has just been written.
+            found = await self._index.get_stored(space, [each.key for each in suspects])
+            orphans += _without_record(suspects, found)
         return orphans
 
 
-def _has_location(block: Block, location_id: str) -> bool:
-    return any(location.id == location_id for location in block.locations)
+def _without_record(objects: Sequence[StoredObject], found: Sequence[Entry | None]) -> list[StoredObject]:
+    return [
+        each
+        for each, entry in zip(objects, found, strict=True)
+        if entry is None or not any(location.id == each.location_id for location in entry.value.locations)
+    ]

@@ -1,61 +1,25 @@
 """A manager and engines at a real pool of Mooncake's. `test_in_its_own_network.py` runs this, where it harms nobody."""
 
+import asyncio
 import time
 import urllib.request
-from collections.abc import AsyncIterator, Iterator
 from itertools import count
-from pathlib import Path
 from urllib.parse import unquote, urlparse
 
 import pytest
 
 from hack.harness.cache_manager import CacheManagerProcess
 from hack.mooncake import MooncakePool
-from tenantzone_contract.mooncake import connect, pinned
+from tenantzone_contract.mooncake import pinned
+from tenantzone_manager.core.records import CacheLocation, LocationSpec, State
 from tenantzone_manager.core.settings import Moves, Quota, Storage
-from tenantzone_manager.index.sqlite import SqliteBackend
 from tenantzone_manager.storages.backend import Place, StorageError
 from tenantzone_manager.storages.types import make
 from tests.manager.playing import INSTANCE, SIZE, Playing, files, keys, prompt
-from tests.shared_tier.engines import LONG, OBJECT, POOLS, Engine, contents
+from tests.shared_tier.engines import OBJECT, Engine, contents
 from tests.shared_tier.engines import prompt as long_prompt
 
 KEYS = long_prompt("a", 4)
-
-
-@pytest.fixture(scope="module")
-def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MooncakePool]:
-    made = MooncakePool(tmp_path_factory.mktemp("mooncake"))
-    made.start_master()
-    made.start_node()
-    yield made
-    made.stop()
-
-
-@pytest.fixture
-def client(pool: MooncakePool):
-    """The client of this process, and an empty pool."""
-    store = connect(pool.master)
-    store.remove_by_regex(".*", True)
-    return store
-
-
-@pytest.fixture
-def options(pool: MooncakePool, client) -> dict[str, str]:
-    return {"master": pool.master, "prefix": "kv", "http": pool.http}
-
-
-@pytest.fixture
-async def playing(options: dict[str, str], tmp_path: Path) -> AsyncIterator[Playing]:
-    made = Playing(SqliteBackend(tmp_path / "index.db"), tmp_path)
-    await made.start(with_catalog=False)
-    await made.storage("disk")
-    await made.storage("pool", "Mooncake", options=options)
-    await made.group(["pool"])
-    await made.manager.catalog.register_instance(INSTANCE)
-    yield made
-    await made.audit()
-    await made.stop()
 
 
 async def write(playing: Playing, client, some: list[bytes]) -> None:
@@ -181,25 +145,20 @@ async def test_a_master_that_hangs_is_waited_for_no_longer_than_it_is_told(
 ) -> None:
     backend = make(Storage("pool", "Mooncake", options), "me")
     await backend.check_health()
+    location = CacheLocation("loc", "Mooncake", "pool", State.SERVING, 0.0, (LocationSpec("tp0", SIZE),))
+    places = [Place("team", "chat", key, location) for key in prompt("a", 8)]
     pool.pause_master()
     began = time.monotonic()
-    code = client.put("a", b"a", pinned())
+    code, told = await asyncio.gather(
+        asyncio.to_thread(client.put, "a", b"a", pinned()), backend.exist(places), return_exceptions=True
+    )
     waited = time.monotonic() - began
     pool.resume_master()
     assert code != 0
+    assert isinstance(told, StorageError)
     assert 5 <= waited < 30
     await backend.check_health()
     await backend.close()
-
-
-@pytest.fixture
-def manager(tmp_path: Path, options: dict[str, str]) -> Iterator[CacheManagerProcess]:
-    made = CacheManagerProcess(tmp_path / "manager", POOLS, arguments=LONG)
-    made.start()
-    made.ask("RegisterStorage", storage={"name": "pool", "type": "Mooncake", "options": options})
-    made.ask("PutInstanceGroup", group={"name": "ml.chat", "storages": ["pool"], "pools": ["ml/chat"]})
-    yield made
-    made.kill()
 
 
 def test_engines_share_a_pool(
@@ -218,6 +177,10 @@ def test_engines_share_a_pool(
             assert client.put(name, content, pinned()) == 0
     assert second.load("acme", KEYS) == contents(KEYS[3:])
     assert (second.counts("acme").corrupt, second.counts("acme").vanished) == (2, 1)
+
+    # As when the master restarts: what is not there any more is asked for once, and written anew.
+    client.remove_by_regex(".*", True)
+    second.wait(lambda: first.store("acme", KEYS) and second.load("acme", KEYS) == contents(KEYS))
     for each in (first, second):
         each.stop()
 

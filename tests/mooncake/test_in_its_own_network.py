@@ -11,7 +11,7 @@ _ROOT = Path(__file__).parents[2]
 
 
 def test_a_pool_of_memory():
-    """What `in_a_pool.py` tests; see there."""
+    """What `in_a_pool.py` and `in_a_crowd.py` test; see there."""
     command = ["unshare", "--net", *(() if os.geteuid() == 0 else ("--map-root-user",))]
     command += [
         sys.executable,
@@ -21,6 +21,7 @@ def test_a_pool_of_memory():
         "-p",
         "no:cacheprovider",
         "tests/mooncake/in_a_pool.py",
+        "tests/mooncake/in_a_crowd.py",
     ]
     done = subprocess.run(
         command, cwd=_ROOT, env=os.environ | mooncake.variables(), capture_output=True, text=True, check=False

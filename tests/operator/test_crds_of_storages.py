@@ -53,6 +53,16 @@ from tests.operator.crd_objects import group, manifest, refused, storage
             id="a master without a port",
         ),
         pytest.param(
+            storage("Mooncake", mooncake={"master": "::1:50051"}),
+            "spec.mooncake.master",
+            id="a master's address without brackets",
+        ),
+        pytest.param(
+            storage("Mooncake", mooncake={"master": "m:50051", "http": "http://m:9003?all"}),
+            "spec.mooncake.http",
+            id="a question in a master's URL",
+        ),
+        pytest.param(
             storage("Mooncake", mooncake={"master": "m:50051", "http": "http://user:secret@m:9003"}),
             "spec.mooncake.http",
             id="credentials in a master's URL",

@@ -154,6 +154,9 @@ class DataStorageManager:
                 await self._of(name).check_health()
         except StorageError as error:
             self._found(name, str(error))
+        except Exception as error:
+            # What a backend has not foreseen must not end that the others are tried, or that a manager starts.
+            self._found(name, repr(error))
         else:
             self._found(name, "")
 

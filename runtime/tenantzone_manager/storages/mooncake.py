@@ -9,10 +9,11 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
+from urllib.parse import quote
 
 import aiohttp
 
-from tenantzone_contract.mooncake import MISSING, connect, pinned
+from tenantzone_contract.mooncake import MISSING, pinned, using
 from tenantzone_manager.core.records import LocationSpec
 from tenantzone_manager.storages.backend import (
     DataStorageBackend,
@@ -50,7 +51,7 @@ class MooncakeStorage(DataStorageBackend):
         self._threads = ThreadPoolExecutor(_THREADS, "mooncake")
 
     def uri(self, place: Place, spec: LocationSpec) -> str:
-        return f"mooncake://{self._master}/{self._name(place, spec)}?size={spec.size}"
+        return f"mooncake://{self._master}/{quote(self._name(place, spec))}?size={spec.size}"
 
     async def create(self, places: Sequence[Place]) -> None:
         """Nothing has to be made first."""
@@ -59,23 +60,24 @@ class MooncakeStorage(DataStorageBackend):
         await self._remove([self._name(place, spec) for place in places for spec in place.location.specs])
 
     async def exist(self, places: Sequence[Place]) -> list[bool]:
-        names = [[self._name(place, spec) for spec in place.location.specs] for place in places]
-        sizes = await self._asked(lambda store: [[store.get_size(name) for name in each] for each in names])
-        failed = next((size for each in sizes for size in each if size < 0 and size != MISSING), 0)
-        if failed:
-            raise StorageError(f"Mooncake does not say what exists (code {failed})")
-        return [each == [spec.size for spec in place.location.specs] for place, each in zip(places, sizes, strict=True)]
+        def look(store: Any) -> list[bool]:
+            return [
+                all(_size(store, self._name(place, spec)) == spec.size for spec in place.location.specs)
+                for place in places
+            ]
+
+        return await self._asked(look)
 
     async def read(self, place: Place, spec: LocationSpec) -> bytes:
         name = self._name(place, spec)
-        found = await self._asked(lambda store: _content(store, name))
+        found = await self._asked(lambda store: _content(store, name), spec.size)
         if len(found) != spec.size:
             raise StorageError(f"{name} has {len(found)} bytes and not {spec.size}")
         return found
 
     async def write(self, place: Place, spec: LocationSpec, content: bytes) -> None:
         name = self._name(place, spec)
-        code = await self._asked(lambda store: store.put(name, content, pinned()))
+        code = await self._asked(lambda store: store.put(name, content, pinned()), len(content))
         if code:
             raise StorageError(f"{name} can't be written (code {code})")
 
@@ -85,22 +87,21 @@ class MooncakeStorage(DataStorageBackend):
     async def objects(self) -> AsyncIterator[list[StoredObject]]:
         if not self._http:
             return
-        begin, found = f"{self._prefix}/objects/".lstrip("/"), list[StoredObject]()
+        begin, found = f"{self._prefix}/objects/".lstrip("/").encode(), list[StoredObject]()
         timeout = aiohttp.ClientTimeout(total=_LIST_SECONDS)
         try:
             async with (
                 aiohttp.ClientSession(timeout=timeout, trust_env=True) as session,
                 session.get(f"{self._http}/get_all_keys", raise_for_status=True) as answer,
             ):
-                async for line in answer.content:
-                    name = line.decode().removesuffix("\n")
-                    each = _stored(name) if name.startswith(begin) else None
+                async for name in _lines(answer.content):
+                    each = _stored(name, begin)
                     if each is not None:
                         found.append(each)
                     if len(found) == _LISTED_AT_ONCE:
                         yield found
                         found = []
-        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+        except (aiohttp.ClientError, TimeoutError) as error:
             raise StorageError(f"Mooncake's master does not list what is there: {error!r}") from error
         if found:
             yield found
@@ -109,13 +110,14 @@ class MooncakeStorage(DataStorageBackend):
         await self._remove([each.name for each in objects])
 
     async def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        # What was asked before is done: who waits for it would take it for cancelled by others.
+        self._threads.shutdown(wait=False)
 
     def _name(self, place: Place, spec: LocationSpec) -> str:
         return f"{self._prefix}/objects/{place.group}/{place.instance}/{part_name(place, spec)}".lstrip("/")
 
-    async def _asked(self, ask: Callable[[Any], _T]) -> _T:
-        """What a call of the client gives.
+    async def _asked(self, ask: Callable[[Any], _T], size: int = 0) -> _T:
+        """What a call of the client gives that moves so many bytes.
 
         Raises:
             StorageError: there is no client, or what ``ask`` raises.
@@ -123,10 +125,10 @@ class MooncakeStorage(DataStorageBackend):
 
         def call() -> _T:
             try:
-                store = connect(self._master)
+                with using(self._master, size) as store:
+                    return ask(store)
             except OSError as error:
                 raise StorageError(str(error)) from error
-            return ask(store)
 
         try:
             asked = asyncio.get_running_loop().run_in_executor(self._threads, call)
@@ -146,34 +148,57 @@ class MooncakeStorage(DataStorageBackend):
         name = f"{self._prefix}/owner".lstrip("/")
         if self._takeover:
             store.remove(name, True)
-        size = store.get_size(name)
-        if size < 0 and size != MISSING:
-            raise StorageError(f"Mooncake at {self._master} does not answer (code {size})")
-        if size == MISSING:
+        if _size(store, name) is None:
             # It is no error for Mooncake to write what is there, so what was written is looked at.
             code = store.put(name, self._owner.encode(), pinned())
             if code:
                 raise StorageError(f"Mooncake at {self._master} can't be written (code {code})")
-            self._takeover = False
-        found = _content(store, name).decode()
+        # Anybody may have written anything there.
+        found = _content(store, name).decode(errors="replace")
         if found != self._owner:
             raise StorageError(
                 f"{self._master}/{self._prefix} belongs to the index {found}, and this is {self._owner}; register the "
                 "storage with the option takeover to have what that one wrote removed"
             )
+        # Not before: the one that had it may have been quicker.
+        self._takeover = False
+
+
+def _size(store: Any, name: str) -> int | None:
+    """An object's bytes; None: there is none."""
+    size = int(store.get_size(name))
+    if size < 0 and size != MISSING:
+        raise StorageError(f"Mooncake does not say whether {name} exists (code {size})")
+    return None if size == MISSING else size
 
 
 def _content(store: Any, name: str) -> bytes:
     handle = store.get_buffer(name)
     if handle is None:
-        raise StorageError(f"{name} can't be read (code {store.get_size(name)})")
+        size = _size(store, name)
+        raise StorageError(f"{name} is not there" if size is None else f"none of {name}'s {size} bytes can be read")
     return bytes(memoryview(handle))
 
 
-def _stored(name: str) -> StoredObject | None:
-    parts = name.split("/")
-    parsed = parsed_part(parts[-1])
-    if parsed is None or len(parts) < 3:
+async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """Lines of any length: whoever uses the pool may have given an object any name."""
+    rest = b""
+    async for chunk in content.iter_any():
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            yield line
+    yield rest
+
+
+def _stored(listed: bytes, begin: bytes) -> StoredObject | None:
+    """What an object's name says; None: it is another's, whose prefix may begin like this storage's."""
+    parts = listed.removeprefix(begin).split(b"/")
+    if not listed.startswith(begin) or len(parts) != 3:
         return None
+    try:
+        name, (group, instance, part) = listed.decode(), (each.decode() for each in parts)
+    except UnicodeDecodeError:
+        return None
+    parsed = parsed_part(part)
     # Mooncake does not tell when it was written. Who writes has a record, and no name is ever used twice.
-    return StoredObject(parts[-3], parts[-2], *parsed, name, 0.0)
+    return None if parsed is None else StoredObject(group, instance, *parsed, name, 0.0)

@@ -48,8 +48,12 @@ def _mooncake(storage: Storage, owner: str, _: Path | None) -> DataStorageBacken
     except ValueError as error:
         raise ValueError(f"storage {storage.name}: {error}") from None
     prefix, http = options.text("prefix", ""), options.text("http", "")
-    if http and not http.startswith("http://"):
-        raise ValueError(f"storage {storage.name}: option http must be the URL of the master's HTTP port")
+    if not prefix.isprintable():
+        raise ValueError(f"storage {storage.name}: option prefix must be one line of text, and not {prefix!r}")
+    if http and not re.fullmatch(r"http://[^\s/@?#]+/?", http):
+        raise ValueError(
+            f"storage {storage.name}: option http must be the URL of the master's HTTP port, such as http://HOST:9003"
+        )
     made = MooncakeStorage(master, prefix, http, owner, options.flag("takeover"))
     options.end()
     return made

@@ -1,9 +1,8 @@
 """Objects of a pool of memory over nodes, by Mooncake's own client, on threads that may wait."""
 
 import os
-from typing import Any
 
-from tenantzone_contract.mooncake import MISSING, connect, pinned
+from tenantzone_contract.mooncake import MISSING, pinned, using
 from tenantzone_runtime.shared.places import PoolPlace
 
 
@@ -16,7 +15,8 @@ class MooncakeStorages:
         Raises:
             OSError: it could not be written, as where no room is left.
         """
-        code = _store_of(place).put(place.name, content, pinned())
+        with using(_master_of(place), len(content)) as store:
+            code = store.put(place.name, content, pinned())
         if code:
             raise OSError(f"Mooncake does not take {place.name} (code {code})")
 
@@ -26,22 +26,26 @@ class MooncakeStorages:
         Raises:
             OSError: it could not be read; ``FileNotFoundError``: it is not there.
         """
-        store = _store_of(place)
-        handle = store.get_buffer(place.name)
-        if handle is None:
-            code = store.get_size(place.name)
-            missing = FileNotFoundError if code == MISSING else OSError
-            raise missing(f"Mooncake does not give {place.name} (code {code})")
-        found = memoryview(handle)
-        if found.nbytes != len(content):
-            return False
-        content[:] = found
-        return True
+        with using(_master_of(place), len(content)) as store:
+            handle = store.get_buffer(place.name)
+            if handle is None:
+                code = store.get_size(place.name)
+                missing = FileNotFoundError if code == MISSING else OSError
+                # Of what is there, Mooncake does not say why it can't be had: its node may be gone.
+                why = f"code {code}" if code < 0 else f"it knows of {code} bytes"
+                raise missing(f"Mooncake does not give {place.name} ({why})")
+            found = memoryview(handle)
+            is_whole = found.nbytes == len(content)
+            if is_whole:
+                content[:] = found
+            # The client's buffer has room again before the next one asks for it.
+            del found, handle
+            return is_whole
 
 
-def _store_of(place: PoolPlace) -> Any:
+def _master_of(place: PoolPlace) -> str:
     known = os.environ.get("MOONCAKE_MASTER", "")
     if place.master != known:
         told = f"MOONCAKE_MASTER is {known}" if known else "MOONCAKE_MASTER is not set"
         raise OSError(f"the storage's pool has its master at {place.master}, and for this engine {told}")
-    return connect(known)
+    return known
