@@ -12,7 +12,9 @@ _ROOT = Path(__file__).parents[2]
 
 def test_a_pool_of_memory():
     """What `in_a_pool.py` and `in_a_crowd.py` test; see there."""
-    command = ["unshare", "--net", *(() if os.geteuid() == 0 else ("--map-root-user",))]
+    # And with process numbers of its own, so that nothing outlives it, however it ends.
+    command = ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    command += () if os.geteuid() == 0 else ("--map-root-user",)
     command += [
         sys.executable,
         "-m",
