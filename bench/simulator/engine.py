@@ -276,6 +276,9 @@ class Engine:
     def can_begin(self, request: Request) -> bool:
         return True
 
+    def can_go_on(self, request: Request) -> bool:
+        return True
+
     def blocks_to_continue(self, request: Request) -> int:
         return max(0, request.blocks_for(request.computed + self._next_output(request)) - len(request.blocks))
 

@@ -184,6 +184,9 @@ class Engine:
     def can_begin(self, work: Request) -> bool:
         return True
 
+    def can_go_on(self, work: Request) -> bool:
+        return True
+
     def blocks_to_continue(self, work: Request) -> int:
         return min(1, work.peak - len(work.blocks))
 

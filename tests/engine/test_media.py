@@ -254,6 +254,20 @@ def test_an_image_for_which_no_step_has_the_tokens_is_cut_as_in_vllm(make, confi
     assert [driver.finished[request.request_id] for request in sent] == ["length"] * 2
 
 
+def test_who_waits_for_room_in_the_encoder_leaves_the_step_to_who_has_it(make):
+    """However little of a step is its own: what it has of the room comes back as it goes on."""
+    driver = make(budget=1, cache=1)
+    driver.declare(zone("acme"), zone("burst", weight=7))
+    burst = driver.send("burst", prompt(60), images=image("dog", 448))
+    acme = driver.send("acme", prompt(60), images=image("cat", 60))
+    driver.step()
+    assert (burst.num_computed_tokens, acme.num_computed_tokens) == (448, 64), "each before an image, or in its midst"
+    assert driver.step() == [acme.request_id]
+    assert acme.num_computed_tokens == 64 + 512
+    driver.run()
+    assert set(driver.finished.values()) == {"length"}
+
+
 @pytest.mark.parametrize("are_whole", [False, True])
 def test_no_image_is_encoded_before_a_request_has_its_share_of_the_step(make, config, are_whole):
     """It would take room in the encoder and its cache from those whose turn it is."""

@@ -72,6 +72,9 @@ class HistoryEngine:
     def can_begin(self, work):
         return True
 
+    def can_go_on(self, work):
+        return True
+
     def blocks_to_continue(self, work):
         return self.blocks_for(work, self.tokens_left(work))
 

@@ -22,6 +22,8 @@ class Work:
     """Whether it can't be admitted yet for another reason than blocks."""
     has_no_room: bool = False
     """Whether the next image of its prompt has no room in the encoder: nothing of it can be computed."""
+    stands_still: bool = False
+    """Whether nothing of it can be computed for a reason that nobody knows before the step."""
     tokens: int = 0
     """Of its prompt; 0: it generates as soon as it runs."""
     computed: int = 0
@@ -104,6 +106,9 @@ class SmallEngine:
         return work.count
 
     def can_begin(self, work):
+        return not work.has_no_room
+
+    def can_go_on(self, work):
         return not work.has_no_room
 
     def blocks_to_continue(self, work):
@@ -203,7 +208,7 @@ class SmallEngine:
         """Compute what there is to compute of a request; returns what is left of the step's tokens."""
         if budget is None:
             return None
-        if work.has_no_room:
+        if work.has_no_room or work.stands_still:
             return budget
         wanted = self._fitting(work, budget) if self.is_in_prompt(work) else min(budget, 1)
         count = self.arbiter.tokens_for(work, wanted, lambda most: self._fitting(work, most)) if wanted else 0

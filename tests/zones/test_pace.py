@@ -299,14 +299,15 @@ def test_prompts_of_a_zone_whose_target_no_step_can_meet_hold_up_nobody(core):
     assert (of(engine, acme), of(engine, flood)) == (500, 500)
 
 
+@pytest.mark.parametrize("why", ["has_no_room", "stands_still"])
 @pytest.mark.parametrize("runs", [False, True])
 @pytest.mark.parametrize("decodes", [0, 3])
-def test_a_prompt_that_can_not_go_on_for_want_of_room_in_the_encoder_holds_up_nobody(core, runs, decodes):
+def test_a_prompt_that_can_not_go_on_holds_up_nobody(core, why, runs, decodes):
     """Whoever has the room may be the one that would be held up."""
     flood, gold = core.zone("flood"), core.zone("gold")
     acme = core.zone("acme", latency=LatencyTargets(first_token_seconds=0.001))
     engine = learned(core)
-    (engine.run if runs else engine.wait)(acme, 1, tokens=5000, has_no_room=True)
+    (engine.run if runs else engine.wait)(acme, 1, tokens=5000, **{why: True})
     for _ in range(decodes):
         engine.run(gold, 1)
     for _ in range(5):
@@ -320,12 +321,13 @@ def test_a_prompt_that_can_not_go_on_for_want_of_room_in_the_encoder_holds_up_no
     assert prompt.computed >= prompt.tokens
 
 
-def test_who_is_overdue_and_can_not_go_on_holds_up_nobody_who_is_overdue_too(core):
+@pytest.mark.parametrize("why", ["has_no_room", "stands_still"])
+def test_who_is_overdue_and_can_not_go_on_holds_up_nobody_who_is_overdue_too(core, why):
     flood, gold = core.zone("flood"), core.zone("gold")
     acme = core.zone("acme", latency=token_time(0.0115))
     engine = learned(core)
     engine.run(acme, 1)
-    engine.run(gold, 1, tokens=5000, has_no_room=True)
+    engine.run(gold, 1, tokens=5000, **{why: True})
     for _ in range(5):
         engine.step()
     prompt = engine.run(flood, 1, tokens=3000)

@@ -311,6 +311,52 @@ def test_what_a_request_can_not_use_that_finds_no_blocks_is_there_for_who_waits(
         engine.running.append(work)
 
 
+@pytest.mark.parametrize("step_tokens", [12, 64, 1000])
+@pytest.mark.parametrize("decodes", [0, 3])
+def test_a_prompt_that_has_no_room_in_the_encoder_takes_no_share_from_who_may_have_it(core, step_tokens, decodes):
+    flood, acme = core.zone("flood", weight=100), core.zone("acme")
+    engine = SmallEngine(core, step_tokens=step_tokens)
+    engine.run(flood, 1, tokens=5000, has_no_room=True)
+    prompt = engine.run(acme, 1, tokens=10**5)
+    for _ in range(decodes):
+        engine.run(flood, 1)
+    for _ in range(5):
+        engine.step()
+        assert engine.computed[prompt] == step_tokens - decodes
+
+
+@pytest.mark.parametrize("comes_first", [False, True])
+def test_where_who_has_the_tokens_can_not_go_on_no_two_steps_in_a_row_are_empty(core, comes_first):
+    flood, acme = core.zone("flood", weight=100), core.zone("acme")
+    engine = SmallEngine(core, step_tokens=64)
+    prompt = engine.run(acme, 1, tokens=5000)
+    engine.run(flood, 1, tokens=5000, stands_still=True)
+    if comes_first:
+        engine.running.reverse()
+    was_empty = False
+    while prompt.computed < prompt.tokens:
+        engine.step()
+        assert engine.computed or not was_empty
+        was_empty = not engine.computed
+
+
+def test_a_step_whose_tokens_went_to_who_finds_no_blocks_is_empty_and_the_next_is_not_shared(core):
+    flood, acme = core.zone("flood", limit=10), core.zone("acme")
+    engine = SmallEngine(core, step_tokens=1000)
+    running = engine.run(flood, 10, tokens=5000)
+    engine.run(acme, 10, tokens=5000)
+    arbiter = engine.arbiter
+    arbiter.begin_step()
+    assert arbiter.tokens_for(running, 1000) == 500
+    assert not arbiter.may_continue(running, 1)
+    arbiter.end_step()
+    arbiter.begin_step()
+    assert not arbiter.shares_tokens
+    arbiter.end_step()
+    arbiter.begin_step()
+    assert arbiter.shares_tokens
+
+
 @pytest.mark.parametrize("weight", [1, 3])
 def test_where_prompts_go_on_by_blocks_only_shares_are_kept_over_time(core, weight):
     """A block is more than half of a step: the zones have one each in turn, and no step is left empty."""

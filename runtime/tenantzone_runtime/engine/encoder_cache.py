@@ -7,6 +7,7 @@ and only then of others.
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Any
 
@@ -46,16 +47,19 @@ class ZoneEncoderCacheManager(EncoderCacheManager):
             return 0
         return self.cache_size * zone.spec.quota.reserved // max(1, self.tenancy.ledger.totals.capacity)
 
-    def has_room_for(self, request: Request, computed_tokens: int, step_budget: int) -> bool:
-        """Whether the next of a waiting request's media could be encoded now, or none need be.
+    def has_room_for(self, request: Request, computed_tokens: int, step_budget: int, last: int = sys.maxsize) -> bool:
+        """Whether the next of a request's media could be encoded now, or none need be.
 
         Args:
-            request: that waits.
-            computed_tokens: of its prompt, which are found in the prefix cache.
+            request: that waits or runs.
+            computed_tokens: of its prompt; of one that waits, those that are found in the prefix cache.
             step_budget: embeddings that one step may make.
+            last: token that is looked at: what begins behind it is not needed yet.
         """
         for position, feature in enumerate(request.mm_features):
             place = feature.mm_position
+            if place.offset > last:
+                return True
             if place.offset + place.length <= computed_tokens or feature.identifier in self.cached:
                 continue
             embeddings = request.get_num_encoder_embeds(position)

@@ -141,14 +141,22 @@ class ZoneEngine:
     def can_begin(self, request: Request) -> bool:
         return self._can_encode(request) and not self._manager.begins_with_this_step(request)
 
+    def can_go_on(self, request: Request) -> bool:
+        computed_tokens = int(request.num_computed_tokens)
+        # A model that drafts looks at tokens behind those that are computed.
+        return self._has_room(request, computed_tokens, computed_tokens + int(self._scheduler.num_prefill_lookahead))
+
     def _can_encode(self, request: Request) -> bool:
         if not request.mm_features:
             return True
+        return self._has_room(request, int(request.num_computed_tokens or self._manager.look_up(request)[1]))
+
+    def _has_room(self, request: Request, computed_tokens: int, last: int = sys.maxsize) -> bool:
+        """Whether the encoder has room for the next of a request's media, as far as any begins up to that token."""
         encodings, budget = self._scheduler.encoder_cache_manager, self._scheduler.max_num_encoder_input_tokens
-        if not isinstance(encodings, ZoneEncoderCacheManager):
+        if not request.mm_features or not isinstance(encodings, ZoneEncoderCacheManager):
             return True
-        computed_tokens = request.num_computed_tokens or self._manager.look_up(request)[1]
-        return encodings.has_room_for(request, computed_tokens, int(budget))
+        return encodings.has_room_for(request, computed_tokens, int(budget), last)
 
     def blocks_to_continue(self, request: Request) -> int:
         self._manager.let_go_of_skipped(request)

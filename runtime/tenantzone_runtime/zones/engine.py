@@ -99,6 +99,12 @@ class Engine(Protocol[W]):
         It can't if its next image or sound has no room in the encoder, or what it begins with is still being computed.
         """
 
+    def can_go_on(self, work: W) -> bool:
+        """Whether the prompt of a running request could go on in this step, whatever blocks and tokens there are.
+
+        It can't if the image or sound that comes now has no room in the encoder.
+        """
+
     def blocks_to_continue(self, work: W) -> int:
         """Blocks that a running request asks for in its next step, at the most."""
 

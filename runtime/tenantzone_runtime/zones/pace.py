@@ -84,8 +84,6 @@ class Pace(Generic[W]):
         """Steps in a row, for each request that sat out the last one."""
         self._starved: dict[Zone, int] = {}
         """The same for zones with prompts."""
-        self._kept_for_nobody = False
-        """Whether the last step was empty, and was kept for prompts that could not go on for another reason."""
         self._first_token_seconds: dict[Zone, float] = {}
         """How long the prompts of a zone with a target take alone, of late."""
 
@@ -126,8 +124,7 @@ class Pace(Generic[W]):
         Returns:
             None where nobody is bounded.
         """
-        # Whoever has what those prompts wait for, such as the room in the encoder, may be the one that was held up.
-        if self._kept_for_nobody or not self._times.knows(has_prompts=False):
+        if not self._times.knows(has_prompts=False):
             return None
         decodes = self._decodes()
         bounds = {zone: bound for zone, bound in bounds.items() if self._is_in_reach(bound, zone, decodes, prompts)}
@@ -163,15 +160,13 @@ class Pace(Generic[W]):
             self._starved[zone] = self._starved.get(zone, 0) + 1
         return pacing
 
-    def end_step(self, pacing: Pacing[W] | None, computed: set[Zone], *, is_empty: bool) -> None:
+    def end_step(self, pacing: Pacing[W] | None, computed: set[Zone]) -> None:
         """Note who sat out a step, and which zones had prompts computed in it.
 
         Args:
             pacing: what was left to whom; None: nobody was bounded.
             computed: zones of which prompts were computed.
-            is_empty: whether nothing at all was.
         """
-        self._kept_for_nobody = pacing is not None and is_empty and bool(pacing.may_go_on)
         if pacing is None:
             self._sat_out.clear()
             self._starved.clear()

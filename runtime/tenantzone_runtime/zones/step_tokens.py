@@ -84,8 +84,14 @@ class StepTokens(Generic[W]):
         self._computed: Counter[Zone] = Counter()
         """Tokens of prompts that are computed of each zone in this step."""
         self._pacing: Pacing[W] | None = None
-        self._is_empty = True
-        """Whether nothing was computed in this step yet."""
+        self._in_all = 0
+        """Tokens that are computed of all zones in this step."""
+        self._are_given = False
+        """Whether any zone was given tokens for prompts before this step."""
+        self._were_in_vain = False
+        """Whether some were before the last step, and nothing was computed in it: those zones could not go on.
+
+        Others may have what they wait for, so everybody takes what it finds in the next one."""
         self._made_wait: list[Zone] = []
         """Zones whose next request found no tokens in the last step."""
         self._turned_away: list[Zone] = []
@@ -100,14 +106,17 @@ class StepTokens(Generic[W]):
         for zone in made_wait:
             if zone.wait_reason == "tokens":
                 self._tenancy.may_go_on(zone)
-        if engine.step_tokens is None or not engine.goes_on:
+        if engine.step_tokens is None or not engine.goes_on or self._were_in_vain:
             return
         bounds = self._pace.bounds() if self._targets else {}
         in_prompts = engine.in_prompts()
+        generating = len(engine.running) - len(in_prompts)
+        # Who has no use for a share would take it from those whose room in the encoder it waits for.
+        in_prompts = [work for work in in_prompts if engine.can_go_on(work)]
         waiting = self._waiting(bounds)
         if not bounds and not self._compete(in_prompts, waiting):
             return
-        budget = max(0, engine.step_tokens - (len(engine.running) - len(in_prompts)) * engine.tokens_each)
+        budget = max(0, engine.step_tokens - generating * engine.tokens_each)
         self._chunk = max(1, min(CHUNK, engine.step_tokens // _CHUNKS, budget))
         prompts = self._prompts(in_prompts, waiting, budget)
         pacing = self._pace.plan(bounds, prompts, budget, self._chunk) if bounds else None
@@ -120,6 +129,7 @@ class StepTokens(Generic[W]):
                 self._left[pacing.overdue] = max(pacing.of_overdue, self._left.get(pacing.overdue, 0))
         elif sum(each.tokens for each in prompts.values()) > budget:
             self._share(budget, prompts, in_prompts)
+        self._are_given = any(self._left.values())
         for work, _ in waiting.values() if self.is_shared else ():
             self._is_enough(work)
 
@@ -146,7 +156,7 @@ class StepTokens(Generic[W]):
             self._last = _Granted(work, of_step=granted)
         else:
             self._take(work, granted)
-        self._is_empty = self._is_empty and not granted
+        self._in_all += granted
         return granted
 
     def share_of(self, work: W, wanted: int, fitting: Callable[[int], int] | None = None) -> int:
@@ -190,6 +200,7 @@ class StepTokens(Generic[W]):
             self._left[work.zone] = self._left.get(work.zone, 0) + last.own
             self._unclaimed += last.found + last.of_step
             self._computed[work.zone] -= last.own + last.found
+            self._in_all -= last.own + last.found + last.of_step
 
     def let_go(self) -> list[Zone]:
         """Let prompts begin with less than a chunk, of what their zones have left and then of what others have.
@@ -210,7 +221,7 @@ class StepTokens(Generic[W]):
         for zone in bounded:
             self._deficits.owe(zone, self._left[zone])
             self._unclaimed += self._left.pop(zone)
-        if self._is_empty:
+        if not self._in_all:
             # An empty step helps nobody, whatever targets say.
             self._unclaimed = max(self._unclaimed, self._engine.step_tokens or 0)
         # Where prompts are computed by more than one token, what is left may be too few again.
@@ -222,14 +233,16 @@ class StepTokens(Generic[W]):
         for zone, count in self._left.items():
             self._deficits.owe(zone, count)
         computed = {zone for zone, count in self._computed.items() if count > 0}
-        self._pace.end_step(self._pacing, computed, is_empty=self._is_empty)
+        self._pace.end_step(self._pacing, computed)
+        self._were_in_vain = self._are_given and not self._in_all
         self._end()
 
     def _end(self) -> None:
         self.is_shared = False
         self._left = {}
         self._unclaimed = self._let_go_of = 0
-        self._is_empty = True
+        self._in_all = 0
+        self._are_given = False
         self._computed = Counter()
         self._pacing = None
         self._turned_away = []

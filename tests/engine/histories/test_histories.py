@@ -10,12 +10,13 @@ import sys
 from unittest.mock import patch
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 
 from hack.harness.scheduler import vllm_config
+from tenantzone_contract.config import PoolConfig, ZoneConfig
 from tests.engine.clock import Clock
 from tests.engine.histories.engine import Engine
-from tests.engine.histories.events import Life
+from tests.engine.histories.events import Declare, Flags, Image, Life, Send
 from tests.engine.histories.generator import lives
 from tests.engine.histories.liveness import drain
 
@@ -38,7 +39,62 @@ def _quiet_logs():
     logging.disable(logging.NOTSET)
 
 
+def asking(tenant: str, blocks: int, image: Image) -> Send:
+    """A request about an image."""
+    return Send(
+        tenant=tenant,
+        blocks=blocks,
+        extra=1,
+        max_tokens=1,
+        prefix=None,
+        count=1,
+        priority=0,
+        prompt_logprobs=False,
+        user="",
+        images=(image,),
+        grammar=None,
+    )
+
+
+AN_IMAGE_HAS_ALL_OF_THE_ENCODER = Life(
+    Flags(
+        capacity=40,
+        seats=64,
+        batched_tokens=12,
+        chunked=True,
+        long_prefill=0,
+        watermark=0.0,
+        whole_prompts=True,
+        window=None,
+        kinds=(),
+        policy="fcfs",
+        prefix_caching=True,
+        steps_in_flight=1,
+        step_seconds=0.02,
+        token_seconds=0.0,
+        drafting=None,
+        encoder=(64, 64),
+        whole_images=False,
+        steps_in_pauses=False,
+        tiers=None,
+    ),
+    (
+        Declare(
+            (
+                ZoneConfig(name="acme", tenant="acme", generation=1),
+                ZoneConfig(name="burst", tenant="burst", generation=1, weight=20),
+            ),
+            PoolConfig(namespace="test", name="pool"),
+        ),
+        asking("burst", 19, Image("cat", is_new=False, gap=200)),
+        asking("acme", 5, Image("owl", is_new=False, gap=3)),
+    ),
+)
+"""It was stuck: who waited for the encoder had the tokens of each step, and who had its room had none."""
+
+
 @given(life=lives())
+@example(life=AN_IMAGE_HAS_ALL_OF_THE_ENCODER)
 @settings(
     max_examples=LIVES,
     deadline=None,
