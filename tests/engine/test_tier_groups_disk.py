@@ -81,12 +81,13 @@ class TestWhatIsFound:
 
     def test_what_a_flood_drove_out_of_memory_comes_back(self, start):
         engine = start(chunks=3 * chunks_of(8))
-        engine.declare(declare("acme", after=0), declare("burst", after=0))
+        engine.declare(declare("acme"))
         tokens = engine.stored("acme", 8)
-        for _ in range(6):
-            engine.stored("burst", 8)
-        assert engine.held("acme") == 0
+        for _ in range(4):
+            engine.stored("acme", 8)
+        assert engine.held("acme") == 3 * chunks_of(8)
         assert engine.cached_tokens(engine.ask("acme", tokens)) == 8 * BLOCK_TOKENS
+        assert engine.disk.tier.counts_of(engine.disk.tier.ledger.zones["acme"]).hits == chunks_of(8)
 
     def test_of_a_hit_only_what_memory_lacks_comes_from_the_disk(self, start):
         engine = start()

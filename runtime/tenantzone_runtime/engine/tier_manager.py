@@ -270,10 +270,8 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         new = [key for key in keys if self._policy.get(key) is None]
         # The beginning of the same prompt: what is stored after it is worth nothing without it.
         beginning = dict.fromkeys([*caller.chunks, *self._chunk_ids(there), *self._chunk_ids(caller.hits)])
-        granted, given_up = self.tier.make_room(caller.zone, len(new), list(beginning))
-        if caller.hits_of_prompt is not None and granted < len(new):
-            # A part of them is of no use.
-            granted = 0
+        is_linked = caller.hits_of_prompt is not None
+        granted, given_up = self.tier.make_room(caller.zone, len(new), list(beginning), whole=is_linked)
         evicted = self._forget(given_up)
         output = super().prepare_store([*there, *new[:granted]], req_context)
         assert output is not None, "there is room"

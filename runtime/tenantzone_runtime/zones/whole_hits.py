@@ -9,8 +9,6 @@ from tenantzone_runtime.zones.zone import Zone
 def make_room_for_hit(tier: Tier, zone: Zone, there: Sequence[int], count: int) -> tuple[bool, list[int]]:
     """Make room for ``count`` new chunks of a hit, so that no other hit that goes for them takes along what is there.
 
-    What a zone could not hold whole, or has too much in transfer for, drives nothing out.
-
     Args:
         tier: in which no request counts on anything.
         zone: whose.
@@ -20,14 +18,7 @@ def make_room_for_hit(tier: Tier, zone: Zone, there: Sequence[int], count: int) 
     Returns:
         Whether they may be stored now, and chunks that were given up.
     """
-    counts = tier.counts_of(zone)
-    if count > tier.bounds.stores - tier.storing[zone]:
-        counts.refuse_writes("transfers", count)
-        return False, []
-    if len(there) + count > tier.ledger.totals.reachable(zone):
-        counts.refuse_writes("room", count)
-        return False, []
     is_counted_on, tier.is_counted_on = tier.is_counted_on, set(there).__contains__
-    granted, given_up = tier.make_room(zone, count, there)
+    granted, given_up = tier.make_room(zone, count, there, whole=True)
     tier.is_counted_on = is_counted_on
     return granted == count, given_up
