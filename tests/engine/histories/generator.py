@@ -1,5 +1,7 @@
 """Draws lives. Whatever is drawn can happen to an engine; the simplest value of each draw is the dullest one."""
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 from vllm.v1.core.sched.interface import PauseState
 
@@ -245,8 +247,19 @@ _KINDS = [Turns] * 10 + [Send] * 10 + [Declare] * 2 + [Wait, Wait, Abort, Pause,
 
 
 @st.composite
-def lives(draw: st.DrawFn) -> Life:
+def flags_with_whole_hits(draw: st.DrawFn) -> Flags:
+    """Of an engine with a disk, and a model of which a tier keeps what several groups have of a prompt whole."""
+    kinds = draw(st.sampled_from([each for each in KINDS if set(each) == {"full", "window"}]))
     chosen = draw(flags())
+    if chosen.drafting is not None or not chosen.chunked:
+        chosen = replace(chosen, drafting=None, chunked=True, whole_images=False)
+    files = draw(st.sampled_from([300, 30, 60, 3]))
+    return replace(chosen, kinds=kinds, window=64, tiers=replace(draw(tiers), files=files))
+
+
+@st.composite
+def lives(draw: st.DrawFn, flags: st.SearchStrategy[Flags] = flags()) -> Life:  # noqa: B008
+    chosen = draw(flags)
     happens: list[Event] = []
     if draw(st.booleans()):
         for _ in range(draw(st.integers(1, 4))):

@@ -13,10 +13,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from hack.harness.scheduler import vllm_config
+from tenantzone_runtime.engine.versions import keep_groups_in_tiers
 from tests.engine.clock import Clock
 from tests.engine.histories.engine import Engine
 from tests.engine.histories.events import Life
-from tests.engine.histories.generator import lives
+from tests.engine.histories.generator import flags_with_whole_hits, lives
 from tests.engine.histories.liveness import drain
 
 LIVES = {"deep": 10_000, "mutation": 30}.get(os.environ.get("HYPOTHESIS_PROFILE", ""), 500)
@@ -38,15 +39,17 @@ def _quiet_logs():
     logging.disable(logging.NOTSET)
 
 
-@given(life=lives())
-@settings(
-    max_examples=LIVES,
+COMMON = settings(
     deadline=None,
     print_blob=True,
     derandomize=LIVES < 10_000,
     phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
 )
+
+
+@given(life=lives())
+@settings(COMMON, max_examples=LIVES)
 @pytest.mark.shows(
     "all of these at random",
     "speculative decoding (`--speculative-config`)",
@@ -55,6 +58,15 @@ def _quiet_logs():
     "structured output whose grammar comes late, or fails",
 )
 def test_every_life_keeps_its_promises_and_ends(run_life, life):
+    lived_one()
+    run_life(life)
+
+
+@given(life=lives(flags_with_whole_hits()))
+@settings(COMMON, max_examples=max(LIVES // 5, 30))
+@pytest.mark.skipif(not keep_groups_in_tiers(), reason="refused with this vLLM")
+@pytest.mark.shows("tiers of several groups")
+def test_every_life_with_a_disk_for_several_groups_does(run_life, life):
     lived_one()
     run_life(life)
 
