@@ -191,7 +191,7 @@ def with_windows_at_intervals(config):
 
 
 GROUPS_IN_TIERS = {
-    "a disk or shared storages and a model with several groups of KV caches": (with_a_disk, with_a_manager),
+    "shared storages and a model with several groups of KV caches": (with_a_manager,),
     "chunks of several blocks, and a model with several groups of KV caches": (with_larger_chunks,),
     "tiers, a model with several groups of KV caches, and drafts or windows that are kept at intervals": (
         with_drafts,
