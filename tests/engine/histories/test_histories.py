@@ -62,7 +62,7 @@ def test_every_life_keeps_its_promises_and_ends(run_life, life):
     run_life(life)
 
 
-@given(life=lives(flags_with_whole_hits()))
+@given(life=lives(flags_with_whole_hits(), have_returns=True))
 @settings(COMMON, max_examples=max(LIVES // 5, 30))
 @pytest.mark.skipif(not keep_groups_in_tiers(), reason="refused with this vLLM")
 @pytest.mark.shows("tiers of several groups")
