@@ -5,6 +5,8 @@ import time
 
 import pytest
 
+from tenantzone_runtime.disk.jobs import Jobs
+from tenantzone_runtime.disk.transfers import Job
 from tenantzone_runtime.zones.hit_shape import HitShape
 from tenantzone_runtime.zones.tier import TransferBounds
 from tests.disk.disks import NUMBERS, Disk, content
@@ -125,12 +127,22 @@ def test_what_is_late_is_given_up_whole(disk):
     assert (held(tenants, "acme"), tenants.paths()) == (0, {})
 
 
-def test_a_hit_is_not_late_before_its_length_makes_it_so(disk):
+def test_a_hit_has_as_much_time_as_its_length_needs_while_it_gets_on():
+    jobs = Jobs()
+    long = Job(1, True, began=0.0, chunk_bytes=1, until=time.monotonic() + 1000.0)
+    long.left = dict.fromkeys(keys(blocks(*"abc"), 0))
+    jobs.begin(long)
+    now = time.monotonic()
+    assert jobs.late(now, 100.0) == [long], "nothing was moved for so long"
+    assert not jobs.chunk_ended(long, next(iter(long.left)), None)
+    assert jobs.late(now, 100.0) == []
+    assert jobs.late(now + 1001.0, 10_000.0) == [long], "its time is over"
+
+
+def test_the_time_of_a_hit_grows_with_what_is_on_its_way(disk):
     tenants = disk(acme={}, chunks=400, bounds=TransferBounds(1000, 1000))
-    tokens = "".join(chr(200 + number) for number in range(200))
-    began = tenants.tier._jobs
-    begin(tenants, "acme", tokens)
-    (job,) = began._going_on.values()
+    begin(tenants, "acme", "".join(chr(200 + number) for number in range(200)))
+    (job,) = tenants.tier._jobs._going_on.values()
     assert job.until - job.began == pytest.approx(4 * tenants.seconds)
 
 
