@@ -1,6 +1,7 @@
 """A disk below the memory of models whose layers see back differently far: what comes up whole, and goes whole."""
 
 import pytest
+from vllm.v1.core.sched.interface import PauseState
 from vllm.v1.request import RequestStatus
 
 from hack.harness.scheduler import BLOCK_TOKENS, prompt, vllm_config
@@ -200,6 +201,25 @@ class TestNothingIsTriedForEver:
         forget_memory(engine)
         engine.disk.tier.bounds = TransferBounds(stores=1024, loads=chunks_of(8) - 1)
         assert engine.cached_tokens(engine.ask("acme", tokens)) == 0
+
+    def test_what_was_brought_up_and_driven_out_before_it_could_be_used_is_computed(self, start):
+        engine = start()
+        engine.declare(declare("acme"))
+        tokens = engine.stored("acme", 8)
+        forget_memory(engine)
+        engine.disk.hold()
+        request = engine.send("acme", tokens)
+        engine.step()
+        engine.disk.release()
+        engine.scheduler.set_pause_state(PauseState.PAUSED_NEW)
+        while engine.scheduler.connector.scheduler.manager.has_pending_work():
+            engine.step()
+        forget_memory(engine)
+        engine.scheduler.set_pause_state(PauseState.UNPAUSED)
+        engine.run()
+        engine.rest()
+        assert engine.cached_tokens(request) == 0
+        assert engine.disk.tier.counts_of(engine.disk.tier.ledger.zones["acme"]).hits == chunks_of(8)
 
     def test_what_the_disk_fails_to_read_is_computed(self, start):
         engine = start()

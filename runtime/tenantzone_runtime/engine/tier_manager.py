@@ -333,7 +333,6 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         self._count_on(caller, keys)
         output = self._prepare_store(keys, caller, req_context)
         self._count_on(caller, output.keys_to_store)
-        caller.awaited.extend(output.keys_to_store)
         return self._chunk_ids(output.keys_to_store)
 
     def prepare_read(self, keys: Collection[OffloadKey], req_context: ReqContext) -> LoadStoreSpec:
