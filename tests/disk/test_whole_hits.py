@@ -1,6 +1,7 @@
 """Hits on a real disk, of which each chunk is of use with the others only: stored, evicted and found again whole."""
 
 import errno
+import os
 import time
 
 import pytest
@@ -178,6 +179,30 @@ def test_what_a_smaller_share_has_no_room_for_at_the_start_is_removed_whole(disk
     tenants.rest()
     assert tenants.paths().keys() == set(hit_of("xy"))
     assert held(tenants, "acme") == 4
+
+
+def test_what_hits_have_in_common_is_kept_for_the_one_that_was_added_last(disk):
+    tenants = disk(acme={}, chunks=20)
+    store(tenants, "acme", "abcd", "abcdef")
+    for key, path in tenants.paths().items():
+        # Of when it was written, whatever the clock of the files can tell apart.
+        age = 200.0 if key in hit_of("abcd") else 100.0
+        os.utime(path, times=(time.time() - age,) * 2)
+    tenants.config(*tenants.zones, acme={"limit": 8})
+    tenants.restart(*tenants.zones)
+    assert (has(tenants, "acme", "abcdef"), held(tenants, "acme")) == (True, 8)
+    assert all_of_use(tenants)
+
+
+def test_of_hits_that_are_written_together_the_longest_goes_first(disk):
+    tenants = disk(acme={}, chunks=13)
+    release = tenants.files.hold("write")
+    numbers = [begin(tenants, "acme", tokens) for tokens in ("abcdef", "abcd")]
+    release.set()
+    for number in numbers:
+        tenants.end(number)
+    store(tenants, "acme", "xy")
+    assert [has(tenants, "acme", tokens) for tokens in ("abcdef", "abcd", "xy")] == [False, True, True]
 
 
 def test_what_chunks_by_themselves_left_is_of_no_use_and_goes(disk):

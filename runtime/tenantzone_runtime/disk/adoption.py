@@ -107,7 +107,10 @@ class Adoption:
         by_key = {found.name.key: found for found in fit}
         hits = find_hits((found.name for found in fit), shape)
         oldest = [max(ages[key] for key in hit) for hit in hits]
-        order = sorted(range(len(hits)), key=oldest.__getitem__, reverse=True)
+        youngest = [min(ages[key] for key in hit) for hit in hits]
+        # What several have in common makes them equally old: what was added last decides, or the longest is kept.
+        ranks = [(oldest[number], youngest[number], -len(hit)) for number, hit in enumerate(hits)]
+        order = sorted(range(len(hits)), key=ranks.__getitem__, reverse=True)
         self.hits[space] = [hits[number] for number in order]
         as_old: dict[bytes, float] = {}
         for number in order:
