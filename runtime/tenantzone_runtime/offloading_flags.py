@@ -22,9 +22,11 @@ _TLS_FILES: Final = {
     "manager_client_key_file": "key",
     "manager_ca_file": "authorities",
 }
-TIERS_BELOW: Final = frozenset(("disk_folder", "disk_bytes", "manager_url", "manager_token_file", *_TLS_FILES))
-"""What says that there is more than CPU memory."""
-_KNOWN: Final = TIERS_BELOW.union(("spec_name", "spec_module_path", "cpu_bytes_to_use", *CHUNK_SIZES, _EVENTS))
+SHARED_STORAGES: Final = frozenset(("manager_url", "manager_token_file", *_TLS_FILES))
+"""What says that there are storages that engines share."""
+_DISK: Final = ("disk_folder", "disk_bytes")
+_OURS: Final = ("spec_name", "spec_module_path", "cpu_bytes_to_use", *_DISK, *CHUNK_SIZES, _EVENTS)
+_KNOWN: Final = SHARED_STORAGES.union(_OURS)
 TIERS_FLAG: Final = "--kv-transfer-config"
 SHARED_MEMORY: Final = Path("/dev/shm")
 _UNITS: Final = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}

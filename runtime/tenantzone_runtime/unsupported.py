@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tenantzone_runtime.offloading_flags import CHUNK_SIZES, TIERS_BELOW, is_ours
+from tenantzone_runtime.offloading_flags import CHUNK_SIZES, SHARED_STORAGES, is_ours
 from tenantzone_runtime.usage import FLAGS, PLUGIN, UsageError, flag_values
 
 _OTHER_ENGINE: Final = "run a vLLM without zones for it"
@@ -101,8 +101,8 @@ def _go_in_tiers(caches: Any) -> bool:
     return {"FullAttentionSpec"} <= kinds <= _IN_TIERS_TOGETHER and len({spec.block_size for spec in specs}) == 1
 
 
-def _has_tiers_below(config: Any) -> bool:
-    return not TIERS_BELOW.isdisjoint(config.kv_transfer_config.kv_connector_extra_config)
+def _shares_storages(config: Any) -> bool:
+    return not SHARED_STORAGES.isdisjoint(config.kv_transfer_config.kv_connector_extra_config)
 
 
 _SEES_ALL: Final = frozenset(("FullAttentionSpec", "MLAAttentionSpec"))
@@ -168,10 +168,10 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
         is_configured=lambda config, caches: _has_tiers(config) and not _go_in_tiers(caches),
     ),
     Unsupported(
-        "a disk or shared storages and a model with several groups of KV caches",
+        "shared storages and a model with several groups of KV caches",
         "what comes up in parts is of no use before all of it is there, and vLLM looks no further than the first part",
-        "leave --disk-tier and --manager-url out: --cpu-tier goes with such a model",
-        is_configured=lambda config, caches: has_groups_in_tiers(config, caches) and _has_tiers_below(config),
+        "leave --manager-url out: --cpu-tier and --disk-tier go with such a model",
+        is_configured=lambda config, caches: has_groups_in_tiers(config, caches) and _shares_storages(config),
     ),
     Unsupported(
         "chunks of several blocks, and a model with windows or with several groups of KV caches",

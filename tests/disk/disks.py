@@ -112,12 +112,12 @@ def in_bytes(share):
 class Disk:
     """A tier of so many chunks in a folder, and what its tenants ask of it."""
 
-    def __init__(self, root, chunks=8, bounds=UNBOUNDED, zones=None, seconds=20.0, opening=True, **shares):
+    def __init__(self, root, chunks=8, bounds=UNBOUNDED, zones=None, seconds=20.0, opening=True, shape=None, **shares):
         self.root = Path(root)
         self.files = FaultyDisk()
         self.parts = {}
         self.ended = {}
-        self.chunks, self.bounds, self.seconds = chunks, bounds, seconds
+        self.chunks, self.bounds, self.seconds, self.shape = chunks, bounds, seconds, shape
         self.shares = {tenant: in_bytes(share) for tenant, share in shares.items()}
         self.tier = self._new()
         self.declare(*(zones or [declare(tenant) for tenant in shares]), opening=opening)
@@ -131,6 +131,7 @@ class Disk:
             instance=lambda tenant: instance(tenant, **self.parts),
             bounds=self.bounds,
             settings=DiskSettings(readers=2, writers=2, seconds=self.seconds),
+            shape=self.shape,
             file_system=self.files,
             now=time.monotonic(),
         )

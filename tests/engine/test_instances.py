@@ -54,6 +54,7 @@ def test_an_engine_that_starts_again_is_the_same_instance(config):
         {"model": OffloadingModelConfig("m", "fp8")},
         {"cache": OffloadingCacheConfig(16, 4)},
         {"groups": (OffloadingGroupConfig(32, ("layer",), 0),)},
+        {"groups": (OffloadingGroupConfig(16, ("layer",), 0), OffloadingGroupConfig(16, ("other",), 1))},
         {"kv_cache_layout": "HND"},
         {"worker_kv_bytes_per_block": 4096},
     ],

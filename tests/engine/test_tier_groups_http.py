@@ -1,4 +1,7 @@
-"""CPU memory of a real engine whose layers see back differently far: what comes back is what was computed."""
+"""Tiers of a real engine whose layers see back differently far: what comes back is what was computed."""
+
+import itertools
+import time
 
 import pytest
 
@@ -13,22 +16,32 @@ PROMPT_BLOCKS = 12
 TENANTS = ("acme", "burst", "flood")
 
 
+CHUNKS = PROMPT_BLOCKS + 5 * WINDOW_BLOCKS
+"""Of a prompt: of full attention all blocks, of each window the last ones."""
+
+
 def options(address, folder):
-    return ["--num-gpu-blocks-override", "257", "--max-model-len", "1024", "--cpu-tier", "16MiB"]
+    disk = ["--disk-tier", str(folder / "disk"), "--disk-tier-size", "256MiB"]
+    return ["--num-gpu-blocks-override", "257", "--max-model-len", "1024", "--cpu-tier", "16MiB", *disk]
 
 
 @pytest.fixture(scope="module")
-def engine():
-    """An engine with a model of full attention beside a window, and CPU memory for many prompts."""
+def starting():
+    """An engine with a model of full attention beside a window, CPU memory for many prompts, and a disk for more."""
     starting = StartingEngine(options, make_model=models.gemma3)
     try:
         engine = starting.await_health()
         engine.add_keys(*TENANTS)
         # Quiet as soon as nothing is asked: what they keep cached goes first.
         engine.declare(*(declare(tenant, after=0.0) for tenant in TENANTS))
-        yield engine
+        yield starting
     finally:
         starting.stop()
+
+
+@pytest.fixture
+def engine(starting):
+    return starting.engine
 
 
 def prompt(name):
@@ -43,9 +56,37 @@ def ask(engine, tenant, text):
     return answer.choices[0].text, answer.usage.prompt_tokens_details.cached_tokens
 
 
-def in_memory(engine, tenant):
-    """What a report says of a tenant's zone in CPU memory."""
-    return next(each for each in engine.zone(tenant).tiers if each.tier == "cpu")
+def in_tier(engine, tenant, tier):
+    """What a report says of a tenant's zone in a tier."""
+    return next(each for each in engine.zone(tenant).tiers if each.tier == tier)
+
+
+def stored(engine, tenant, name):
+    """A prompt of the tenant's that is whole on the disk, and the answer to it.
+
+    On a machine that is busy the disk may be late, and is left alone for a while then.
+    """
+    deadline = time.monotonic() + 120
+    for attempt in itertools.count():
+        text, before = prompt(f"{name} {attempt}"), in_tier(engine, tenant, "disk").held_bytes
+        answer, _ = ask(engine, tenant, text)
+        until = time.monotonic() + 10
+        while in_tier(engine, tenant, "disk").held_bytes == before and time.monotonic() < until:
+            time.sleep(0.1)
+        if in_tier(engine, tenant, "disk").held_bytes > before:
+            return text, answer
+        assert time.monotonic() < deadline, "not stored"
+    raise AssertionError
+
+
+def drive_out(engine, tenant):
+    """Flood the engine until a tenant has nothing in its blocks and in CPU memory any more."""
+    deadline = time.monotonic() + 240
+    for number in itertools.count():
+        assert time.monotonic() < deadline, "not driven out"
+        ask(engine, "flood", prompt(f"deluge {number} of {time.monotonic()}"))
+        if not engine.zone(tenant).held and not in_tier(engine, tenant, "cpu").held_bytes:
+            return
 
 
 @pytest.mark.shows("tiers of several groups")
@@ -54,12 +95,34 @@ def test_what_a_flood_drives_out_of_the_blocks_comes_back_as_it_was(engine):
     assert cached == 0
     for number in range(10):
         ask(engine, "flood", prompt(f"flood {number}"))
-    hits = in_memory(engine, "acme").hits
+    hits = in_tier(engine, "acme", "cpu").hits
     assert ask(engine, "acme", prompt("acme")) == (text, PROMPT_BLOCKS * BLOCK_TOKENS)
-    windows = (in_memory(engine, "acme").hits - hits - PROMPT_BLOCKS) / WINDOW_BLOCKS
-    assert windows == 5, "of full attention all blocks, of each window the last ones"
+    assert in_tier(engine, "acme", "cpu").hits - hits == CHUNKS
 
 
 def test_nobody_finds_what_another_tenant_stored(engine):
     ask(engine, "acme", prompt("secret"))
     assert ask(engine, "burst", prompt("secret"))[1] == 0
+
+
+@pytest.mark.shows("tiers of several groups")
+def test_what_a_flood_drives_out_of_memory_comes_back_from_the_disk_as_it_was(engine):
+    for attempt in range(5):
+        text, answer = stored(engine, "acme", f"below {attempt}")
+        drive_out(engine, "acme")
+        hits = in_tier(engine, "acme", "disk").hits
+        again, cached = ask(engine, "acme", text)
+        assert again == answer
+        if cached:
+            break
+    assert cached == PROMPT_BLOCKS * BLOCK_TOKENS
+    assert in_tier(engine, "acme", "disk").hits - hits == CHUNKS
+
+
+@pytest.mark.shows("tiers of several groups")
+def test_what_an_engine_stored_that_was_killed_is_found_by_the_next(starting):
+    text, answer = stored(starting.engine, "acme", "kept")
+    engine = starting.restart()
+    engine.wait(lambda: in_tier(engine, "acme", "disk").held_bytes, "the disk is known", 60)
+    again, cached = ask(engine, "acme", text)
+    assert (again, cached) == (answer, PROMPT_BLOCKS * BLOCK_TOKENS)

@@ -20,6 +20,7 @@ from tenantzone_runtime.disk.transfers import JobEnd
 from tenantzone_runtime.engine.disk_tier import ZoneDiskTier
 from tenantzone_runtime.offloading_flags import CONNECTOR, CONNECTOR_MODULE
 from tenantzone_runtime.zones.tier import Tier, TransferBounds
+from tenantzone_runtime.zones.whole_hits import make_room_for_hit
 
 CHUNK_BYTES = 8192
 """Of a block of the harness's model."""
@@ -172,8 +173,8 @@ class FakeDisk:
     What is moved is nobody's business here: the worker's chunks are where the disk finds them, too.
     """
 
-    def __init__(self, files, chunk_bytes, worker, chance, *, failing, now):
-        self.tier = Tier("disk", files, chunk_bytes, TransferBounds(16, 16), now)
+    def __init__(self, files, chunk_bytes, worker, chance, *, failing, now, bounds):
+        self.tier = Tier("disk", files, chunk_bytes, bounds, now)
         self.chunk_bytes = chunk_bytes
         self.problem = ""
         self._worker = worker
@@ -202,10 +203,35 @@ class FakeDisk:
 
     def store(self, number, zone, chunks, protected=()):
         new = [chunk for chunk in chunks if (zone, chunk[0]) not in self._files]
-        known = [self._files[zone, key][0] for key in protected if (zone, key) in self._files]
-        granted, given_up = self.tier.make_room(zone, len(new), known)
+        granted, given_up = self.tier.make_room(zone, len(new), self._slots_of(zone, protected))
         self._forget(given_up)
-        slots = [self._slots.pop() for _ in range(granted)]
+        self._begin_store(number, zone, new, [self._slots.pop() for _ in range(granted)])
+
+    def holds(self, zone, key):
+        return (zone, key) in self._files and self.tier.has_stored(zone, self._files[zone, key][0])
+
+    def may_load(self, zone, count, promised=0):
+        return count + promised <= self.tier.loadable(zone)
+
+    def lacks(self, zone, hit):
+        return [key for key in hit if (zone, key) not in self._files]
+
+    def store_hit(self, number, zone, chunks, hit, prompt):
+        assert {key[:-4] for key in hit} <= {key[:-4] for key in prompt}
+        there, slots = self._slots_of(zone, hit), []
+        is_granted = not chunks
+        if chunks:
+            is_granted, given_up = make_room_for_hit(self.tier, zone, there, len(chunks))
+            self._forget(given_up)
+            slots = [self._slots.pop() for _ in chunks] if is_granted else []
+        self._begin_store(number, zone, chunks, slots)
+        hits = [self._slots_of(zone, hit)] if is_granted else []
+        self._forget(self.tier.link(zone, [*there, *slots], hits))
+
+    def _slots_of(self, zone, keys):
+        return [self._files[zone, key][0] for key in keys if (zone, key) in self._files]
+
+    def _begin_store(self, number, zone, new, slots):
         self.tier.store(zone, slots)
         moved = []
         for slot, (key, view) in zip(slots, new, strict=False):
@@ -228,7 +254,7 @@ class FakeDisk:
         self._ended.append(JobEnd(number, True, [], 0.0, 0))
 
     def use(self, zone, keys):
-        self.tier.use(zone, [self._files[zone, key][0] for key in keys if (zone, key) in self._files])
+        self.tier.use(zone, self._slots_of(zone, keys))
 
     def finished(self):
         going_on = []
@@ -311,8 +337,13 @@ def give_disk(scheduler, worker, files, chance, *, failing=False):
     """Put a disk below the memory of an engine that has had nothing to do yet."""
     manager = scheduler.connector.scheduler.manager
     memory = manager.primary_tier
-    disk = FakeDisk(files, CHUNK_BYTES, worker, chance, failing=failing, now=memory.tier.ledger.now)
+    shape = scheduler.connector.scheduler._shape
+    bounds = memory.tier.bounds if shape.is_linked else TransferBounds(16, 16)
+    size, now = memory.tier.chunk_bytes, memory.tier.ledger.now
+    disk = FakeDisk(files, size, worker, chance, failing=failing, now=now, bounds=bounds)
     tier = FakeDiskTier(SimpleNamespace(), memory.get_kv_memoryview(), "disk", disk)
     manager.__init__(memory, [tier])
+    if shape.is_linked:
+        manager.move_whole_hits(shape)
     scheduler.tiers.__init__(scheduler.connector)
     return disk

@@ -61,3 +61,30 @@ def test_a_hit_is_as_large_as_is_reckoned(shape, length):
     end = length * shape.chunk_tokens
     keys = shape.keys([[(group, number) for number in range(length)] for group in range(len(shape.windows))], end)
     assert len(set(keys)) == len(keys) == shape.chunks(end)
+
+
+@st.composite
+def found(draw):
+    """A shape, a prompt in its groups, what of it is there, and from where to where it is looked for."""
+    shape, length = draw(shapes), draw(st.integers(0, 12))
+    prompt = [[(group, number) for number in range(length)] for group in range(len(shape.windows))]
+    keys = [key for keys in prompt for key in keys]
+    lacking = draw(st.sets(st.sampled_from(keys), max_size=6)) if keys else set()
+    begin = draw(st.integers(0, length))
+    return shape, prompt, set(keys) - lacking, begin, draw(st.integers(begin, 14))
+
+
+@given(found())
+def test_the_longest_hit_is_the_last_place_where_all_is_there(drawn):
+    shape, prompt, there, begin, end = drawn
+    size = shape.chunk_tokens
+    ends = [place for place in range(begin + 1, end + 1) if shape.keys(prompt, place * size, begin * size)]
+    whole = [place for place in ends if there.issuperset(shape.keys(prompt, place * size, begin * size))]
+    longest = max(whole, default=begin) * size
+    assert shape.longest(prompt, begin * size, end * size, there.__contains__) == longest
+
+
+def test_what_is_where_a_hit_is_used_is_not_needed():
+    assert MIXED.keys(prompt(5), 80, 32) == ["b2", "b3", "b4", "a3", "a4", "c2", "c3", "c4"]
+    assert MIXED.keys(prompt(5), 80, 64) == ["b4", "a4", "c4"]
+    assert MIXED.keys(prompt(5), 80, 80) == []

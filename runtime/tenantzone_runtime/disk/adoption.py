@@ -5,7 +5,9 @@ from collections.abc import Callable, Iterator, Mapping
 
 from tenantzone_runtime.disk.layout import ObjectName
 from tenantzone_runtime.disk.objects import Found, FoundObject, Objects
+from tenantzone_runtime.disk.relinking import find_hits
 from tenantzone_runtime.disk.spaces import Entry, Slots, Space
+from tenantzone_runtime.zones.hit_shape import HitShape
 from tenantzone_runtime.zones.tier import Tier
 
 Runner = Callable[[str, Callable[[], object], Callable[[Exception | None], None]], None]
@@ -19,9 +21,10 @@ class Adoption:
         objects: the files.
         tier: the zones' shares.
         slots: all of them free.
+        shape: of a model whose chunks are of use together only; None: each is by itself.
     """
 
-    def __init__(self, objects: Objects, tier: Tier, slots: Slots) -> None:
+    def __init__(self, objects: Objects, tier: Tier, slots: Slots, shape: HitShape | None = None) -> None:
         self.is_done = False
         self.leftovers = 0
         self.found = 0
@@ -29,6 +32,9 @@ class Adoption:
         """Folders that belong to no zone of this engine."""
         self.excess: set[tuple[str, ObjectName]] = set()
         """Files of zones that have no room for them, or a newer one of the same chunk."""
+        self.hits: dict[Space, list[list[bytes]]] = {}
+        """What was kept is of use for these only, by their keys."""
+        self._shape = shape
         self._objects = objects
         self._tier = tier
         self._slots = slots
@@ -79,6 +85,8 @@ class Adoption:
             ages = {key: max(0.0, wall - found.used_at) for key, found in newest.items()}
             fit = [found for key, found in newest.items() if ttl is None or ages[key] < ttl]
             fit = [] if zone.leaving or zone.spec.retention.no_store else sorted(fit, key=_used_at)
+            if self._shape is not None:
+                fit, ages = self._by_hits(space, fit, ages, self._shape)
             free = self._slots.take(len(fit))
             unused_for = [ages[found.name.key] for found in fit]
             granted, _ = self._tier.find_again(zone, free, unused_for)
@@ -91,6 +99,26 @@ class Adoption:
             self.excess.update((space.seal.folder, found.name) for found in objects if found.name not in names)
         self.strangers.update(left)
         self._listing = Found()
+
+    def _by_hits(
+        self, space: Space, fit: list[FoundObject], ages: Mapping[bytes, float], shape: HitShape
+    ) -> tuple[list[FoundObject], dict[bytes, float]]:
+        """Those that are of some hit, those of the hit last that was used last, and how old hits make them."""
+        by_key = {found.name.key: found for found in fit}
+        hits = find_hits((found.name for found in fit), shape)
+        oldest = [max(ages[key] for key in hit) for hit in hits]
+        youngest = [min(ages[key] for key in hit) for hit in hits]
+        # What several have in common makes them equally old: what was added last decides, or the longest is kept.
+        ranks = [(oldest[number], youngest[number], -len(hit)) for number, hit in enumerate(hits)]
+        order = sorted(range(len(hits)), key=ranks.__getitem__, reverse=True)
+        self.hits[space] = [hits[number] for number in order]
+        as_old: dict[bytes, float] = {}
+        for number in order:
+            for key in hits[number]:
+                # What several need is as old as the one that was used last, and stands there.
+                as_old.pop(key, None)
+                as_old[key] = oldest[number]
+        return [by_key[key] for key in as_old], as_old
 
 
 def _used_at(found: FoundObject) -> float:

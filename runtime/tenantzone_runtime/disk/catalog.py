@@ -19,6 +19,7 @@ from tenantzone_runtime.disk.sealing import Seal
 from tenantzone_runtime.disk.spaces import Entry, Slots, Space
 from tenantzone_runtime.disk.sweeping import Sweeping
 from tenantzone_runtime.disk.transfers import Removal
+from tenantzone_runtime.zones.hit_shape import HitShape
 from tenantzone_runtime.zones.tier import Tier
 from tenantzone_runtime.zones.zone import Zone
 
@@ -34,9 +35,17 @@ class Catalog:
         tier: the zones' shares, of as many chunks as files may be there.
         seals: the seal of a tenant's zone since a purge, by tenant and the purge's id (empty: none).
         run: has work done by a thread that may write.
+        shape: of a model whose chunks are of use together only; None: each is by itself.
     """
 
-    def __init__(self, objects: Objects, tier: Tier, seals: Callable[[str, str], Seal], run: Runner) -> None:
+    def __init__(
+        self,
+        objects: Objects,
+        tier: Tier,
+        seals: Callable[[str, str], Seal],
+        run: Runner,
+        shape: HitShape | None = None,
+    ) -> None:
         self.breaker = Breaker()
         """Of removals, and of listing what is there."""
         self.removals_failed = 0
@@ -50,7 +59,7 @@ class Catalog:
         """Of each slot that is held: its space, and its key there."""
         self._failed: dict[Removal, int] = {}
         """Removals that are to be tried again, with their slots."""
-        self._adoption = Adoption(objects, tier, self.slots)
+        self._adoption = Adoption(objects, tier, self.slots, shape)
         self._sweeping = Sweeping(objects, self.slots, run, self._swept)
         self._list_files()
 
@@ -166,11 +175,19 @@ class Catalog:
             for space, key, entry in self._adoption.adopt(self._spaces):
                 space.entries[key] = entry
                 self._space_of[entry.slot] = space, key
+            for space, hits in self._adoption.hits.items():
+                self._link(space, hits)
             self._sweeping.add_strangers(self._adoption.strangers, self._adoption.excess)
             self._sweeping.go_on(FILES_AT_ONCE)
         for tenant in self.tenants:
             self.retire_if_gone(tenant)
             yield
+
+    def _link(self, space: Space, hits: Iterable[Iterable[bytes]]) -> None:
+        """Note which of a space's chunks are of use together only, and forget what is of use for nothing."""
+        slots = {key: entry.slot for key, entry in space.entries.items()}
+        whole = [[slots[key] for key in hit] for hit in hits if slots.keys() >= set(hit)]
+        self.forget(self._tier.link(self._tier.ledger.zones[space.tenant], slots.values(), whole))
 
     def go_on(self, now: float) -> None:
         """List and remove what threads could not, and what nothing is on its way to any more."""

@@ -1,6 +1,7 @@
 """The jobs of a disk tier: chunks that the caller gave together, to store or to load, and what became of them."""
 
 import time
+from math import inf
 
 from tenantzone_runtime.disk.transfers import Job, JobEnd, Transfer, end_of
 
@@ -11,20 +12,30 @@ class Jobs:
     def __init__(self) -> None:
         self._going_on: dict[int, Job[Transfer]] = {}
         self._ended: list[JobEnd] = []
+        self._moved_at = dict.fromkeys((False, True), -inf)
+        """When a chunk was moved last, each way."""
 
     def begin(self, job: Job[Transfer]) -> None:
         """Note a job that was given; one without chunks on their way has ended."""
         self._going_on[job.number] = job
         self._end_if_over(job)
 
-    def chunk_ended(self, job: Job[Transfer], key: bytes, error: Exception | None) -> None:
-        """Note what became of a chunk, whoever waits for it."""
-        if job.ended(key, error):
-            self._end_if_over(job)
+    def chunk_ended(self, job: Job[Transfer], key: bytes, error: Exception | None) -> bool:
+        """Note what became of a chunk, whoever waits for it; returns whether it was the last that a job waited for."""
+        self._moved_at[job.is_load] = time.monotonic()
+        if not job.ended(key, error):
+            return False
+        self._end_if_over(job)
+        return not job.left
 
-    def begun_before(self, then: float) -> list[Job[Transfer]]:
-        """The jobs that go on and began before some time."""
-        return [job for job in self._going_on.values() if job.began < then]
+    def late(self, now: float, seconds: float) -> list[Job[Transfer]]:
+        """The jobs whose time is over, and those for which nothing was moved their way for so many seconds."""
+        still = {way: now - seconds > moved_at for way, moved_at in self._moved_at.items()}
+        return [
+            job
+            for job in self._going_on.values()
+            if now > job.until or (still[job.is_load] and now - seconds > job.began)
+        ]
 
     def give_up(self, job: Job[Transfer]) -> None:
         """End a job; what is on its way goes on without the caller's memory."""

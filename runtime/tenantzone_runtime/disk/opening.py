@@ -10,6 +10,7 @@ from tenantzone_runtime.disk.layout import bytes_on_disk
 from tenantzone_runtime.disk.objects import Objects
 from tenantzone_runtime.disk.sealing import ZoneSeal
 from tenantzone_runtime.disk.tier import DiskSettings, DiskTier
+from tenantzone_runtime.zones.hit_shape import HitShape
 from tenantzone_runtime.zones.tier import Tier, TransferBounds
 
 BOUNDS: Final = TransferBounds(stores=64, loads=64)
@@ -26,6 +27,7 @@ def open_disk_tier(
     instance: Callable[[str], Instance],
     bounds: TransferBounds = BOUNDS,
     settings: DiskSettings = SETTINGS,
+    shape: HitShape | None = None,
     file_system: FileSystem | None = None,
     now: float = 0.0,
 ) -> DiskTier:
@@ -39,6 +41,7 @@ def open_disk_tier(
         instance: what the chunks of a tenant's zone depend on.
         bounds: of each zone.
         settings: how chunks are moved.
+        shape: of a model whose chunks are of use together only; None: each is by itself.
         file_system: where the folder is; None: the operating system's.
         now: the time of a monotonic clock, in seconds.
 
@@ -59,4 +62,4 @@ def open_disk_tier(
         raise ValueError(
             f"the disk tier's capacity of {capacity_bytes} bytes has no room for a chunk, which takes {file_bytes}"
         )
-    return DiskTier(objects, Tier("disk", chunks, file_bytes, bounds, now), seal, settings)
+    return DiskTier(objects, Tier("disk", chunks, file_bytes, bounds, now), seal, settings, shape)

@@ -20,12 +20,15 @@ from tenantzone_runtime.disk.figures import DiskFigures, Receipt, ZoneFigures
 from tenantzone_runtime.disk.jobs import Jobs
 from tenantzone_runtime.disk.layout import ObjectName
 from tenantzone_runtime.disk.objects import Objects
+from tenantzone_runtime.disk.relinking import befores, block_of
 from tenantzone_runtime.disk.sealing import CorruptObjectError, Seal, new_nonce
 from tenantzone_runtime.disk.spaces import Space
 from tenantzone_runtime.disk.transfers import AbandonedError, Job, JobEnd, Memory, Removal, Transfer, error_of
 from tenantzone_runtime.disk.workers import Workers
+from tenantzone_runtime.zones.hit_shape import HitShape
 from tenantzone_runtime.zones.parts import ALL, slices
 from tenantzone_runtime.zones.tier import Tier
+from tenantzone_runtime.zones.whole_hits import make_room_for_hit
 from tenantzone_runtime.zones.zone import Zone
 
 logger = logging.getLogger(__name__)
@@ -45,7 +48,9 @@ class DiskSettings:
     """Threads."""
     writers: int = 4
     seconds: float = 2.0
-    """After which a job is given up: whoever waits for a load computes instead."""
+    """For each so many chunks of a zone that are on their way, after which a job is given up: whoever waits for a load
+    computes instead. It is, too, when nothing at all was moved that way for so long."""
+    chunks: int = 64
 
 
 class DiskTier:
@@ -56,6 +61,7 @@ class DiskTier:
         tier: the zones' shares, of as many chunks as files may be there, each as long as a file.
         seals: the seal of a tenant's zone since a purge, by tenant and the purge's id (empty: none).
         settings: how chunks are moved.
+        shape: of a model whose chunks are of use together only; None: each is by itself.
     """
 
     def __init__(
@@ -64,6 +70,7 @@ class DiskTier:
         tier: Tier,
         seals: Callable[[str, str], Seal],
         settings: DiskSettings,
+        shape: HitShape | None = None,
     ) -> None:
         self.tier = tier
         self.chunk_bytes = objects.content_bytes
@@ -74,7 +81,7 @@ class DiskTier:
         self._events: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._writers = Workers("tenantzone-disk-write", settings.writers)
         self._readers = Workers("tenantzone-disk-read", settings.readers)
-        self._catalog = Catalog(objects, tier, seals, self._run_write)
+        self._catalog = Catalog(objects, tier, seals, self._run_write, shape)
         self.removal_breaker = self._catalog.breaker
 
     @property
@@ -114,6 +121,44 @@ class DiskTier:
             return False
         return True
 
+    def holds(self, zone: Zone, key: bytes) -> bool:
+        """Whether a chunk of the zone is there, and whole."""
+        entry = self._catalog.entry(zone, key)
+        return entry is not None and self.tier.has_stored(zone, entry.slot)
+
+    def may_load(self, zone: Zone, count: int, promised: int = 0) -> bool:
+        """Whether so many chunks of the zone may be loaded now, of which each is of use with the others only."""
+        may = count + promised <= self.tier.loadable(zone) and self.read_breaker.allows(time.monotonic())
+        if not may:
+            self.tier.counts_of(zone).reads_refused += count
+        return may
+
+    def lacks(self, zone: Zone, hit: Iterable[bytes]) -> list[bytes]:
+        """Those keys of a hit under which the zone has nothing, and nothing on its way."""
+        return [key for key in hit if self._catalog.entry(zone, key) is None]
+
+    def store_hit(self, number: int, zone: Zone, chunks: Chunks, hit: Sequence[bytes], prompt: Iterable[bytes]) -> None:
+        """Begin to store all that a hit lacks, or nothing; :meth:`finished` tells of the job.
+
+        Args:
+            number: of the job.
+            zone: whose chunks they are.
+            chunks: what the hit lacks; the memory stays as it is until the job has ended.
+            hit: the keys of all that it needs, as `HitShape.keys` has them.
+            prompt: the keys of one group's chunks, from the beginning of the prompt.
+        """
+        now = time.monotonic()
+        job: Job[Transfer] = Job(number, False, now, self.chunk_bytes, hit=hit)
+        there = self._catalog.slots_of(zone, hit)
+        slots = self._slots_for_hit(zone, there, len(chunks), now)
+        is_kept = len(slots) == len(chunks)
+        before = befores(prompt)
+        names = [ObjectName(key, new_nonce(), before[block_of(key)]) for key, _ in chunks]
+        self._begin_writes(job, zone, slots, zip(names, (view for _, view in chunks), strict=True))
+        chunk_ids = self._catalog.slots_of(zone, hit) if is_kept else []
+        self._catalog.forget(self.tier.link(zone, [*there, *slots], [chunk_ids] if is_kept else []))
+        self._jobs.begin(job)
+
     def store(self, number: int, zone: Zone, chunks: Chunks, protected: Iterable[bytes] = ()) -> None:
         """Begin to store what is not there already, as far as the zone may; :meth:`finished` tells of the job.
 
@@ -127,15 +172,24 @@ class DiskTier:
         job: Job[Transfer] = Job(number, False, now, self.chunk_bytes)
         new = [chunk for chunk in chunks if self._catalog.entry(zone, chunk[0]) is None]
         slots = self._slots_for(zone, len(new), protected, now) if new else []
+        self._begin_writes(job, zone, slots, ((ObjectName(key, new_nonce()), view) for key, view in new))
+        self._jobs.begin(job)
+
+    def _begin_writes(
+        self, job: Job[Transfer], zone: Zone, slots: list[int], chunks: Iterable[tuple[ObjectName, memoryview]]
+    ) -> None:
         self.tier.store(zone, slots)
-        for slot, (key, view) in zip(slots, new, strict=False):
-            space, name = self._catalog.space(zone), ObjectName(key, new_nonce())
+        for slot, (name, view) in zip(slots, chunks, strict=False):
+            space = self._catalog.space(zone)
             removal = self._catalog.add(space, slot, name)
-            transfer = job.left[key] = Transfer(zone, slot, name, space.seal, Memory(view))
+            transfer = job.left[name.key] = Transfer(zone, slot, name, space.seal, Memory(view))
             ended = partial(self._stored, job, space, transfer, removal)
             space.transfers += 1
             self._run_write(zone.spec.tenant, partial(transfer.write, self._objects, removal), ended)
-        self._jobs.begin(job)
+        job.until = self._until(job, self.tier.storing[zone])
+
+    def _until(self, job: Job[Transfer], on_their_way: int) -> float:
+        return job.began + self._settings.seconds * max(1, -(-on_their_way // self._settings.chunks))
 
     def load(self, number: int, zone: Zone, chunks: Chunks) -> None:
         """Begin to load chunks that the zone was told of; those that it can't have any more count as failed.
@@ -157,6 +211,7 @@ class DiskTier:
             space.transfers += 1
             ended = partial(self._loaded, job, space, transfer)
             self._run(self._readers, zone.spec.tenant, partial(transfer.read, self._objects), ended)
+        job.until = self._until(job, self.tier.loading[zone])
         self._jobs.begin(job)
 
     def end_at_once(self, number: int) -> None:
@@ -200,7 +255,7 @@ class DiskTier:
                 break
             event()
         now = time.monotonic()
-        for job in self._jobs.begun_before(now - self._settings.seconds):
+        for job in self._jobs.late(now, self._settings.seconds):
             self._is_late(job, now)
 
     def give_up_jobs(self) -> None:
@@ -290,7 +345,9 @@ class DiskTier:
             counts.write_failures += 1
             self.write_breaker.note(error, "write a chunk")
         self._catalog.forget(self.tier.stored([transfer.slot], success=error is None))
-        self._jobs.chunk_ended(job, key, error)
+        if self._jobs.chunk_ended(job, key, error):
+            # Of a prompt, its end goes first, in whatever order its chunks were written.
+            self.use(transfer.zone, reversed(job.hit))
 
     def _loaded(self, job: Job[Transfer], space: Space, transfer: Transfer, error: Exception | None) -> None:
         space.transfers -= 1
@@ -324,13 +381,33 @@ class DiskTier:
         breaker.failed(now, f"not done within {self._settings.seconds:g} s", at_once=True)
         self._jobs.give_up(job)
 
-    def _slots_for(self, zone: Zone, count: int, protected: Iterable[bytes], now: float) -> list[int]:
+    def _slots_for_hit(self, zone: Zone, there: list[int], count: int, now: float) -> list[int]:
+        """Slots for all that a hit lacks, or none."""
+        if not count or not self._may_write(zone, count, now):
+            return []
+        is_granted, given_up = make_room_for_hit(self.tier, zone, there, count)
+        self._catalog.forget(given_up)
+        slots = self._catalog.slots.take(count) if is_granted else []
+        if len(slots) < count:
+            # What a purge gave up has to be removed from the disk first.
+            self.tier.counts_of(zone).refuse_writes("closed", count if is_granted else 0)
+            self._catalog.slots.give_back(slots)
+            return []
+        return slots
+
+    def _may_write(self, zone: Zone, count: int, now: float) -> bool:
+        """Whether anything of a zone may be written now; if not, so many chunks count as refused."""
         if zone.leaving or zone.spec.retention.no_store:
+            return False
+        if self.is_open and self.write_breaker.allows(now) and not self._catalog.is_purging(zone):
+            return True
+        self.tier.counts_of(zone).refuse_writes("closed", count)
+        return False
+
+    def _slots_for(self, zone: Zone, count: int, protected: Iterable[bytes], now: float) -> list[int]:
+        if not self._may_write(zone, count, now):
             return []
         counts = self.tier.counts_of(zone)
-        if not self.is_open or not self.write_breaker.allows(now) or self._catalog.is_purging(zone):
-            counts.refuse_writes("closed", count)
-            return []
         granted, given_up = self.tier.make_room(zone, count, self._catalog.slots_of(zone, protected))
         self._catalog.forget(given_up)
         slots = self._catalog.slots.take(granted)

@@ -1,8 +1,9 @@
 """Chunks on their way between memory and disk, and how the caller takes its memory back from a disk that is late."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, Generic, Protocol, TypeVar
 
 from tenantzone_runtime.disk.layout import ObjectName
@@ -133,6 +134,10 @@ class Job(Generic[_Transfer]):
     is_load: bool
     began: float
     chunk_bytes: int
+    until: float = inf
+    """It is given up then."""
+    hit: Sequence[bytes] = ()
+    """The keys of all that is of use together with what is stored."""
     left: dict[bytes, _Transfer] = field(default_factory=dict)
     moved: list[bytes] = field(default_factory=list)
     failed: int = 0

@@ -1,7 +1,7 @@
 """The disk tier as vLLM's tiering manager sees it: a secondary tier below CPU memory, with zones."""
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from vllm.v1.kv_offload.base import (
@@ -29,6 +29,8 @@ class _DiskCaller:
     zone: Zone
     keys: dict[OffloadKey, None] = field(default_factory=dict)
     """That it has stored or loaded, in the order of its prompt."""
+    prompt: Sequence[OffloadKey] = ()
+    """The keys of one group's chunks, from the beginning."""
     is_finished: bool = False
 
 
@@ -59,6 +61,8 @@ class ZoneDiskTier(ZoneSecondaryTier):
         self._read_salt_key = read_salt_key
         self._promised: dict[Zone, set[OffloadKey]] = {}
         """What zones were told of in this step, and have not begun to load."""
+        self.moves_whole_hits = False
+        """Whether it is told what to load and to store hit by hit, and not asked chunk by chunk."""
 
     def apply(self, config: RuntimeConfig) -> Iterator[None]:
         return self.disk.apply_in_parts(config)
@@ -105,13 +109,57 @@ class ZoneDiskTier(ZoneSecondaryTier):
 
     def lookup(self, key: OffloadKey, req_context: ReqContext) -> LookupResult:
         caller = req_context.get_state(_DiskCaller)
-        if caller is None:
+        if caller is None or self.moves_whole_hits:
             return LookupResult.MISS
         promised = self._promised.setdefault(caller.zone, set())
         if not self.disk.find(caller.zone, key, len(promised - {key})):
             return LookupResult.MISS
         promised.add(key)
         return LookupResult.HIT
+
+    # Whole hits
+
+    def know_prompt(self, req_context: ReqContext, keys: Sequence[OffloadKey]) -> None:
+        caller = req_context.get_state(_DiskCaller)
+        if caller is not None:
+            caller.prompt = keys
+
+    def holds(self, key: OffloadKey, req_context: ReqContext) -> bool:
+        """Whether a chunk of the request's zone is there."""
+        caller = req_context.get_state(_DiskCaller)
+        return caller is not None and self.disk.holds(caller.zone, key)
+
+    def may_load(self, keys: Sequence[OffloadKey], req_context: ReqContext) -> bool:
+        """Whether all of these chunks may be loaded now."""
+        caller = req_context.get_state(_DiskCaller)
+        return caller is not None and self.disk.may_load(
+            caller.zone, len(keys), len(self._promised.get(caller.zone, ()))
+        )
+
+    def promise(self, keys: Iterable[OffloadKey], req_context: ReqContext) -> None:
+        """Note that these chunks are going to be loaded at the end of this step."""
+        caller = req_context.get_state(_DiskCaller)
+        if caller is not None:
+            self._promised.setdefault(caller.zone, set()).update(keys)
+
+    def lacks(self, hit: Iterable[OffloadKey], req_context: ReqContext) -> list[OffloadKey]:
+        """What the request's zone lacks of a hit."""
+        caller = req_context.get_state(_DiskCaller)
+        return [] if caller is None else [OffloadKey(key) for key in self.disk.lacks(caller.zone, hit)]
+
+    def store_hit(self, job: TransferJob, hit: Sequence[OffloadKey]) -> None:
+        """Begin to store what a hit lacks, or nothing if there is not room for all of it."""
+        caller = job.req_context.get_state(_DiskCaller)
+        if caller is None:
+            self.disk.end_at_once(job.job_id)
+        else:
+            self.disk.store_hit(job.job_id, caller.zone, self._chunks(job), hit, caller.prompt)
+
+    def use(self, hit: Sequence[OffloadKey], req_context: ReqContext) -> None:
+        """Note that a hit was used: of a prompt, its end goes first."""
+        caller = req_context.get_state(_DiskCaller)
+        if caller is not None:
+            self.disk.use(caller.zone, reversed(hit))
 
     # Transfers
 
@@ -128,7 +176,8 @@ class ZoneDiskTier(ZoneSecondaryTier):
         assert caller is not None, "who was told to load has a zone"
         self._loads.add(job_metadata.job_id)
         self.disk.load(job_metadata.job_id, caller.zone, self._chunks(job_metadata))
-        caller.keys.update(dict.fromkeys(job_metadata.keys))
+        if not self.moves_whole_hits:
+            caller.keys.update(dict.fromkeys(job_metadata.keys))
 
     def on_schedule_end(self, context: ScheduleEndContext) -> None:
         # What was promised is being loaded by now, or vLLM had no room for it.

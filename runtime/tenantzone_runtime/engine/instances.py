@@ -41,7 +41,7 @@ def instance_of(config: VllmConfig, offloading: OffloadingConfig) -> Callable[[s
             dtype=offloading.model.dtype,
             block_size=offloading.groups[0].tokens_per_block,
             blocks_per_chunk=offloading.cache.blocks_per_chunk,
-            layout=f"{offloading.kv_cache_layout} {offloading.worker_kv_bytes_per_block}",
+            layout=_layout(offloading),
             tensor_parallel_size=parallel.tensor_parallel_size,
             tensor_parallel_rank=0,
             hash_algorithm=config.cache_config.prefix_caching_hash_algo,
@@ -52,6 +52,13 @@ def instance_of(config: VllmConfig, offloading: OffloadingConfig) -> Callable[[s
         )
 
     return instance
+
+
+def _layout(offloading: OffloadingConfig) -> str:
+    """What the bytes of a chunk mean: with several groups they are of one group's layers."""
+    layout = f"{offloading.kv_cache_layout} {offloading.worker_kv_bytes_per_block}"
+    groups = len(offloading.groups)
+    return layout if groups == 1 else f"{layout} of {groups} groups"
 
 
 def weights_revision(model: ModelConfig) -> str:

@@ -17,6 +17,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.offloading.config import build
 from vllm.distributed.kv_transfer.kv_connector.v1.offloading.scheduler import (
     OffloadingConnectorScheduler,
     RequestOffloadState,
+    get_sliding_window_size_in_chunks,
 )
 from vllm.distributed.kv_transfer.kv_connector.v1.offloading.worker import OffloadingConnectorWorker
 from vllm.distributed.kv_transfer.kv_connector.v1.offloading_connector import OffloadingConnector
@@ -35,6 +36,7 @@ from tenantzone_runtime.engine.moved_prompt import Jobs
 from tenantzone_runtime.engine.offloading_spec import BOUNDS, ZoneOffloadingSpec, ZoneTieringManager
 from tenantzone_runtime.engine.quiet_requests import QuietRequests
 from tenantzone_runtime.engine.requests import may_be_cached, zone_of
+from tenantzone_runtime.engine.whole_prompts import WholePrompts
 from tenantzone_runtime.salt import SaltKeySource
 from tenantzone_runtime.settings import read_settings
 from tenantzone_runtime.zones.forgetting import is_under_way
@@ -51,7 +53,7 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
 
     def __init__(self, spec: ZoneOffloadingSpec, vllm_config: VllmConfig, kv_cache_config: KVCacheConfig) -> None:
         super().__init__(spec, vllm_config, kv_cache_config)
-        self._shape = shape_of(self.config.kv_group_configs)
+        self._shape = spec.shape
         self._quiet = QuietRequests(gcd(*(group.tokens_per_chunk for group in self.config.kv_group_configs)))
         self._preempted: set[str] = set()
         """Ids of requests that were preempted since the last step was scheduled."""
@@ -59,6 +61,8 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
         self.migration = Migration(self)
         self._moved: Jobs = {}
         self.manager.beside = self._migrate
+        if self._shape.is_linked:
+            self.manager.move_whole_hits(self._shape)
 
     def bind(self, request: Request, zone: Zone | None) -> None:
         """Say whose a request is that is about to come.
@@ -123,7 +127,16 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
         if zone is not None and is_under_way(zone):
             # Its purge has not come to the tiers yet.
             most = 0
+        if self.manager.whole_prompts is not None and not request.skip_reading_prefix_cache:
+            most = self._bring_up(self.manager.whole_prompts, status, num_computed_tokens, most)
         return super().get_num_new_matched_tokens(request, num_computed_tokens, most)
+
+    def _bring_up(self, whole: WholePrompts, status: RequestOffloadState, begin: int, most: int) -> int:
+        """Begin to bring up the longest hit of a prompt; returns how many tokens vLLM may look for from ``begin``."""
+        status.update_offload_keys()
+        end = self._shape.end(min(status.req.num_tokens, begin + most) - 1)
+        found = whole.bring_up(status.req_context, [group.offload_keys for group in status.group_states], begin, end)
+        return most if found is None else found - begin + 1
 
     def is_looking_up(self, request: Request) -> bool:
         """Whether a request waits for an answer, for the CPU memory tier, or for what its own blocks held."""
@@ -271,7 +284,13 @@ class ZoneOffloadingConnector(OffloadingConnector):
         settings = read_settings(os.environ)
         salt_key = SaltKeySource(settings.salt_dir, settings.seal_key)
         salt_key.poll()
-        spec = ZoneOffloadingSpec(config, instance_of(vllm_config, config), salt_key, bounds_of(vllm_config, config))
+        spec = ZoneOffloadingSpec(
+            config,
+            instance_of(vllm_config, config),
+            salt_key,
+            bounds_of(vllm_config, config),
+            shape_of(config, kv_cache_config),
+        )
         self.connector_scheduler = ZoneOffloadingScheduler(spec, vllm_config, kv_cache_config)
 
     @property
@@ -290,11 +309,13 @@ def _keeps_out(zone: Zone | None) -> bool:
     return zone is not None and offloads_nothing(zone.spec)
 
 
-def shape_of(groups: Sequence[Any]) -> HitShape:
+def shape_of(config: OffloadingConfig, caches: KVCacheConfig) -> HitShape:
     """What hits need of each of a model's groups, as vLLM's offloading has them."""
-    if len(groups) == 1:
-        return HitShape(groups[0].tokens_per_chunk, (None,))
-    return HitShape(groups[0].tokens_per_chunk, tuple(group.sliding_window_size_in_chunks for group in groups))
+    tokens = config.groups[0].tokens_per_block * config.cache.blocks_per_chunk
+    if len(config.groups) == 1:
+        return HitShape(tokens, (None,))
+    specs = [caches.kv_cache_groups[group.group_id].kv_cache_spec for group in config.groups]
+    return HitShape(tokens, tuple(get_sliding_window_size_in_chunks(spec, tokens) for spec in specs))
 
 
 def bounds_of(vllm_config: VllmConfig, config: OffloadingConfig) -> TransferBounds:

@@ -19,16 +19,18 @@ from vllm.v1.kv_offload.base import (
 from vllm.v1.kv_offload.config import OffloadingConfig
 from vllm.v1.kv_offload.cpu.shared_offload_region import SharedOffloadRegion
 from vllm.v1.kv_offload.tiering.base import TransferJob
-from vllm.v1.kv_offload.tiering.manager import TieringOffloadingManager
+from vllm.v1.kv_offload.tiering.manager import PendingPromotion, TieringOffloadingManager
 from vllm.v1.kv_offload.tiering.spec import TieringOffloadingSpec
 
 from tenantzone_contract.instance import Instance
+from tenantzone_runtime.disk.opening import BOUNDS as DISK_BOUNDS
 from tenantzone_runtime.disk.opening import open_disk_tier
 from tenantzone_runtime.engine.disk_tier import ZoneDiskTier
 from tenantzone_runtime.engine.memcpy_worker import MemcpyOffloadingWorker
 from tenantzone_runtime.engine.secondary_tier import ZoneSecondaryTier
 from tenantzone_runtime.engine.shared_tier import ZoneSharedTier
 from tenantzone_runtime.engine.tier_manager import ZoneOffloadingManager
+from tenantzone_runtime.engine.whole_prompts import WholePrompts
 from tenantzone_runtime.offloading_flags import (
     DiskFlags,
     ManagerFlags,
@@ -39,12 +41,17 @@ from tenantzone_runtime.offloading_flags import (
 from tenantzone_runtime.salt import SaltKeySource
 from tenantzone_runtime.shared.opening import open_shared_tier
 from tenantzone_runtime.shared.writing import Shape
+from tenantzone_runtime.zones.hit_shape import HitShape
 from tenantzone_runtime.zones.tier import Tier, TransferBounds
 
 logger = logging.getLogger(__name__)
 
 BOUNDS: Final = TransferBounds(stores=1024, loads=1024)
 """Of each zone in CPU memory: copies there and back take no longer than a step, but each pins what it copies."""
+
+
+ALONE: Final = HitShape(1, (None,))
+"""Of a model with one group, each of whose chunks is of use with those before it."""
 
 
 class ZonePrimaryTier(ZoneOffloadingManager):
@@ -79,6 +86,9 @@ class ZoneTieringManager(TieringOffloadingManager):
     beside: Callable[[], object] = staticmethod(bool)
     """Is called in each step, when requests have been scheduled, and before what they look for is brought up."""
 
+    whole_prompts: WholePrompts | None = None
+    """Moves hits between CPU memory and a disk; None: chunks go by themselves, or nothing is below."""
+
     @property
     def shared_tier(self) -> ZoneSharedTier | None:
         """The storages that engines share; None: there are none."""
@@ -93,6 +103,42 @@ class ZoneTieringManager(TieringOffloadingManager):
         # With no tier below nothing waits to go there, and vLLM would look at all requests for that.
         if self.secondary_tiers:
             super()._flush_pending_cascades()
+
+    def move_whole_hits(self, shape: HitShape) -> None:
+        """Move what is of use together only between CPU memory and a disk together, if there is one."""
+        for tier in self.secondary_tiers:
+            assert isinstance(tier, ZoneDiskTier), "shared storages and several groups of KV caches are refused"
+            self.whole_prompts = WholePrompts(self, tier, shape)
+
+    def note_finished_jobs(self) -> None:
+        """Take note of copies that have ended, once in a step."""
+        self._maybe_process_finished_jobs()
+
+    def load_from(
+        self, tier: ZoneSecondaryTier, keys: list[OffloadKey], chunk_ids: list[int], req_context: ReqContext
+    ) -> None:
+        """Begin to bring up chunks, for which there is room, at the end of this step."""
+        index = self.secondary_tiers.index(tier)
+        sources = self._request_load_sources.setdefault(req_context.req_id, {})
+        sources.update(dict.fromkeys(keys, tier.cache_hit_source))
+        waiting = self._pending_load_submissions.setdefault(index, {})
+        entry = waiting.setdefault(req_context.req_id, PendingPromotion(req_context))
+        entry.keys.extend(keys)
+        entry.chunk_ids.extend(chunk_ids)
+
+    def store_job(self, tier: ZoneSecondaryTier, keys: Collection[OffloadKey], req_context: ReqContext) -> TransferJob:
+        """A job that copies chunks from CPU memory to a tier below, which was told of none yet."""
+        return self.create_store_job(keys, req_context, self.secondary_tiers.index(tier))
+
+    def _should_store_to_tier(self, tier: ZoneSecondaryTier, num_blocks: int) -> bool:
+        # What is of use together only goes down together, when the request has ended.
+        return self.whole_prompts is None and bool(super()._should_store_to_tier(tier, num_blocks))
+
+    def _maybe_finalize_request(self, req_id: str, exclude_tier_idx: int | None = None) -> None:
+        state = self._req_state[req_id]
+        if self.whole_prompts is not None and state.is_finished and not state.pending_primary_stores:
+            self.whole_prompts.hand_down(state.req_context)
+        super()._maybe_finalize_request(req_id, exclude_tier_idx)
 
     def is_copying(self, req_context: ReqContext) -> bool:
         """Whether something of a request is on its way between CPU memory and what is below it."""
@@ -125,6 +171,7 @@ class ZoneOffloadingSpec(TieringOffloadingSpec):
         instance: what a tenant's chunks depend on; needed where the manager is made, and there is a tier below it.
         salt_key: the pool's; needed there, too.
         bounds: of each zone in CPU memory.
+        shape: of the model's groups; needed there, too, where there are several.
     """
 
     def __init__(
@@ -133,6 +180,7 @@ class ZoneOffloadingSpec(TieringOffloadingSpec):
         instance: Callable[[str, str], Instance] | None = None,
         salt_key: SaltKeySource | None = None,
         bounds: TransferBounds = BOUNDS,
+        shape: HitShape = ALONE,
     ) -> None:
         self._flags: TierFlags = read_tier_flags(config.extra_config)
         super().__init__(config)
@@ -143,6 +191,7 @@ class ZoneOffloadingSpec(TieringOffloadingSpec):
         self._instance = instance
         self._salt_key = salt_key
         self._bounds = bounds
+        self.shape = shape
         if not self.num_chunks:
             raise ValueError(
                 f"cpu_bytes_to_use={self._flags.cpu_bytes} has no room for a chunk, which takes "
@@ -179,8 +228,16 @@ class ZoneOffloadingSpec(TieringOffloadingSpec):
         salt_key, instance = self._sealed_by()
         if not salt_key.id:
             logger.warning("The disk tier is sealed by a key of this process's own: nothing is found after a restart")
+        is_linked = self.shape.is_linked
         tier = open_disk_tier(
-            flags.folder, flags.bytes, self.kv_bytes_per_chunk, salt_key=lambda: salt_key.key, instance=instance
+            flags.folder,
+            flags.bytes,
+            self.kv_bytes_per_chunk,
+            salt_key=lambda: salt_key.key,
+            instance=instance,
+            # A prompt that is of use whole is on its way whole.
+            bounds=self._bounds if is_linked else DISK_BOUNDS,
+            shape=self.shape if is_linked else None,
         )
         return ZoneDiskTier(self, view, "disk", tier, salt_key.poll)
 

@@ -43,6 +43,8 @@ class _Caller:
     """What it has stored, or is storing."""
     hits_of_prompt: Callable[[], list[list[OffloadKey]]] | None = None
     """For each hit that its prompt may become, all that it needs, the longest first; None: no chunk needs others."""
+    hits_there: list[list[OffloadKey]] = field(default_factory=list)
+    """Of these, the ones that were there when it ended."""
     needed: int = 0
     """Chunks that its whole prompt needs to be found again, where they need each other."""
     counted_on: set[OffloadKey] = field(default_factory=set)
@@ -140,7 +142,8 @@ class ZoneOffloadingManager(CPUOffloadingManager):
 
     def _link(self, caller: _Caller, prompt: list[list[OffloadKey]]) -> None:
         """Note what of a request's prompt is of use together only, and keep nothing of it that is of no use."""
-        hits = [self._chunk_ids(keys) for keys in prompt if all(self._policy.get(key) is not None for key in keys)]
+        caller.hits_there = [keys for keys in prompt if all(self._policy.get(key) is not None for key in keys)]
+        hits = [self._chunk_ids(keys) for keys in caller.hits_there]
         for hit in hits:
             # The shortest last: it is of use for more prompts than the others.
             self.tier.use(caller.zone, reversed(hit))
@@ -267,10 +270,8 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         new = [key for key in keys if self._policy.get(key) is None]
         # The beginning of the same prompt: what is stored after it is worth nothing without it.
         beginning = dict.fromkeys([*caller.chunks, *self._chunk_ids(there), *self._chunk_ids(caller.hits)])
-        granted, given_up = self.tier.make_room(caller.zone, len(new), list(beginning))
-        if caller.hits_of_prompt is not None and granted < len(new):
-            # A part of them is of no use.
-            granted = 0
+        is_linked = caller.hits_of_prompt is not None
+        granted, given_up = self.tier.make_room(caller.zone, len(new), list(beginning), whole=is_linked)
         evicted = self._forget(given_up)
         output = super().prepare_store([*there, *new[:granted]], req_context)
         assert output is not None, "there is room"
@@ -301,6 +302,38 @@ class ZoneOffloadingManager(CPUOffloadingManager):
             for key, chunk in chunks
             if caller is not None and chunk is not None and self.tier.has_stored(caller.zone, chunk.chunk_id)
         ]
+
+    def whole_hits(self, req_context: ReqContext) -> list[list[OffloadKey]]:
+        """The hits that the prompt of a request that has ended became of which all can be read, the longest first."""
+        caller = req_context.get_state(_Caller)
+        hits = caller.hits_there if caller is not None else []
+        return [keys for keys in hits if len(self.are_kept(keys, req_context)) == len(keys)]
+
+    def holds(self, key: OffloadKey, req_context: ReqContext) -> bool:
+        """Whether a request's zone has something under a key that can be read, now or soon."""
+        caller, chunk = req_context.get_state(_Caller), self._policy.get(key)
+        return caller is not None and chunk is not None and self.tier.holds(caller.zone, chunk.chunk_id)
+
+    def may_bring_up(self, keys: Collection[OffloadKey], req_context: ReqContext) -> bool:
+        """Whether these are chunks that may be brought up for a request: each is once."""
+        caller = req_context.get_state(_Caller)
+        return bool(keys) and caller is not None and caller.promoted.isdisjoint(keys)
+
+    def make_room_for_hit(self, keys: Collection[OffloadKey], req_context: ReqContext) -> list[int]:
+        """Make room for all that a hit lacks, which is in a tier below; returns the chunks for it, in the same order.
+
+        There are none if there is not room for all of it, or something that is about to go is in its place.
+        """
+        caller = req_context.get_state(_Caller)
+        assert caller is not None, "who may bring up something has a zone"
+        lacking = [key for key in keys if not self.holds(key, req_context)]
+        caller.promoted.update(lacking)
+        if any(self._policy.get(key) is not None for key in lacking):
+            return []
+        self._count_on(caller, keys)
+        output = self._prepare_store(keys, caller, req_context)
+        self._count_on(caller, output.keys_to_store)
+        return self._chunk_ids(output.keys_to_store)
 
     def prepare_read(self, keys: Collection[OffloadKey], req_context: ReqContext) -> LoadStoreSpec:
         caller = req_context.get_state(_Caller)

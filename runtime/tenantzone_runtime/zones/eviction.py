@@ -91,6 +91,19 @@ def make_room_to_hold(ledger: Ledger, zone: Zone, count: int, free: int) -> tupl
     return within + above + in_place, evicted
 
 
+def most_to_hold(ledger: Ledger, zone: Zone, count: int, free: int) -> int:
+    """How many of ``count`` blocks :func:`make_room_to_hold` could make room for, were nothing in transfer.
+
+    Whoever has use for all of them only asks this first, so that nothing goes in vain.
+    """
+    promise = zone.spec.quota
+    within = min(count, quota.unused(promise, zone.held))
+    free, left = max(0, free - within), count - within
+    above, _ = _growth_above(ledger, zone, min(left, promise.limit - zone.held - within), within, free)
+    spare = ledger.totals.spare(zone, free) - above
+    return within + above + max(0, min(left - above, len(zone.cached), spare))
+
+
 def _growth_above(ledger: Ledger, zone: Zone, count: int, within: int, free: int) -> tuple[int, int]:
     """How many of ``count`` blocks a zone may hold above its reservation, and how many of them by relief.
 

@@ -5,7 +5,7 @@ is a hit, and what lies beyond it is found by nobody.
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TypeVar
@@ -44,21 +44,49 @@ class HitShape:
         lengths = range(0, (chunks + 1) * self.chunk_tokens, self.chunk_tokens)
         return lengths[bisect_right(lengths, chunks, key=self.chunks) - 1]
 
-    def keys(self, prompt: Sequence[Sequence[Key]], end: int) -> list[Key]:
+    def keys(self, prompt: Sequence[Sequence[Key]], end: int, begin: int = 0) -> list[Key]:
         """What a hit needs that ends there; nothing if the prompt is not so long.
 
         Args:
             prompt: for each group, the keys of its chunks from the beginning.
             end: in tokens.
+            begin: tokens of which nothing is needed; what comes before is where it is used.
 
         Returns:
             First what is needed from the beginning, in the order of the prompt: hits of prompts that begin alike do so,
             too. Then what windows need.
         """
-        length = end // self.chunk_tokens
-        if not length or any(len(keys) < length for keys in prompt):
+        first, length = begin // self.chunk_tokens, end // self.chunk_tokens
+        if length <= first or any(len(keys) < length for keys in prompt):
             return []
         groups = list(zip(self.windows, prompt, strict=True))
-        whole = [keys[:length] for window, keys in groups if window is None]
-        last = [keys[max(0, length - window) : length] for window, keys in groups if window is not None]
+        whole = [keys[first:length] for window, keys in groups if window is None]
+        last = [keys[max(first, length - window) : length] for window, keys in groups if window is not None]
         return [*chain.from_iterable(zip(*whole, strict=True)), *chain.from_iterable(last)]
+
+    def longest(self, prompt: Sequence[Sequence[Key]], begin: int, end: int, is_there: Callable[[Key], bool]) -> int:
+        """The last place up to ``end`` at which a hit ends of which all is there, in tokens; ``begin``: there is none.
+
+        Args:
+            prompt: for each group, the keys of its chunks from the beginning.
+            begin: tokens of which nothing is needed.
+            end: in tokens.
+            is_there: whether a chunk is.
+        """
+        groups = list(zip(self.windows, prompt, strict=True))
+        first, last = begin // self.chunk_tokens, end // self.chunk_tokens
+        last = min(last, *(len(keys) for keys in prompt))
+        for window, keys in groups:
+            if window is None:
+                last = next((index for index in range(first, last) if not is_there(keys[index])), last)
+        windows = [(window, keys) for window, keys in groups if window is not None]
+        widest = max((window for window, _ in windows), default=0)
+        index = last - 1
+        while index >= max(first, last - widest):
+            if all(last - index > window or is_there(keys[index]) for window, keys in windows):
+                index -= 1
+            else:
+                # No hit that ends behind this chunk, and as near as it was looked for, has all of a window.
+                last = index
+                index = last - 1
+        return max(last, first) * self.chunk_tokens

@@ -14,7 +14,7 @@ from math import inf
 from tenantzone_contract.config import RuntimeConfig
 from tenantzone_contract.tiers import TierName
 from tenantzone_runtime.zones import configure, forgetting, states
-from tenantzone_runtime.zones.eviction import Evictions, make_room_to_hold, trim_to_limit
+from tenantzone_runtime.zones.eviction import Evictions, make_room_to_hold, most_to_hold, trim_to_limit
 from tenantzone_runtime.zones.links import Links
 from tenantzone_runtime.zones.parts import ALL
 from tenantzone_runtime.zones.quota import Quota
@@ -107,7 +107,9 @@ class Tier:
 
     # Stores
 
-    def make_room(self, zone: Zone, count: int, protected: Sequence[int] = ()) -> tuple[int, list[int]]:
+    def make_room(
+        self, zone: Zone, count: int, protected: Sequence[int] = (), *, whole: bool = False
+    ) -> tuple[int, list[int]]:
         """Make room for up to ``count`` new chunks of a zone.
 
         Args:
@@ -115,6 +117,7 @@ class Tier:
             count: chunks.
             protected: chunks that must not go for them, the beginning of the same prompt: what is stored after it is
                 worth nothing without it.
+            whole: a part of them is of no use, and nothing goes for it.
 
         Returns:
             How many of them it may store now, and the chunks that were given up for them.
@@ -123,12 +126,19 @@ class Tier:
             return 0, []
         counts, asked = self.counts_of(zone), count
         count = max(0, min(asked, self.bounds.stores - self.storing[zone]))
+        if whole and count < asked:
+            count = 0
         counts.refuse_writes("transfers", asked - count)
         if not count:
             return 0, []
         kept = [chunk_id for chunk_id in protected if chunk_id in zone.cached]
         self.ledger.reuse(zone, kept)
-        granted, evicted = make_room_to_hold(self.ledger, zone, count, self.free)
+        granted: int = 0
+        evicted: Evictions = []
+        if not whole or most_to_hold(self.ledger, zone, count, self.free) == count:
+            granted, evicted = make_room_to_hold(self.ledger, zone, count, self.free)
+        if whole and granted < count:
+            granted = 0
         # In reverse, as blocks are let go: of a prompt, its end goes first.
         self.ledger.release(zone, kept[::-1], [])
         lacking = count - granted

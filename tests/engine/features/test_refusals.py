@@ -192,7 +192,7 @@ def with_windows_at_intervals(config):
 
 CHUNKS_AND_WINDOWS = "chunks of several blocks, and a model with windows or with several groups of KV caches"
 GROUPS_IN_TIERS = {
-    "a disk or shared storages and a model with several groups of KV caches": (with_a_disk, with_a_manager),
+    "shared storages and a model with several groups of KV caches": (with_a_manager,),
     CHUNKS_AND_WINDOWS: (with_larger_chunks,),
     "tiers, a model with several groups of KV caches, and drafts or windows that are kept at intervals": (
         with_drafts,

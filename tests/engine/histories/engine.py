@@ -30,7 +30,7 @@ from tenantzone_contract.config_text import make_config
 from tenantzone_contract.fitting import grants
 from tenantzone_runtime.housekeeping import turns
 from tests.engine.clock import Clock
-from tests.engine.histories.events import IMAGES, Abort, Declare, Flags, Pause, ResetCache, Send, Turns, Wait
+from tests.engine.histories.events import IMAGES, Abort, Declare, Flags, Forget, Pause, ResetCache, Send, Turns, Wait
 from tests.engine.histories.invariants import Invariants
 from tests.engine.histories.reckoning import longest
 from tests.engine.tier_worker import TierWorker, give_disk, with_tiers
@@ -112,12 +112,21 @@ class Engine:
                 )
             case Pause():
                 self.scheduler.set_pause_state(event.state)
+            case Forget():
+                self._forget()
             case ResetCache():
                 # Blocks that a load or a step in flight still writes can't be taken back: vLLM refuses, with an error.
                 may_fail = RuntimeError if self.flags.tiers is not None and event.with_running else ()
                 with self.invariants.around_a_reset(), suppress(may_fail):
                     self.scheduler.reset_prefix_cache(reset_running_requests=event.with_running)
         self.driver.check()
+
+    def _forget(self) -> None:
+        for zone in list(self.scheduler.block_pool.ledger.zones.values()):
+            self.scheduler.block_pool.evict(zone, "reset")
+        memory = self.scheduler.connector.scheduler.manager.primary_tier
+        for given_up in memory.tier.evict_all():
+            memory._forget(given_up)
 
     def turn(self) -> bool:
         """What vLLM's engine core does between two looks at its input. Returns whether a step computed something."""

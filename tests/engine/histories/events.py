@@ -159,7 +159,12 @@ class ResetCache:
     with_running: bool
 
 
-Event = Declare | Send | Turns | Wait | Abort | Pause | ResetCache
+@dataclass(frozen=True)
+class Forget:
+    """All that is cached in blocks and in CPU memory goes, as if others had driven it out; a disk keeps it."""
+
+
+Event = Declare | Send | Turns | Wait | Abort | Pause | ResetCache | Forget
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from tests.engine.histories.events import (
     Declare,
     Event,
     Flags,
+    Forget,
     Image,
     Life,
     Pause,
@@ -71,7 +72,7 @@ def _tiers_for(kinds: tuple[str, ...], drafting: tuple[str, int] | None) -> st.S
     if not kinds:
         return st.none() | tiers
     if keep_groups_in_tiers() and set(kinds) == {"full", "window"} and drafting is None:
-        return st.none() | tiers.map(lambda flags: replace(flags, files=None))
+        return st.none() | tiers
     return st.none()
 
 
@@ -247,8 +248,30 @@ _KINDS = [Turns] * 10 + [Send] * 10 + [Declare] * 2 + [Wait, Wait, Abort, Pause,
 
 
 @st.composite
-def lives(draw: st.DrawFn) -> Life:
+def flags_with_whole_hits(draw: st.DrawFn) -> Flags:
+    """Of an engine with a disk, and a model of which a tier keeps what several groups have of a prompt whole."""
+    kinds = draw(st.sampled_from([each for each in KINDS if set(each) == {"full", "window"}]))
     chosen = draw(flags())
+    if chosen.drafting is not None or not chosen.chunked:
+        chosen = replace(chosen, drafting=None, chunked=True, whole_images=False)
+    chunks, files = draw(st.sampled_from([100, 300, 30])), draw(st.sampled_from([300, 30, 60, 100]))
+    return replace(chosen, kinds=kinds, window=64, tiers=replace(draw(tiers), chunks=chunks, files=files))
+
+
+@st.composite
+def returns(draw: st.DrawFn, chosen: Flags) -> Event:
+    """What has prompts come again when a disk alone has them."""
+    kind = draw(st.sampled_from([Send, Turns, Forget]))
+    if kind is Send:
+        prompt = replace(draw(sends(chosen, *TENANTS[:2])), prefix=draw(st.integers(0, 1)), prompt_logprobs=False)
+        return replace(prompt, blocks=draw(st.sampled_from([6, 1, 12, 20])), max_tokens=min(prompt.max_tokens, 4))
+    return Turns(draw(st.sampled_from([40, 3]))) if kind is Turns else Forget()
+
+
+@st.composite
+def lives(draw: st.DrawFn, flags: st.SearchStrategy[Flags] = flags(), *, have_returns: bool = False) -> Life:  # noqa: B008
+    chosen = draw(flags)
+    event = events(chosen) | returns(chosen) | returns(chosen) if have_returns else events(chosen)
     happens: list[Event] = []
     if draw(st.booleans()):
         for _ in range(draw(st.integers(1, 4))):
@@ -257,5 +280,5 @@ def lives(draw: st.DrawFn) -> Life:
     if draw(st.integers(0, 9)) < 9:
         happens.append(draw(configs(chosen)))
     for _ in range(draw(st.integers(1, MAX_EVENTS))):
-        happens.append(draw(events(chosen)))
+        happens.append(draw(event))
     return Life(chosen, tuple(happens))

@@ -14,10 +14,11 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 
 from hack.harness.scheduler import vllm_config
 from tenantzone_contract.config import PoolConfig, ZoneConfig
+from tenantzone_runtime.engine.versions import keep_groups_in_tiers
 from tests.engine.clock import Clock
 from tests.engine.histories.engine import Engine
 from tests.engine.histories.events import Declare, Flags, Image, Life, Send
-from tests.engine.histories.generator import lives
+from tests.engine.histories.generator import flags_with_whole_hits, lives
 from tests.engine.histories.liveness import drain
 
 LIVES = {"deep": 10_000, "mutation": 30}.get(os.environ.get("HYPOTHESIS_PROFILE", ""), 500)
@@ -93,16 +94,18 @@ AN_IMAGE_HAS_ALL_OF_THE_ENCODER = Life(
 """It was stuck: who waited for the encoder had the tokens of each step, and who had its room had none."""
 
 
-@given(life=lives())
-@example(life=AN_IMAGE_HAS_ALL_OF_THE_ENCODER)
-@settings(
-    max_examples=LIVES,
+COMMON = settings(
     deadline=None,
     print_blob=True,
     derandomize=LIVES < 10_000,
     phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
 )
+
+
+@given(life=lives())
+@example(life=AN_IMAGE_HAS_ALL_OF_THE_ENCODER)
+@settings(COMMON, max_examples=LIVES)
 @pytest.mark.shows(
     "all of these at random",
     "speculative decoding (`--speculative-config`)",
@@ -111,6 +114,15 @@ AN_IMAGE_HAS_ALL_OF_THE_ENCODER = Life(
     "structured output whose grammar comes late, or fails",
 )
 def test_every_life_keeps_its_promises_and_ends(run_life, life):
+    lived_one()
+    run_life(life)
+
+
+@given(life=lives(flags_with_whole_hits(), have_returns=True))
+@settings(COMMON, max_examples=max(LIVES // 5, 30))
+@pytest.mark.skipif(not keep_groups_in_tiers(), reason="refused with this vLLM")
+@pytest.mark.shows("tiers of several groups")
+def test_every_life_with_a_disk_for_several_groups_does(run_life, life):
     lived_one()
     run_life(life)
 
