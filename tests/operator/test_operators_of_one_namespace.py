@@ -62,7 +62,9 @@ def worlds(control_plane: Cluster, kube: Kube) -> Iterator[list[World]]:
     with ExitStack() as stack:
         for _ in range(2):
             namespace = f"t-{secrets.token_hex(4)}"
-            control_plane.kubectl("create", "namespace", namespace)
+            control_plane.create_namespace(namespace)
+            # Operators of later tests watch all namespaces.
+            stack.callback(control_plane.delete_namespace, namespace)
             world = stack.enter_context(world_in(control_plane, kube, namespace))
             world.add_pool(tiers={"manager": {"serviceAccountName": "engines"}})
             world.add_zone("acme")
