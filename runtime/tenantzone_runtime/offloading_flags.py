@@ -202,13 +202,21 @@ def check_shared_memory(size: int, engine_id: str = "", folder: Path = SHARED_ME
 
 def _remove_leftovers(folder: Path) -> None:
     """Remove files of CPU memory tiers that no process of this machine has mapped: their engines were killed."""
-    left = [path for path in folder.glob("vllm_offload_*.mmap") if path.stat().st_uid == os.getuid()]
+    left = [path for path in folder.glob("vllm_offload_*.mmap") if _is_own(path)]
     if not left:
         return
     in_use = _mapped_files()
     for path in left:
         if str(path) not in in_use:
             path.unlink(missing_ok=True)
+
+
+def _is_own(path: Path) -> bool:
+    try:
+        return path.stat().st_uid == os.getuid()
+    except FileNotFoundError:
+        # An engine that ends has just removed it.
+        return False
 
 
 def _mapped_files() -> str:

@@ -1,9 +1,11 @@
 """The plugin as kubectl runs it, on a control plane of its own: some tests break it."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -73,7 +75,13 @@ def start(clinic: Clinic, tmp_path_factory: pytest.TempPathFactory) -> Start:
     }
 
     def run(*arguments: str, variables: Mapping[str, str] = MappingProxyType({}), **options: Any) -> Any:
-        return subprocess.Popen([clinic.kubectl_program, *arguments], env=environment | variables, **options)
+        # As in a terminal, though whoever runs the tests may have Ctrl-C ignored, as a shell does in the background.
+        return subprocess.Popen(
+            [clinic.kubectl_program, *arguments],
+            env=environment | variables,
+            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+            **options,
+        )
 
     return run
 

@@ -66,7 +66,7 @@ class Node:
         return self.kubectl("get", "pod", POD, '-o=jsonpath={.status.conditions[?(@.type=="Ready")].status}')
 
     def await_ready(self, status: str) -> None:
-        wait_until(lambda: self.ready() == status, lambda: f"Ready={status}", timeout=30, poll=0.1)
+        wait_until(lambda: self.ready() == status, lambda: f"Ready={status}", timeout=120, poll=0.1)
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def node(control_plane: Cluster, namespace: str, tmp_path: Path) -> Iterator[Nod
 
 def test_a_config_map_arrives_and_changes_arrive_at_once_with_the_annotation(node: Node):
     node.write_config("one")
-    node.await_config("one", timeout=30)
+    node.await_config("one", timeout=120)
     for text in ("two", "three"):
         node.write_config(text)
         node.nudge(text)

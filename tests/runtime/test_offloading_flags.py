@@ -115,6 +115,12 @@ def test_what_an_engine_that_was_killed_left_is_removed_and_nothing_else(tmp_pat
         assert sorted(path.name for path in tmp_path.iterdir()) == ["psm_c", "vllm_offload_b.mmap"]
 
 
+def test_what_another_engine_removes_meanwhile_is_no_trouble(tmp_path):
+    # Listed, and gone when one looks.
+    (tmp_path / "vllm_offload_a.mmap").symlink_to(tmp_path / "gone")
+    check_shared_memory(1, folder=tmp_path)
+
+
 def test_a_tier_that_is_there_already_has_its_memory(tmp_path):
     (tmp_path / "vllm_offload_this.mmap").write_bytes(b"x")
     check_shared_memory(2**60, "this", folder=tmp_path)
