@@ -15,6 +15,7 @@ from tenantzone_manager.catalog import Catalog
 from tenantzone_manager.core.moving import Moved
 from tenantzone_manager.core.reclaiming import Reclaimed
 from tenantzone_manager.core.settings import Evictions
+from tenantzone_manager.ending import end
 from tenantzone_manager.events.writer import Events, EventSettings
 from tenantzone_manager.evicting import Evictor
 from tenantzone_manager.index.backend import Address, IndexBackend, IndexUnavailable
@@ -147,9 +148,7 @@ class CacheManager:
 
     async def stop(self) -> None:
         """End what is under way beside, write what is noted, and let go of everything."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end(self._tasks)
         try:
             await self.touches.flush()
         except IndexUnavailable as error:

@@ -22,6 +22,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from tenantzone_manager.core.quota import Account, OverLimit
+from tenantzone_manager.ending import end
 from tenantzone_manager.index.backend import Commit, Conflict, IndexBackend, IndexUnavailable, Listener
 
 TIMEOUT_SECONDS: Final = 2.0
@@ -72,8 +73,7 @@ class RedisBackend(IndexBackend):
         await subscribed.wait()
 
     async def close(self) -> None:
-        self._listening.cancel()
-        await asyncio.gather(self._listening, return_exceptions=True)
+        await end([self._listening])
         await self._client.aclose()
 
     async def get(self, space: str, keys: Sequence[bytes]) -> list[bytes | None]:

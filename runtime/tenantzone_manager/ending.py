@@ -1,0 +1,21 @@
+"""Ends tasks that would go on for ever."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any, Final
+
+_AGAIN_SECONDS: Final = 1.0
+
+
+async def end(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel tasks until they have ended, whatever they end with.
+
+    Once is not enough: Redis' client waits by ``asyncio.wait_for``, which before Python 3.12 loses a cancellation that
+    comes together with a result.
+    """
+    left = set(tasks)
+    while left:
+        for task in left:
+            task.cancel()
+        ended, left = await asyncio.wait(left, timeout=_AGAIN_SECONDS)
+        await asyncio.gather(*ended, return_exceptions=True)
