@@ -283,6 +283,14 @@ def test_what_one_operator_says_of_its_namespace_another_keeps() -> None:
     assert (message, [row["namespace"] for row in fewer.status["namespaces"]]) == ("", ["default"])
 
 
+def test_who_serves_all_namespaces_tells_of_zones_in_each() -> None:
+    types = {"types": [{"type": "S3", "reserved": "1Ki"}]}
+    both = group(zones=[ACME | types, OTHERS | types])
+    shared = members([both], [], [], {})[both.meta.uid]
+    rows = zone_rows(both, shared, [])
+    assert [(row["namespace"], row["reserved"]) for row in rows] == [("default", 1024), ("lab", 1024)]
+
+
 def test_what_nobody_has_looked_at_is_not_taken_for_well() -> None:
     _, message = as_seen_from("default", group(zones=[OTHERS]))
     assert message == "no operator that serves the namespace lab has looked at what it names there"

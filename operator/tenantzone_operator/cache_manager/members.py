@@ -99,7 +99,8 @@ def zone_rows(
     """
     rows = []
     for quotas in group.zones:
-        if namespace not in (None, quotas.zone[0]):
+        zone_namespace, name = quotas.zone
+        if namespace not in (None, zone_namespace):
             known = group.status.get("zones", ())
             unknown = {"held": 0, "reserved": 0}
             rows += [unknown | row for row in known if (row["namespace"], row["name"]) == quotas.zone]
@@ -111,8 +112,7 @@ def zone_rows(
                 held[kind] = held.get(kind, 0) + size
         for kind, size in sorted(held.items()):
             reserved = quotas.types.get(kind, {}).get("reserved", 0)
-            namespace, name = quotas.zone
-            rows.append({"namespace": namespace, "name": name, "type": kind, "held": size, "reserved": reserved})
+            rows.append({"namespace": zone_namespace, "name": name, "type": kind, "held": size, "reserved": reserved})
     return rows
 
 
