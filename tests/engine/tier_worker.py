@@ -20,7 +20,6 @@ from tenantzone_runtime.disk.transfers import JobEnd
 from tenantzone_runtime.engine.disk_tier import ZoneDiskTier
 from tenantzone_runtime.offloading_flags import CONNECTOR, CONNECTOR_MODULE
 from tenantzone_runtime.zones.tier import Tier, TransferBounds
-from tenantzone_runtime.zones.whole_hits import make_room_for_hit
 
 CHUNK_BYTES = 8192
 """Of a block of the harness's model."""
@@ -218,14 +217,12 @@ class FakeDisk:
 
     def store_hit(self, number, zone, chunks, hit, prompt):
         assert {key[:-4] for key in hit} <= {key[:-4] for key in prompt}
-        there, slots = self._slots_of(zone, hit), []
-        is_granted = not chunks
-        if chunks:
-            is_granted, given_up = make_room_for_hit(self.tier, zone, there, len(chunks))
-            self._forget(given_up)
-            slots = [self._slots.pop() for _ in chunks] if is_granted else []
+        there = self._slots_of(zone, hit)
+        granted, given_up = self.tier.make_room(zone, len(chunks), there, whole=True)
+        self._forget(given_up)
+        slots = [self._slots.pop() for _ in range(granted)]
         self._begin_store(number, zone, chunks, slots)
-        hits = [self._slots_of(zone, hit)] if is_granted else []
+        hits = [self._slots_of(zone, hit)] if len(slots) == len(chunks) else []
         self._forget(self.tier.link(zone, [*there, *slots], hits))
 
     def _slots_of(self, zone, keys):

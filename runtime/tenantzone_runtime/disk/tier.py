@@ -28,7 +28,6 @@ from tenantzone_runtime.disk.workers import Workers
 from tenantzone_runtime.zones.hit_shape import HitShape
 from tenantzone_runtime.zones.parts import ALL, slices
 from tenantzone_runtime.zones.tier import Tier
-from tenantzone_runtime.zones.whole_hits import make_room_for_hit
 from tenantzone_runtime.zones.zone import Zone
 
 logger = logging.getLogger(__name__)
@@ -385,12 +384,12 @@ class DiskTier:
         """Slots for all that a hit lacks, or none."""
         if not count or not self._may_write(zone, count, now):
             return []
-        is_granted, given_up = make_room_for_hit(self.tier, zone, there, count)
+        granted, given_up = self.tier.make_room(zone, count, there, whole=True)
         self._catalog.forget(given_up)
-        slots = self._catalog.slots.take(count) if is_granted else []
+        slots = self._catalog.slots.take(granted)
         if len(slots) < count:
             # What a purge gave up has to be removed from the disk first.
-            self.tier.counts_of(zone).refuse_writes("closed", count if is_granted else 0)
+            self.tier.counts_of(zone).refuse_writes("closed", granted)
             self._catalog.slots.give_back(slots)
             return []
         return slots

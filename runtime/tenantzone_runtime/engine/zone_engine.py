@@ -142,6 +142,8 @@ class ZoneEngine:
         return self._can_encode(request) and not self._manager.begins_with_this_step(request)
 
     def can_go_on(self, request: Request) -> bool:
+        if not request.mm_features:
+            return True
         computed_tokens = int(request.num_computed_tokens)
         # A model that drafts looks at tokens behind those that are computed.
         return self._has_room(request, computed_tokens, computed_tokens + int(self._scheduler.num_prefill_lookahead))
@@ -154,7 +156,7 @@ class ZoneEngine:
     def _has_room(self, request: Request, computed_tokens: int, last: int = sys.maxsize) -> bool:
         """Whether the encoder has room for the next of a request's media, as far as any begins up to that token."""
         encodings, budget = self._scheduler.encoder_cache_manager, self._scheduler.max_num_encoder_input_tokens
-        if not request.mm_features or not isinstance(encodings, ZoneEncoderCacheManager):
+        if not isinstance(encodings, ZoneEncoderCacheManager):
             return True
         return encodings.has_room_for(request, computed_tokens, int(budget), last)
 

@@ -6,7 +6,7 @@ nothing evicts it; all others are cached. What differs is what a zone is entitle
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from itertools import chain, filterfalse
 from math import inf
@@ -117,7 +117,8 @@ class Tier:
             count: chunks.
             protected: chunks that must not go for them, the beginning of the same prompt: what is stored after it is
                 worth nothing without it.
-            whole: a part of them is of no use, and nothing goes for it.
+            whole: a part of them is of no use, and nothing goes for it. Nor do the protected go with others whose room
+                is taken: they are of use with these.
 
         Returns:
             How many of them it may store now, and the chunks that were given up for them.
@@ -145,7 +146,7 @@ class Tier:
         below = max(0, min(lacking, zone.spec.quota.reserved - zone.held - granted))
         counts.refuse_writes("reserved", below)
         counts.refuse_writes("room", lacking - below)
-        return granted, self._settle(evicted)
+        return granted, self._settle(evicted, frozenset(protected) if whole else frozenset())
 
     def store(self, zone: Zone, chunk_ids: list[int]) -> None:
         """Begin to store into free chunks that the zone was granted."""
@@ -376,9 +377,10 @@ class Tier:
             given_up += self._settle([(zone, trim_to_limit(self.ledger, zone))])
         return given_up
 
-    def _settle(self, evicted: Evictions) -> list[int]:
+    def _settle(self, evicted: Evictions, needed: Set[int] = frozenset()) -> list[int]:
+        """Give up what was of use with what was evicted only, but for what is needed; returns all that is gone."""
         gone = [chunk_id for _, chunk_ids in evicted for chunk_id in chunk_ids]
-        gone += self._give_up(self.links.unlink(gone))
+        gone += self._give_up(chunk_id for chunk_id in self.links.unlink(gone) if chunk_id not in needed)
         for zone, chunk_ids in evicted:
             if chunk_ids:
                 states.blocks_evicted(self.ledger, zone)
