@@ -8,7 +8,7 @@ import pytest
 from tenantzone_manager.core.moving import Moved
 from tenantzone_manager.core.settings import Instance, Moves, Quota
 from tenantzone_manager.storages import types
-from tests.manager.playing import INSTANCE, SIZE, Playing, read_bytes
+from tests.manager.playing import INSTANCE, SIZE, Playing, files, prompt, read_bytes
 
 FAST = Moves(1000 * SIZE)
 BOTH = ("disk", "cold")
@@ -80,3 +80,29 @@ def on(
         return result
 
     monkeypatch.setattr(storages, call, called)
+
+
+async def moves_down_and_up(playing: Playing, lower: str, below: Callable[[], Awaitable[list[bytes]]]) -> None:
+    """A prompt's end goes from a folder to a storage of another type, whole, and comes back when it is read often.
+
+    Args:
+        playing: with the storages ``disk`` and ``lower``.
+        lower: a storage of the lower type.
+        below: what lies there.
+    """
+    some = prompt("a", 3)
+    await playing.group(["disk", lower], types=upper(4), moves=FAST)
+    await playing.write(some)
+    moved = await playing.manager.move()
+    assert (moved.blocks["down"], dict(moved.failed)) == (1, {})
+    assert await below() == [some[2].ljust(SIZE, b"\0")]
+    await playing.settle()
+    assert len(files(playing.root)) == 2
+
+    await playing.group(["disk", lower], moves=FAST)
+    for _ in range(3):
+        await playing.match(some)
+    await playing.manager.touches.flush()
+    assert (await playing.manager.move()).blocks["up"] == 1
+    assert await playing.hits(some) == 3
+    assert len(files(playing.root)) == 3

@@ -11,12 +11,13 @@ import pytest
 from botocore.auth import S3SigV4Auth
 from moto.server import ThreadedMotoServer
 
-from tenantzone_manager.core.settings import Moves, Quota, Storage
+from tenantzone_manager.core.settings import Moves, Storage
 from tenantzone_manager.core.writing import Standing
 from tenantzone_manager.index.sqlite import SqliteBackend
 from tenantzone_manager.storages.backend import Place, StorageError
 from tenantzone_manager.storages.types import make
-from tests.manager.playing import INSTANCE, SIZE, Playing, files, keys, prompt
+from tests.manager.moving import moves_down_and_up
+from tests.manager.playing import INSTANCE, SIZE, Playing, keys, prompt
 
 
 @pytest.fixture(scope="module")
@@ -99,24 +100,10 @@ async def test_what_exists_in_a_bucket_is_told(playing: Playing, s3: Any) -> Non
 
 
 async def test_blocks_move_between_a_folder_and_a_bucket(playing: Playing, s3: Any) -> None:
-    some = prompt("a", 3)
-    quota = {"FileSystem": Quota(4 * SIZE, 0.5)}
-    await playing.group(["disk", "bucket"], types=quota, moves=Moves(100 * SIZE))
-    await playing.write(some)
-    moved = await playing.manager.move()
-    assert (moved.blocks["down"], dict(moved.failed)) == (1, {})
-    (name,) = names(s3)
-    assert s3.get_object(Bucket="cache", Key=name)["Body"].read() == some[2].ljust(SIZE, b"\0")
-    await playing.settle()
-    assert len(files(playing.root)) == 2
+    async def below() -> list[bytes]:
+        return [s3.get_object(Bucket="cache", Key=name)["Body"].read() for name in names(s3)]
 
-    await playing.group(["disk", "bucket"], moves=Moves(100 * SIZE))
-    for _ in range(3):
-        await playing.match(some)
-    await playing.manager.touches.flush()
-    assert (await playing.manager.move()).blocks["up"] == 1
-    assert await playing.hits(some) == 3
-    assert len(files(playing.root)) == 3
+    await moves_down_and_up(playing, "bucket", below)
 
 
 @pytest.mark.parametrize("content", [b"short", None])

@@ -12,10 +12,11 @@ from hack.harness.cache_manager import CacheManagerProcess
 from hack.mooncake import MooncakePool
 from tenantzone_contract.mooncake import pinned
 from tenantzone_manager.core.records import CacheLocation, LocationSpec, State
-from tenantzone_manager.core.settings import Moves, Quota, Storage
+from tenantzone_manager.core.settings import Storage
 from tenantzone_manager.storages.backend import Place, StorageError
 from tenantzone_manager.storages.types import make
-from tests.manager.playing import INSTANCE, SIZE, Playing, files, keys, prompt
+from tests.manager.moving import moves_down_and_up
+from tests.manager.playing import INSTANCE, SIZE, Playing, keys, prompt
 from tests.shared_tier.engines import OBJECT, Engine, contents
 from tests.shared_tier.engines import prompt as long_prompt
 
@@ -77,23 +78,10 @@ async def test_without_its_http_port_no_orphans_are_looked_for(pool: MooncakePoo
 
 
 async def test_blocks_move_between_a_folder_and_a_pool(playing: Playing, client) -> None:
-    some = prompt("a", 3)
-    await playing.group(["disk", "pool"], types={"FileSystem": Quota(4 * SIZE, 0.5)}, moves=Moves(100 * SIZE))
-    await playing.write(some)
-    moved = await playing.manager.move()
-    assert (moved.blocks["down"], dict(moved.failed)) == (1, {})
-    (name,) = await listed(playing)
-    assert client.get(name) == some[2].ljust(SIZE, b"\0")
-    await playing.settle()
-    assert len(files(playing.root)) == 2
+    async def below() -> list[bytes]:
+        return [client.get(name) for name in await listed(playing)]
 
-    await playing.group(["disk", "pool"], moves=Moves(100 * SIZE))
-    for _ in range(3):
-        await playing.match(some)
-    await playing.manager.touches.flush()
-    assert (await playing.manager.move()).blocks["up"] == 1
-    assert await playing.hits(some) == 3
-    assert len(files(playing.root)) == 3
+    await moves_down_and_up(playing, "pool", below)
 
 
 async def test_a_prefix_is_one_indexs_until_somebody_takes_it_over(options: dict[str, str], client) -> None:
