@@ -5,27 +5,36 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from hack import mooncake
 
 _ROOT = Path(__file__).parents[2]
+_AS_ROOT = () if os.geteuid() == 0 else ("--map-root-user",)
+# And with process numbers of its own, so that nothing outlives it, however it ends.
+_ALONE = ("unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", *_AS_ROOT)
 
 
+def _obstacle() -> str:
+    """Why there can be no such network here; empty if there can."""
+    if sys.platform != "linux":
+        return "network namespaces need Linux"
+    return subprocess.run([*_ALONE, "true"], capture_output=True, text=True, check=False).stderr.strip()
+
+
+_WHY_NOT = _obstacle()
+
+
+@pytest.mark.skipif(bool(_WHY_NOT), reason=_WHY_NOT)
 def test_a_pool_of_memory():
     """What `in_a_pool.py` and `in_a_crowd.py` test; see there."""
-    # And with process numbers of its own, so that nothing outlives it, however it ends.
-    command = ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    command += () if os.geteuid() == 0 else ("--map-root-user",)
-    command += [
-        sys.executable,
-        "-m",
-        "tests.mooncake.alone",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "tests/mooncake/in_a_pool.py",
-        "tests/mooncake/in_a_crowd.py",
-    ]
+    files = ("tests/mooncake/in_a_pool.py", "tests/mooncake/in_a_crowd.py")
     done = subprocess.run(
-        command, cwd=_ROOT, env=os.environ | mooncake.variables(), capture_output=True, text=True, check=False
+        [*_ALONE, sys.executable, "-m", "tests.mooncake.alone", "-q", "-p", "no:cacheprovider", *files],
+        cwd=_ROOT,
+        env=os.environ | mooncake.variables(),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
