@@ -123,7 +123,7 @@ class Catalog:
             nonlocal made
             if namespace:
                 made = shared(found[address], group, namespace, registered)
-                check_group(made)
+                check_group(made, found[address])
             return {address: made}
 
         def terms(found: Found) -> list[Terms]:
@@ -145,14 +145,16 @@ class Catalog:
             NotFound: there is none.
             Refused: instances are in it.
         """
-        group = self.group(name)
+        self.group(name)
         if members := [instance.name for instance in self.instances_of(name)]:
             raise Refused(f"group {name} has instances: {', '.join(members[:5])}; unregister them first")
         address = Address(spaces.GROUPS, name.encode())
         evictions = Address(spaces.EVICTIONS, name.encode())
-        gone = {address: None, evictions: None}
-        await self._index.read_modify_write(list(gone), lambda _: gone, lambda _: _terms(group, lifted=True))
-        del self.groups[name]
+        await self._index.read_modify_write(
+            [address, evictions], dict.fromkeys, lambda found: _terms(found[address], lifted=True)
+        )
+        # Another call may have taken it out meanwhile.
+        self.groups.pop(name, None)
 
     async def register_instance(self, instance: Instance) -> Instance:
         """Have an instance; one that is there in just this way is found again.
