@@ -12,6 +12,10 @@ from tenantzone_manager.core import books
 from tenantzone_manager.core.settings import Instance, InstanceGroup, InstanceQuota, Quota, Spec, Storage
 from tenantzone_manager.index.backend import IndexBackend
 from tenantzone_manager.index.meta_index import IndexSettings, MetaIndex
+from tenantzone_manager.server.access import Caller
+from tenantzone_manager.server.messages import Empty, OfStorage
+from tenantzone_manager.server.service import Service
+from tests.manager.playing import Playing
 
 NAMESPACES = ("shop", "lab")
 
@@ -111,3 +115,15 @@ async def test_a_group_goes_with_what_another_manager_was_told_of_it(catalogs: l
     await second.remove_group("team")
     assert [await reserved(second, each) for each in NAMESPACES] == [0, 0]
     assert await committed(second) == 0
+
+
+async def test_a_storage_that_one_unregisters_is_not_missed_by_who_lists_them(playing: Playing) -> None:
+    service, who = Service(playing.manager), Caller("operator", is_admin=True)
+    for number in range(20):
+        await playing.storage(f"gone-{number}")
+    going = [service.unregister_storage(who, OfStorage(f"gone-{number}")) for number in range(20)]
+    listing = asyncio.create_task(service.list_storages(who, Empty()))
+    await asyncio.gather(listing, *going)
+    assert "disk" in [each.storage.name for each in (await listing).storages]
+    (left,) = (await service.list_storages(who, Empty())).storages
+    assert left.storage.name == "disk"
