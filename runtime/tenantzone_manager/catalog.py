@@ -106,12 +106,16 @@ class Catalog:
 
         Raises:
             ValueError: it contradicts itself, or names what is not the namespace's.
-            Refused: it names a storage that is not registered, or has an alias that another group has.
+            Refused: it names a storage that is not registered, or an instance of another group, or has an alias that
+                another group has.
         """
         check_group(group)
         unknown = [name for name in group.storages if name not in self.storages]
         if unknown:
             raise Refused(f"group {group.name} names storages that are not registered: {', '.join(unknown)}")
+        for name in group.instances:
+            if name in self.instances and self.instances[name].group != group.name:
+                raise Refused(f"group {group.name}: {name} is an instance of the group {self.instances[name].group}")
         for other in self.groups.values():
             if other.name != group.name and (taken := set(group.aliases) & set(other.aliases)):
                 raise Refused(f"group {group.name}: {min(taken)} is an alias of the group {other.name} already")
@@ -162,7 +166,7 @@ class Catalog:
         Raises:
             ValueError: it contradicts itself.
             NotFound: there is no such group.
-            Refused: an instance of this name is another one.
+            Refused: an instance of this name is another one, or another group promises something to it.
         """
         check_instance(instance)
         self.group(instance.group)
@@ -175,7 +179,14 @@ class Catalog:
                     f"instance {instance.name} is registered in another way, and an instance never changes; "
                     "what the bytes of its blocks mean belongs into its name"
                 )
-            return {} if known is not None else {address: instance}
+            if known is not None:
+                return {}
+            for other in self.groups.values():
+                if other.name != instance.group and instance.name in other.instances:
+                    raise Refused(
+                        f"the group {other.name} promises something to the instance {instance.name}; end that first"
+                    )
+            return {address: instance}
 
         await self._index.read_modify_write([address], modifier)
         self.instances[instance.name] = instance

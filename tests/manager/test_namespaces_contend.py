@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from tenantzone_manager import spaces
-from tenantzone_manager.catalog import Catalog, NotFound
+from tenantzone_manager.catalog import Catalog, NotFound, Refused
 from tenantzone_manager.core import books
 from tenantzone_manager.core.settings import Instance, InstanceGroup, InstanceQuota, Quota, Spec, Storage
 from tenantzone_manager.index.backend import IndexBackend
@@ -127,3 +127,20 @@ async def test_a_storage_that_one_unregisters_is_not_missed_by_who_lists_them(pl
     assert "disk" in [each.storage.name for each in (await listing).storages]
     (left,) = (await service.list_storages(who, Empty())).storages
     assert left.storage.name == "disk"
+
+
+async def test_nothing_is_promised_to_an_instance_in_another_group_than_its_own(catalog: Catalog) -> None:
+    """Its bytes would be counted in one, and its promise in the other."""
+    await catalog.put_group(said("shop", 5), "shop")
+    other = InstanceGroup("other", ("disk",))
+    await catalog.put_group(other)
+    shop = catalog.instances["of-shop"]
+    await catalog.forget_instance(shop.name)
+    with pytest.raises(Refused, match="the group team promises something to the instance of-shop"):
+        await catalog.register_instance(replace(shop, group="other"))
+    await catalog.put_group(said("shop", 0), "shop")
+    await catalog.register_instance(replace(shop, group="other"))
+    for namespace in ("shop", ""):
+        with pytest.raises(Refused, match="of-shop is an instance of the group other"):
+            await catalog.put_group(said("shop", 5), namespace)
+    assert await committed(catalog) == 0
