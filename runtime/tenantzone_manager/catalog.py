@@ -106,12 +106,16 @@ class Catalog:
 
         Raises:
             ValueError: it contradicts itself, or names what is not the namespace's.
-            Refused: it names a storage that is not registered, or has an alias that another group has.
+            Refused: it names a storage that is not registered, or an instance of another group, or has an alias that
+                another group has.
         """
         check_group(group)
         unknown = [name for name in group.storages if name not in self.storages]
         if unknown:
             raise Refused(f"group {group.name} names storages that are not registered: {', '.join(unknown)}")
+        for name in group.instances:
+            if name in self.instances and self.instances[name].group != group.name:
+                raise Refused(f"group {group.name}: {name} is an instance of the group {self.instances[name].group}")
         for other in self.groups.values():
             if other.name != group.name and (taken := set(group.aliases) & set(other.aliases)):
                 raise Refused(f"group {group.name}: {min(taken)} is an alias of the group {other.name} already")
@@ -123,7 +127,7 @@ class Catalog:
             nonlocal made
             if namespace:
                 made = shared(found[address], group, namespace, registered)
-                check_group(made)
+                check_group(made, found[address])
             return {address: made}
 
         def terms(found: Found) -> list[Terms]:
@@ -145,14 +149,16 @@ class Catalog:
             NotFound: there is none.
             Refused: instances are in it.
         """
-        group = self.group(name)
+        self.group(name)
         if members := [instance.name for instance in self.instances_of(name)]:
             raise Refused(f"group {name} has instances: {', '.join(members[:5])}; unregister them first")
         address = Address(spaces.GROUPS, name.encode())
         evictions = Address(spaces.EVICTIONS, name.encode())
-        gone = {address: None, evictions: None}
-        await self._index.read_modify_write(list(gone), lambda _: gone, lambda _: _terms(group, lifted=True))
-        del self.groups[name]
+        await self._index.read_modify_write(
+            [address, evictions], dict.fromkeys, lambda found: _terms(found[address], lifted=True)
+        )
+        # Another call may have taken it out meanwhile.
+        self.groups.pop(name, None)
 
     async def register_instance(self, instance: Instance) -> Instance:
         """Have an instance; one that is there in just this way is found again.
@@ -160,7 +166,7 @@ class Catalog:
         Raises:
             ValueError: it contradicts itself.
             NotFound: there is no such group.
-            Refused: an instance of this name is another one.
+            Refused: an instance of this name is another one, or another group promises something to it.
         """
         check_instance(instance)
         self.group(instance.group)
@@ -173,7 +179,14 @@ class Catalog:
                     f"instance {instance.name} is registered in another way, and an instance never changes; "
                     "what the bytes of its blocks mean belongs into its name"
                 )
-            return {} if known is not None else {address: instance}
+            if known is not None:
+                return {}
+            for other in self.groups.values():
+                if other.name != instance.group and instance.name in other.instances:
+                    raise Refused(
+                        f"the group {other.name} promises something to the instance {instance.name}; end that first"
+                    )
+            return {address: instance}
 
         await self._index.read_modify_write([address], modifier)
         self.instances[instance.name] = instance

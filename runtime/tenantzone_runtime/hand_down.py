@@ -25,7 +25,10 @@ from tenantzone_contract.quantity import parse_bytes, shown_bytes
 from tenantzone_contract.report import DEFAULT_ADMIN_PORT, REPORT_PATH, parse_report
 
 _LOOK_SECONDS: Final = 0.1
-_CALL_SECONDS: Final = 10.0
+CALL_SECONDS: Final = 10.0
+"""That a call may take at most, ..."""
+_LAST_SECONDS: Final = 1.0
+"""... and when the time is over."""
 _OK: Final = 200
 _CONFLICT: Final = 409
 
@@ -47,7 +50,7 @@ def main(arguments: Sequence[str]) -> None:
     parsed = _parser().parse_args(arguments)
     deadline = time.monotonic() + parsed.seconds
     try:
-        engine = _Engine(parsed.admin_host, parsed.admin_port, _token(parsed.admin_token))
+        engine = _Engine(parsed.admin_host, parsed.admin_port, _token(parsed.admin_token), deadline)
         results = {tenant: _result(engine, tenant, parsed.rate, deadline) for tenant in engine.tenants()}
     except (HandDownError, OSError, http.client.HTTPException, ValueError) as error:
         sys.exit(f"tenantzone-runtime hand-down: {error}")
@@ -72,6 +75,8 @@ def _result(engine: "_Engine", tenant: str, rate: int, deadline: float) -> bool:
 
 def _hand_down(engine: "_Engine", tenant: str, rate: int, deadline: float) -> MigrationReport:
     order = MigrationOrder(order="hand-down", tenant=tenant, bytes_per_second=rate)
+    if time.monotonic() >= deadline:
+        raise HandDownError(f"the time is over; {tenant} was not handed down")
     while True:
         report = _begun(engine, order)
         while report.is_running and report.work == order.order:
@@ -106,8 +111,8 @@ def _late(tenant: str, report: MigrationReport) -> str:
 class _Engine:
     """The admin port of this pod's engine."""
 
-    def __init__(self, host: str, port: int, token: str) -> None:
-        self._host, self._port = host, port
+    def __init__(self, host: str, port: int, token: str, deadline: float) -> None:
+        self._host, self._port, self._deadline = host, port, deadline
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self.was_stopped = False
         """Whether all that others had asked for was stopped once; what is asked for since then goes on."""
@@ -133,7 +138,9 @@ class _Engine:
         return parse_migration(self._ask("GET", f"{MIGRATION_PATH}?{urlencode({TENANT_PARAMETER: tenant})}"))
 
     def _ask(self, method: str, target: str, body: str | None = None) -> bytes:
-        connection = http.client.HTTPConnection(self._host, self._port, timeout=_CALL_SECONDS)
+        # The pod's grace period does not wait for an engine that is slow to answer.
+        seconds = min(CALL_SECONDS, max(_LAST_SECONDS, self._deadline - time.monotonic()))
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=seconds)
         try:
             connection.request(method, target, body, self._headers)
             answer = connection.getresponse()

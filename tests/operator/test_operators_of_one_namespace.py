@@ -200,6 +200,35 @@ def test_neither_takes_out_of_a_group_what_the_other_has_put_there(
     assert group not in site.registered("ListInstanceGroups", "group")
 
 
+def test_a_group_that_promises_something_in_both_shrinks_and_goes(
+    site: ManagerSite, worlds: list[World], group: str, start: Start, control_plane: Cluster
+) -> None:
+    for world in worlds:
+        start(world.namespace).await_running()
+    await_shared(site, group, worlds)
+    for number, world in enumerate(worlds):
+        token = engine_token(control_plane, world.namespace)
+        eventually(partial(is_let_in, site, f"{world.namespace}/engines"))
+        name = instance_name("acme", f"{number + 2}" * 64)
+        register(site, token, name, zone_group(world.namespace, "demo", "acme"))
+        write(site, token, name, "aa", "bb")
+
+    def floors() -> list[int]:
+        return [each["FileSystem"]["reserved"] for each in told(site, group).get("instances", {}).values()]
+
+    def promise(size: int, limit: int) -> None:
+        types = [{"type": "FileSystem", "reserved": size}]
+        zones = [{"namespace": world.namespace, "name": "acme", "types": types} for world in worlds]
+        site.change("KVCacheGroup", group, zones=zones, quota={"limit": limit})
+        eventually(lambda: floors() == [size, size])
+
+    promise(4 * SIZE, 8 * SIZE)
+    promise(2 * SIZE, 4 * SIZE)
+    site.condition("KVCacheGroup", group, "Ready", "True")
+    delete(site, group)
+    assert group not in site.registered("ListInstanceGroups", "group")
+
+
 def test_an_operator_of_all_namespaces_takes_over_and_those_of_one_after_it(
     site: ManagerSite, worlds: list[World], group: str, start: Start
 ) -> None:

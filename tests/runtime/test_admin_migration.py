@@ -2,6 +2,8 @@
 
 import http.client
 import json
+import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -173,9 +175,25 @@ def test_before_its_pod_ends_an_engine_hands_down_each_zone_of_its_config(port: 
 
 
 def test_when_its_time_is_over_it_is_stopped(port: int, mover: Mover, tmp_path):
+    mover.others = [("hand-down", "Running")] * 1000
     with pytest.raises(SystemExit, match="the time is over; 3 chunks of acme were moved, and the rest was not"):
-        hand_down.main(["--admin-port", str(port), "--admin-token", str(tmp_path), "--for", "0"])
+        hand_down.main(["--admin-port", str(port), "--admin-token", str(tmp_path), "--for", "0.5"])
     assert [each.order for each in mover.orders] == ["hand-down", "stop"]
+
+
+def test_no_zone_is_begun_when_the_time_is_over(port: int, mover: Mover, tmp_path):
+    with pytest.raises(SystemExit, match="the time is over; acme was not handed down"):
+        hand_down.main(["--admin-port", str(port), "--admin-token", str(tmp_path), "--for", "0"])
+    assert mover.orders == []
+
+
+def test_an_engine_that_does_not_answer_is_not_awaited_for_longer_than_there_is_time(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        command = ["--admin-port", str(silent.getsockname()[1]), "--admin-token", str(tmp_path), "--for", "0"]
+        began = time.monotonic()
+        with pytest.raises(SystemExit, match="hand-down: timed out"):
+            hand_down.main(command)
+    assert time.monotonic() - began < hand_down.CALL_SECONDS
 
 
 def test_what_an_engine_refuses_is_said(port: int, mover: Mover, tmp_path, capsys):

@@ -18,7 +18,7 @@ from tenantzone_operator.cache_manager.declared import Declared, read_group, rea
 from tenantzone_operator.cache_manager.members import Members, members, namespace_rows, service_accounts, zone_rows
 from tenantzone_operator.cache_manager.notices import manager_notices
 from tenantzone_operator.cache_manager.objects import GROUPS, KINDS, OUTDATED, STORAGES, Objects
-from tenantzone_operator.cache_manager.statuses import group_status, storage_status, without_gauges
+from tenantzone_operator.cache_manager.statuses import group_status, is_refused, storage_status, without_gauges
 from tenantzone_operator.cache_manager.turn import Turn
 from tenantzone_operator.kube.api import Api, explain
 from tenantzone_operator.kube.rest import RestError
@@ -143,10 +143,10 @@ class ManagerReconciler:
         self._told_at = {uid: at for uid, at in self._told_at.items() if uid in there}
         return turn.unreachable
 
-    def _pause(self, *, is_news: bool) -> float:
+    def _pause(self, status: Body, *, is_news: bool) -> float:
         """Seconds between two writes of one object's status."""
-        if self._namespace is not None and not self.answers:
-            # The manager may answer the operator of another namespace, which writes the opposite each time.
+        if self._namespace is not None and (not self.answers or is_refused(status)):
+            # The manager may do it for the operator of another namespace, which writes the opposite each time.
             return LONGEST_SECONDS
         return 0.0 if is_news else max(GAUGES_SECONDS, self._count / GAUGE_WRITES_PER_SECOND)
 
@@ -156,7 +156,7 @@ class ManagerReconciler:
         if status == before:
             self._refused_statuses.done(uid)
             return
-        wait = self._pause(is_news=without_gauges(status) != without_gauges(before))
+        wait = self._pause(status, is_news=without_gauges(status) != without_gauges(before))
         if now - self._told_at.get(uid, float("-inf")) < wait:
             return
         self._told_at[uid] = now

@@ -81,6 +81,11 @@ def group_status(
     return _status(group, [registered, resolved], ready, looked_at | figures, now)
 
 
+def is_refused(status: Body) -> bool:
+    """Whether a status says that the manager does not do what is declared."""
+    return any(each["reason"] == Reason.MANAGER_REFUSED for each in status["conditions"])
+
+
 def without_gauges(status: Body) -> Body:
     """A status without what changes all the time."""
     return {name: value for name, value in status.items() if name not in GAUGES}

@@ -133,8 +133,13 @@ class Evictions(msgspec.Struct, frozen=True, array_like=True):
     bytes: int = 0
 
 
-def check_group(group: InstanceGroup) -> None:
+def check_group(group: InstanceGroup, known: InstanceGroup | None = None) -> None:
     """Refuse a group whose parts contradict each other.
+
+    Args:
+        group: as it shall be.
+        known: as it was, if only one of several who share it speaks. What they are promised together need not fit into
+            a lower limit as long as it is no more than before: it is for the others to say that they want less.
 
     Raises:
         ValueError: says which.
@@ -146,14 +151,21 @@ def check_group(group: InstanceGroup) -> None:
         for where, own in quotas.items():
             if own.limit is not None and own.limit < own.reserved:
                 raise ValueError(f"group {group.name}: instance {name} reserves more of {where} than it may use")
-    for where in {where for quotas in group.instances.values() for where in quotas}:
-        promised = sum(quotas[where].reserved for quotas in group.instances.values() if where in quotas)
-        limit = group.types.get(where, Quota()).limit
-        if limit is not None and promised > limit:
-            raise ValueError(f"group {group.name}: instances reserve {promised} bytes of {where}, which has {limit}")
-    promised = sum(own.reserved for quotas in group.instances.values() for own in quotas.values())
-    if group.total.limit is not None and promised > group.total.limit:
-        raise ValueError(f"group {group.name}: instances reserve {promised} bytes; its total is {group.total.limit}")
+    before = _promised(known) if known is not None else {}
+    for where, promised in _promised(group).items():
+        limit = group.types.get(where, Quota()).limit if where else group.total.limit
+        if limit is not None and promised > max(limit, before.get(where, 0)):
+            room = f" of {where}, which has {limit}" if where else f"; its total is {limit}"
+            raise ValueError(f"group {group.name}: instances reserve {promised} bytes{room}")
+
+
+def _promised(group: InstanceGroup) -> dict[str, int]:
+    """Bytes that its instances are promised together, by storage type; of the empty one: in all."""
+    sums: dict[str, int] = {}
+    for quotas in group.instances.values():
+        for where, own in quotas.items():
+            sums[where] = sums.get(where, 0) + own.reserved
+    return {**sums, "": sum(sums.values())}
 
 
 def check_instance(instance: Instance) -> None:

@@ -13,7 +13,7 @@ from tenantzone_manager.core import books
 from tenantzone_manager.core.hashing import block_keys
 from tenantzone_manager.core.quota import Account
 from tenantzone_manager.core.reclaiming import Removed
-from tenantzone_manager.core.settings import Evictions, Instance, InstanceGroup
+from tenantzone_manager.core.settings import Evictions, Instance, InstanceGroup, Storage
 from tenantzone_manager.core.writing import Ending
 from tenantzone_manager.events.writer import Value
 from tenantzone_manager.index.backend import IndexUnavailable
@@ -216,7 +216,7 @@ class Service:
         await manager.catalog.put_storage(request.storage)
         await manager.storages.keep(manager.catalog.storages.values())
         self._note("register_storage", caller, storage=request.storage.name, type=request.storage.type)
-        return await self._storage_response(request.storage.name)
+        return await self._storage_response(request.storage)
 
     async def unregister_storage(self, caller: Caller, request: m.OfStorage) -> m.Done:
         await self._manager.catalog.remove_storage(request.name)
@@ -231,13 +231,13 @@ class Service:
         return await self._switch(caller, request.name, False)
 
     async def list_storages(self, _: Caller, __: m.Empty) -> m.ListStoragesResponse:
-        names = list(self._manager.catalog.storages)
-        return m.ListStoragesResponse(storages=[await self._storage_response(name) for name in names])
+        storages = list(self._manager.catalog.storages.values())
+        return m.ListStoragesResponse(storages=[await self._storage_response(storage) for storage in storages])
 
     async def get_available_storage(self, _: Caller, request: m.OfGroup) -> m.ListStoragesResponse:
         group = self._manager.catalog.group(request.group)
         available = self._manager.storages.get_available_storage(group.storages)
-        return m.ListStoragesResponse(storages=[await self._storage_response(each.name) for each in available])
+        return m.ListStoragesResponse(storages=[await self._storage_response(each) for each in available])
 
     async def put_service_account(self, caller: Caller, request: m.PutServiceAccountRequest) -> m.Done:
         account = request.account
@@ -294,10 +294,11 @@ class Service:
         catalog = self._manager.catalog
         if name not in catalog.storages:
             raise NotFound(f"there is no storage {name}")
-        await catalog.put_storage(replace(catalog.storages[name], enabled=enabled))
+        storage = replace(catalog.storages[name], enabled=enabled)
+        await catalog.put_storage(storage)
         await self._manager.storages.keep(catalog.storages.values())
         self._note("enable_storage" if enabled else "disable_storage", caller, storage=name)
-        return await self._storage_response(name)
+        return await self._storage_response(storage)
 
     async def _bytes_of(self, instance: Instance) -> dict[str, int]:
         names = {where: books.instance_account(instance.name, where) for where in self._types()}
@@ -322,14 +323,14 @@ class Service:
             evicted_bytes=evictions.bytes,
         )
 
-    async def _storage_response(self, name: str) -> m.StorageResponse:
-        used = (await self._manager.index.account(books.storage_account(name))).used
-        storage = self._manager.catalog.storages[name]
+    async def _storage_response(self, storage: Storage) -> m.StorageResponse:
+        """Of a storage as it was when it was asked for: another call may have taken it out meanwhile."""
+        used = (await self._manager.index.account(books.storage_account(storage.name))).used
         for standing in self._manager.storages.standings():
-            if standing.storage.name == name:
+            if standing.storage.name == storage.name:
                 return m.StorageResponse(
                     storage=storage,
-                    available=self._manager.storages.is_available(name),
+                    available=self._manager.storages.is_available(storage.name),
                     problem=standing.problem,
                     since=standing.since,
                     used=used,

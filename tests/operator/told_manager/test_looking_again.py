@@ -11,7 +11,7 @@ from tenantzone_operator.cache_manager.declared import read_storage
 from tenantzone_operator.cache_manager.objects import Objects
 from tenantzone_operator.kube.api import Api
 from tenantzone_operator.kube.rest import Login, Rest
-from tests.operator.told_manager.told import Cluster, Manager, Run, login
+from tests.operator.told_manager.told import GROUP_REPORT, Cluster, Manager, Run, login
 
 
 class Noting(Rest):
@@ -72,3 +72,24 @@ async def test_who_is_not_answered_does_not_contend_with_another_operator_who_is
     cluster.objects["kvstorages"] |= {"metadata": metadata, "status": {"message": "it is well"}}
     await manager.await_asked("ListStorages", 5)
     assert cluster.message("kvstorages") == "it is well"
+
+
+@pytest.mark.usefixtures("in_a_hurry")
+@pytest.mark.parametrize("served", ["shop"])
+async def test_who_is_refused_does_not_contend_with_another_operator_who_is_not(
+    cluster: Cluster, manager: Manager, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tenantzone_operator.cache_manager.reconciler.LONGEST_SECONDS", 1e6)
+    told = {"name": "team", "storages": ["disk"], "aliases": ["shop.gone"]}
+    manager.answers |= {
+        "ListInstanceGroups": {"groups": [GROUP_REPORT | {"group": told}]},
+        "PutInstanceGroup": "INVALID_ARGUMENT",
+    }
+    run()
+    await cluster.await_written(lambda: cluster.has_status("kvcachegroups"))
+    assert cluster.condition("kvcachegroups", "Registered") == ("False", "ManagerRefused")
+    # As the operator of another namespace has it.
+    metadata = cluster.objects["kvcachegroups"]["metadata"] | {"resourceVersion": "1000"}
+    cluster.objects["kvcachegroups"] |= {"metadata": metadata, "status": {"message": "it is well"}}
+    await manager.await_asked("PutInstanceGroup", 5)
+    assert cluster.message("kvcachegroups") == "it is well"
