@@ -7,6 +7,7 @@ import time
 import pytest
 
 from tenantzone_runtime.disk.jobs import Jobs
+from tenantzone_runtime.disk.relinking import FoundHit
 from tenantzone_runtime.disk.transfers import Job
 from tenantzone_runtime.zones.hit_shape import HitShape
 from tenantzone_runtime.zones.tier import TransferBounds
@@ -203,6 +204,19 @@ def test_of_hits_that_are_written_together_the_longest_goes_first(disk):
         tenants.end(number)
     store(tenants, "acme", "xy")
     assert [has(tenants, "acme", tokens) for tokens in ("abcdef", "abcd", "xy")] == [False, True, True]
+
+
+def test_what_thousands_of_hits_have_in_common_is_gone_through_once_at_the_start(disk, monkeypatch):
+    tenants = disk(acme={}, chunks=200)
+    prompts = ["".join(chr(300 + number) for number in range(60)) + branch for branch in "abcdefghij"]
+    store(tenants, "acme", *prompts)
+    asked, of_beginning = [], FoundHit.of_beginning
+    monkeypatch.setattr(FoundHit, "of_beginning", lambda *given: asked.append(given) or of_beginning(*given))
+    tenants.restart()
+    assert all(has(tenants, "acme", tokens) for tokens in prompts)
+    assert all_of_use(tenants)
+    assert len(asked) <= 4 * (60 + 10)
+    assert not tenants.tier._catalog._adoption.hits
 
 
 def test_what_chunks_by_themselves_left_is_of_no_use_and_goes(disk):
