@@ -6,8 +6,8 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_runtime.disk.layout import ObjectName, object_name
 from tenantzone_runtime.disk import relinking
+from tenantzone_runtime.disk.layout import ObjectName, object_name
 from tenantzone_runtime.disk.relinking import befores, block_of
 from tenantzone_runtime.zones.hit_shape import HitShape
 
