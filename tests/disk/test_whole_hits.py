@@ -182,14 +182,15 @@ def test_what_a_smaller_share_has_no_room_for_at_the_start_is_removed_whole(disk
     assert held(tenants, "acme") == 4
 
 
-def test_what_hits_have_in_common_is_kept_for_the_one_that_was_added_last(disk):
+@pytest.mark.parametrize("limit", [8, 9])
+def test_what_hits_have_in_common_is_kept_for_the_one_that_was_added_last(disk, limit):
     tenants = disk(acme={}, chunks=20)
     store(tenants, "acme", "abcd", "abcdef")
     for key, path in tenants.paths().items():
         # Of when it was written, whatever the clock of the files can tell apart.
         age = 200.0 if key in hit_of("abcd") else 100.0
         os.utime(path, times=(time.time() - age,) * 2)
-    tenants.config(*tenants.zones, acme={"limit": 8})
+    tenants.config(*tenants.zones, acme={"limit": limit})
     tenants.restart(*tenants.zones)
     assert (has(tenants, "acme", "abcdef"), held(tenants, "acme")) == (True, 8)
     assert all_of_use(tenants)
