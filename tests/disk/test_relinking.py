@@ -6,12 +6,18 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tenantzone_runtime.disk import relinking
 from tenantzone_runtime.disk.layout import ObjectName, object_name
-from tenantzone_runtime.disk.relinking import befores, block_of, find_hits
+from tenantzone_runtime.disk.relinking import befores, block_of
 from tenantzone_runtime.zones.hit_shape import HitShape
 
 SHAPE = HitShape(1, (None, 2))
 NONCE = b"n" * 12
+
+
+def find_hits(names, shape):
+    """The keys of the hits that are found."""
+    return [hit.keys() for hit in relinking.find_hits(names, shape)]
 
 
 def blocks(*tokens):
@@ -69,6 +75,11 @@ def test_names_that_lead_back_to_where_they_come_from_lead_nowhere():
     before = {first: bytes(16), second: first[:16], twin: second[:16]}
     names = [ObjectName(key, NONCE, before[block_of(key)]) for group in range(2) for key in keys(before, group)]
     assert all(len(hit) <= 3 + 2 for hit in find_hits(names, SHAPE))
+
+
+def test_where_windows_touch_there_are_as_many_hits_as_there_are_windows():
+    turns = [of_prompt(tokens) for tokens in ("abcdefgh"[:length] for length in (2, 4, 6, 8))]
+    assert find_hits(set().union(*(names for names, _ in turns)), SHAPE) == [hit for _, hit in turns[::-1]]
 
 
 prompts = st.lists(st.text("ab", min_size=1, max_size=6), max_size=5)

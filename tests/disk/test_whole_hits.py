@@ -7,6 +7,7 @@ import time
 import pytest
 
 from tenantzone_runtime.disk.jobs import Jobs
+from tenantzone_runtime.disk.relinking import FoundHit
 from tenantzone_runtime.disk.transfers import Job
 from tenantzone_runtime.zones.hit_shape import HitShape
 from tenantzone_runtime.zones.tier import TransferBounds
@@ -181,14 +182,15 @@ def test_what_a_smaller_share_has_no_room_for_at_the_start_is_removed_whole(disk
     assert held(tenants, "acme") == 4
 
 
-def test_what_hits_have_in_common_is_kept_for_the_one_that_was_added_last(disk):
+@pytest.mark.parametrize("limit", [8, 9])
+def test_what_hits_have_in_common_is_kept_for_the_one_that_was_added_last(disk, limit):
     tenants = disk(acme={}, chunks=20)
     store(tenants, "acme", "abcd", "abcdef")
     for key, path in tenants.paths().items():
         # Of when it was written, whatever the clock of the files can tell apart.
         age = 200.0 if key in hit_of("abcd") else 100.0
         os.utime(path, times=(time.time() - age,) * 2)
-    tenants.config(*tenants.zones, acme={"limit": 8})
+    tenants.config(*tenants.zones, acme={"limit": limit})
     tenants.restart(*tenants.zones)
     assert (has(tenants, "acme", "abcdef"), held(tenants, "acme")) == (True, 8)
     assert all_of_use(tenants)
@@ -203,6 +205,19 @@ def test_of_hits_that_are_written_together_the_longest_goes_first(disk):
         tenants.end(number)
     store(tenants, "acme", "xy")
     assert [has(tenants, "acme", tokens) for tokens in ("abcdef", "abcd", "xy")] == [False, True, True]
+
+
+def test_what_thousands_of_hits_have_in_common_is_gone_through_once_at_the_start(disk, monkeypatch):
+    tenants = disk(acme={}, chunks=200)
+    prompts = ["".join(chr(300 + number) for number in range(60)) + branch for branch in "abcdefghij"]
+    store(tenants, "acme", *prompts)
+    asked, of_beginning = [], FoundHit.of_beginning
+    monkeypatch.setattr(FoundHit, "of_beginning", lambda *given: asked.append(given) or of_beginning(*given))
+    tenants.restart()
+    assert all(has(tenants, "acme", tokens) for tokens in prompts)
+    assert all_of_use(tenants)
+    assert len(asked) <= 4 * (60 + 10)
+    assert not tenants.tier._catalog._adoption.hits
 
 
 def test_what_chunks_by_themselves_left_is_of_no_use_and_goes(disk):

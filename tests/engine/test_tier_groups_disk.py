@@ -355,3 +355,40 @@ class TestNothingOutlivesItsUse:
         forget_memory(engine)
         for tokens in prompts:
             assert engine.cached_tokens(engine.ask("gold", tokens)) == 8 * BLOCK_TOKENS
+
+    def test_who_waits_for_what_another_brings_up_has_it_when_that_one_goes_away(self, start):
+        engine = start()
+        engine.declare(declare("acme"))
+        common = engine.stored("acme", 8)[: 8 * BLOCK_TOKENS]
+        forget_memory(engine)
+        engine.disk.hold()
+        first, *others = [engine.send("acme", common + prompt(8)) for _ in range(4)]
+        engine.step()
+        engine.step()
+        engine.scheduler.finish_requests(first.request_id, RequestStatus.FINISHED_ABORTED)
+        engine.step()
+        engine.disk.release()
+        engine.run()
+        engine.rest()
+        assert [engine.cached_tokens(each) for each in others] == [8 * BLOCK_TOKENS] * 3
+        assert engine.disk.tier.counts_of(engine.disk.tier.ledger.zones["acme"]).hits == chunks_of(8)
+
+    @pytest.mark.parametrize("failing", [0, 5, 8, 11])
+    def test_of_a_hit_of_which_one_chunk_can_not_be_read_nothing_is_left_or_tried_again(self, start, failing):
+        engine = start(files=1000)
+        engine.declare(declare("acme"))
+        common = engine.stored("acme", 8)[: 8 * BLOCK_TOKENS]
+        forget_memory(engine)
+        left = iter(range(chunks_of(8)))
+        engine.disk._fails = lambda: next(left, None) == failing
+        requests = [engine.send("acme", common + prompt(4)) for _ in range(3)]
+        engine.run()
+        engine.rest()
+        engine.disk._fails = lambda: False
+        assert engine.disk.tier.counts_of(engine.disk.tier.ledger.zones["acme"]).hits == chunks_of(8)
+        assert engine.cached_tokens(requests[0]) == 0
+        for given in requests:
+            engine.evict("acme")
+            forget_memory(engine)
+            request = engine.ask("acme", given.prompt_token_ids)
+            assert engine.cached_tokens(request) == 12 * BLOCK_TOKENS

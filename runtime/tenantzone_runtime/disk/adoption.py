@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from tenantzone_runtime.disk.layout import ObjectName
 from tenantzone_runtime.disk.objects import Found, FoundObject, Objects
-from tenantzone_runtime.disk.relinking import find_hits
+from tenantzone_runtime.disk.relinking import Block, FoundHit, find_hits
 from tenantzone_runtime.disk.spaces import Entry, Slots, Space
 from tenantzone_runtime.zones.hit_shape import HitShape
 from tenantzone_runtime.zones.tier import Tier
@@ -32,8 +32,8 @@ class Adoption:
         """Folders that belong to no zone of this engine."""
         self.excess: set[tuple[str, ObjectName]] = set()
         """Files of zones that have no room for them, or a newer one of the same chunk."""
-        self.hits: dict[Space, list[list[bytes]]] = {}
-        """What was kept is of use for these only, by their keys."""
+        self.hits: dict[Space, list[FoundHit]] = {}
+        """What was kept is of use for these only."""
         self._shape = shape
         self._objects = objects
         self._tier = tier
@@ -106,19 +106,30 @@ class Adoption:
         """Those that are of some hit, those of the hit last that was used last, and how old hits make them."""
         by_key = {found.name.key: found for found in fit}
         hits = find_hits((found.name for found in fit), shape)
-        oldest = [max(ages[key] for key in hit) for hit in hits]
-        youngest = [min(ages[key] for key in hit) for hit in hits]
-        # What several have in common makes them equally old: what was added last decides, or the longest is kept.
-        ranks = [(oldest[number], youngest[number], -len(hit)) for number, hit in enumerate(hits)]
-        order = sorted(range(len(hits)), key=ranks.__getitem__, reverse=True)
-        self.hits[space] = [hits[number] for number in order]
+        extents: dict[Block, tuple[float, float]] = {}
+        """How old what a prompt has up to a block is, at the most and at the least."""
+        ranks: dict[FoundHit, tuple[float, float, int]] = {}
+        for hit in hits:
+            for block in hit.blocks(extents):
+                of_block = [ages[key] for key in hit.of_beginning(block)]
+                before = () if block.before is None else extents[block.before]
+                extents[block] = max((*of_block, *before)), min((*of_block, *before))
+            of_hit = [*extents[hit.end], *(ages[key] for key in hit.of_windows())]
+            # What several have in common makes them equally old: what was added last decides, or the longest is kept.
+            ranks[hit] = max(of_hit), min(of_hit), -hit.end.length
+        order = sorted(hits, key=ranks.__getitem__, reverse=True)
+        self.hits[space] = order
         as_old: dict[bytes, float] = {}
-        for number in order:
-            for key in hits[number]:
-                # What several need is as old as the one that was used last, and stands there.
-                as_old.pop(key, None)
-                as_old[key] = oldest[number]
-        return [by_key[key] for key in as_old], as_old
+        of_hits: list[list[bytes]] = []
+        placed: set[Block] = set()
+        for hit in reversed(order):
+            # What several need is as old as the one that was used last, and stands there.
+            blocks = hit.blocks(placed)
+            placed.update(blocks)
+            keys = [*(key for block in blocks for key in hit.of_beginning(block)), *hit.of_windows()]
+            of_hits.append([key for key in keys if key not in as_old])
+            as_old.update(dict.fromkeys(of_hits[-1], ranks[hit][0]))
+        return [by_key[key] for keys in reversed(of_hits) for key in keys], as_old
 
 
 def _used_at(found: FoundObject) -> float:

@@ -15,11 +15,13 @@ from tenantzone_runtime.disk.breaker import Breaker
 from tenantzone_runtime.disk.figures import Receipt
 from tenantzone_runtime.disk.layout import ObjectName
 from tenantzone_runtime.disk.objects import Objects
+from tenantzone_runtime.disk.relinking import Block, FoundHit
 from tenantzone_runtime.disk.sealing import Seal
 from tenantzone_runtime.disk.spaces import Entry, Slots, Space
 from tenantzone_runtime.disk.sweeping import Sweeping
 from tenantzone_runtime.disk.transfers import Removal
 from tenantzone_runtime.zones.hit_shape import HitShape
+from tenantzone_runtime.zones.links import Place
 from tenantzone_runtime.zones.tier import Tier
 from tenantzone_runtime.zones.zone import Zone
 
@@ -177,17 +179,28 @@ class Catalog:
                 self._space_of[entry.slot] = space, key
             for space, hits in self._adoption.hits.items():
                 self._link(space, hits)
+            self._adoption.hits.clear()
             self._sweeping.add_strangers(self._adoption.strangers, self._adoption.excess)
             self._sweeping.go_on(FILES_AT_ONCE)
         for tenant in self.tenants:
             self.retire_if_gone(tenant)
             yield
 
-    def _link(self, space: Space, hits: Iterable[Iterable[bytes]]) -> None:
+    def _link(self, space: Space, hits: Iterable[FoundHit]) -> None:
         """Note which of a space's chunks are of use together only, and forget what is of use for nothing."""
         slots = {key: entry.slot for key, entry in space.entries.items()}
-        whole = [[slots[key] for key in hit] for hit in hits if slots.keys() >= set(hit)]
-        self.forget(self._tier.link(self._tier.ledger.zones[space.tenant], slots.values(), whole))
+        places: dict[Block, Place | None] = {}
+        for hit in hits:
+            blocks = hit.blocks(places)
+            parts = [*map(hit.of_beginning, blocks), hit.of_windows()]
+            if not all(key in slots for part in parts for key in part):
+                continue
+            before = blocks[0].before if blocks else hit.end
+            place = None if before is None else places[before]
+            for block, part in zip(blocks, parts, strict=False):
+                place = places[block] = self._tier.links.go_on(place, [slots[key] for key in part])
+            self._tier.links.end(self._tier.links.go_on(place, [slots[key] for key in parts[-1]]))
+        self.forget(self._tier.link(self._tier.ledger.zones[space.tenant], slots.values(), []))
 
     def go_on(self, now: float) -> None:
         """List and remove what threads could not, and what nothing is on its way to any more."""

@@ -1,7 +1,8 @@
 """The hits that the chunks of a disk make up, told by their names: each says which block of its prompt came before."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from tenantzone_runtime.disk.layout import ObjectName
@@ -34,81 +35,122 @@ def block_of(key: bytes) -> bytes:
     return key[:-_GROUP_BYTES]
 
 
-def find_hits(names: Iterable[ObjectName], shape: HitShape) -> list[list[bytes]]:
-    """The hits of which all chunks are there, as keys in the order of `HitShape.keys`.
+@dataclass(eq=False, slots=True)
+class Block:
+    """A block of a prompt, behind the one before it. What prompts have in common at their beginning is there once."""
 
-    A hit all of whose chunks longer ones need is left out: it goes with them.
+    name: bytes
+    """Its hash."""
+    before: "Block | None"
+    length: int
+    """Of the prompt up to here, in blocks."""
+    runs: tuple[int, ...]
+    """For each group, how many chunks are there up to this one without a gap."""
+    is_end: bool
+    """Whether all is there that a hit needs which ends here."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundHit:
+    """A hit of which all chunks are there. It does not list them: thousands of hits may begin alike."""
+
+    end: Block
+    shape: HitShape
+
+    def blocks(self, known: Container[Block] = ()) -> list[Block]:
+        """Its blocks from the beginning, but those that are known, and all that come before one that is."""
+        return _path(self.end, self.end.length, known)
+
+    def of_beginning(self, block: Block) -> list[bytes]:
+        """The keys that it needs of a block wherever in the prompt that is."""
+        return [_key(block, group) for group, window in enumerate(self.shape.windows) if window is None]
+
+    def of_windows(self) -> list[bytes]:
+        """The keys that it needs because of where it ends."""
+        windows = [(group, window) for group, window in enumerate(self.shape.windows) if window is not None]
+        return [_key(block, group) for group, window in windows for block in _path(self.end, window)]
+
+    def keys(self) -> list[bytes]:
+        """All keys that it needs, in the order of `HitShape.keys`."""
+        return [*(key for block in self.blocks() for key in self.of_beginning(block)), *self.of_windows()]
+
+
+def find_hits(names: Iterable[ObjectName], shape: HitShape) -> list[FoundHit]:
+    """Hits of which all chunks are there, so that each chunk is of one that is of any, the longest first.
+
+    There are as few as that takes. Others go with those that need their chunks: where the windows of a conversation's
+    turns touch, a hit ends at each block.
 
     Args:
         names: of all that is there of one zone.
         shape: of the model, whose chunks are of one block.
     """
+    hits: list[FoundHit] = []
+    covered: set[bytes] = set()
+    walked: set[Block] = set()
+    for block in sorted(_ends(names, shape), key=lambda block: (block.length, block.name), reverse=True):
+        hit = FoundHit(block, shape)
+        needed = [_key(block, group) for group in range(len(shape.windows))]
+        if block.before is None or not block.before.is_end:
+            needed += hit.of_windows()
+        # What else it needs the hit needs, too, that ends a block earlier.
+        if covered.issuperset(needed):
+            continue
+        hits.append(hit)
+        covered.update(hit.of_windows())
+        for each in hit.blocks(walked):
+            walked.add(each)
+            covered.update(hit.of_beginning(each))
+    return hits
+
+
+def _key(block: Block, group: int) -> bytes:
+    return block.name + group.to_bytes(_GROUP_BYTES, "big")
+
+
+def _path(end: Block, length: int, known: Container[Block] = ()) -> list[Block]:
+    path: list[Block] = []
+    block: Block | None = end
+    while block is not None and len(path) < length and block not in known:
+        path.append(block)
+        block = block.before
+    return path[::-1]
+
+
+def _ends(names: Iterable[ObjectName], shape: HitShape) -> list[Block]:
+    """The blocks at which hits end."""
     before: dict[bytes, bytes] = {}
     there: set[bytes] = set()
     for name in names:
         if name.before:
             before[block_of(name.key)] = name.before
             there.add(name.key)
-    tree = _Tree(before, there, shape)
-    hits: list[list[bytes]] = []
-    covered: set[bytes] = set()
-    for length, end in sorted(tree.ends, reverse=True):
-        # With what it needs at its end all before that is of a longer hit, too.
-        if not covered.issuperset(tree.end_of(end, length)):
-            hits.append(tree.hit(end, length))
-            covered.update(hits[-1])
-    return hits
+    after: dict[bytes, list[bytes]] = defaultdict(list)
+    for each, earlier in before.items():
+        after[earlier].append(each)
+    ends: list[Block] = []
+    seen: set[bytes] = set()
+    left: list[tuple[bytes, Block | None]] = [(each, None) for each in after[NOTHING_BEFORE]]
+    while left:
+        each, parent = left.pop()
+        if each in seen:
+            # A name that somebody has made leads back to a block before it.
+            continue
+        seen.add(each)
+        block = _block(each, parent, there, shape)
+        if any(window is None and run < block.length for window, run in zip(shape.windows, block.runs, strict=True)):
+            continue
+        if block.is_end:
+            ends.append(block)
+        left += [(later, block) for later in after.get(each[:BEFORE_BYTES], ())]
+    return ends
 
 
-def _key(block: bytes, group: int) -> bytes:
-    return block + group.to_bytes(_GROUP_BYTES, "big")
-
-
-class _Tree:
-    """The blocks of a zone's prompts, each behind the one before it."""
-
-    def __init__(self, before: dict[bytes, bytes], there: set[bytes], shape: HitShape) -> None:
-        self._shape = shape
-        self._there = there
-        self._parent: dict[bytes, bytes | None] = {}
-        self.ends: list[tuple[int, bytes]] = []
-        """Lengths in blocks, and last blocks, of all hits."""
-        after: dict[bytes, list[bytes]] = defaultdict(list)
-        for block, earlier in before.items():
-            after[earlier].append(block)
-        nothing = (0,) * len(shape.windows)
-        left: list[tuple[bytes, bytes | None, int, tuple[int, ...]]]
-        left = [(block, None, 1, nothing) for block in after[NOTHING_BEFORE]]
-        while left:
-            block, parent, length, runs_before = left.pop()
-            if block in self._parent:
-                # A name that somebody has made leads back to a block before it.
-                continue
-            self._parent[block] = parent
-            runs = tuple(run + 1 if _key(block, group) in there else 0 for group, run in enumerate(runs_before))
-            needs = [length if window is None else min(window, length) for window in shape.windows]
-            if any(window is None and run < length for window, run in zip(shape.windows, runs, strict=True)):
-                continue
-            if all(run >= need for run, need in zip(runs, needs, strict=True)):
-                self.ends.append((length, block))
-            left += [(each, block, length + 1, runs) for each in after.get(block[:BEFORE_BYTES], ())]
-
-    def end_of(self, end: bytes, length: int) -> list[bytes]:
-        """The keys that a hit's windows need, and of full attention the last."""
-        needs = [1 if window is None else min(window, length) for window in self._shape.windows]
-        path = self._path(end, max(needs))
-        return [_key(block, group) for group, need in enumerate(needs) for block in path[len(path) - need :]]
-
-    def hit(self, end: bytes, length: int) -> list[bytes]:
-        """All keys that a hit needs."""
-        path = self._path(end, length)
-        prompt = [[_key(block, group) for block in path] for group in range(len(self._shape.windows))]
-        return self._shape.keys(prompt, length * self._shape.chunk_tokens)
-
-    def _path(self, end: bytes, length: int) -> list[bytes]:
-        path: list[bytes] = []
-        block: bytes | None = end
-        while block is not None and len(path) < length:
-            path.append(block)
-            block = self._parent[block]
-        return path[::-1]
+def _block(name: bytes, before: Block | None, there: Container[bytes], shape: HitShape) -> Block:
+    length = 1 if before is None else before.length + 1
+    block = Block(name, before, length, (), False)
+    runs = (0,) * len(shape.windows) if before is None else before.runs
+    block.runs = tuple(run + 1 if _key(block, group) in there else 0 for group, run in enumerate(runs))
+    needs = [length if window is None else min(window, length) for window in shape.windows]
+    block.is_end = all(run >= need for run, need in zip(block.runs, needs, strict=True))
+    return block

@@ -314,6 +314,12 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         caller, chunk = req_context.get_state(_Caller), self._policy.get(key)
         return caller is not None and chunk is not None and self.tier.holds(caller.zone, chunk.chunk_id)
 
+    def count_on(self, keys: Iterable[OffloadKey], req_context: ReqContext) -> None:
+        """Note that a request counts on what is there of these keys, also on what another has brought up."""
+        caller = req_context.get_state(_Caller)
+        if caller is not None:
+            self._count_on(caller, keys)
+
     def may_bring_up(self, keys: Collection[OffloadKey], req_context: ReqContext) -> bool:
         """Whether these are chunks that may be brought up for a request: each is once."""
         caller = req_context.get_state(_Caller)
@@ -322,6 +328,7 @@ class ZoneOffloadingManager(CPUOffloadingManager):
     def make_room_for_hit(self, keys: Collection[OffloadKey], req_context: ReqContext) -> list[int]:
         """Make room for all that a hit lacks, which is in a tier below; returns the chunks for it, in the same order.
 
+        The request counts on what is there of it.
         There are none if there is not room for all of it, or something that is about to go is in its place.
         """
         caller = req_context.get_state(_Caller)
@@ -330,7 +337,6 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         caller.promoted.update(lacking)
         if any(self._policy.get(key) is not None for key in lacking):
             return []
-        self._count_on(caller, keys)
         output = self._prepare_store(keys, caller, req_context)
         self._count_on(caller, output.keys_to_store)
         return self._chunk_ids(output.keys_to_store)

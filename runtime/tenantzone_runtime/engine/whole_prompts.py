@@ -55,6 +55,7 @@ class WholePrompts:
 
         hit_end = self._shape.longest(prompt, begin, end, is_there)
         keys = self._shape.keys(prompt, hit_end, begin)
+        primary.count_on(keys, context)
         lacking = [key for key in keys if not primary.holds(key, context)]
         if not primary.may_bring_up(lacking, context) or not disk.may_load(lacking, context):
             return None

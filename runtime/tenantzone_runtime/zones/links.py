@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class _Place:
+class Place:
     """A chunk's place in the hits that begin alike up to it."""
 
     chunk_id: int
-    before: "_Place | None"
-    after: "dict[int, _Place]" = field(default_factory=dict)
+    before: "Place | None"
+    after: "dict[int, Place]" = field(default_factory=dict)
     """By chunk."""
     is_end: bool = False
     """Whether a hit ends here."""
@@ -26,9 +26,9 @@ class Links:
     """
 
     def __init__(self) -> None:
-        self._first: dict[int, _Place] = {}
+        self._first: dict[int, Place] = {}
         """By the first chunk of hits."""
-        self._places: dict[int, set[_Place]] = {}
+        self._places: dict[int, set[Place]] = {}
         """By chunk."""
 
     def __contains__(self, chunk_id: int) -> bool:
@@ -41,13 +41,24 @@ class Links:
 
     def link(self, chunk_ids: Sequence[int]) -> None:
         """Note a hit, which needs all of these chunks."""
-        place, after = None, self._first
+        self.end(self.go_on(None, chunk_ids))
+
+    def go_on(self, place: Place | None, chunk_ids: Iterable[int]) -> Place | None:
+        """Note chunks that a hit needs behind a place; None: from its beginning. Returns the last one's place.
+
+        A hit has to end there, or behind it, before anything else is done.
+        """
         for chunk_id in chunk_ids:
+            after = self._first if place is None else place.after
             there = after.get(chunk_id)
             if there is None:
-                there = after[chunk_id] = _Place(chunk_id, place)
+                there = after[chunk_id] = Place(chunk_id, place)
                 self._places.setdefault(chunk_id, set()).add(there)
-            place, after = there, there.after
+            place = there
+        return place
+
+    def end(self, place: Place | None) -> None:
+        """Note that a hit ends at a place."""
         if place is not None:
             place.is_end = True
 
@@ -64,7 +75,7 @@ class Links:
             useless.pop(chunk_id, None)
         return list(useless)
 
-    def _dissolve(self, place: _Place, useless: dict[int, None]) -> None:
+    def _dissolve(self, place: Place, useless: dict[int, None]) -> None:
         """Forget the hits that a place is of, and note its chunks that are of no other."""
         before = place.before
         self._take_out(place, useless)
@@ -78,7 +89,7 @@ class Links:
             left += each.after.values()
             self._take_out(each, useless)
 
-    def _take_out(self, place: _Place, useless: dict[int, None]) -> None:
+    def _take_out(self, place: Place, useless: dict[int, None]) -> None:
         siblings = self._first if place.before is None else place.before.after
         del siblings[place.chunk_id]
         places = self._places[place.chunk_id]
@@ -98,7 +109,7 @@ class Links:
         Raises:
             AssertionError: they do not, or are not.
         """
-        known: dict[int, set[_Place]] = {}
+        known: dict[int, set[Place]] = {}
         left = list(self._first.values())
         while left:
             place = left.pop()

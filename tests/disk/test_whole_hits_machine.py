@@ -1,0 +1,204 @@
+"""Random lives of a disk of hits with real files and faults: what is loaded is right, and nothing outlives its use."""
+
+import shutil
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from tests.disk.disks import CHUNK, NUMBERS, Disk, content, files_in
+from tests.disk.test_disk_machine import CALLS, ERRORS, harmed
+from tests.disk.test_relinking import blocks, keys
+from tests.disk.test_whole_hits import SHAPE, all_of_use, begin, hit_of
+from tests.zones.core import declare
+
+CHUNKS = 14
+TENANTS = ("acme", "gold", "late")
+
+tenants = st.sampled_from(TENANTS)
+prompts = st.text("ab", min_size=1, max_size=5)
+
+
+class HitLives(RuleBasedStateMachine):
+    def __init__(self):
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp())
+        self.disk = None
+        self.purges = 0
+        self.held = {}
+        self.loads = {}
+        self.stores = set()
+
+    @initialize(reserved=st.integers(0, 8), limit=st.integers(1, CHUNKS), chunks=st.sampled_from([1, CHUNKS]))
+    def begin(self, reserved, limit, chunks):
+        self.chunks = chunks
+        shares = {"gold": {"reserved": min(reserved, chunks)}, "late": {"limit": min(limit, chunks)}, "acme": {}}
+        self.disk = Disk(self.folder / "tier", chunks=chunks, shape=SHAPE, **shares)
+        self.declared = {tenant: declare(tenant) for tenant in TENANTS}
+
+    @rule(tenant=tenants, tokens=prompts)
+    def store(self, tenant, tokens):
+        if tenant in self.declared:
+            self.stores.add(begin(self.disk, tenant, tokens))
+
+    @rule(tenant=tenants, tokens=prompts)
+    def load(self, tenant, tokens):
+        """As much of a prompt as makes a hit."""
+        if tenant not in self.declared:
+            return
+        zone, disk = self.disk.zone(tenant), self.disk.tier
+        prompt = [keys(blocks(*tokens), group) for group in range(2)]
+        hit = hit_of(tokens[: SHAPE.longest(prompt, 0, len(tokens), lambda key: disk.holds(zone, key))])
+        if hit and disk.may_load(zone, len(hit)):
+            memory = {key: bytearray(CHUNK) for key in hit}
+            number = next(NUMBERS)
+            disk.load(number, zone, [(key, memoryview(view)) for key, view in memory.items()])
+            self.loads[number] = memory
+
+    @rule(tenant=tenants, tokens=prompts)
+    def use(self, tenant, tokens):
+        if tenant in self.declared:
+            self.disk.tier.use(self.disk.zone(tenant), reversed(hit_of(tokens)))
+
+    @rule(tenant=tenants, tokens=prompts, chosen=st.integers(0, 9))
+    def lose(self, tenant, tokens, chosen):
+        if tenant in self.declared:
+            hit = hit_of(tokens)
+            self.disk.tier.lose(self.disk.zone(tenant), [hit[chosen % len(hit)]])
+
+    @rule(tenant=tenants)
+    def purge(self, tenant):
+        if tenant in self.declared:
+            self.purges += 1
+            self.declared[tenant] = declare(tenant, purge=f"p{self.purges}")
+            self.disk.declare(*self.declared.values(), opening=False)
+
+    @rule(tenant=tenants)
+    def come_or_go(self, tenant):
+        if tenant in self.declared:
+            del self.declared[tenant]
+            zone = self.disk.zone(tenant)
+            while zone is not None and zone.requests:
+                self.disk.tier.tier.request_finished(zone, 0.0)
+        else:
+            self.declared[tenant] = declare(tenant)
+        self.disk.declare(*self.declared.values(), opening=False)
+
+    @rule(tenant=tenants, limit=st.integers(0, CHUNKS), reserved=st.integers(0, 5))
+    def share_changes(self, tenant, limit, reserved):
+        if self.chunks == CHUNKS:
+            share = {"limit": limit} if limit else {}
+            self.disk.config(**{tenant: share | {"reserved": min(reserved, limit) if limit else reserved}})
+            self.disk.declare(*self.declared.values(), opening=False)
+
+    @rule()
+    def renew(self):
+        self.disk.tier.renew()
+
+    @rule(call=st.sampled_from(["write", "read", "remove"]))
+    def hold(self, call):
+        if call not in self.disk.files.held:
+            self.held[call] = self.disk.files.hold(call)
+
+    @rule()
+    def give_up(self):
+        self.disk.tier.give_up_jobs()
+
+    @rule()
+    def release(self):
+        for event in self.held.values():
+            event.set()
+        self.held.clear()
+        self.disk.files.held.clear()
+
+    @rule()
+    def rest(self):
+        self.release()
+        self.recover()
+        self.disk.rest()
+
+    @rule(call=st.sampled_from(CALLS), number=st.sampled_from(ERRORS))
+    def fail(self, call, number):
+        self.disk.files.errors[call] = OSError(number, "injected")
+
+    @rule()
+    def recover(self):
+        self.disk.files.errors.clear()
+        for breaker in (self.disk.tier.write_breaker, self.disk.tier.read_breaker, self.disk.tier.removal_breaker):
+            breaker.succeeded()
+
+    @rule(chosen=st.integers(0), harm=st.sampled_from(["cut", "changed", "removed", "swapped"]))
+    def harm(self, chosen, harm):
+        paths = sorted(self.files())
+        if not paths:
+            return
+        path, other = paths[chosen % len(paths)], paths[(chosen + 1) % len(paths)]
+        with suppress(FileNotFoundError):
+            harmed(harm, path, other)
+
+    @rule(renamed=st.lists(st.integers(0), max_size=3))
+    def restart(self, renamed):
+        """Begin anew, when somebody has said of files that they come after other blocks than they do."""
+        if self.declared:
+            self.release()
+            if renamed:
+                self.rest()
+            paths = sorted(self.files()) if renamed else []
+            for chosen in renamed if paths else []:
+                path, other = paths[chosen % len(paths)], paths[(chosen + 1) % len(paths)]
+                if path.exists():
+                    name = path.name.split("-")[:2]
+                    path.rename(path.with_name("-".join([*name, other.name.split("-")[0][:32]])))
+            self.disk.restart(*self.declared.values())
+            self.loads.clear()
+            self.stores.clear()
+
+    @invariant()
+    def promises_are_kept(self):
+        if self.disk is None:
+            return
+        self.disk.poll()
+        self.stores -= self.disk.ended.keys()
+        for number in self.loads.keys() & self.disk.ended.keys():
+            memory = self.loads.pop(number)
+            moved = self.disk.ended[number].moved
+            assert all(memory[key] == (content(key) if key in moved else bytearray(CHUNK)) for key in memory)
+        self.disk.ended.clear()
+        assert all_of_use(self.disk), "it has outlived its use"
+        figures = self.disk.tier.figures()
+        for zone in figures.zones.values():
+            assert zone.held_bytes <= zone.limit_bytes or zone.in_transfer
+
+    def files(self):
+        return files_in(self.folder / "tier" / "objects")
+
+    def teardown(self):
+        if self.disk is not None:
+            self.rest()
+            for tenant in TENANTS:
+                zone = self.disk.tier.tier.ledger.zones.get(tenant)
+                while zone is not None and tenant != "gold" and zone.requests:
+                    self.disk.tier.tier.request_finished(zone, time.monotonic())
+            self.disk.declare(declare("gold"), opening=True)
+            self.disk.rest()
+            self.promises_are_kept()
+            assert not self.loads
+            assert not self.stores
+            tier = self.disk.tier
+            assert not tier._jobs._going_on
+            assert not tier.tier.storing
+            assert not tier.tier.loading
+            held = tier.tier.ledger.held_blocks
+            assert len(self.files()) <= held, "what is nobody's has gone"
+            assert len(tier._catalog.slots.free) == self.chunks - held, "no slot was lost"
+            assert set(tier.tier.links) == set(tier._catalog._space_of)
+            self.disk.stop()
+        shutil.rmtree(self.folder)
+
+
+HitLives.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+test_random_lives_of_hits = HitLives.TestCase
