@@ -58,6 +58,15 @@ def on_disk(engine, tenant):
     return engine.held(tenant, engine.disk.tier)
 
 
+def stored_with_a_longer_one(engine):
+    """A prompt of 8 blocks, and one of 16 that begins with it."""
+    short = engine.stored("acme", 8)
+    long = [*short[: 8 * BLOCK_TOKENS], *prompt(8)]
+    engine.ask("acme", long)
+    engine.evict("acme")
+    return short, long
+
+
 class TestWhatIsFound:
     @KINDS
     @pytest.mark.parametrize("blocks", [1, 3, 4, 5, 20, 40])
@@ -93,10 +102,7 @@ class TestWhatIsFound:
     def test_of_a_hit_only_what_memory_lacks_comes_from_the_disk(self, start):
         engine = start()
         engine.declare(declare("acme"))
-        short = engine.stored("acme", 8)
-        long = [*short[: 8 * BLOCK_TOKENS], *prompt(8)]
-        engine.ask("acme", long)
-        engine.evict("acme")
+        short, long = stored_with_a_longer_one(engine)
         forget_memory(engine)
         engine.ask("acme", short)
         engine.evict("acme")
@@ -264,10 +270,7 @@ class TestNothingOutlivesItsUse:
     def test_what_prompts_have_in_common_stays_with_the_other(self, start):
         engine = start()
         engine.declare(declare("acme"))
-        short = engine.stored("acme", 8)
-        long = [*short[: 8 * BLOCK_TOKENS], *prompt(8)]
-        engine.ask("acme", long)
-        engine.evict("acme")
+        _, long = stored_with_a_longer_one(engine)
         assert on_disk(engine, "acme") == 16 + 2 * WINDOW_BLOCKS
         engine.declare(declare("acme", tiers=share(engine, limit=16 + 2 * WINDOW_BLOCKS - 1)))
         assert on_disk(engine, "acme") == 16 + WINDOW_BLOCKS
@@ -277,10 +280,7 @@ class TestNothingOutlivesItsUse:
     def test_what_makes_room_for_a_prompt_takes_nothing_along_that_it_needs(self, start):
         engine = start(files=16 + 2 * WINDOW_BLOCKS - 1)
         engine.declare(declare("acme"))
-        short = engine.stored("acme", 8)
-        long = [*short[: 8 * BLOCK_TOKENS], *prompt(8)]
-        engine.ask("acme", long)
-        engine.evict("acme")
+        _, long = stored_with_a_longer_one(engine)
         forget_memory(engine)
         assert on_disk(engine, "acme") == 16 + WINDOW_BLOCKS
         assert engine.cached_tokens(engine.ask("acme", long)) == 16 * BLOCK_TOKENS

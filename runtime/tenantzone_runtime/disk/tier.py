@@ -21,6 +21,7 @@ from tenantzone_runtime.disk.jobs import Jobs
 from tenantzone_runtime.disk.layout import ObjectName
 from tenantzone_runtime.disk.objects import Objects
 from tenantzone_runtime.disk.relinking import befores, block_of
+from tenantzone_runtime.disk.room import Room
 from tenantzone_runtime.disk.sealing import CorruptObjectError, Seal, new_nonce
 from tenantzone_runtime.disk.spaces import Space
 from tenantzone_runtime.disk.transfers import AbandonedError, Job, JobEnd, Memory, Removal, Transfer, error_of
@@ -81,6 +82,7 @@ class DiskTier:
         self._writers = Workers("tenantzone-disk-write", settings.writers)
         self._readers = Workers("tenantzone-disk-read", settings.readers)
         self._catalog = Catalog(objects, tier, seals, self._run_write, shape)
+        self._room = Room(tier, self._catalog, self.write_breaker)
         self.removal_breaker = self._catalog.breaker
 
     @property
@@ -149,7 +151,7 @@ class DiskTier:
         now = time.monotonic()
         job: Job[Transfer] = Job(number, False, now, self.chunk_bytes, hit=hit)
         there = self._catalog.slots_of(zone, hit)
-        slots = self._slots_for_hit(zone, there, len(chunks), now)
+        slots = self._room.for_all(zone, len(chunks), there, now)
         is_kept = len(slots) == len(chunks)
         before = befores(prompt)
         names = [ObjectName(key, new_nonce(), before[block_of(key)]) for key, _ in chunks]
@@ -170,7 +172,7 @@ class DiskTier:
         now = time.monotonic()
         job: Job[Transfer] = Job(number, False, now, self.chunk_bytes)
         new = [chunk for chunk in chunks if self._catalog.entry(zone, chunk[0]) is None]
-        slots = self._slots_for(zone, len(new), protected, now) if new else []
+        slots = self._room.for_some(zone, len(new), self._catalog.slots_of(zone, protected), now) if new else []
         self._begin_writes(job, zone, slots, ((ObjectName(key, new_nonce()), view) for key, view in new))
         self._jobs.begin(job)
 
@@ -379,40 +381,6 @@ class DiskTier:
             logger.warning("The disk tier was late with a %s of %d chunks", _way(job), len(job.left))
         breaker.failed(now, f"not done within {self._settings.seconds:g} s", at_once=True)
         self._jobs.give_up(job)
-
-    def _slots_for_hit(self, zone: Zone, there: list[int], count: int, now: float) -> list[int]:
-        """Slots for all that a hit lacks, or none."""
-        if not count or not self._may_write(zone, count, now):
-            return []
-        granted, given_up = self.tier.make_room(zone, count, there, whole=True)
-        self._catalog.forget(given_up)
-        slots = self._catalog.slots.take(granted)
-        if len(slots) < count:
-            # What a purge gave up has to be removed from the disk first.
-            self.tier.counts_of(zone).refuse_writes("closed", granted)
-            self._catalog.slots.give_back(slots)
-            return []
-        return slots
-
-    def _may_write(self, zone: Zone, count: int, now: float) -> bool:
-        """Whether anything of a zone may be written now; if not, so many chunks count as refused."""
-        if zone.leaving or zone.spec.retention.no_store:
-            return False
-        if self.is_open and self.write_breaker.allows(now) and not self._catalog.is_purging(zone):
-            return True
-        self.tier.counts_of(zone).refuse_writes("closed", count)
-        return False
-
-    def _slots_for(self, zone: Zone, count: int, protected: Iterable[bytes], now: float) -> list[int]:
-        if not self._may_write(zone, count, now):
-            return []
-        counts = self.tier.counts_of(zone)
-        granted, given_up = self.tier.make_room(zone, count, self._catalog.slots_of(zone, protected))
-        self._catalog.forget(given_up)
-        slots = self._catalog.slots.take(granted)
-        # What a purge gave up has to be removed from the disk first.
-        counts.refuse_writes("closed", granted - len(slots))
-        return slots
 
     def _run_write(self, tenant: str, work: Callable[[], object], ended: Callable[[Exception | None], None]) -> None:
         self._run(self._writers, tenant, work, ended)
