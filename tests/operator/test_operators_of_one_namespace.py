@@ -255,8 +255,11 @@ def test_an_operator_speaks_for_no_other_namespace_than_its_account(
     site: ManagerSite, worlds: list[World], group: str, start: Start, control_plane: Cluster, tmp_path: Path
 ) -> None:
     own, other = worlds
-    start(other.namespace).await_running()
+    rightful = start(other.namespace)
+    rightful.await_running()
     await_shared(site, group, [other])
+    # It would say what is to be said first, so that those who may not would have nothing to say.
+    rightful.kill()
     token = engine_token(control_plane, own.namespace, "operator")
     (tmp_path / "token").write_text(token)
     site.manager.let_in({f"{own.namespace}/operator": {"admin": True, "namespace": own.namespace}})
