@@ -148,7 +148,7 @@ class Invariants:
         self._blocks_are_taken_for_a_reason(before, after)
         if tokens_left > 0 and self._scheduler.block_pool.ledger.zones:
             self._what_has_landed_runs(before, after)
-            self._who_runs_is_scheduled(before, after, scheduled)
+            self._who_runs_is_scheduled(before, after, output)
             self._an_entitled_zone_gets_in(before)
 
     def _images_are_computed_whole(self, output: SchedulerOutput) -> None:
@@ -241,11 +241,13 @@ class Invariants:
                 "a seat is given up for nobody who is entitled to it"
             )
 
-    def _who_runs_is_scheduled(self, before: Snapshot, after: Snapshot, scheduled: dict[str, int]) -> None:
-        # What leaves a window in the midst of the step comes too late for who stands before.
+    def _who_runs_is_scheduled(self, before: Snapshot, after: Snapshot, output: SchedulerOutput) -> None:
+        # What leaves a window in the midst of the step comes too late for who stands before, ...
         let_go = sum(len(before.used[each] - after.used[each]) for each in before.running if each in after.running)
+        # ... and what states are copied into is let go when the step has been made.
+        let_go += len(output.kv_cache_block_copies or ())
         for request in before.running:
-            if request.status != RequestStatus.RUNNING or request.request_id in scheduled:
+            if request.status != RequestStatus.RUNNING or request.request_id in output.num_scheduled_tokens:
                 continue
             if not before.has_tokens_to_compute[request]:
                 continue
