@@ -404,6 +404,24 @@ class TestDeferredFrees:
         engine.update(*flights.pop(0))
         engine.run()
 
+    def test_what_is_coming_is_not_kept_by_turns_by_those_that_share_it(self, engine):
+        engine = engine(24, 60, async_scheduling=True)
+        engine.declare(declare("gold", reserved=12, after=0), declare("burst"))
+        running = [engine.send("burst", prompt(14, seed=1), max_tokens=60) for _ in range(2)]
+        for _ in range(4):
+            engine.step()
+        in_flight = engine.schedule()
+        gold = engine.send("gold", prompt(11), max_tokens=2)
+        engine.send("burst", prompt(14, seed=1), max_tokens=60)
+        steps = [engine.schedule() for _ in range(2)]
+        assert not any(output.num_scheduled_tokens for output, _ in steps), "they wait for the one in flight"
+        for step in (in_flight, *steps):
+            engine.update(*step)
+        engine.step()
+        assert gold.num_computed_tokens > 0
+        assert [request.num_preemptions for request in running] == [1, 1]
+        engine.run()
+
 
 class TestZonesChange:
     def test_loads_of_before_zones_stop_nobody_when_zones_come(self, engine):

@@ -89,6 +89,19 @@ def test_who_runs_does_not_wait_for_what_is_promised_to_others_when_it_comes(cor
     assert engine.preempted == [work]
 
 
+def test_where_nothing_runs_and_blocks_are_coming_nobody_is_lent_what_others_wait_for(core):
+    """Else requests that share most of their blocks would begin in turns, and their zone let go of none."""
+    engine = DeferringEngine(core)
+    gold, burst = core.zone("gold", reserved=40), core.zone("burst")
+    engine.deferred.append((burst, core.take(burst, 90)))
+    entitled, sharing = engine.wait(gold, 30), engine.wait(burst, 1, shared=80)
+    for _ in range(3):
+        assert engine.step() == ([], [])
+    assert (gold.wait_reason, burst.wait_reason) == ("in_use", "reserved")
+    engine.land()
+    assert engine.step() == ([], [entitled, sharing])
+
+
 def test_who_can_not_go_on_and_for_whom_nobody_can_yield_lets_go_of_its_own_blocks(core, engine):
     """Others could wait for them for ever. What burst uses is none of a running request's: nobody is left to yield."""
     acme = core.zone("acme", reserved=40)

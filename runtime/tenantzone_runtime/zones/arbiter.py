@@ -155,7 +155,7 @@ class Arbiter(Generic[W]):
             while zone is None and (turned_away := self._tokens.let_go()):
                 self._admission.take_back(turned_away)
                 zone = self._next_zone()
-            if zone is None and not self._engine.running and not self._engine.loading:
+            if zone is None and not self._engine.running and not self._engine.loading and not self._engine.coming:
                 zone = self._get_unstuck()
             if zone is not None:
                 self._front = self._engine.front(zone)
