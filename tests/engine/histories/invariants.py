@@ -149,7 +149,7 @@ class Invariants:
         if tokens_left > 0 and self._scheduler.block_pool.ledger.zones:
             self._what_has_landed_runs(before, after)
             self._who_runs_is_scheduled(before, after, output)
-            self._an_entitled_zone_gets_in(before)
+            self._an_entitled_zone_gets_in(before, tokens_left)
 
     def _images_are_computed_whole(self, output: SchedulerOutput) -> None:
         if not self._scheduler.scheduler_config.disable_chunked_mm_input:
@@ -285,7 +285,7 @@ class Invariants:
     def _to_admit(self, request: Request) -> int:
         return blocks_at_most(self._scheduler, slots_to_admit(self._scheduler, request))
 
-    def _an_entitled_zone_gets_in(self, before: Snapshot) -> None:
+    def _an_entitled_zone_gets_in(self, before: Snapshot, tokens_left: int) -> None:
         waiting: dict[Zone, list[Request]] = {}
         for request in before.waiting:
             if (zone := zone_of(request)) is not None and zone in before.in_use:
@@ -300,11 +300,15 @@ class Invariants:
             self._is_passed_over_no_more(zone)
         seated = {*self._scheduler.running, *self._scheduler.kv_holding_waiting}
         has_seat = len(seated) < self._scheduler.max_num_running_reqs
+        is_chunked = self._scheduler.scheduler_config.enable_chunked_prefill
         for zone in entitled:
             if any(map(_has_images_ahead, waiting[zone])):
                 continue
             if not seated.isdisjoint(waiting[zone]):
                 self._is_passed_over_no_more(zone)
+            elif not is_chunked and any(each.num_tokens > tokens_left for each in waiting[zone]):
+                # What others generate beside a prompt that is computed at once leaves it too few tokens.
+                continue
             elif not any(could_be_admitted(self._scheduler, each) for each in waiting[zone]):
                 # A tier is about to have what they were found to go on with.
                 continue
