@@ -1,5 +1,6 @@
 """The spaces of the index, and how their records are written."""
 
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -32,6 +33,7 @@ def slots_of(group: str, storage: str) -> str:
     return f"slots/{group}/{storage}"
 
 
+@lru_cache(maxsize=4096)
 def owner_of(space: str) -> books.Owner:
     """Whose blocks are in a space."""
     _, group, instance = space.split("/")

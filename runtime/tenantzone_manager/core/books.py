@@ -5,6 +5,7 @@ record goes; and whatever is due or may be evicted is found without looking at a
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from tenantzone_manager.core.quota import Charge
@@ -43,6 +44,12 @@ class RankChange:
 def chain(owner: Owner, storage_type: str) -> tuple[str, ...]:
     """The accounts of an instance in a storage type: its own, its group's there, and its group's."""
     return (instance_account(owner.instance, storage_type), *group_chain(owner.group, storage_type))
+
+
+@lru_cache(maxsize=4096)
+def _accounts(owner: Owner, storage_type: str, storage: str) -> tuple[tuple[str, ...], ...]:
+    """The chains of accounts that bytes in a storage are charged to: the same for all blocks of a write."""
+    return chain(owner, storage_type), (storage_account(storage),)
 
 
 def instance_account(instance: str, storage_type: str) -> str:
@@ -94,7 +101,7 @@ def charges(owner: Owner, before: Block | None, after: Block | None) -> list[Cha
         Charge(accounts, *both)
         for (where, storage), both in sums.items()
         if any(both)
-        for accounts in (chain(owner, where), (storage_account(storage),))
+        for accounts in _accounts(owner, where, storage)
     ]
 
 

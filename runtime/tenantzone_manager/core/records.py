@@ -30,7 +30,7 @@ class LocationSpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Which large file."""
 
 
-class CacheLocation(msgspec.Struct, frozen=True, array_like=True):
+class CacheLocation(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One place of a block. All its parts are in one storage, live together and are of use together only."""
 
     id: str
@@ -58,7 +58,7 @@ class CacheLocation(msgspec.Struct, frozen=True, array_like=True):
         return names <= {spec.name for spec in self.specs}
 
 
-class Block(msgspec.Struct, frozen=True, array_like=True):
+class Block(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A run of tokens of fixed length behind a given prefix.
 
     A block without any location is hollow: it holds the place of a prefix that went, for what still hangs on it.
@@ -81,7 +81,8 @@ class Block(msgspec.Struct, frozen=True, array_like=True):
     @property
     def live_types(self) -> frozenset[str]:
         """Where it serves, or is about to."""
-        return frozenset(location.type for location in self.locations if location.is_live)
+        # Asked three times of each block of a write.
+        return frozenset([location.type for location in self.locations if location.state is not State.DELETING])
 
     @property
     def is_hollow(self) -> bool:

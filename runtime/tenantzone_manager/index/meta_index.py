@@ -207,13 +207,13 @@ class MetaIndex:
 
     async def _try(self, addresses: set[Address], modifier: Modifier, terms: MakeTerms) -> None:
         raw = await self._raw(addresses)
+        codecs = {space: self._codec(space) for space in {address.space for address in addresses}}
         found = {
-            address: None if value is None else self._codec(address.space).decode(value)
-            for address, value in raw.items()
+            address: None if value is None else codecs[address.space].decode(value) for address, value in raw.items()
         }
         commit = Commit()
         for address, after in modifier(found).items():
-            codec = self._codec(address.space)
+            codec = codecs[address.space]
             charges, ranks = codec.effects(address, found[address], after)
             commit.changes.append(Change(address, raw[address], None if after is None else codec.encode(after)))
             commit.charges += charges
@@ -226,8 +226,9 @@ class MetaIndex:
             await self.backend.commit(commit)
         finally:
             # Also where it is not known whether it was made.
-            for change in commit.changes:
-                self.cache.invalidate(change.address.space, (change.address.key,))
+            for space in codecs:
+                if changed := [each.address.key for each in commit.changes if each.address.space == space]:
+                    self.cache.invalidate(space, changed)
 
     async def _raw(self, addresses: set[Address]) -> dict[Address, bytes | None]:
         by_space: dict[str, list[bytes]] = {}
