@@ -301,14 +301,14 @@ class Invariants:
         seated = {*self._scheduler.running, *self._scheduler.kv_holding_waiting}
         has_seat = len(seated) < self._scheduler.max_num_running_reqs
         is_chunked = self._scheduler.scheduler_config.enable_chunked_prefill
+        if not is_chunked and any(request.num_tokens > tokens_left for request in before.waiting):
+            # vLLM stops at a prompt that is to be computed at once and for which others leave it too few tokens.
+            return
         for zone in entitled:
             if any(map(_has_images_ahead, waiting[zone])):
                 continue
             if not seated.isdisjoint(waiting[zone]):
                 self._is_passed_over_no_more(zone)
-            elif not is_chunked and any(each.num_tokens > tokens_left for each in waiting[zone]):
-                # What others generate beside a prompt that is computed at once leaves it too few tokens.
-                continue
             elif not any(could_be_admitted(self._scheduler, each) for each in waiting[zone]):
                 # A tier is about to have what they were found to go on with.
                 continue
