@@ -1,0 +1,122 @@
+"""What calls cost a manager's core and Redis' core: processor time of real processes, whoever else uses the machine.
+
+A call's cost is taken to be a part of its own and one for each block; both are from calls of few and of many blocks.
+"""
+
+import asyncio
+import contextlib
+import random
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from bench.kvcache_manager.processes import client, manager, redis_server, register, write
+
+_FEW: Final = 8
+_MANY: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Seconds of one core."""
+
+    call: float
+    block: float
+
+    def of(self, blocks: int) -> float:
+        """A call of so many blocks."""
+        return self.call + self.block * blocks
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Of a manager over Redis."""
+
+    query: Cost
+    """A manager's for a query that its search cache answers."""
+    missed: Cost
+    """... for one that it has to ask Redis."""
+    missed_redis: Cost
+    """Redis' for that."""
+    write: Cost
+    """A manager's for StartWriteCache and FinishWriteCache."""
+    write_redis: Cost
+    """Redis' for both."""
+    heard: Cost
+    """Another manager's, which hears of both."""
+
+
+async def measure(rounds: int) -> Costs:
+    """Measure with two managers and a Redis of its own.
+
+    Args:
+        rounds: of each call.
+    """
+    with tempfile.TemporaryDirectory() as folder, redis_server(Path(folder)) as (url, redis):
+        disk = Path(folder) / "disk"
+        disk.mkdir()
+        with manager(url) as first, manager(url, "--search-cache", "1") as second:
+            async with client(first.http) as ask, client(second.http) as ask_second:
+                await register(ask, disk)
+                prompt = [random.randbytes(32) for _ in range(_MANY)]
+                await write(ask, prompt, 0)
+                query, _ = await _linear(rounds, lambda some: _find(ask, prompt[:some]), first.pid, redis)
+                missed, missed_redis = await _linear(
+                    rounds, lambda some: _find(ask_second, prompt[:some]), second.pid, redis
+                )
+                async with _of(second.pid) as heard_few:
+                    await _times(rounds, lambda: _write(ask, _FEW))
+                async with _of(second.pid) as heard_many:
+                    await _times(rounds, lambda: _write(ask, _MANY))
+                written, written_redis = await _linear(rounds, lambda some: _write(ask, some), first.pid, redis)
+                heard = _through(heard_few[0] / rounds, heard_many[0] / rounds)
+    return Costs(query, missed, missed_redis, written, written_redis, heard)
+
+
+async def _find(ask: Any, keys: list[bytes]) -> None:
+    await ask("GetCacheLocation", instance_id="chat", block_keys=keys)
+
+
+async def _write(ask: Any, blocks: int) -> None:
+    await write(ask, [random.randbytes(32) for _ in range(blocks)], 0)
+
+
+async def _linear(rounds: int, call: Callable[[int], Awaitable[None]], *pids: int) -> tuple[Cost, ...]:
+    """What a call costs each of two processes."""
+    spent = []
+    for blocks in (_FEW, _MANY):
+        await call(blocks)
+        async with contextlib.AsyncExitStack() as stack:
+            used = [await stack.enter_async_context(_of(pid)) for pid in pids]
+            await _times(rounds, lambda some=blocks: call(some))  # type: ignore[misc]
+        spent.append([seconds[0] / rounds for seconds in used])
+    return tuple(_through(few, many) for few, many in zip(*spent, strict=True))
+
+
+async def _times(rounds: int, call: Callable[[], Awaitable[None]]) -> None:
+    for _ in range(rounds):
+        await call()
+
+
+def _through(few: float, many: float) -> Cost:
+    block = max(0.0, (many - few) / (_MANY - _FEW))
+    return Cost(max(0.0, few - _FEW * block), block)
+
+
+@contextlib.asynccontextmanager
+async def _of(pid: int) -> AsyncIterator[list[float]]:
+    """How many seconds of processor time a process spends meanwhile."""
+    spent: list[float] = []
+    before = _processor_seconds(pid)
+    yield spent
+    # What it does after its last answer.
+    await asyncio.sleep(0.2)
+    spent.append(_processor_seconds(pid) - before)
+
+
+def _processor_seconds(pid: int) -> float:
+    """Of all its threads."""
+    threads = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9

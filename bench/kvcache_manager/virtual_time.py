@@ -1,0 +1,44 @@
+"""An event loop that passes over the time in which nothing happens."""
+
+import asyncio
+import selectors
+from typing import Any
+
+
+class _Hurry(selectors.DefaultSelector):
+    """Waits for nobody; the loop's time is what was waited."""
+
+    now = 0.0
+
+    def select(self, timeout: float | None = None) -> list[Any]:
+        """What is ready now. Time passes as if it had been waited for the rest."""
+        ready = super().select(0)
+        if not ready and timeout:
+            self.now += timeout
+        return ready
+
+
+class VirtualTime(asyncio.SelectorEventLoop):
+    """Its time begins at 0, and goes on when all its tasks wait. What they compute takes none of it."""
+
+    def __init__(self) -> None:
+        self._hurry = _Hurry()
+        super().__init__(self._hurry)
+
+    def time(self) -> float:
+        """Virtual seconds."""
+        return self._hurry.now
+
+
+class Core:
+    """A core that does one thing after the other, in the order in which they come."""
+
+    def __init__(self) -> None:
+        self._turn = asyncio.Lock()
+        self.busy_seconds = 0.0
+
+    async def spend(self, seconds: float) -> None:
+        """Wait for the core, and for what it does."""
+        async with self._turn:
+            self.busy_seconds += seconds
+            await asyncio.sleep(seconds)
