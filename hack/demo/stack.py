@@ -124,7 +124,7 @@ def fresh_folder(folder: Path) -> Iterator[int]:
     except BlockingIOError:
         os.close(lock)
         raise AlreadyRunningError(f"a demo runs in {folder}, or is just ending; wait for it, or end it") from None
-    for name in ("log", "keys", "volumes", "control-plane", "manager", "redis"):
+    for name in ("log", "keys", "volumes", "control-plane", "manager", "redis", "s3"):
         shutil.rmtree(folder / name, ignore_errors=True)
     try:
         yield lock

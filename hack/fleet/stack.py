@@ -1,8 +1,8 @@
-"""What runs in the story: two engines of one pool, a KV-cache manager with its index, and a folder for all three."""
+"""What runs in the story: engines of one pool, a KV-cache manager with its index in Redis, and an S3 server."""
 
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -17,8 +17,9 @@ from hack.demo.processes import Processes
 from hack.demo.samples import ADMIN_VOLUME, CONFIG_VOLUME, SALT_VOLUME
 from hack.demo.stack import ENGINE_START_SECONDS, fresh_folder
 from hack.demo.tenants import make_keys
-from hack.fleet.redis_server import start_redis
+from hack.fleet.servers import Bucket, bucket, redis
 from hack.harness.cache_manager import CacheManagerProcess
+from hack.harness.killable import KillableServer
 from hack.ports import free_address
 from tenantzone_contract.admin_token import ACCEPTED_FILE
 from tenantzone_contract.cache_names import zone_group
@@ -32,6 +33,8 @@ _POOL: Final = PoolConfig(namespace="ml", name="chat")
 _TOKEN: Final = "engines of ml-chat"
 _CPU_TIER: Final = "8MiB"
 """As much as the blocks of the tiny model: a flood turns both over."""
+_STORAGE: Final = "s3"
+_LEASE: Final = ("--lease", "3")
 
 
 @dataclass(slots=True)
@@ -42,11 +45,13 @@ class Fleet:
     processes: list[Processes]
     """Of each engine."""
     manager: CacheManagerProcess
+    redis: KillableServer | None
+    """What the manager keeps its index in; None: in SQLite, as there is no Redis here."""
+    bucket: Bucket
     model: Model
     admin_token: str
     keys: dict[str, str]
-    index: str
-    """What the manager keeps its index in, for people."""
+    _start: Callable[[int], tuple[Engine, Processes]]
     floor_chunks: int = 0
     """That acme's group has."""
     flood_chunks: int = 0
@@ -76,12 +81,14 @@ class Fleet:
         groups = [
             {
                 "name": zone_group(_POOL.namespace, _POOL.name, tenant),
+                "storages": [_STORAGE],
                 "pools": [f"{_POOL.namespace}/{_POOL.name}"],
                 "total": {"limit": chunks * self.object_bytes, "watermark": 0.9},
             }
             for tenant, chunks in (("acme", acme), ("burst", burst))
         ]
-        self.manager.share(*groups)
+        for group in groups:
+            self.manager.ask("PutInstanceGroup", group=group)
 
     def held(self, tenant: str) -> int:
         """Chunks of a tenant in the storage, as the manager counts them."""
@@ -93,6 +100,13 @@ class Fleet:
     def problem(self, engine: int) -> str:
         """What keeps an engine from using the storage; empty: nothing."""
         return next(each.problem for each in self.report(engine).tiers if each.tier == "shared")
+
+    def grow(self) -> None:
+        """Start one more engine, and wait until it serves."""
+        engine, processes = self._start(len(self.engines))
+        self.engines.append(engine)
+        self.processes.append(processes)
+        await_health(self)
 
     def end(self, engine: int) -> None:
         """End an engine."""
@@ -113,49 +127,45 @@ def running(model: Model, folder: Path) -> Iterator[Fleet]:
         TimeoutError: an engine did not come up.
     """
     prepare(model)
-    logs = folder / "log"
-    with (
-        fresh_folder(folder) as lock,
-        Processes(logs, lock) as others,
-        _killed_last(folder, others) as (manager, index),
-        Processes(logs, lock) as first,
-        Processes(logs, lock) as second,
-    ):
-        processes = [first, second]
+    with ExitStack() as stack:
+        lock = stack.enter_context(fresh_folder(folder))
+        chapter("The KV-cache manager")
+        objects = stack.enter_context(bucket(folder / "s3"))
+        index = stack.enter_context(redis(folder / "redis"))
+        manager = _manager(folder, objects, None if index is None else index[1])
+        stack.callback(manager.kill)
+        kept = "Redis" if index else "SQLite"
+        say(f"It listens on {manager.url}, its index is in {kept}, and blocks go to {objects.endpoint}.")
         token = secrets.token_urlsafe(32)
         keys = make_keys(folder / "keys", TENANTS)
-        engines = list(_start(processes, model, folder, manager, token))
-        say(f"Two engines are starting, on {engines[0].ip} and {engines[1].ip}; their logs are in {logs}.")
-        fleet = Fleet(engines, processes, manager, model, token, keys, index)
-        _await_health(fleet)
+        _write_volumes(folder, token)
+
+        def start(number: int) -> tuple[Engine, Processes]:
+            processes = stack.enter_context(Processes(folder / "log", lock))
+            return _start(processes, number, model, folder, manager, objects), processes
+
+        started = [start(number) for number in range(2)]
+        engines, processes = [engine for engine, _ in started], [each for _, each in started]
+        say(f"Two engines are starting, on {engines[0].ip} and {engines[1].ip}; their logs are in {folder / 'log'}.")
+        fleet = Fleet(engines, processes, manager, index and index[0], objects, model, token, keys, start)
+        await_health(fleet)
         try:
             yield fleet
         except Exception:
-            for each in (others, *processes):
+            for each in fleet.processes:
                 each.check()
             raise
 
 
-@contextmanager
-def _killed_last(folder: Path, others: Processes) -> Iterator[tuple[CacheManagerProcess, str]]:
-    chapter("The KV-cache manager")
-    redis = start_redis(others, folder / "redis")
-    index = "Redis" if redis else "SQLite"
-    manager = CacheManagerProcess(
-        folder / "manager", {_TOKEN: f"{_POOL.namespace}/{_POOL.name}"}, index=redis, arguments=("--lease", "3")
-    )
+def _manager(folder: Path, objects: Bucket, index: str | None) -> CacheManagerProcess:
+    pools = {_TOKEN: f"{_POOL.namespace}/{_POOL.name}"}
+    manager = CacheManagerProcess(folder / "manager", pools, index, _LEASE, environment=objects.environment)
     manager.start()
-    manager.share()
-    say(f"It listens on {manager.url}, its index is in {index}, and blocks go to {manager.storage}.")
-    try:
-        yield manager, index
-    finally:
-        manager.kill()
+    manager.ask("RegisterStorage", storage={"name": _STORAGE, "type": "S3", "options": objects.options})
+    return manager
 
 
-def _start(
-    processes: list[Processes], model: Model, folder: Path, manager: CacheManagerProcess, token: str
-) -> Iterator[Engine]:
+def _write_volumes(folder: Path, token: str) -> None:
     volumes = folder / "volumes"
     for name in (CONFIG_VOLUME, SALT_VOLUME, ADMIN_VOLUME):
         (volumes / name).mkdir(parents=True)
@@ -164,18 +174,26 @@ def _start(
     (folder / "manager" / "token").write_text(_TOKEN)
     zones = tuple(ZoneConfig(name=name, tenant=name, generation=1) for name in TENANTS)
     (volumes / CONFIG_VOLUME / CONFIG_KEY).write_text(dump_config(make_config(1, _POOL, zones)))
-    for number, group in enumerate(processes):
-        engine = Engine(f"engine {'AB'[number]}", free_address(API_PORT, DEFAULT_ADMIN_PORT))
-        reach_directly(engine)
-        shared = ("--cpu-tier", _CPU_TIER, "--manager-url", manager.url)
-        command = zone_command(engine, model, keys=folder / "keys", volumes=volumes, admin_port=DEFAULT_ADMIN_PORT)
-        command += [*shared, "--manager-token-file", str(folder / "manager" / "token")]
-        environment = engine_environment(cores_for(number, len(processes)), POD_NAME=engine.name.replace(" ", "-"))
-        group.start(engine.name.replace(" ", "-"), command, environment)
-        yield engine
 
 
-def _await_health(fleet: Fleet) -> None:
+def _start(
+    processes: Processes, number: int, model: Model, folder: Path, manager: CacheManagerProcess, objects: Bucket
+) -> Engine:
+    engine = Engine(f"engine {chr(ord('A') + number)}", free_address(API_PORT, DEFAULT_ADMIN_PORT))
+    reach_directly(engine)
+    volumes = folder / "volumes"
+    command = zone_command(engine, model, keys=folder / "keys", volumes=volumes, admin_port=DEFAULT_ADMIN_PORT)
+    command += ["--cpu-tier", _CPU_TIER, "--manager-url", manager.url]
+    command += ["--manager-token-file", str(folder / "manager" / "token")]
+    name = engine.name.replace(" ", "-")
+    environment = engine_environment(cores_for(number, 2), POD_NAME=name, **objects.environment)
+    processes.start(name, command, environment)
+    return engine
+
+
+def await_health(fleet: Fleet) -> None:
+    """Wait until all engines serve."""
+
     def awaited() -> list[str]:
         for each in fleet.processes:
             each.check()

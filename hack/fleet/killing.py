@@ -1,0 +1,127 @@
+"""The chapters in which a server is killed while two engines are asked all the time."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from openai import OpenAIError
+
+from hack.demo.asking import make_prompt
+from hack.demo.claims import Claims
+from hack.demo.console import chapter, say, table, wait_until
+from hack.demo.engines import BLOCK_TOKENS
+from hack.fleet.stack import Fleet
+
+_SECONDS: Final = 120.0
+_AT_ONCE: Final = 20
+"""Requests in each phase, at least."""
+
+
+@dataclass
+class _Load:
+    """Requests of acme to two engines, one after the other to each."""
+
+    fleet: Fleet
+    phase: str = "before"
+    asked: dict[str, list[int]] = field(default_factory=dict)
+    """By phase the cached tokens of each answer."""
+    failed: Counter[str] = field(default_factory=Counter)
+
+    @contextmanager
+    def going_on(self) -> Iterator[None]:
+        """Have them asked while the block lasts."""
+        stopping = threading.Event()
+
+        def keep_asking(engine: int) -> None:
+            tenant, number = self.fleet.tenant("acme", engine), 0
+            while not stopping.is_set():
+                number += 1
+                prompt = make_prompt(self.fleet.model, 8, seed=f"load {engine} {number % 5}")
+                try:
+                    answer = tenant.ask(prompt, answer_tokens=1)
+                except OpenAIError:
+                    self.failed[self.phase] += 1
+                else:
+                    self.asked.setdefault(self.phase, []).append(answer.cached_tokens)
+
+        threads = [threading.Thread(target=keep_asking, args=(engine,)) for engine in (0, 1)]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            stopping.set()
+            for thread in threads:
+                thread.join()
+
+    def wait_for(self, phase: str) -> None:
+        """Wait until some have been answered in a phase that begins now."""
+        self.phase = phase
+        wait_until(
+            lambda: len(self.asked.get(phase, ())) >= _AT_ONCE, lambda: f"requests {phase}", timeout=_SECONDS, poll=0.1
+        )
+
+
+def is_killed(
+    fleet: Fleet, claims: Claims, letter: str, what: str, kill: Callable[[], None], start: Callable[[], None]
+) -> None:
+    """Kill a server under load, start it again, and claim that nobody noticed but by hits.
+
+    Args:
+        fleet: what runs.
+        claims: collects the claims.
+        letter: of the chapter.
+        what: is killed, for people.
+        kill: kills it.
+        start: starts it again.
+    """
+    chapter(f"{letter}. {what} is killed under load")
+    load = _Load(fleet)
+    with load.going_on():
+        load.wait_for("before")
+        kill()
+        load.wait_for("without it")
+        # What is asked for again and again is in the engines' own blocks; a new prompt finds out.
+        fleet.tenant("acme", 0).ask(make_prompt(fleet.model, 8, seed=f"asks {what}"), answer_tokens=1)
+        wait_until(lambda: bool(fleet.problem(0)), lambda: "engine A to notice", timeout=_SECONDS, poll=0.1)
+        say(f"engine A says: {fleet.problem(0)}")
+        start()
+        load.phase = "again"
+        wait_until(lambda: _moves(fleet, what), lambda: "sessions to move again", timeout=_SECONDS, poll=1.0)
+        load.wait_for("again")
+    table(
+        ("", "requests", "failed", "cached tokens"),
+        [(name, str(len(tokens)), str(load.failed[name]), str(sum(tokens))) for name, tokens in load.asked.items()],
+    )
+    claims.check(letter, "no request fails", f"{load.failed.total()} failed", held=not load.failed)
+    kept, blocks = _move(fleet, f"after {what} came back", 0, 1)
+    claims.check(
+        letter,
+        "sessions move again, and no engine was restarted",
+        f"{kept} of {blocks} blocks",
+        held=kept >= 0.95 * blocks,
+    )
+
+
+def _moves(fleet: Fleet, what: str) -> bool:
+    """Whether both engines use the storage again; each finds out with what it stores."""
+    for engine in (0, 1):
+        fleet.tenant("acme", engine).ask(make_prompt(fleet.model, 8, seed=f"again {what} {engine}"), answer_tokens=1)
+    return not fleet.problem(0) and not fleet.problem(1)
+
+
+def _move(fleet: Fleet, seed: str, begins: int, goes_on: int) -> tuple[int, int]:
+    """Have a new session begin on one engine and go on on another; returns blocks that were found, and all."""
+    prompt = make_prompt(fleet.model, 20, seed=seed)
+    before = fleet.held("acme")
+    blocks = fleet.tenant("acme", begins).ask(prompt).prompt_tokens // BLOCK_TOKENS
+    await_held(fleet, "acme", before + blocks)
+    return fleet.tenant("acme", goes_on).ask(prompt).cached_tokens // BLOCK_TOKENS, blocks
+
+
+def await_held(fleet: Fleet, tenant: str, chunks: int) -> None:
+    """Wait until the storage has so many chunks of a tenant."""
+    wait_until(lambda: fleet.held(tenant) >= chunks, lambda: f"{chunks} chunks of {tenant}", timeout=_SECONDS, poll=0.1)

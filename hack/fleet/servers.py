@@ -1,0 +1,90 @@
+"""A Redis for the manager's index, and an S3 server for blocks."""
+
+import contextlib
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import botocore.session
+
+from hack.debian import DebianError, ensure
+from hack.harness.killable import KillableServer
+from hack.ports import free_ports
+
+BUCKET: Final = "cache"
+_REGION: Final = "us-east-1"
+
+
+@contextlib.contextmanager
+def redis(folder: Path) -> Iterator[tuple[KillableServer, str] | None]:
+    """A Redis that keeps an append-only file, and its URL; None: this machine has none and can get none."""
+    try:
+        program = ensure("redis-server")
+    except DebianError:
+        yield None
+        return
+    folder.mkdir(parents=True)
+    (port,) = free_ports(1)
+    options = ("--bind", "127.0.0.1", "--port", str(port), "--dir", str(folder), "--save", "", "--appendonly", "yes")
+    server = KillableServer("redis", folder, [program, *options], lambda: _listens(port))
+    server.start()
+    try:
+        yield server, f"redis://127.0.0.1:{port}/0"
+    finally:
+        server.kill()
+
+
+class Bucket:
+    """A bucket of an S3 server (moto's), which keeps all in memory: when it is killed, its objects are gone.
+
+    Args:
+        folder: for its log.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True)
+        (port,) = free_ports(1)
+        self.endpoint = f"http://127.0.0.1:{port}"
+        self.environment = {
+            "AWS_ACCESS_KEY_ID": "demo",
+            "AWS_SECRET_ACCESS_KEY": "demo",
+            "AWS_DEFAULT_REGION": _REGION,
+            "AWS_ENDPOINT_URL_S3": self.endpoint,
+        }
+        """By which an AWS client finds it."""
+        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+        self.server = KillableServer("s3", folder, command, lambda: _listens(port))
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Of a storage there, as the manager is told."""
+        return {"bucket": BUCKET, "endpoint": self.endpoint, "region": _REGION}
+
+    def start(self) -> None:
+        """Start the server, with an empty bucket."""
+        self.server.start()
+        client = botocore.session.get_session().create_client(
+            "s3", _REGION, endpoint_url=self.endpoint, aws_access_key_id="demo", aws_secret_access_key="demo"
+        )
+        client.create_bucket(Bucket=BUCKET)
+
+
+@contextlib.contextmanager
+def bucket(folder: Path) -> Iterator[Bucket]:
+    """A bucket while the block lasts."""
+    made = Bucket(folder)
+    made.start()
+    try:
+        yield made
+    finally:
+        made.server.kill()
+
+
+def _listens(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), 1):
+            return True
+    except OSError:
+        return False
