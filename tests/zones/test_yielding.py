@@ -89,6 +89,22 @@ def test_who_runs_does_not_wait_for_what_is_promised_to_others_when_it_comes(cor
     assert engine.preempted == [work]
 
 
+def test_who_waits_does_not_begin_in_place_of_one_of_its_zone_that_runs_and_can_not_go_on(core):
+    """When a limit is lowered, each request keeps what it may need at its longest: one that waits may have more."""
+    engine = DeferringEngine(core)
+    zone = core.zone("one", limit=20)
+    short = engine.run(zone, 4, asks=1, peak=5)
+    engine.deferred.append((zone, core.take(zone, 4)))
+    core.apply(declare("one", limit=1))
+    long = engine.wait(zone, 2, peak=12)
+    for _ in range(3):
+        assert engine.step() == ([short], [])
+    assert zone.wait_reason == "limit"
+    engine.land()
+    assert engine.step() == ([], [long])
+    assert (len(short.blocks), engine.preempted) == (5, [])
+
+
 def test_where_nothing_runs_and_blocks_are_coming_nobody_is_lent_what_others_wait_for(core):
     """Else requests that share most of their blocks would begin in turns, and their zone let go of none."""
     engine = DeferringEngine(core)

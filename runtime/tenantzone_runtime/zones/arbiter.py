@@ -258,12 +258,21 @@ class Arbiter(Generic[W]):
             return False
         if not self._seats.may_sit(zone):
             return False
-        work = self._engine.front(zone)
-        if self._engine.blocks_at_most(work) and not self._tokens.may_begin(work):
+        engine = self._engine
+        work = engine.front(zone)
+        if engine.blocks_at_most(work) and not self._tokens.may_begin(work):
             self._tenancy.must_wait_for_tokens(zone)
             return False
-        if not self._engine.can_begin(work):
+        if not engine.can_begin(work):
             self._tenancy.must_wait_for_tokens(zone)
+            return False
+        held_back = next((each for each in self._withheld if each.zone is zone), None)
+        if held_back is not None:
+            # What its zone lets go of is for those that run: of requests that were there before a limit was lowered,
+            # one that waits may have more than one that runs, and they would begin in its place by turns.
+            count = engine.blocks_to_continue(held_back)
+            self._tenancy.must_wait(zone, count, engine.free_blocks, held_back.peak)
+            self._admission.look_again(zone)
             return False
         denied = self._denied(work)
         if denied is not None and not denied.headroom and self._evict_surplus_for(work, denied.blocks):
@@ -273,7 +282,7 @@ class Arbiter(Generic[W]):
             states.is_served(self._ledger, zone)
             return True
         self._hopeless.note(work, denied.blocks)
-        self._tenancy.must_wait(zone, denied.blocks, self._engine.free_blocks, work.peak)
+        self._tenancy.must_wait(zone, denied.blocks, engine.free_blocks, work.peak)
         if zone.is_entitled_to(denied.blocks):
             # Room is made before the next step: in the midst of one, whoever would yield has its tokens already.
             self._admission.look_again(zone)
