@@ -65,30 +65,43 @@ class _Load:
         )
 
 
-def is_killed(
-    fleet: Fleet, claims: Claims, letter: str, what: str, kill: Callable[[], None], start: Callable[[], None]
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Killed:
+    """A server that is killed, and started again."""
+
+    what: str
+    kill: Callable[[], None]
+    start: Callable[[], None]
+    problem: Callable[[], str]
+    """What is said of it while it is away, once somebody has noticed."""
+
+
+def told(fleet: Fleet) -> Callable[[], str]:
+    """What engine A says of it."""
+    return lambda: f"engine A says: {fleet.problem(0)}" if fleet.problem(0) else ""
+
+
+def is_killed(fleet: Fleet, claims: Claims, letter: str, server: Killed) -> None:
     """Kill a server under load, start it again, and claim that nobody noticed but by hits.
 
     Args:
         fleet: what runs.
         claims: collects the claims.
         letter: of the chapter.
-        what: is killed, for people.
-        kill: kills it.
-        start: starts it again.
+        server: that is killed.
     """
+    what = server.what
     chapter(f"{letter}. {what} is killed under load")
     load = _Load(fleet)
     with load.going_on():
         load.wait_for("before")
-        kill()
+        server.kill()
         load.wait_for("without it")
         # What is asked for again and again is in the engines' own blocks; a new prompt finds out.
         fleet.tenant("acme", 0).ask(make_prompt(fleet.model, 8, seed=f"asks {what}"), answer_tokens=1)
-        wait_until(lambda: bool(fleet.problem(0)), lambda: "engine A to notice", timeout=_SECONDS, poll=0.1)
-        say(f"engine A says: {fleet.problem(0)}")
-        start()
+        wait_until(lambda: bool(server.problem()), lambda: "somebody to notice", timeout=_SECONDS, poll=0.1)
+        say(server.problem())
+        server.start()
         load.phase = "again"
         wait_until(lambda: _moves(fleet, what), lambda: "sessions to move again", timeout=_SECONDS, poll=1.0)
         load.wait_for("again")
@@ -116,12 +129,14 @@ def _moves(fleet: Fleet, what: str) -> bool:
 def _move(fleet: Fleet, seed: str, begins: int, goes_on: int) -> tuple[int, int]:
     """Have a new session begin on one engine and go on on another; returns blocks that were found, and all."""
     prompt = make_prompt(fleet.model, 20, seed=seed)
-    before = fleet.held("acme")
+    before = fleet.written("acme")
     blocks = fleet.tenant("acme", begins).ask(prompt).prompt_tokens // BLOCK_TOKENS
-    await_held(fleet, "acme", before + blocks)
+    await_written(fleet, "acme", before + blocks)
     return fleet.tenant("acme", goes_on).ask(prompt).cached_tokens // BLOCK_TOKENS, blocks
 
 
-def await_held(fleet: Fleet, tenant: str, chunks: int) -> None:
-    """Wait until the storage has so many chunks of a tenant."""
-    wait_until(lambda: fleet.held(tenant) >= chunks, lambda: f"{chunks} chunks of {tenant}", timeout=_SECONDS, poll=0.1)
+def await_written(fleet: Fleet, tenant: str, chunks: int) -> None:
+    """Wait until so many chunks of a tenant were written."""
+    wait_until(
+        lambda: fleet.written(tenant) >= chunks, lambda: f"{chunks} chunks of {tenant}", timeout=_SECONDS, poll=0.1
+    )

@@ -1,5 +1,6 @@
 """What runs in the story: engines of one pool, a KV-cache manager with its index in Redis, and an S3 server."""
 
+import json
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -97,9 +98,24 @@ class Fleet:
         used = next(each["total"]["used"] for each in group if each["group"]["name"] == name)
         return int(used) // self.object_bytes
 
+    def written(self, tenant: str) -> int:
+        """Chunks of a tenant that were written so far, by the manager's events: what is being written serves nobody."""
+        group = zone_group(_POOL.namespace, _POOL.name, tenant)
+        events = map(json.loads, self.manager.events.read_text().splitlines())
+        return sum(
+            len(event.get("keys", ()))
+            for event in events
+            if event["event"] == "finish_write_cache" and event.get("group") == group
+        )
+
     def problem(self, engine: int) -> str:
         """What keeps an engine from using the storage; empty: nothing."""
         return next(each.problem for each in self.report(engine).tiers if each.tier == "shared")
+
+    def storage_problem(self) -> str:
+        """What the manager says of the storage; empty: it can be used."""
+        (told,) = self.manager.ask("ListStorages")["storages"]
+        return "" if told["available"] else f"the manager says: {told['problem']}"
 
     def grow(self) -> None:
         """Start one more engine, and wait until it serves."""
@@ -184,6 +200,8 @@ def _start(
     volumes = folder / "volumes"
     command = zone_command(engine, model, keys=folder / "keys", volumes=volumes, admin_port=DEFAULT_ADMIN_PORT)
     command += ["--cpu-tier", _CPU_TIER, "--manager-url", manager.url]
+    # Engines, servers and the S3 server's Python share two cores.
+    command += ["--manager-budget", "1"]
     command += ["--manager-token-file", str(folder / "manager" / "token")]
     name = engine.name.replace(" ", "-")
     environment = engine_environment(cores_for(number, 2), POD_NAME=name, **objects.environment)

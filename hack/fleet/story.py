@@ -8,7 +8,7 @@ from hack.demo.asking import Answer, make_prompt
 from hack.demo.claims import Claims
 from hack.demo.console import chapter, say, table, took
 from hack.demo.engines import BLOCK_TOKENS
-from hack.fleet.killing import await_held, is_killed
+from hack.fleet.killing import Killed, await_written, is_killed, told
 from hack.fleet.stack import Fleet
 
 SESSION_BLOCKS = 40
@@ -23,18 +23,28 @@ def tell(fleet: Fleet) -> Claims:
     chapter("The groups")
     fleet.share(FLOOR_CHUNKS, FLOOD_CHUNKS)
     say(f"A chunk takes {fleet.object_bytes:,} bytes. acme's group has {FLOOR_CHUNKS} of them, burst's {FLOOD_CHUNKS}.")
+    _have_storage_opened(fleet, (0, 1))
     session = _session_moves(fleet, claims)
     _flood(fleet, claims, session)
-    is_killed(fleet, claims, "c", "The manager", fleet.manager.kill, fleet.manager.start)
+    is_killed(fleet, claims, "c", Killed("The manager", fleet.manager.kill, fleet.manager.start, told(fleet)))
     if fleet.redis is not None:
-        is_killed(fleet, claims, "d", "Redis, which has the index,", fleet.redis.kill, fleet.redis.start)
+        redis = Killed("Redis, which has the index,", fleet.redis.kill, fleet.redis.start, told(fleet))
+        is_killed(fleet, claims, "d", redis)
         _is_still_there(fleet, claims, session)
-    is_killed(
-        fleet, claims, "e", "The S3 server, with all that it holds,", fleet.bucket.server.kill, fleet.bucket.start
-    )
+    what = "The S3 server, with all that it holds,"
+    bucket = Killed(what, fleet.bucket.server.kill, fleet.bucket.start, fleet.storage_problem)
+    is_killed(fleet, claims, "e", bucket)
     _engines_come_and_go(fleet, claims)
     _show_storages(fleet)
     return claims
+
+
+def _have_storage_opened(fleet: Fleet, engines: Sequence[int]) -> None:
+    """An engine makes its client of S3 with the first chunk, which takes a second, and a load does not wait so long."""
+    for engine in engines:
+        before = fleet.written("burst")
+        fleet.tenant("burst", engine).ask(make_prompt(fleet.model, 2, seed=f"hello {engine}"), answer_tokens=1)
+        await_written(fleet, "burst", before + 1)
 
 
 def _session_moves(fleet: Fleet, claims: Claims) -> str:
@@ -42,11 +52,11 @@ def _session_moves(fleet: Fleet, claims: Claims) -> str:
     session = make_prompt(fleet.model, SESSION_BLOCKS, seed="session")
     begun = fleet.tenant("acme", 0).ask(session)
     blocks = begun.prompt_tokens // BLOCK_TOKENS
-    await_held(fleet, "acme", blocks)
+    await_written(fleet, "acme", blocks)
     moved = fleet.tenant("acme", 1).ask(session)
     longer = session + make_prompt(fleet.model, 8, seed="the next turn")
     next_turn = fleet.tenant("acme", 1).ask(longer)
-    await_held(fleet, "acme", next_turn.prompt_tokens // BLOCK_TOKENS)
+    await_written(fleet, "acme", next_turn.prompt_tokens // BLOCK_TOKENS)
     back = fleet.tenant("acme", 0).ask(longer)
     stranger = fleet.tenant("burst", 1).ask(session)
     _show(
@@ -127,11 +137,13 @@ def _is_still_there(fleet: Fleet, claims: Claims, session: str) -> None:
 def _engines_come_and_go(fleet: Fleet, claims: Claims) -> None:
     chapter("f. One engine, three engines, one engine")
     prompts = [make_prompt(fleet.model, SESSION_BLOCKS, seed=f"session {number}") for number in range(6)]
-    before = fleet.held("acme")
-    blocks = sum(fleet.tenant("acme", 0).ask(prompt).prompt_tokens // BLOCK_TOKENS for prompt in prompts)
-    await_held(fleet, "acme", before + blocks)
+    for prompt in prompts:
+        before = fleet.written("acme")
+        blocks = fleet.tenant("acme", 0).ask(prompt).prompt_tokens // BLOCK_TOKENS
+        await_written(fleet, "acme", before + blocks)
     shares = {"1 engine": _found(fleet, prompts, [0])}
     fleet.grow()
+    _have_storage_opened(fleet, (2,))
     shares["3 engines"] = _found(fleet, prompts, [1, 2, 0])
     for engine in (0, 1):
         # As by a scheduler that takes the machine: what engine A had computed the last engine finds.

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tenantzone_contract.tls import DEFAULT_TLS, TlsFiles
+from tenantzone_runtime.shared.settings import QUERY_SECONDS
 from tenantzone_runtime.shared.urls import check_tls, check_url
 
 CONNECTOR: Final = "ZoneOffloadingConnector"
@@ -22,12 +23,14 @@ _TLS_FILES: Final = {
     "manager_client_key_file": "key",
     "manager_ca_file": "authorities",
 }
-SHARED_STORAGES: Final = frozenset(("manager_url", "manager_token_file", *_TLS_FILES))
+_BUDGET: Final = "manager_budget_seconds"
+SHARED_STORAGES: Final = frozenset(("manager_url", "manager_token_file", _BUDGET, *_TLS_FILES))
 """What says that there are storages that engines share."""
 _DISK: Final = ("disk_folder", "disk_bytes")
 _OURS: Final = ("spec_name", "spec_module_path", "cpu_bytes_to_use", *_DISK, *CHUNK_SIZES, _EVENTS)
 _KNOWN: Final = SHARED_STORAGES.union(_OURS)
 TIERS_FLAG: Final = "--kv-transfer-config"
+MOST_BUDGET_SECONDS: Final = 5.0
 SHARED_MEMORY: Final = Path("/dev/shm")
 _UNITS: Final = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
@@ -50,6 +53,8 @@ class ManagerFlags:
     """Has the token to show; None: it is shown none."""
     tls: TlsFiles = DEFAULT_TLS
     """Whom to believe, and what to show, where the URL begins with https."""
+    budget_seconds: float = QUERY_SECONDS
+    """How long a request's question to it may take: whoever waits for it computes instead then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +98,8 @@ def kv_transfer_config(flags: TierFlags) -> str:
         extra["manager_url"] = flags.manager.url
         if flags.manager.token_file is not None:
             extra["manager_token_file"] = str(flags.manager.token_file)
+        if flags.manager.budget_seconds != QUERY_SECONDS:
+            extra[_BUDGET] = flags.manager.budget_seconds
         files = {name: getattr(flags.manager.tls, field) for name, field in _TLS_FILES.items()}
         extra |= {name: str(path) for name, path in files.items() if path is not None}
     if flags.tokens_per_chunk is not None:
@@ -155,7 +162,7 @@ def _disk(extra: Mapping[str, Any]) -> DiskFlags | None:
 
 
 def _manager(extra: Mapping[str, Any]) -> ManagerFlags | None:
-    if not extra.keys() & {"manager_url", "manager_token_file", *_TLS_FILES}:
+    if not extra.keys() & SHARED_STORAGES:
         return None
     url = extra.get("manager_url")
     if not isinstance(url, str):
@@ -167,7 +174,21 @@ def _manager(extra: Mapping[str, Any]) -> ManagerFlags | None:
         check_tls(url, tls)
     except ValueError as error:
         raise TierFlagError(f"manager_url: {error}") from None
-    return ManagerFlags(url, _path(extra, "manager_token_file") if "manager_token_file" in extra else None, tls)
+    token = _path(extra, "manager_token_file") if "manager_token_file" in extra else None
+    return ManagerFlags(url, token, tls, check_budget(extra.get(_BUDGET, QUERY_SECONDS)))
+
+
+def check_budget(seconds: object) -> float:
+    """Check how long a question to the manager may take.
+
+    Raises:
+        TierFlagError: it is no such time.
+    """
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= MOST_BUDGET_SECONDS:
+        raise TierFlagError(
+            f"{_BUDGET} must be more than 0 and at most {MOST_BUDGET_SECONDS:g}, in seconds; it is {seconds!r}"
+        )
+    return float(seconds)
 
 
 def _path(extra: Mapping[str, Any], name: str) -> Path:

@@ -24,10 +24,12 @@ from tenantzone_runtime.offloading_flags import (
     ManagerFlags,
     TierFlagError,
     TierFlags,
+    check_budget,
     check_kv_transfer_config,
     kv_transfer_config,
     parse_bytes,
 )
+from tenantzone_runtime.shared.settings import QUERY_SECONDS
 from tenantzone_runtime.shared.urls import check_tls, check_url
 from tenantzone_runtime.unsupported import check
 from tenantzone_runtime.usage import FLAGS, UsageError, flag_values
@@ -128,7 +130,7 @@ def _tiers(own: argparse.Namespace, arguments: Sequence[str]) -> list[str]:
     if own.cpu_tier is None:
         if own.disk_tier is not None or own.disk_tier_size is not None:
             raise UsageError("--disk-tier needs --cpu-tier: what is read from the disk goes through CPU memory")
-        if own.manager_url is not None or any(_manager_files(own).values()):
+        if own.manager_url is not None or own.manager_budget is not None or any(_manager_files(own).values()):
             raise UsageError("--manager-url needs --cpu-tier: what is read from storages goes through CPU memory")
         for value in given:
             check_kv_transfer_config(value)
@@ -159,6 +161,8 @@ def _manager(own: argparse.Namespace) -> ManagerFlags | None:
         if path is not None and path.is_dir():
             raise UsageError(f"{flag} {path} is a folder; give the file")
     if own.manager_url is None:
+        if own.manager_budget is not None:
+            raise UsageError("--manager-budget needs --manager-url: which manager it is for")
         return None
     token, authorities, certificate, key = files.values()
     try:
@@ -170,7 +174,8 @@ def _manager(own: argparse.Namespace) -> ManagerFlags | None:
         check_tls(own.manager_url, tls)
     except ValueError as error:
         raise UsageError(f"files for --manager-url: {error}") from None
-    return ManagerFlags(own.manager_url, token, tls)
+    budget = QUERY_SECONDS if own.manager_budget is None else own.manager_budget
+    return ManagerFlags(own.manager_url, token, tls, check_budget(budget))
 
 
 def _manager_files(own: argparse.Namespace) -> dict[str, Path | None]:
@@ -334,6 +339,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="URL",
         help="and in storages that the pool's engines share, by the KV-cache manager there, as http://HOST:9470"
         " (default: none)",
+    )
+    parser.add_argument(
+        "--manager-budget",
+        type=float,
+        metavar="SECONDS",
+        help="how long a request waits for it, before it computes what it did not hear of "
+        f"(default: {QUERY_SECONDS:g})",
     )
     for name, what in _MANAGER_FILES.items():
         parser.add_argument(f"--manager-{name}-file", type=Path, metavar="FILE", help=what)

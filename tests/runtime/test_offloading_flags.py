@@ -49,6 +49,7 @@ def test_what_is_no_size_is_refused(text):
         None,
         ManagerFlags("http://m:9470"),
         ManagerFlags("https://m", Path("/token")),
+        ManagerFlags("http://m", budget_seconds=0.5),
         ManagerFlags("https://m", tls=TlsFiles(authorities=Path("/ca"))),
         ManagerFlags("https://m", Path("/token"), TlsFiles(Path("/certificate"), Path("/key"), Path("/ca"))),
     ],
@@ -91,6 +92,11 @@ def test_only_the_connector_of_the_zones_is_theirs():
         ({"manager_ca_file": "/ca"}, "manager_url must be the URL of a KV-cache manager; it is None"),
         ({"manager_url": "http://m", "manager_ca_file": "/ca"}, "certificates are for a URL that begins with https"),
         ({"manager_url": "https://m", "manager_ca_file": 1}, "manager_ca_file must be a path from the root"),
+        ({"manager_budget_seconds": 0.5}, "manager_url must be the URL of a KV-cache manager; it is None"),
+        *(
+            ({"manager_url": "http://m", "manager_budget_seconds": given}, f"at most 5, in seconds; it is {given!r}")
+            for given in (0, -0.1, 5.1, "1", True, float("nan"))
+        ),
         ({"manager_url": "https://m", "manager_client_cert_file": "/cert"}, "its key must be given together"),
     ],
 )

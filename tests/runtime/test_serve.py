@@ -193,9 +193,11 @@ def test_show_flags_prints_what_has_engines_share_storages(tmp_path):
     shown = run(
         *("--show-flags", "--cpu-tier", "2GiB"),
         *("--manager-url", "http://manager:9470", "--manager-token-file", str(tmp_path / "token")),
+        *("--manager-budget", "0.5"),
     )
     extra = json.loads(shlex.split(shown.stdout)[-1])["kv_connector_extra_config"]
     assert (extra["manager_url"], extra["manager_token_file"]) == ("http://manager:9470", str(tmp_path / "token"))
+    assert extra["manager_budget_seconds"] == 0.5
 
 
 def test_show_flags_prints_whom_engines_believe_and_what_they_show(tmp_path):
@@ -211,6 +213,9 @@ def test_show_flags_prints_whom_engines_believe_and_what_they_show(tmp_path):
     [
         (["--disk-tier", "/data"], "--disk-tier needs --cpu-tier"),
         (["--manager-url", "http://m"], "--manager-url needs --cpu-tier"),
+        (["--manager-budget", "1"], "--manager-url needs --cpu-tier"),
+        (["--cpu-tier", "1GiB", "--manager-budget", "1"], "--manager-budget needs --manager-url"),
+        (["--cpu-tier", "1GiB", "--manager-url", "http://m", "--manager-budget", "9"], "at most 5, in seconds"),
         (["--cpu-tier", "1GiB", "--manager-url", "m:9470"], "'m:9470' is no URL of a KV-cache manager"),
         (["--cpu-tier", "1GiB", "--manager-token-file", "t"], "--manager-token-file needs --manager-url"),
         (

@@ -40,6 +40,7 @@ from tenantzone_runtime.offloading_flags import (
 )
 from tenantzone_runtime.salt import SaltKeySource
 from tenantzone_runtime.shared.opening import open_shared_tier
+from tenantzone_runtime.shared.settings import SharedSettings
 from tenantzone_runtime.shared.writing import Shape
 from tenantzone_runtime.zones.hit_shape import HitShape
 from tenantzone_runtime.zones.tier import Tier, TransferBounds
@@ -254,6 +255,7 @@ class ZoneOffloadingSpec(TieringOffloadingSpec):
             has_pool_key=lambda: bool(salt_key.id),
             instance=instance,
             tls=flags.tls,
+            settings=SharedSettings(query_seconds=flags.budget_seconds),
         )
         return ZoneSharedTier(self, view, "shared", tier, salt_key.poll)
 

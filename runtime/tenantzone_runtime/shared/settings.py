@@ -1,6 +1,9 @@
 """How the shared tier asks, and how it moves chunks."""
 
 from dataclasses import dataclass
+from typing import Final
+
+QUERY_SECONDS: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,7 +14,7 @@ class SharedSettings:
     """Threads; so are the next two."""
     readers: int = 8
     writers: int = 4
-    query_seconds: float = 0.05
+    query_seconds: float = QUERY_SECONDS
     """The budget of a request's question: whoever waits for it computes instead."""
     call_seconds: float = 2.0
     """That any other call of the manager may take."""
