@@ -103,7 +103,7 @@ def is_killed(fleet: Fleet, claims: Claims, letter: str, server: Killed) -> None
         say(server.problem())
         server.start()
         load.phase = "again"
-        wait_until(lambda: _moves(fleet, what), lambda: "sessions to move again", timeout=_SECONDS, poll=1.0)
+        wait_until(lambda: _moves(fleet, server), lambda: "sessions to move again", timeout=_SECONDS, poll=1.0)
         load.wait_for("again")
     table(
         ("", "requests", "failed", "cached tokens"),
@@ -119,11 +119,12 @@ def is_killed(fleet: Fleet, claims: Claims, letter: str, server: Killed) -> None
     )
 
 
-def _moves(fleet: Fleet, what: str) -> bool:
+def _moves(fleet: Fleet, server: Killed) -> bool:
     """Whether both engines use the storage again; each finds out with what it stores."""
     for engine in (0, 1):
-        fleet.tenant("acme", engine).ask(make_prompt(fleet.model, 8, seed=f"again {what} {engine}"), answer_tokens=1)
-    return not fleet.problem(0) and not fleet.problem(1)
+        prompt = make_prompt(fleet.model, 8, seed=f"again {server.what} {engine}")
+        fleet.tenant("acme", engine).ask(prompt, answer_tokens=1)
+    return not server.problem() and not fleet.problem(0) and not fleet.problem(1)
 
 
 def _move(fleet: Fleet, seed: str, begins: int, goes_on: int) -> tuple[int, int]:

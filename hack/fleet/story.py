@@ -11,7 +11,7 @@ from hack.demo.engines import BLOCK_TOKENS
 from hack.fleet.killing import Killed, await_written, is_killed, told
 from hack.fleet.stack import Fleet
 
-SESSION_BLOCKS = 40
+SESSION_BLOCKS = 24
 FLOOR_CHUNKS = 1000
 FLOOD_CHUNKS = 120
 FLOOD_PROMPTS = 30
