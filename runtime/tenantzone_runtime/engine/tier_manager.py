@@ -37,8 +37,8 @@ class _Caller:
     """What was on its way into the tier when it was looked up last."""
     promoted: set[OffloadKey] = field(default_factory=set)
     """What was brought up for it from a tier below."""
-    chunks: dict[int, None] = field(default_factory=dict)
-    """That it has stored or loaded, in the order of its prompt."""
+    keys: dict[OffloadKey, None] = field(default_factory=dict)
+    """What it has stored or loaded, in the order of its prompt. Not chunk ids: once given up, they are others'."""
     stored: set[OffloadKey] = field(default_factory=set)
     """What it has stored, or is storing."""
     hits_of_prompt: Callable[[], list[list[OffloadKey]]] | None = None
@@ -135,7 +135,7 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         caller = req_context.get_state(_Caller)
         if caller is not None and not caller.is_finished:
             caller.is_finished = True
-            self.tier.use(caller.zone, reversed(caller.chunks))
+            self.tier.use(caller.zone, self._chunk_ids(reversed(caller.keys)))
             if caller.hits_of_prompt is not None:
                 self._link(caller, caller.hits_of_prompt())
             self.tier.request_finished(caller.zone, time.monotonic())
@@ -189,7 +189,7 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         """Let what a request has stored so far make room for what it stores next: it is in a tier below by now."""
         caller = req_context.get_state(_Caller)
         if caller is not None:
-            caller.chunks.clear()
+            caller.keys.clear()
 
     # Loads
 
@@ -240,7 +240,7 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         spec: LoadStoreSpec = super().prepare_load(keys, req_context)
         self.tier.load(caller.zone, chunk_ids)
         caller.hits.clear()
-        caller.chunks.update(dict.fromkeys(chunk_ids))
+        caller.keys.update(dict.fromkeys(keys))
         self._count_on(caller, keys)
         return spec
 
@@ -255,9 +255,7 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         caller = req_context.get_state(_Caller)
         if caller is None or caller.is_condemned or caller.is_cut or caller.needed > caller.zone.spec.quota.limit:
             return PrepareStoreOutput([], CPULoadStoreSpec([]), [])
-        self._count_on(caller, keys)
         output = self._prepare_store(keys, caller, req_context)
-        self._count_on(caller, output.keys_to_store)
         caller.stored.update(output.keys_to_store)
         if caller.hits_of_prompt is not None:
             caller.is_cut = any(self._policy.get(key) is None for key in keys)
@@ -269,16 +267,19 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         there = [key for key in keys if self._policy.get(key) is not None]
         new = [key for key in keys if self._policy.get(key) is None]
         # The beginning of the same prompt: what is stored after it is worth nothing without it.
-        beginning = dict.fromkeys([*caller.chunks, *self._chunk_ids(there), *self._chunk_ids(caller.hits)])
+        beginning = dict.fromkeys([*caller.keys, *there, *caller.hits])
+        # What does not go with a hit for its sake has to go with it, if it is of no other hit then.
+        self._count_on(caller, beginning)
         is_linked = caller.hits_of_prompt is not None
-        granted, given_up = self.tier.make_room(caller.zone, len(new), list(beginning), whole=is_linked)
+        granted, given_up = self.tier.make_room(caller.zone, len(new), self._chunk_ids(beginning), whole=is_linked)
         evicted = self._forget(given_up)
         output = super().prepare_store([*there, *new[:granted]], req_context)
         assert output is not None, "there is room"
         chunk_ids = self._chunk_ids(output.keys_to_store)
         self.tier.store(caller.zone, chunk_ids)
         self._keys.update(zip(chunk_ids, output.keys_to_store, strict=True))
-        caller.chunks.update(dict.fromkeys(chunk_ids))
+        caller.keys.update(dict.fromkeys(output.keys_to_store))
+        self._count_on(caller, output.keys_to_store)
         output.evicted_keys = evicted
         return output
 
@@ -338,7 +339,6 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         if any(self._policy.get(key) is not None for key in lacking):
             return []
         output = self._prepare_store(keys, caller, req_context)
-        self._count_on(caller, output.keys_to_store)
         return self._chunk_ids(output.keys_to_store)
 
     def prepare_read(self, keys: Collection[OffloadKey], req_context: ReqContext) -> LoadStoreSpec:
