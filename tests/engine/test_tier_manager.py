@@ -17,13 +17,14 @@ NUMBERS = itertools.count()
 
 
 class Tenants:
-    """A manager of 10 chunks, and requests of tenants."""
+    """A manager of 10 chunks, and requests of tenants; without shares, no zones are declared yet."""
 
     def __init__(self, bounds=TransferBounds(100, 100), **shares):  # noqa: B008
         tier = Tier("cpu", 10, 1, bounds)
         self.shares = {tenant: (TierShare(tier="cpu", **share),) for tenant, share in shares.items()}
         self.manager = ZoneOffloadingManager(tier, enable_events=True)
-        self.declare(*(declare(tenant) for tenant in shares))
+        if shares:
+            self.declare(*(declare(tenant) for tenant in shares))
 
     def declare(self, *zones):
         zones = [zone.model_copy(update={"tiers": self.shares.get(zone.tenant, ())}) for zone in zones]
@@ -199,8 +200,8 @@ class TestOfUseTogetherOnly:
     def tenants(self):
         return Tenants(acme={})
 
-    def begin(self, tenants, keys):
-        context = tenants.request("acme")
+    def begin(self, tenants, keys, tenant="acme"):
+        context = tenants.request(tenant)
         tenants.manager.know_prompt(context, lambda: [keys], len(keys))
         return context
 
@@ -246,3 +247,15 @@ class TestOfUseTogetherOnly:
         tenants.store(request, keys)
         tenants.manager.on_request_finished(request)
         assert tenants.manager.tier.ledger.held_blocks == 0
+
+    def test_what_a_request_from_before_a_zone_has_stored_too_stays_for_the_zones_requests_only(self):
+        tenants, keys = Tenants(), prompt("a", 6)
+        early = self.begin(tenants, keys, tenant=None)
+        tenants.declare(declare("acme"))
+        self.keep(tenants, keys)
+        assert tenants.store(early, keys).keys_to_store == []
+        tenants.store(self.begin(tenants, prompt("b", 5)), prompt("b", 5))
+        for _ in range(2):
+            assert self.useless(tenants) == []
+            assert tenants.manager.tier.ledger.held_blocks == 5
+            tenants.manager.on_request_finished(early)

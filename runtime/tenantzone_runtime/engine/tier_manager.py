@@ -73,9 +73,9 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         self._keys: dict[int, OffloadKey] = {}
         """Of chunks that are owned."""
         self._bound: dict[str, str | None] = {}
-        self._counted_on: Counter[OffloadKey] = Counter()
-        """By how many requests that have not ended, where chunks need each other."""
-        tier.is_counted_on = lambda chunk_id: self._keys.get(chunk_id) in self._counted_on
+        self._counted_on: Counter[tuple[Zone | None, OffloadKey | None]] = Counter()
+        """By how many of a zone's requests that have not ended, where chunks need each other."""
+        tier.is_counted_on = self._is_counted_on
 
     def bind(self, request_id: str, tenant: str | None) -> None:
         """Say whose the next new request of this id is, before it comes.
@@ -154,14 +154,19 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         if caller.hits_of_prompt is not None:
             new = [key for key in keys if key not in caller.counted_on and self._policy.get(key) is not None]
             caller.counted_on.update(new)
-            self._counted_on.update(new)
+            self._counted_on.update((caller.zone, key) for key in new)
+
+    def _is_counted_on(self, chunk_id: int) -> bool:
+        """Whether a request of the chunk's zone counts on it; one from before that zone can't load it."""
+        return (self.tier.ledger.owner[chunk_id], self._keys.get(chunk_id)) in self._counted_on
 
     def _count_off(self, caller: _Caller) -> list[OffloadKey]:
-        """Note that a request has ended; returns what nobody counts on any more."""
-        self._counted_on.subtract(caller.counted_on)
-        left = [key for key in caller.counted_on if not self._counted_on[key]]
+        """Note that a request has ended; returns what nobody of its zone counts on any more."""
+        zone = caller.zone
+        self._counted_on.subtract((zone, key) for key in caller.counted_on)
+        left = [key for key in caller.counted_on if not self._counted_on[zone, key]]
         for key in left:
-            del self._counted_on[key]
+            del self._counted_on[zone, key]
         return left
 
     def touch(self, keys: Collection[OffloadKey], req_context: ReqContext) -> None:
