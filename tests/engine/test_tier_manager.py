@@ -17,13 +17,14 @@ NUMBERS = itertools.count()
 
 
 class Tenants:
-    """A manager of 10 chunks, and requests of tenants."""
+    """A manager of 10 chunks, and requests of tenants; without shares, no zones are declared yet."""
 
     def __init__(self, bounds=TransferBounds(100, 100), **shares):  # noqa: B008
         tier = Tier("cpu", 10, 1, bounds)
         self.shares = {tenant: (TierShare(tier="cpu", **share),) for tenant, share in shares.items()}
         self.manager = ZoneOffloadingManager(tier, enable_events=True)
-        self.declare(*(declare(tenant) for tenant in shares))
+        if shares:
+            self.declare(*(declare(tenant) for tenant in shares))
 
     def declare(self, *zones):
         zones = [zone.model_copy(update={"tiers": self.shares.get(zone.tenant, ())}) for zone in zones]
@@ -180,3 +181,81 @@ def test_a_reset_forgets_all_and_goes_on():
     assert tenants.lookups(acme, keys) == [MISS] * 4
     assert len(tenants.store(acme, prompt("b", 10)).keys_to_store) == 10
     tenants.manager.on_request_finished(acme)
+
+
+def test_what_others_store_where_a_request_had_its_own_is_not_used_when_it_ends():
+    tenants = Tenants(acme={})
+    first, second, keys = tenants.request("acme"), tenants.request("acme"), prompt("b", 10)
+    tenants.store(first, prompt("a", 4))
+    tenants.store(second, keys)
+    for context in (second, first):
+        tenants.manager.on_request_finished(context)
+    assert tenants.store(tenants.request("acme"), prompt("c", 3)).evicted_keys == keys[:-4:-1], "its end goes first"
+
+
+class TestOfUseTogetherOnly:
+    """Of several groups of KV caches: what is in the tier is of a whole hit, or a request counts on it."""
+
+    @pytest.fixture
+    def tenants(self):
+        return Tenants(acme={})
+
+    def begin(self, tenants, keys, tenant="acme"):
+        context = tenants.request(tenant)
+        tenants.manager.know_prompt(context, lambda: [keys], len(keys))
+        return context
+
+    def keep(self, tenants, keys):
+        """Of a request that has ended."""
+        context = self.begin(tenants, keys)
+        assert tenants.store(context, keys).keys_to_store == keys
+        tenants.manager.on_request_finished(context)
+
+    def useless(self, tenants):
+        tier = tenants.manager.tier
+        cached = [chunk_id for zone in tier.ledger.zones.values() for chunk_id in zone.cached]
+        return [chunk_id for chunk_id in cached if chunk_id not in tier.links and not tier.is_counted_on(chunk_id)]
+
+    def test_of_a_hit_nothing_stays_for_a_request_that_had_its_own_there(self, tenants):
+        keys = prompt("a", 6)
+        request = self.begin(tenants, keys)
+        tenants.store(request, keys[:3])
+        self.keep(tenants, prompt("b", 10))
+        assert tenants.store(request, keys[3:]).keys_to_store == keys[3:]
+        assert self.useless(tenants) == []
+        assert tenants.manager.tier.ledger.held_blocks == 3
+
+    def test_what_a_request_has_found_stays_until_it_ends_even_if_it_was_not_loaded(self, tenants):
+        found, keys = prompt("a", 8), prompt("b", 5)
+        self.keep(tenants, found)
+        request = self.begin(tenants, [*found[:2], *keys])
+        assert tenants.lookups(request, found[:2]) == [HIT, HIT]
+        assert tenants.store(request, keys).keys_to_store == keys
+        assert self.useless(tenants) == []
+        assert tenants.lookups(tenants.request("acme"), found) == [HIT] * 2 + [MISS] * 6
+        tenants.manager.on_request_finished(request)
+        assert self.useless(tenants) == []
+        assert tenants.lookups(tenants.request("acme"), [*found[:2], *keys]) == [HIT] * 7
+        self.keep(tenants, prompt("c", 10))
+        assert self.useless(tenants) == []
+
+    def test_what_a_request_has_found_goes_with_it_when_it_ends_halfway(self, tenants):
+        found, keys = prompt("a", 8), prompt("b", 5)
+        self.keep(tenants, found)
+        request = self.begin(tenants, [*found[:2], *keys, *prompt("c", 1)])
+        tenants.lookups(request, found[:2])
+        tenants.store(request, keys)
+        tenants.manager.on_request_finished(request)
+        assert tenants.manager.tier.ledger.held_blocks == 0
+
+    def test_what_a_request_from_before_a_zone_has_stored_too_stays_for_the_zones_requests_only(self):
+        tenants, keys = Tenants(), prompt("a", 6)
+        early = self.begin(tenants, keys, tenant=None)
+        tenants.declare(declare("acme"))
+        self.keep(tenants, keys)
+        assert tenants.store(early, keys).keys_to_store == []
+        tenants.store(self.begin(tenants, prompt("b", 5)), prompt("b", 5))
+        for _ in range(2):
+            assert self.useless(tenants) == []
+            assert tenants.manager.tier.ledger.held_blocks == 5
+            tenants.manager.on_request_finished(early)

@@ -37,8 +37,8 @@ class _Caller:
     """What was on its way into the tier when it was looked up last."""
     promoted: set[OffloadKey] = field(default_factory=set)
     """What was brought up for it from a tier below."""
-    chunks: dict[int, None] = field(default_factory=dict)
-    """That it has stored or loaded, in the order of its prompt."""
+    keys: dict[OffloadKey, None] = field(default_factory=dict)
+    """What it has stored or loaded, in the order of its prompt. Not chunk ids: once given up, they are others'."""
     stored: set[OffloadKey] = field(default_factory=set)
     """What it has stored, or is storing."""
     hits_of_prompt: Callable[[], list[list[OffloadKey]]] | None = None
@@ -73,9 +73,9 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         self._keys: dict[int, OffloadKey] = {}
         """Of chunks that are owned."""
         self._bound: dict[str, str | None] = {}
-        self._counted_on: Counter[OffloadKey] = Counter()
-        """By how many requests that have not ended, where chunks need each other."""
-        tier.is_counted_on = lambda chunk_id: self._keys.get(chunk_id) in self._counted_on
+        self._counted_on: Counter[tuple[Zone | None, OffloadKey | None]] = Counter()
+        """By how many of a zone's requests that have not ended, where chunks need each other."""
+        tier.is_counted_on = self._is_counted_on
 
     def bind(self, request_id: str, tenant: str | None) -> None:
         """Say whose the next new request of this id is, before it comes.
@@ -135,7 +135,7 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         caller = req_context.get_state(_Caller)
         if caller is not None and not caller.is_finished:
             caller.is_finished = True
-            self.tier.use(caller.zone, reversed(caller.chunks))
+            self.tier.use(caller.zone, self._chunk_ids(reversed(caller.keys)))
             if caller.hits_of_prompt is not None:
                 self._link(caller, caller.hits_of_prompt())
             self.tier.request_finished(caller.zone, time.monotonic())
@@ -154,14 +154,19 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         if caller.hits_of_prompt is not None:
             new = [key for key in keys if key not in caller.counted_on and self._policy.get(key) is not None]
             caller.counted_on.update(new)
-            self._counted_on.update(new)
+            self._counted_on.update((caller.zone, key) for key in new)
+
+    def _is_counted_on(self, chunk_id: int) -> bool:
+        """Whether a request of the chunk's zone counts on it; one from before that zone can't load it."""
+        return (self.tier.ledger.owner[chunk_id], self._keys.get(chunk_id)) in self._counted_on
 
     def _count_off(self, caller: _Caller) -> list[OffloadKey]:
-        """Note that a request has ended; returns what nobody counts on any more."""
-        self._counted_on.subtract(caller.counted_on)
-        left = [key for key in caller.counted_on if not self._counted_on[key]]
+        """Note that a request has ended; returns what nobody of its zone counts on any more."""
+        zone = caller.zone
+        self._counted_on.subtract((zone, key) for key in caller.counted_on)
+        left = [key for key in caller.counted_on if not self._counted_on[zone, key]]
         for key in left:
-            del self._counted_on[key]
+            del self._counted_on[zone, key]
         return left
 
     def touch(self, keys: Collection[OffloadKey], req_context: ReqContext) -> None:
@@ -189,7 +194,7 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         """Let what a request has stored so far make room for what it stores next: it is in a tier below by now."""
         caller = req_context.get_state(_Caller)
         if caller is not None:
-            caller.chunks.clear()
+            caller.keys.clear()
 
     # Loads
 
@@ -240,7 +245,7 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         spec: LoadStoreSpec = super().prepare_load(keys, req_context)
         self.tier.load(caller.zone, chunk_ids)
         caller.hits.clear()
-        caller.chunks.update(dict.fromkeys(chunk_ids))
+        caller.keys.update(dict.fromkeys(keys))
         self._count_on(caller, keys)
         return spec
 
@@ -255,9 +260,7 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         caller = req_context.get_state(_Caller)
         if caller is None or caller.is_condemned or caller.is_cut or caller.needed > caller.zone.spec.quota.limit:
             return PrepareStoreOutput([], CPULoadStoreSpec([]), [])
-        self._count_on(caller, keys)
         output = self._prepare_store(keys, caller, req_context)
-        self._count_on(caller, output.keys_to_store)
         caller.stored.update(output.keys_to_store)
         if caller.hits_of_prompt is not None:
             caller.is_cut = any(self._policy.get(key) is None for key in keys)
@@ -269,16 +272,19 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         there = [key for key in keys if self._policy.get(key) is not None]
         new = [key for key in keys if self._policy.get(key) is None]
         # The beginning of the same prompt: what is stored after it is worth nothing without it.
-        beginning = dict.fromkeys([*caller.chunks, *self._chunk_ids(there), *self._chunk_ids(caller.hits)])
+        beginning = dict.fromkeys([*caller.keys, *there, *caller.hits])
+        # What does not go with a hit for its sake has to go with it, if it is of no other hit then.
+        self._count_on(caller, beginning)
         is_linked = caller.hits_of_prompt is not None
-        granted, given_up = self.tier.make_room(caller.zone, len(new), list(beginning), whole=is_linked)
+        granted, given_up = self.tier.make_room(caller.zone, len(new), self._chunk_ids(beginning), whole=is_linked)
         evicted = self._forget(given_up)
         output = super().prepare_store([*there, *new[:granted]], req_context)
         assert output is not None, "there is room"
         chunk_ids = self._chunk_ids(output.keys_to_store)
         self.tier.store(caller.zone, chunk_ids)
         self._keys.update(zip(chunk_ids, output.keys_to_store, strict=True))
-        caller.chunks.update(dict.fromkeys(chunk_ids))
+        caller.keys.update(dict.fromkeys(output.keys_to_store))
+        self._count_on(caller, output.keys_to_store)
         output.evicted_keys = evicted
         return output
 
@@ -338,7 +344,6 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         if any(self._policy.get(key) is not None for key in lacking):
             return []
         output = self._prepare_store(keys, caller, req_context)
-        self._count_on(caller, output.keys_to_store)
         return self._chunk_ids(output.keys_to_store)
 
     def prepare_read(self, keys: Collection[OffloadKey], req_context: ReqContext) -> LoadStoreSpec:

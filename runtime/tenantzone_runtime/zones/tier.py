@@ -118,7 +118,7 @@ class Tier:
             protected: chunks that must not go for them, the beginning of the same prompt: what is stored after it is
                 worth nothing without it.
             whole: a part of them is of no use, and nothing goes for it. Nor do the protected go with others whose room
-                is taken: they are of use with these.
+                is taken: they are of use with these. A request counts on them, or they are linked at once.
 
         Returns:
             How many of them it may store now, and the chunks that were given up for them.

@@ -7,6 +7,7 @@ and printed, with what reproduces it.
 import logging
 import os
 import sys
+from dataclasses import replace
 from unittest.mock import patch
 
 import pytest
@@ -17,7 +18,7 @@ from tenantzone_contract.config import PoolConfig, ZoneConfig
 from tenantzone_runtime.engine.versions import keep_groups_in_tiers
 from tests.engine.clock import Clock
 from tests.engine.histories.engine import Engine
-from tests.engine.histories.events import Declare, Flags, Image, Life, Send
+from tests.engine.histories.events import Declare, Flags, Image, Life, Send, TierFlags
 from tests.engine.histories.generator import flags_with_whole_hits, lives
 from tests.engine.histories.liveness import drain
 
@@ -40,21 +41,26 @@ def _quiet_logs():
     logging.disable(logging.NOTSET)
 
 
-def asking(tenant: str, blocks: int, image: Image) -> Send:
-    """A request about an image."""
+def sending(tenant: str, blocks: int, *, prefix: int | None = None, count: int = 1) -> Send:
+    """Requests that nothing is said of but this."""
     return Send(
         tenant=tenant,
         blocks=blocks,
         extra=1,
         max_tokens=1,
-        prefix=None,
-        count=1,
+        prefix=prefix,
+        count=count,
         priority=0,
         prompt_logprobs=False,
         user="",
-        images=(image,),
+        images=(),
         grammar=None,
     )
+
+
+def asking(tenant: str, blocks: int, image: Image) -> Send:
+    """A request about an image."""
+    return replace(sending(tenant, blocks), images=(image,))
 
 
 AN_IMAGE_HAS_ALL_OF_THE_ENCODER = Life(
@@ -93,6 +99,37 @@ AN_IMAGE_HAS_ALL_OF_THE_ENCODER = Life(
 )
 """It was stuck: who waited for the encoder had the tokens of each step, and who had its room had none."""
 
+REQUESTS_FROM_BEFORE_ZONES_COUNT_ON_A_ZONES_CHUNKS = Life(
+    Flags(
+        capacity=40,
+        seats=64,
+        batched_tokens=1024,
+        chunked=True,
+        long_prefill=0,
+        watermark=0.0,
+        whole_prompts=True,
+        window=64,
+        kinds=("window", "full", "window"),
+        policy="fcfs",
+        prefix_caching=True,
+        steps_in_flight=5,
+        step_seconds=0.02,
+        token_seconds=0.0,
+        drafting=None,
+        encoder=None,
+        whole_images=False,
+        steps_in_pauses=False,
+        tiers=TierFlags(chunks=30, slowest=0, files=None, failing=False),
+    ),
+    (
+        sending("burst", blocks=12, prefix=1, count=4),
+        Declare((ZoneConfig(name="burst", tenant="burst", generation=1),), PoolConfig(namespace="test", name="pool")),
+        sending("burst", blocks=12, prefix=1),
+        sending("burst", blocks=4),
+    ),
+)
+"""These stayed when their hit went, and when those requests ended."""
+
 
 COMMON = settings(
     deadline=None,
@@ -105,6 +142,7 @@ COMMON = settings(
 
 @given(life=lives())
 @example(life=AN_IMAGE_HAS_ALL_OF_THE_ENCODER)
+@example(life=REQUESTS_FROM_BEFORE_ZONES_COUNT_ON_A_ZONES_CHUNKS)
 @settings(COMMON, max_examples=LIVES)
 @pytest.mark.shows(
     "all of these at random",
