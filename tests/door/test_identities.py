@@ -245,7 +245,8 @@ class TestTokens:
             pytest.param(token(exp=None), id="without an end"),
             pytest.param(token(exp="never"), id="an end that is no time"),
             pytest.param(token(exp=float("inf")), id="an end beyond all times"),
-            pytest.param(token(nbf=time.time() + 1800), id="not valid yet"),
+            # All are made before the first test runs, which may be an hour earlier.
+            pytest.param(token(nbf=time.time() + 86_400, exp=time.time() + 90_000), id="not valid yet"),
             pytest.param(token(iss="https://other.example"), id="another issuer's"),
             pytest.param(token(iss=None), id="nobody's"),
             pytest.param(token(aud="others"), id="for somebody else"),
