@@ -1,34 +1,25 @@
 """Random lives of a disk of hits with real files and faults: what is loaded is right, and nothing outlives its use."""
 
 import shutil
-import tempfile
-import time
-from contextlib import suppress
-from pathlib import Path
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import initialize, invariant, rule
 
-from tests.disk.disks import CHUNK, NUMBERS, Disk, content, files_in
-from tests.disk.test_disk_machine import CALLS, ERRORS, harmed
+from tests.disk.disks import CHUNK, NUMBERS, Disk, content
+from tests.disk.lives import Lives, tenants
 from tests.disk.test_relinking import blocks, keys
 from tests.disk.test_whole_hits import SHAPE, all_of_use, begin, hit_of
 from tests.zones.core import declare
 
 CHUNKS = 14
-TENANTS = ("acme", "gold", "late")
 
-tenants = st.sampled_from(TENANTS)
 prompts = st.text("ab", min_size=1, max_size=5)
 
 
-class HitLives(RuleBasedStateMachine):
+class HitLives(Lives):
     def __init__(self):
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp())
-        self.disk = None
-        self.purges = 0
         self.held = {}
         self.loads = {}
         self.stores = set()
@@ -38,7 +29,6 @@ class HitLives(RuleBasedStateMachine):
         self.chunks = chunks
         shares = {"gold": {"reserved": min(reserved, chunks)}, "late": {"limit": min(limit, chunks)}, "acme": {}}
         self.disk = Disk(self.folder / "tier", chunks=chunks, shape=SHAPE, **shares)
-        self.declared = {tenant: declare(tenant) for tenant in TENANTS}
 
     @rule(tenant=tenants, tokens=prompts)
     def store(self, tenant, tokens):
@@ -69,24 +59,6 @@ class HitLives(RuleBasedStateMachine):
         if tenant in self.declared:
             hit = hit_of(tokens)
             self.disk.tier.lose(self.disk.zone(tenant), [hit[chosen % len(hit)]])
-
-    @rule(tenant=tenants)
-    def purge(self, tenant):
-        if tenant in self.declared:
-            self.purges += 1
-            self.declared[tenant] = declare(tenant, purge=f"p{self.purges}")
-            self.disk.declare(*self.declared.values(), opening=False)
-
-    @rule(tenant=tenants)
-    def come_or_go(self, tenant):
-        if tenant in self.declared:
-            del self.declared[tenant]
-            zone = self.disk.zone(tenant)
-            while zone is not None and zone.requests:
-                self.disk.tier.tier.request_finished(zone, 0.0)
-        else:
-            self.declared[tenant] = declare(tenant)
-        self.disk.declare(*self.declared.values(), opening=False)
 
     @rule(tenant=tenants, limit=st.integers(0, CHUNKS), reserved=st.integers(0, 5))
     def share_changes(self, tenant, limit, reserved):
@@ -121,25 +93,6 @@ class HitLives(RuleBasedStateMachine):
         self.recover()
         self.disk.rest()
 
-    @rule(call=st.sampled_from(CALLS), number=st.sampled_from(ERRORS))
-    def fail(self, call, number):
-        self.disk.files.errors[call] = OSError(number, "injected")
-
-    @rule()
-    def recover(self):
-        self.disk.files.errors.clear()
-        for breaker in (self.disk.tier.write_breaker, self.disk.tier.read_breaker, self.disk.tier.removal_breaker):
-            breaker.succeeded()
-
-    @rule(chosen=st.integers(0), harm=st.sampled_from(["cut", "changed", "removed", "swapped"]))
-    def harm(self, chosen, harm):
-        paths = sorted(self.files())
-        if not paths:
-            return
-        path, other = paths[chosen % len(paths)], paths[(chosen + 1) % len(paths)]
-        with suppress(FileNotFoundError):
-            harmed(harm, path, other)
-
     @rule(renamed=st.lists(st.integers(0), max_size=3))
     def restart(self, renamed):
         """Begin anew, when somebody has said of files that they come after other blocks than they do."""
@@ -173,16 +126,10 @@ class HitLives(RuleBasedStateMachine):
         for zone in figures.zones.values():
             assert zone.held_bytes <= zone.limit_bytes or zone.in_transfer
 
-    def files(self):
-        return files_in(self.folder / "tier" / "objects")
-
     def teardown(self):
         if self.disk is not None:
             self.rest()
-            for tenant in TENANTS:
-                zone = self.disk.tier.tier.ledger.zones.get(tenant)
-                while zone is not None and tenant != "gold" and zone.requests:
-                    self.disk.tier.tier.request_finished(zone, time.monotonic())
+            self.end_requests("acme", "late")
             self.disk.declare(declare("gold"), opening=True)
             self.disk.rest()
             self.promises_are_kept()

@@ -1,0 +1,94 @@
+"""What happens in any life of a disk: zones come, go and are purged, files are harmed, calls of the system fail."""
+
+import errno
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule
+
+from tests.disk.disks import files_in
+from tests.zones.core import declare
+
+TENANTS = ("acme", "gold", "late")
+CALLS = ("write", "rename", "read", "remove", "files")
+ERRORS = (errno.ENOSPC, errno.EROFS, errno.EIO, errno.ENOENT)
+
+tenants = st.sampled_from(TENANTS)
+
+
+class Lives(RuleBasedStateMachine):
+    """A life begins with a disk, on which all tenants are declared."""
+
+    def __init__(self):
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp())
+        self.disk = None
+        self.declared = {tenant: declare(tenant) for tenant in TENANTS}
+        self.purges = 0
+
+    def forgotten(self, tenant):
+        """What the tenant had stored is no more to be found."""
+
+    @rule(tenant=tenants)
+    def purge(self, tenant):
+        if tenant in self.declared:
+            self.purges += 1
+            self.declared[tenant] = declare(tenant, purge=f"p{self.purges}")
+            self.disk.declare(*self.declared.values(), opening=False)
+            self.forgotten(tenant)
+
+    @rule(tenant=tenants)
+    def come_or_go(self, tenant):
+        if tenant in self.declared:
+            del self.declared[tenant]
+            self.end_requests(tenant)
+            self.forgotten(tenant)
+        else:
+            self.declared[tenant] = declare(tenant)
+        self.disk.declare(*self.declared.values(), opening=False)
+
+    @rule(call=st.sampled_from(CALLS), number=st.sampled_from(ERRORS))
+    def fail(self, call, number):
+        self.disk.files.errors[call] = OSError(number, "injected")
+
+    @rule()
+    def recover(self):
+        self.disk.files.errors.clear()
+        for breaker in (self.disk.tier.write_breaker, self.disk.tier.read_breaker, self.disk.tier.removal_breaker):
+            breaker.succeeded()
+
+    @rule(chosen=st.integers(0), harm=st.sampled_from(["cut", "changed", "removed", "swapped"]))
+    def harm(self, chosen, harm):
+        paths = sorted(self.files())
+        if not paths:
+            return
+        # What is about to be removed may go meanwhile.
+        with suppress(FileNotFoundError):
+            harmed(harm, paths[chosen % len(paths)], paths[(chosen + 1) % len(paths)])
+
+    def files(self):
+        return files_in(self.folder / "tier" / "objects")
+
+    def end_requests(self, *tenants):
+        """Have the requests end that keep zones of these tenants from going."""
+        for tenant in tenants:
+            zone = self.disk.tier.tier.ledger.zones.get(tenant)
+            while zone is not None and zone.requests:
+                self.disk.tier.tier.request_finished(zone, 0.0)
+
+
+def harmed(harm, path, other):
+    """Do to a chunk's file what others than the tier may do to it."""
+    written = path.read_bytes()
+    if harm == "removed":
+        path.unlink()
+    elif harm == "cut":
+        os.truncate(path, len(written) - 1)
+    elif harm == "changed":
+        path.write_bytes(written[:-1] + bytes([written[-1] ^ 1]))
+    else:
+        path.write_bytes(other.read_bytes())
+        other.write_bytes(written)
