@@ -21,10 +21,10 @@ from bench.kvcache_manager.processes import (
     client,
     grpc_client,
     manager,
-    redis_server,
     register,
     write,
 )
+from hack.harness.redis_server import RedisServer
 from hack.progress import say
 from tenantzone_manager.core.records import Block, CacheLocation, LocationSpec, State, encode_block
 from tenantzone_manager.index.backend import Address, Change, Commit
@@ -46,13 +46,13 @@ def main() -> None:
     options = parser.parse_args()
     print("| index | protocol | what | p50 ms | p99 ms | a second |\n|---|---|---|---|---|---|", flush=True)
     for index in ("SQLite", WITH_EVENTS, "Redis"):
-        with tempfile.TemporaryDirectory() as folder, redis_server(Path(folder)) as (url, _):
-            asyncio.run(_served(index, Path(folder), url, options.rounds))
+        with tempfile.TemporaryDirectory() as folder, RedisServer(Path(folder)) as redis:
+            asyncio.run(_served(index, Path(folder), redis.url, options.rounds))
     print("\n| index | blocks | bytes a block | seconds to open it again | 1,000 of them past the cache, p50 ms |")
     print("|---|---|---|---|---|", flush=True)
     for index in ("SQLite", "Redis"):
-        with tempfile.TemporaryDirectory() as folder, redis_server(Path(folder)) as (url, _):
-            asyncio.run(_large(index, Path(folder), url, options.blocks))
+        with tempfile.TemporaryDirectory() as folder, RedisServer(Path(folder)) as redis:
+            asyncio.run(_large(index, Path(folder), redis.url, options.blocks))
 
 
 async def _served(index: str, folder: Path, url: str, rounds: int) -> None:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from bench.kvcache_manager.processes import client, manager, redis_server, register, write
+from bench.kvcache_manager.processes import client, manager, register, write
+from hack.harness.redis_server import RedisServer
 
 _FEW: Final = 8
 _MANY: Final = 64
@@ -54,10 +55,11 @@ async def measure(rounds: int) -> Costs:
     Args:
         rounds: of each call.
     """
-    with tempfile.TemporaryDirectory() as folder, redis_server(Path(folder)) as (url, redis):
+    with tempfile.TemporaryDirectory() as folder, RedisServer(Path(folder)) as server:
+        (redis,) = server.pids
         disk = Path(folder) / "disk"
         disk.mkdir()
-        with manager(url) as first, manager(url, "--search-cache", "1") as second:
+        with manager(server.url) as first, manager(server.url, "--search-cache", "1") as second:
             async with client(first.http) as ask, client(second.http) as ask_second:
                 await register(ask, disk)
                 prompt = [random.randbytes(32) for _ in range(_MANY)]

@@ -1,4 +1,4 @@
-"""Managers and a Redis as processes, and clients of them."""
+"""Managers as processes, and clients of them."""
 
 import contextlib
 import os
@@ -15,7 +15,6 @@ import aiohttp
 import grpc
 import msgspec
 
-from hack.debian import ensure
 from hack.ports import free_ports
 from tenantzone_manager.core.settings import Instance, Spec
 from tenantzone_manager.server.generated import manager_pb2
@@ -35,18 +34,6 @@ class Manager:
     grpc: int
     """A port."""
     pid: int
-
-
-@contextlib.contextmanager
-def redis_server(folder: Path) -> Iterator[tuple[str, int]]:
-    """Yields its URL and process id."""
-    (port,) = free_ports(1)
-    program = str(ensure("redis-server"))
-    command = [program, "--bind", "127.0.0.1", "--port", str(port), "--dir", str(folder), "--save", ""]
-    with subprocess.Popen([*command, "--appendonly", "yes"], stdout=subprocess.DEVNULL) as server:
-        _await_port(port)
-        yield f"redis://127.0.0.1:{port}/0", server.pid
-        server.terminate()
 
 
 @contextlib.contextmanager

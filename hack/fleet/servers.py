@@ -9,8 +9,9 @@ from typing import Final
 
 import botocore.session
 
-from hack.debian import DebianError, ensure
+from hack.debian import DebianError
 from hack.harness.killable import KillableServer
+from hack.harness.redis_server import RedisServer
 from hack.ports import free_ports
 
 BUCKET: Final = "cache"
@@ -18,22 +19,16 @@ _REGION: Final = "us-east-1"
 
 
 @contextlib.contextmanager
-def redis(folder: Path) -> Iterator[tuple[KillableServer, str] | None]:
-    """A Redis that keeps an append-only file, and its URL; None: this machine has none and can get none."""
+def redis(folder: Path) -> Iterator[RedisServer | None]:
+    """A Redis; None: this machine has none and can get none."""
+    folder.mkdir(parents=True)
     try:
-        program = ensure("redis-server")
+        server = RedisServer(folder)
     except DebianError:
         yield None
         return
-    folder.mkdir(parents=True)
-    (port,) = free_ports(1)
-    options = ("--bind", "127.0.0.1", "--port", str(port), "--dir", str(folder), "--save", "", "--appendonly", "yes")
-    server = KillableServer("redis", folder, [program, *options], lambda: _listens(port))
-    server.start()
-    try:
-        yield server, f"redis://127.0.0.1:{port}/0"
-    finally:
-        server.kill()
+    with server:
+        yield server
 
 
 class Bucket:

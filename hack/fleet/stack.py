@@ -148,7 +148,7 @@ def running(model: Model, folder: Path) -> Iterator[Fleet]:
         chapter("The KV-cache manager")
         objects = stack.enter_context(bucket(folder / "s3"))
         index = stack.enter_context(redis(folder / "redis"))
-        manager = _manager(folder, objects, None if index is None else index[1])
+        manager = _manager(folder, objects, index.url if index is not None else None)
         stack.callback(manager.kill)
         kept = "Redis" if index else "SQLite"
         say(f"It listens on {manager.url}, its index is in {kept}, and blocks go to {objects.endpoint}.")
@@ -163,7 +163,7 @@ def running(model: Model, folder: Path) -> Iterator[Fleet]:
         started = [start(number) for number in range(2)]
         engines, processes = [engine for engine, _ in started], [each for _, each in started]
         say(f"Two engines are starting, on {engines[0].ip} and {engines[1].ip}; their logs are in {folder / 'log'}.")
-        fleet = Fleet(engines, processes, manager, index and index[0], objects, model, token, keys, start)
+        fleet = Fleet(engines, processes, manager, index, objects, model, token, keys, start)
         await_health(fleet)
         try:
             yield fleet

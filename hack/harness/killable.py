@@ -5,7 +5,7 @@ import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from hack.controlplane.server import Server
 
@@ -13,7 +13,7 @@ START_SECONDS: Final = 60.0
 
 
 class KillableServer:
-    """It is started by :meth:`start`, as often as it was killed.
+    """It is started by :meth:`start`, as often as it was killed; or it runs while a ``with`` block lasts.
 
     Args:
         name: what it is, for people; its log is named after it.
@@ -39,6 +39,13 @@ class KillableServer:
         self._environment = dict(environment or {})
         self._server: Server | None = None
 
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
     def start(self) -> None:
         """Start it, and wait until it answers.
 
@@ -60,6 +67,18 @@ class KillableServer:
             self._signal(signal.SIGKILL)
             self._server.stop()
 
+    @property
+    def pids(self) -> list[int]:
+        """Of the program; several, if it has forked.
+
+        Raises:
+            RuntimeError: it was not started.
+        """
+        if self._server is None:
+            raise RuntimeError("it was not started")
+        holder = self._server.pid
+        return [int(child) for child in Path(f"/proc/{holder}/task/{holder}/children").read_text().split()]
+
     def pause(self) -> None:
         """Have it stand still, with its connections open."""
         self._signal(signal.SIGSTOP)
@@ -69,9 +88,5 @@ class KillableServer:
         self._signal(signal.SIGCONT)
 
     def _signal(self, number: int) -> None:
-        if self._server is None:
-            raise RuntimeError("it was not started")
-        holder = self._server.pid
-        children = Path(f"/proc/{holder}/task/{holder}/children").read_text().split()
-        for child in children:
-            os.kill(int(child), number)
+        for pid in self.pids:
+            os.kill(pid, number)

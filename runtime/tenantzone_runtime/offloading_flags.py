@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tenantzone_contract.tls import DEFAULT_TLS, TlsFiles
-from tenantzone_runtime.shared.settings import QUERY_SECONDS
+from tenantzone_runtime.shared.settings import QUERY_SECONDS, check_query_seconds
 from tenantzone_runtime.shared.urls import check_tls, check_url
 
 CONNECTOR: Final = "ZoneOffloadingConnector"
@@ -30,7 +30,6 @@ _DISK: Final = ("disk_folder", "disk_bytes")
 _OURS: Final = ("spec_name", "spec_module_path", "cpu_bytes_to_use", *_DISK, *CHUNK_SIZES, _EVENTS)
 _KNOWN: Final = SHARED_STORAGES.union(_OURS)
 TIERS_FLAG: Final = "--kv-transfer-config"
-MOST_BUDGET_SECONDS: Final = 5.0
 SHARED_MEMORY: Final = Path("/dev/shm")
 _UNITS: Final = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
@@ -175,20 +174,14 @@ def _manager(extra: Mapping[str, Any]) -> ManagerFlags | None:
     except ValueError as error:
         raise TierFlagError(f"manager_url: {error}") from None
     token = _path(extra, "manager_token_file") if "manager_token_file" in extra else None
-    return ManagerFlags(url, token, tls, check_budget(extra.get(_BUDGET, QUERY_SECONDS)))
+    return ManagerFlags(url, token, tls, _budget(extra))
 
 
-def check_budget(seconds: object) -> float:
-    """Check how long a question to the manager may take.
-
-    Raises:
-        TierFlagError: it is no such time.
-    """
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= MOST_BUDGET_SECONDS:
-        raise TierFlagError(
-            f"{_BUDGET} must be more than 0 and at most {MOST_BUDGET_SECONDS:g}, in seconds; it is {seconds!r}"
-        )
-    return float(seconds)
+def _budget(extra: Mapping[str, Any]) -> float:
+    try:
+        return check_query_seconds(extra.get(_BUDGET, QUERY_SECONDS))
+    except ValueError as error:
+        raise TierFlagError(f"{_BUDGET} {error}") from None
 
 
 def _path(extra: Mapping[str, Any], name: str) -> Path:

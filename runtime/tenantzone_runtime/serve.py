@@ -24,12 +24,11 @@ from tenantzone_runtime.offloading_flags import (
     ManagerFlags,
     TierFlagError,
     TierFlags,
-    check_budget,
     check_kv_transfer_config,
     kv_transfer_config,
     parse_bytes,
 )
-from tenantzone_runtime.shared.settings import QUERY_SECONDS
+from tenantzone_runtime.shared.settings import QUERY_SECONDS, check_query_seconds
 from tenantzone_runtime.shared.urls import check_tls, check_url
 from tenantzone_runtime.unsupported import check
 from tenantzone_runtime.usage import FLAGS, UsageError, flag_values
@@ -174,8 +173,11 @@ def _manager(own: argparse.Namespace) -> ManagerFlags | None:
         check_tls(own.manager_url, tls)
     except ValueError as error:
         raise UsageError(f"files for --manager-url: {error}") from None
-    budget = QUERY_SECONDS if own.manager_budget is None else own.manager_budget
-    return ManagerFlags(own.manager_url, token, tls, check_budget(budget))
+    try:
+        budget = check_query_seconds(QUERY_SECONDS if own.manager_budget is None else own.manager_budget)
+    except ValueError as error:
+        raise UsageError(f"--manager-budget {error}") from None
+    return ManagerFlags(own.manager_url, token, tls, budget)
 
 
 def _manager_files(own: argparse.Namespace) -> dict[str, Path | None]:

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from hack.harness.redis_server import TIMEOUT_SECONDS, RedisServer
 from tenantzone_manager.index.backend import IndexBackend
 from tenantzone_manager.index.redis import RedisBackend
 from tenantzone_manager.index.sqlite import SqliteBackend
 from tests.manager.playing import Playing
-from tests.manager.redis_server import TIMEOUT_SECONDS, RedisServer
 
 STORES = ("sqlite", "redis")
 

@@ -14,12 +14,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule, run_state_machine_as_test
 
+from hack.harness.redis_server import TIMEOUT_SECONDS, RedisServer
 from tenantzone_manager.index.backend import IndexUnavailable
 from tenantzone_manager.index.redis import RedisBackend
 from tests.manager.lives import INSTANCES, Lives, instances, prompts, which
 from tests.manager.moving import know_cold_storages
 from tests.manager.playing import Playing
-from tests.manager.redis_server import TIMEOUT_SECONDS, RedisServer
 
 
 class RedisLives(Lives):

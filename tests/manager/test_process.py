@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 from aiohttp.test_utils import TestServer
 
+from hack.harness.redis_server import TIMEOUT_SECONDS, RedisServer
 from hack.ports import free_ports
 from tenantzone_manager.__main__ import main
 from tenantzone_manager.events.reading import Selection, Tally, select
@@ -31,7 +32,6 @@ from tenantzone_manager.server.service import Service
 from tenantzone_manager.touches import Touches
 from tests.manager.asking import over_grpc, over_http
 from tests.manager.playing import Playing, eventually, prompt
-from tests.manager.redis_server import TIMEOUT_SECONDS, RedisServer
 
 KEYS = [b"a", b"b"]
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hack.harness.redis_server import TIMEOUT_SECONDS, RedisServer
 from tenantzone_manager.core.quota import UNLIMITED, Account, Charge, OverLimit, Terms, charged, with_terms
 from tenantzone_manager.index.backend import Commit
 from tenantzone_manager.index.redis import RedisBackend
-from tests.manager.redis_server import TIMEOUT_SECONDS, RedisServer
 
 CHAINS = [("i/a", "g/t", "g"), ("i/b", "g/t", "g"), ("i/c", "g/u", "g"), ("s/d",)]
 NAMES = sorted({name for chain in CHAINS for name in chain})

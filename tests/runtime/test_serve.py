@@ -215,7 +215,7 @@ def test_show_flags_prints_whom_engines_believe_and_what_they_show(tmp_path):
         (["--manager-url", "http://m"], "--manager-url needs --cpu-tier"),
         (["--manager-budget", "1"], "--manager-url needs --cpu-tier"),
         (["--cpu-tier", "1GiB", "--manager-budget", "1"], "--manager-budget needs --manager-url"),
-        (["--cpu-tier", "1GiB", "--manager-url", "http://m", "--manager-budget", "9"], "at most 5, in seconds"),
+        (["--cpu-tier", "1GiB", "--manager-url", "http://m", "--manager-budget", "9"], "--manager-budget must be"),
         (["--cpu-tier", "1GiB", "--manager-url", "m:9470"], "'m:9470' is no URL of a KV-cache manager"),
         (["--cpu-tier", "1GiB", "--manager-token-file", "t"], "--manager-token-file needs --manager-url"),
         (

@@ -4,6 +4,19 @@ from dataclasses import dataclass
 from typing import Final
 
 QUERY_SECONDS: Final = 0.05
+MOST_QUERY_SECONDS: Final = 5.0
+"""Whoever would wait longer had better compute."""
+
+
+def check_query_seconds(seconds: object) -> float:
+    """Check how long a request's question to the manager may take.
+
+    Raises:
+        ValueError: it is no such time.
+    """
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= MOST_QUERY_SECONDS:
+        raise ValueError(f"must be more than 0 and at most {MOST_QUERY_SECONDS:g}, in seconds; it is {seconds!r}")
+    return float(seconds)
 
 
 @dataclass(frozen=True, slots=True)

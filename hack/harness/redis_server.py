@@ -1,0 +1,37 @@
+"""A real Redis, which can be killed and paused."""
+
+from pathlib import Path
+
+import redis
+
+from hack.debian import ensure
+from hack.harness.killable import KillableServer
+from hack.ports import free_ports
+
+TIMEOUT_SECONDS = 60.0
+"""For whoever asks: on a machine that is busy an answer may take seconds."""
+
+
+class RedisServer(KillableServer):
+    """Keeps all that it was told in an append-only file, from one start to the next.
+
+    Args:
+        folder: for that file, and its log.
+
+    Raises:
+        DebianError: this machine has no Redis and can get none.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        program = ensure("redis-server")
+        (port,) = free_ports(1)
+        self.url = f"redis://127.0.0.1:{port}/0"
+        arguments = ("--bind", "127.0.0.1", "--port", str(port), "--dir", str(folder), "--save", "")
+        super().__init__("redis", folder, [program, *arguments, "--appendonly", "yes"], self._answers)
+
+    def _answers(self) -> bool:
+        try:
+            with redis.Redis.from_url(self.url, socket_timeout=1) as client:
+                return bool(client.ping())
+        except redis.RedisError:
+            return False
