@@ -66,10 +66,9 @@ class _Manager:
 
     async def find(self, space: str, keys: list[bytes]) -> int:
         """How many of a prompt's blocks are there."""
-        misses = self.index.cache.misses
         found = await self.index.get_prefix(space, keys)
-        cost = self._costs.missed if self.index.cache.misses - misses > len(keys) - len(found) else self._costs.query
-        await self.core.spend(cost.of(len(keys)))
+        # Of a prompt that goes on, the end is always asked of Redis.
+        await self.core.spend(self._costs.missed.of(len(keys)))
         return len(found)
 
     async def write(self, space: str, keys: list[bytes], first: int, size: int) -> None:
@@ -190,15 +189,15 @@ def _print_paper(options: argparse.Namespace, costs: Costs) -> None:
     turns = options.engines * options.turns
     size = options.storage / options.blocks
     asked = (_LONGEST + _NEW) // 2
-    a_turn = costs.query.of(asked) + costs.write.of(_NEW)
-    heard, redis = costs.heard.of(_NEW), costs.write_redis.of(_NEW)
+    a_turn = costs.missed.of(asked) + costs.write.of(_NEW)
+    heard, redis = costs.heard.of(_NEW), costs.missed_redis.of(_NEW) + costs.write_redis.of(_NEW)
     written = turns * _NEW * size
     print(
         f"\n{options.engines:,} engines, {turns:,.0f} turns a second, {options.blocks:,.0f} blocks of {size:,.0f} B:\n"
     )
     print("| on paper | |\n|---|---|")
     print(f"| memory of Redis | {options.blocks * options.record / 1e9:.1f} GB |")
-    print(f"| Redis' core: writes a second at most | {1 / redis:,.0f} |")
+    print(f"| Redis' core: turns a second at most | {1 / redis:,.0f} |")
     print(f"| one manager alone: turns a second at most | {1 / a_turn:,.0f} |")
     print(f"| any number of managers: turns a second at most, as each hears of all writes | {1 / heard:,.0f} |")
     managers = next((n for n in range(1, 10_000) if turns / n * a_turn + turns * (n - 1) / n * heard < 0.7), None)
