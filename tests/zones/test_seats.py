@@ -229,6 +229,18 @@ def test_no_more_run_at_once_than_the_zones_limit_however_many_seats_are_free(co
     assert engine.step() == ([], [works[2]])
 
 
+def test_nobody_gives_up_a_seat_for_a_request_whose_image_has_no_room(core):
+    """Its seat went to others each time, and was taken from one of them in every other step."""
+    burst, acme = core.zone("burst"), core.zone("acme", reserved=50)
+    engine = full(core, burst, seats=4)
+    work = engine.wait(acme, 1, has_no_room=True)
+    for _ in range(4):
+        assert engine.step() == ([], [])
+    assert engine.preempted == []
+    work.has_no_room = False
+    assert engine.step() == ([], [work])
+
+
 def test_nobody_yields_blocks_or_seats_for_who_is_at_its_limit(core):
     burst = core.zone("burst")
     acme = core.zone("acme", reserved=50, seats=SeatQuota(reserved=1, limit=1))

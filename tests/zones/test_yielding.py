@@ -4,8 +4,10 @@ from collections import Counter
 
 import pytest
 
+from tenantzone_contract.zone_terms import SeatShare
+from tenantzone_runtime.zones.zone import SeatQuota
 from tests.zones.core import declare
-from tests.zones.small_engine import SmallEngine, preemptions
+from tests.zones.small_engine import SmallEngine, Work, preemptions
 
 
 class LateEngine(SmallEngine):
@@ -48,6 +50,20 @@ class DeferringEngine(SmallEngine):
         for zone, blocks in self.deferred:
             self.core.ledger.release(zone, [], blocks)
         self.deferred.clear()
+
+
+class LoadingEngine(SmallEngine):
+    """An engine in which loads of requests that have blocks and seats are under way."""
+
+    loading = ()
+
+    @property
+    def free_seats(self):
+        return super().free_seats - len(self.loading)
+
+    def load(self, zone, count):
+        self.core.tenancy.request_arrived(zone, self.core.now)
+        self.loading += (Work(zone, 0, blocks=self.core.take(zone, count)),)
 
 
 # For running requests
@@ -103,6 +119,23 @@ def test_who_waits_does_not_begin_in_place_of_one_of_its_zone_that_runs_and_can_
     engine.land()
     assert engine.step() == ([], [long])
     assert (len(short.blocks), engine.preempted) == (5, [])
+
+
+def test_nobody_gives_up_a_seat_again_and_again_for_whom_one_of_its_own_zone_keeps_waiting(core):
+    """As long as the load was under way, burst's request was sent back in every other step."""
+    engine = LoadingEngine(core, seats=4)
+    acme, burst = core.zone("acme", limit=10, seats=SeatQuota(reserved=3)), core.zone("burst")
+    held_back = engine.run(acme, 4, asks=5)
+    engine.load(acme, 2)
+    for _ in range(2):
+        engine.run(burst, 1)
+    work = engine.wait(acme, 1)
+    for _ in range(6):
+        assert engine.step()[0] == [held_back]
+    assert len(engine.preempted) == 1, "before the first step nobody knows"
+    assert len(engine.running) == 3
+    core.apply(declare("acme", limit=20, seats=SeatShare(reserved=3)), declare("burst"))
+    assert work in engine.step()[1]
 
 
 def test_where_nothing_runs_and_blocks_are_coming_nobody_is_lent_what_others_wait_for(core):

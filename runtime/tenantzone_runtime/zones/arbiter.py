@@ -51,11 +51,13 @@ class Arbiter(Generic[W]):
         self._admission = Admission(tenancy.ledger)
         self._withheld: list[W] = []
         """Running requests that may not take the blocks of their next tokens, as the last step found."""
+        self._stalled: set[Zone] = set()
+        """Zones of such, found before this step: whoever else waits there does not begin in it most likely."""
         self._front: W | None = None
         self._hopeless = Hopeless(tenancy, engine, self._admission)
         self._claims = Claims[W]()
         self._yielding = Yielding(tenancy, engine, self._claims, self.preempt)
-        self._seats = Seats(self._totals, engine, self._can_begin, self.preempt)
+        self._seats = Seats(self._totals, engine, self._would_begin, self.preempt)
         self.times = tenancy.step_times
         self.latency = Latency(tenancy, self.times)
         self._tokens = StepTokens(
@@ -115,6 +117,7 @@ class Arbiter(Generic[W]):
             if self._engine.is_running(work):
                 self._yielding.help(work, self._engine.blocks_to_continue(work))
         self._yielding.foresee()
+        self._stalled = {work.zone for work in withheld if self._lacks_blocks(work)}
         if self._engine.is_open:
             self._hopeless.fail()
             self._admission.wake()
@@ -303,7 +306,7 @@ class Arbiter(Generic[W]):
 
     def _ready(self, zone: Zone) -> Iterator[W]:
         """A zone's waiting requests that would be admitted one after the other now, if there were tokens for them."""
-        if zone.parked or zone in self._sent_back:
+        if zone.parked or zone in self._sent_back or zone in self._stalled:
             return
         waiting = islice(candidates(self._engine, zone), self._seats.free_for(zone))
         first, count = next(waiting, (None, 0))
@@ -318,6 +321,15 @@ class Arbiter(Generic[W]):
             if left < 0:
                 return
             yield work
+
+    def _lacks_blocks(self, work: W) -> bool:
+        """Whether a running request still lacks blocks."""
+        engine = self._engine
+        return engine.is_running(work) and not self._yielding.may_continue(work, engine.blocks_to_continue(work))
+
+    def _would_begin(self, work: W) -> bool:
+        """Whether a waiting request most likely begins in this step, if it has a seat."""
+        return work.zone not in self._stalled and self._engine.can_begin(work) and self._can_begin(work)
 
     def _can_begin(self, work: W) -> bool:
         return self._denied(work) is None
