@@ -126,12 +126,18 @@ class HistoryInSteps(History):
         for front in self._fronts():
             if self._is_at_seat_limit(front.claim):
                 self._saw("at its limit of seats")
+            elif self._held_back(front.claim) is not None:
+                self._saw("waits for one that runs")
             elif self.tokens.may_leave_waiting(front):
                 self._saw("waits for tokens")
             elif front.zone not in self.engine.stood_aside:
                 assert not self.is_admissible(front, with_relief=True), f"passed over: {front}"
                 if self.world.is_entitled(front.claim, front.needed):
                     self.promised.append(front)
+
+    def _held_back(self, claim):
+        """The first of a tenant's running requests that lost its turn in this step: before it nobody of it begins."""
+        return next((work for work in self.lost_turn if work.running and work.claim is claim), None)
 
     def check_parked(self):
         """Who is not looked at before something changes could not be admitted before."""
@@ -176,7 +182,11 @@ class HistoryInSteps(History):
     def check_wait(self, zone, count, peak):
         self.look_who_lends()
         claim, front = self.world.claims[zone.spec.tenant], self.engine.front(zone)
-        assert (count, peak) == (front.needed, front.peak)
+        held_back = self._held_back(claim)
+        if held_back is not None:
+            assert (count, peak) == (self.engine.blocks_to_continue(held_back), held_back.peak)
+        else:
+            assert (count, peak) == (front.needed, front.peak)
         assert zone.wait_reason == self.world.wait_reason(claim, count, peak)
         self._saw(f"waits: {zone.wait_reason}")
 
