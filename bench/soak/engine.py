@@ -152,6 +152,10 @@ class Engine:
         return ()
 
     @property
+    def landing(self) -> Sequence[Request]:
+        return ()
+
+    @property
     def coming(self) -> Mapping[Zone, int]:
         return {}
 

@@ -6,6 +6,8 @@ from types import SimpleNamespace
 from unittest.mock import patch
 
 import pytest
+from vllm.config.lora import LoRAConfig
+from vllm.lora.request import LoRARequest
 from vllm.v1.request import RequestStatus
 
 from hack.harness.scheduler import BLOCK_TOKENS, prompt, vllm_config
@@ -32,6 +34,10 @@ def engine(config):
     yield make
     for each in engines:
         each.scheduler.shutdown()
+
+
+def adapter(number):
+    return LoRARequest(lora_name=f"adapter-{number}", lora_int_id=number, lora_path="/nowhere")
 
 
 @contextmanager
@@ -335,6 +341,23 @@ class TestNoLivelock:
         requests = [engine.send("acme", tokens) for tokens in prompts]
         engine.run(max_steps=60)
         assert all(request.is_finished() for request in requests)
+
+    @pytest.mark.parametrize("loads", ["acme", "burst"])
+    def test_who_can_not_go_on_does_not_wait_for_a_load_whose_adapter_has_no_room_beside_its_own(self, engine, loads):
+        engine = engine(10, 60)
+        engine.declare(declare("acme", reserved=8, limit=10), declare("burst"))
+        tokens = engine.stored(loads, 6)
+        engine.scheduler.lora_config = LoRAConfig(max_loras=1, max_lora_rank=8)
+        loading = engine.loading(loads, tokens, max_tokens=2)
+        loading.lora_request = adapter(2)
+        running = engine.send("acme", prompt(2), max_tokens=5 * BLOCK_TOKENS)
+        running.lora_request = adapter(1)
+        engine.step()
+        assert (running.status, loading.status) == (RequestStatus.RUNNING, LOADING)
+        engine.land()
+        engine.worker.fastest = engine.worker.slowest = 0
+        engine.run()
+        assert running.num_preemptions == 1
 
     def test_a_disk_that_fails_costs_hits_and_no_request(self, engine):
         engine = engine(40, 8, 200, failing=True)

@@ -48,6 +48,7 @@ class HistoryEngine:
         return self.history.free
 
     loading = ()
+    landing = ()
     coming = MappingProxyType({})
 
     @property

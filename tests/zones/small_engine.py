@@ -75,6 +75,7 @@ class SmallEngine:
         return self.core.free
 
     loading = ()
+    landing = ()
     coming = MappingProxyType({})
 
     @property

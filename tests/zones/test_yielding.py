@@ -56,6 +56,11 @@ class LoadingEngine(SmallEngine):
     """An engine in which loads of requests that have blocks and seats are under way."""
 
     loading = ()
+    has_room_to_land = True
+
+    @property
+    def landing(self):
+        return self.loading if self.has_room_to_land else ()
 
     @property
     def free_seats(self):
@@ -136,6 +141,21 @@ def test_nobody_gives_up_a_seat_again_and_again_for_whom_one_of_its_own_zone_kee
     assert len(engine.running) == 3
     core.apply(declare("acme", limit=20, seats=SeatShare(reserved=3)), declare("burst"))
     assert work in engine.step()[1]
+
+
+@pytest.mark.parametrize("loads", ["acme", "burst"])
+def test_who_can_not_go_on_does_not_wait_for_a_load_that_waits_for_its_end(core, loads):
+    """Such a load lacks room for its adapter, for instance, as long as this one runs with another."""
+    engine = LoadingEngine(core)
+    core.zone("acme", reserved=40, limit=40), core.zone("burst")
+    work = engine.run(core.ledger.zones["acme"], 10, asks=5)
+    engine.load(core.ledger.zones[loads], 26)
+    core.hold(core.zone("calm"), in_use=64)
+    for _ in range(2):
+        assert engine.step() == ([work], [])
+    engine.has_room_to_land = False
+    engine.step()
+    assert engine.preempted == [work]
 
 
 def test_where_nothing_runs_and_blocks_are_coming_nobody_is_lent_what_others_wait_for(core):

@@ -40,6 +40,11 @@ class LoadQueue(RequestQueue):
         """The requests that may go on now."""
         return [request for request in self._requests if self._may_go_on(request)]
 
+    @property
+    def landing(self) -> list[Request]:
+        """The requests that may go on now, and those whose copies are not there yet."""
+        return [request for request in self._requests if not self._has_landed(request) or self._can_go_on(request)]
+
     def add_request(self, request: Request) -> None:
         self._requests[request] = None
 

@@ -123,6 +123,10 @@ class ZoneEngine:
         return list(self._loads)
 
     @property
+    def landing(self) -> Collection[Request]:
+        return self._loads.landing
+
+    @property
     def coming(self) -> Mapping[Zone, int]:
         deferred = [block for _, blocks in self._scheduler.deferred_frees for block in blocks]
         if not deferred:

@@ -62,6 +62,10 @@ class Engine(Protocol[W]):
         """Requests that have a seat and blocks, and can't yield either before what they found in a tier is copied."""
 
     @property
+    def landing(self) -> Collection[W]:
+        """Of these, the requests that wait for nothing but their copies: none that waits for room beside what runs."""
+
+    @property
     def coming(self) -> Mapping[Zone, int]:
         """Blocks by zone that its requests let go, and that are free or cached when steps in flight are over."""
 
