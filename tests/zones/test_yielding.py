@@ -143,6 +143,22 @@ def test_nobody_gives_up_a_seat_again_and_again_for_whom_one_of_its_own_zone_kee
     assert work in engine.step()[1]
 
 
+def test_nobody_yields_to_whom_one_of_its_own_zone_keeps_waiting(core):
+    """Its blocks would be nobody's as long as the load is under way."""
+    engine = LoadingEngine(core)
+    acme, burst = core.zone("acme", reserved=20, limit=20), core.zone("burst")
+    held_back = engine.run(acme, 4, asks=15)
+    engine.load(acme, 4)
+    engine.run(burst, 88)
+    engine.step()
+    work = engine.wait(acme, 12)
+    for _ in range(3):
+        assert engine.step() == ([held_back], [])
+    assert (engine.preempted, acme.wait_reason) == ([], "limit")
+    engine.end(held_back)
+    assert engine.step() == ([], [work])
+
+
 @pytest.mark.parametrize("loads", ["acme", "burst"])
 def test_who_can_not_go_on_does_not_wait_for_a_load_that_waits_for_its_end(core, loads):
     """Such a load lacks room for its adapter, for instance, as long as this one runs with another."""

@@ -222,7 +222,8 @@ class Arbiter(Generic[W]):
         work, _ = next(candidates(self._engine, zone), (self._engine.front(zone), 0))
         denied = self._denied(work)
         count, is_rough = self._blocks_to_claim(work) if denied is None else (denied.blocks, False)
-        if count and self._yielding.is_entitled_to(work, count):
+        # Nobody yields to whom one of its own zone keeps waiting.
+        if count and zone not in self._stalled and self._yielding.is_entitled_to(work, count):
             states.is_served(self._ledger, zone)
             self._yielding.reclaim(work, count, is_rough=is_rough)
             denied = self._denied(work)
