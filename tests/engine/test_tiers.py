@@ -269,6 +269,63 @@ class TestSeatsAndBlocks:
         engine.worker.fastest = engine.worker.slowest = 0
         engine.run()
 
+    def test_a_load_has_the_place_of_its_adapter(self, engine):
+        engine = engine(20, 60)
+        engine.declare(
+            declare("gold", reserved=12, after=0), declare("calm", reserved=6, after=0), declare("burst", after=0)
+        )
+        tokens = engine.stored("burst", 12)
+        engine.scheduler.lora_config = LoRAConfig(max_loras=1, max_lora_rank=8)
+        loading = engine.loading("burst", tokens, max_tokens=2)
+        loading.lora_request = adapter(2)
+        calm = engine.send("calm", prompt(1), max_tokens=78)
+        calm.lora_request = adapter(1)
+        engine.step()
+        assert (calm.status, loading.status) == (RequestStatus.WAITING, LOADING)
+        gold = engine.send("gold", prompt(11), max_tokens=2)
+        engine.land()
+        engine.worker.fastest = engine.worker.slowest = 0
+        for _ in range(8):
+            engine.step()
+        assert gold.is_finished(), "who is entitled waits for no more than the copy, and not until calm's request ends"
+        engine.run()
+
+    def test_nobody_takes_the_place_of_an_adapter_whose_request_sat_out_a_step(self, engine):
+        """vLLM finds more adapters in a later step than there is room for, and the engine dies."""
+        engine = engine(30, 60)
+        engine.declare(declare("acme", limit=10), declare("burst"))
+        tokens = engine.stored("acme", 6)
+        engine.scheduler.lora_config = LoRAConfig(max_loras=1, max_lora_rank=8)
+        engine.loading("acme", tokens, max_tokens=2)
+        held_back = engine.send("acme", prompt(2), max_tokens=5 * BLOCK_TOKENS)
+        held_back.lora_request = adapter(1)
+        for _ in range(30):
+            engine.step()
+        assert held_back.num_output_tokens == BLOCK_TOKENS, (
+            "its zone has no other block as long as the load is under way"
+        )
+        other = engine.send("burst", prompt(2), max_tokens=2)
+        other.lora_request = adapter(2)
+        engine.step()
+        assert other.status == RequestStatus.WAITING
+        engine.land()
+        engine.worker.fastest = engine.worker.slowest = 0
+        engine.run()
+
+    def test_requests_with_other_adapters_than_those_that_load_all_end(self, engine):
+        engine = engine(10, 60)
+        engine.declare(declare("acme", reserved=8, limit=10), declare("burst"))
+        for loads in ("acme", "burst"):
+            engine.scheduler.lora_config = None
+            tokens = engine.stored(loads, 6)
+            engine.scheduler.lora_config = LoRAConfig(max_loras=1, max_lora_rank=8)
+            engine.loading(loads, tokens, max_tokens=2).lora_request = adapter(2)
+            engine.send("acme", prompt(2), max_tokens=5 * BLOCK_TOKENS).lora_request = adapter(1)
+            engine.step()
+            engine.land()
+            engine.worker.fastest = engine.worker.slowest = 0
+            engine.run()
+
     def test_a_window_takes_what_its_next_step_needs(self, engine):
         engine = engine(40, 60, window=64, max_num_batched_tokens=64)
         engine.declare(declare("acme"), declare("burst"))
@@ -341,23 +398,6 @@ class TestNoLivelock:
         requests = [engine.send("acme", tokens) for tokens in prompts]
         engine.run(max_steps=60)
         assert all(request.is_finished() for request in requests)
-
-    @pytest.mark.parametrize("loads", ["acme", "burst"])
-    def test_who_can_not_go_on_does_not_wait_for_a_load_whose_adapter_has_no_room_beside_its_own(self, engine, loads):
-        engine = engine(10, 60)
-        engine.declare(declare("acme", reserved=8, limit=10), declare("burst"))
-        tokens = engine.stored(loads, 6)
-        engine.scheduler.lora_config = LoRAConfig(max_loras=1, max_lora_rank=8)
-        loading = engine.loading(loads, tokens, max_tokens=2)
-        loading.lora_request = adapter(2)
-        running = engine.send("acme", prompt(2), max_tokens=5 * BLOCK_TOKENS)
-        running.lora_request = adapter(1)
-        engine.step()
-        assert (running.status, loading.status) == (RequestStatus.RUNNING, LOADING)
-        engine.land()
-        engine.worker.fastest = engine.worker.slowest = 0
-        engine.run()
-        assert running.num_preemptions == 1
 
     def test_a_disk_that_fails_costs_hits_and_no_request(self, engine):
         engine = engine(40, 8, 200, failing=True)

@@ -161,7 +161,7 @@ def test_nobody_yields_to_whom_one_of_its_own_zone_keeps_waiting(core):
 
 @pytest.mark.parametrize("loads", ["acme", "burst"])
 def test_who_can_not_go_on_does_not_wait_for_a_load_that_waits_for_its_end(core, loads):
-    """Such a load lacks room for its adapter, for instance, as long as this one runs with another."""
+    """Such a load lacks room for its image in the encoder, for instance, as long as this one holds that."""
     engine = LoadingEngine(core)
     core.zone("acme", reserved=40, limit=40), core.zone("burst")
     work = engine.run(core.ledger.zones["acme"], 10, asks=5)

@@ -91,7 +91,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         self._loads = loads = LoadQueue(self._has_landed, lambda request: engine.can_land(request), manager.admitted)
         self.kv_holding_waiting = loads
         self.waiting.load_begins = loads.begin
-        engine = ZoneEngine(
+        self._engine = engine = ZoneEngine(
             self,
             self.waiting,
             self.block_pool,
@@ -275,6 +275,13 @@ class ZoneAwareScheduler(AsyncScheduler):
         # vLLM asks before it preempts a running request for one that was just refused blocks; who yields is decided
         # before a step, and never in the midst of one.
         return self.kv_cache_manager.refused is None and bool(super()._request_blocks_can_be_freed(request))
+
+    def _handle_blocked_waiting_request(self, request: Request) -> bool:
+        # vLLM looks at the adapters of this step only: beside one that sat it out, or is still loaded, no other may
+        # begin, or a later step has more of them than there is room for, and vLLM dies of that.
+        if self._zones and not self._engine.has_adapter_room(request):
+            return False
+        return bool(super()._handle_blocked_waiting_request(request))
 
     def _has_landed(self, request: Request) -> bool:
         """Whether a request's load from a tier has ended."""

@@ -4,6 +4,7 @@ import logging
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Sized
+from itertools import chain
 
 from vllm.v1.core.sched.interface import PauseState
 from vllm.v1.core.sched.request_queue import SchedulingPolicy
@@ -238,15 +239,24 @@ class ZoneEngine:
             return True
         if request.num_stale_output_tokens and not request.drop_stale_output:
             return True
-        return request.lora_request is not None and not self._has_room_for(request.lora_request.lora_int_id)
+        return not self.has_adapter_room(request)
+
+    def has_adapter_room(self, request: Request) -> bool:
+        """Whether a waiting request's LoRA adapter, if it has one, may be loaded beside those of all that have seats.
+
+        While what it found is copied, a request has its adapter's place, too: else it could have landed, and neither
+        run nor yield, as long as others run with other adapters.
+        """
+        return self._fits_beside(chain(self.running, self._loads), request)
 
     def can_land(self, request: Request) -> bool:
         """Whether a request whose load has ended can go on, as far as an encoder or an adapter is to say."""
-        adapter = request.lora_request
-        return self._can_encode(request) and (adapter is None or self._has_room_for(adapter.lora_int_id))
+        return self._can_encode(request) and self._fits_beside(self.running, request)
 
-    def _has_room_for(self, adapter: int) -> bool:
-        """Whether a LoRA adapter may be loaded beside those that run."""
+    def _fits_beside(self, others: Iterable[Request], request: Request) -> bool:
+        """Whether a request's LoRA adapter, if it has one, may be loaded beside those of others."""
         config = self._scheduler.lora_config
-        running = {each.lora_request.lora_int_id for each in self.running if each.lora_request is not None}
-        return config is None or adapter in running or len(running) < config.max_loras
+        if config is None or request.lora_request is None:
+            return True
+        used = {each.lora_request.lora_int_id for each in others if each.lora_request is not None}
+        return request.lora_request.lora_int_id in used or len(used) < config.max_loras

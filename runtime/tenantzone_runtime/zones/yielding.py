@@ -174,7 +174,7 @@ class Yielding(Generic[W]):
     def _may_yield_later(self, work: W, *, entitled: bool) -> bool:
         """Whether a request whose load is under way may have to yield to this one when it has landed.
 
-        One that has landed, and lacks room for its adapter beside what runs, may wait for this very one.
+        One that has landed, and lacks room for its image beside what runs, may wait for this very one.
         """
         return any(load.zone is work.zone or (entitled and load.zone.surplus > 0) for load in self._engine.landing)
 
