@@ -80,7 +80,7 @@ def _is_counted(group: Any) -> bool:
     return type(caches).__name__ in _COUNTED and caches.prefix_cacheable and not has_part_of_its_own
 
 
-_IN_TIERS_TOGETHER: Final = frozenset(("FullAttentionSpec", "SlidingWindowSpec"))
+_IN_TIERS_TOGETHER: Final = frozenset(("FullAttentionSpec", "SlidingWindowSpec", "MambaSpec"))
 """Kinds of KV caches, by the names of vLLM's classes, which may be beside each other in tiers."""
 
 
@@ -90,7 +90,7 @@ def has_groups_in_tiers(config: Any, caches: Any) -> bool:
 
 
 def _go_in_tiers(caches: Any) -> bool:
-    """Whether there is one group of KV caches without states, or there are such as tiers keep together.
+    """Whether there is one group of KV caches, of attention, or there are such as tiers keep together.
 
     What these keep ends where all have a block's end.
     """
@@ -98,7 +98,9 @@ def _go_in_tiers(caches: Any) -> bool:
     kinds = {type(spec).__name__ for spec in specs}
     if len(specs) == 1:
         return "MambaSpec" not in kinds
-    return {"FullAttentionSpec"} <= kinds <= _IN_TIERS_TOGETHER and len({spec.block_size for spec in specs}) == 1
+    are_states_at_ends = all(getattr(spec, "mamba_cache_mode", "align") == "align" for spec in specs)
+    have_same_ends = len({spec.block_size for spec in specs}) == 1
+    return {"FullAttentionSpec"} <= kinds <= _IN_TIERS_TOGETHER and have_same_ends and are_states_at_ends
 
 
 def _shares_storages(config: Any) -> bool:
@@ -121,9 +123,11 @@ def _moves_more_than_blocks(config: Any) -> bool:
 
 
 def _keeps_other_ends(config: Any) -> bool:
-    """Whether vLLM keeps windows elsewhere than where prompts end or part, or drafts."""
-    interval = getattr(config.cache_config, "prefix_cache_retention_interval", None)
-    return interval != 0 or config.speculative_config is not None
+    """Whether prompts are found again elsewhere than at the last block before their ends or where they part."""
+    caches = config.cache_config
+    interval = getattr(caches, "prefix_cache_retention_interval", None)
+    ends_in_blocks = getattr(caches, "prefix_match_unit", None) is not None
+    return interval != 0 or ends_in_blocks or config.speculative_config is not None
 
 
 STREAMING_SESSIONS: Final = Unsupported(
@@ -162,8 +166,8 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
         is_configured=lambda config, _: _has_tiers(config) and not config.scheduler_config.enable_chunked_prefill,
     ),
     Unsupported(
-        "tiers and a model with states, or with other groups than of full attention and of windows",
-        "what is stored of one group, or of a prompt without its state, is of no use by itself",
+        "tiers and a model with states alone, or with other groups than of full attention, of windows and of states",
+        "what is stored of one group is of no use by itself",
         "leave the tiers out for this model",
         is_configured=lambda config, caches: _has_tiers(config) and not _go_in_tiers(caches),
     ),
@@ -182,9 +186,9 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
         ),
     ),
     Unsupported(
-        "tiers, a model with several groups of KV caches, and drafts or windows that are kept at intervals",
-        "tiers keep together what a prompt needs where it ends, or where others were seen to go on otherwise",
-        "leave --speculative-config and --prefix-cache-retention-interval out, or the tiers",
+        "tiers, a model with several groups of KV caches, and drafts or other places where prompts are found again",
+        "tiers keep together what a prompt needs at its last block, or where others were seen to go on otherwise",
+        "leave --speculative-config, --prefix-cache-retention-interval and --prefix-match-unit out, or the tiers",
         is_configured=lambda config, caches: has_groups_in_tiers(config, caches) and _keeps_other_ends(config),
     ),
     Unsupported(

@@ -4,6 +4,7 @@ from copy import copy
 from types import SimpleNamespace
 
 import pytest
+import torch
 from vllm.v1.kv_offload.config import (
     OffloadingCacheConfig,
     OffloadingConfig,
@@ -12,6 +13,8 @@ from vllm.v1.kv_offload.config import (
     OffloadingParallelConfig,
 )
 
+from hack.harness import kv_caches
+from hack.harness.kv_caches import caches
 from hack.harness.scheduler import vllm_config
 from tenantzone_runtime.engine.instances import instance_of, weights_revision
 
@@ -38,8 +41,8 @@ def config(tmp_path):
     return config
 
 
-def digest(config, tenant="acme", salt_key_id="id", **changes):
-    return instance_of(config, offloading(**changes))(tenant, salt_key_id).digest
+def digest(config, tenant="acme", salt_key_id="id", kinds=("full",), **changes):
+    return instance_of(config, offloading(**changes), caches(10, 64, kinds, config))(tenant, salt_key_id).digest
 
 
 def test_an_engine_that_starts_again_is_the_same_instance(config):
@@ -81,6 +84,18 @@ def test_another_hash_and_more_ranks_make_another(config):
             other.parallel_config = copy(config.parallel_config)
             other.parallel_config.tensor_parallel_size = 2
         assert digest(other) != before, change
+
+
+def test_states_of_another_form_make_another(config, monkeypatch):
+    """They are padded to the size of other blocks, so that no other part tells."""
+    groups = (OffloadingGroupConfig(16, ("layer",), 0), OffloadingGroupConfig(16, ("other",), 1))
+    kinds = ("full", "mamba align")
+    before = digest(config, kinds=kinds, groups=groups)
+    make = kv_caches.MambaSpec
+    for change in ({"dtypes": (torch.bfloat16,)}, {"shapes": ((4, 64),)}):
+        with monkeypatch.context() as patch:
+            patch.setattr(kv_caches, "MambaSpec", lambda change=change, **parts: make(**parts | change))
+            assert digest(config, kinds=kinds, groups=groups) != before, change
 
 
 def test_a_seed_of_the_hashes_makes_another(config, monkeypatch):

@@ -15,12 +15,14 @@ pytestmark = pytest.mark.skipif(not keep_groups_in_tiers(), reason="refused with
 
 WINDOW_BLOCKS = 4
 ONE, TWO = ("full", "window"), ("window", "full", "window")
-KINDS = pytest.mark.parametrize("kinds", [ONE, TWO], ids="+".join)
+STATE, STATE_AND_WINDOW = ("full", "mamba align"), ("full", "window", "mamba align")
+KINDS = pytest.mark.parametrize("kinds", [ONE, TWO, STATE, STATE_AND_WINDOW], ids="+".join)
 
 
 def chunks_of(blocks, kinds=ONE):
-    """What is kept of a prompt of so many blocks: full attention whole, of each window the last."""
-    return sum(blocks if kind == "full" else min(blocks, WINDOW_BLOCKS) for kind in kinds)
+    """What is kept of a prompt of so many blocks: full attention whole, of each window the last, and the last state."""
+    most = {"full": blocks, "window": WINDOW_BLOCKS, "mamba align": 1}
+    return sum(min(blocks, most[kind]) for kind in kinds)
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from vllm.config import KVTransferConfig
 from vllm.distributed.kv_transfer.kv_connector.v1.offloading.common import (
     OffloadingWorkerMetadata,
 )
+from vllm.v1.core.single_type_kv_cache_manager import MambaManager
 from vllm.v1.outputs import KVConnectorOutput
 
 from hack.harness.scheduler import BLOCK_TOKENS
@@ -73,6 +74,8 @@ class TierWorker:
         managers = driver.scheduler.kv_cache_manager.coordinator.single_type_managers
         self._windows = [getattr(caches, "sliding_window", None) for caches in managers]
         """Of each group, how many tokens back it sees."""
+        self._states = [isinstance(caches, MambaManager) for caches in managers]
+        """Of each group, whether its blocks are states."""
         driver.copy = self.step
 
     def step(self, output):
@@ -131,7 +134,18 @@ class TierWorker:
         manager = self.scheduler.kv_cache_manager
         for name, count in output.num_scheduled_tokens.items():
             for group, table in enumerate(manager.get_block_ids(name)):
-                self._compute_group(self.scheduler.requests[name], count, group, table)
+                compute = self._compute_state if self._states[group] else self._compute_group
+                compute(self.scheduler.requests[name], count, group, table)
+
+    def _compute_state(self, request, count, group, table):
+        """A state is read where the tokens before ended, and written where those of the step end: nowhere between."""
+        end = request.num_computed_tokens
+        begin = end - count
+        if begin and self.checks:
+            read = self._hash(self.blocks.get(table[(begin - 1) // BLOCK_TOKENS], FOREIGN))
+            wanted = self._hash(_state(request, begin, group))
+            assert read == wanted, f"{request.request_id} goes on from another state than that of {begin} tokens"
+        self.blocks[table[(end - 1) // BLOCK_TOKENS]] = _state(request, end, group)
 
     def _compute_group(self, request, count, group, table):
         # The scheduler has counted the step's tokens already.
@@ -151,7 +165,7 @@ class TierWorker:
         if content is FOREIGN:
             return FOREIGN
         request, index, group = content
-        return request.block_hashes[index], group
+        return request.block_hashes[index] if isinstance(index, int) else (request.request_id, index), group
 
     def _tell(self):
         for job_id, job in list(self._under_way.items()):
@@ -164,6 +178,11 @@ class TierWorker:
             finished_recving={name for _, name in done if name is not None},
             kv_connector_worker_meta=OffloadingWorkerMetadata(completed_jobs=completed) if completed else None,
         )
+
+
+def _state(request, tokens, group):
+    """That of so many tokens: others have the same only where it is a block's end."""
+    return request, tokens // BLOCK_TOKENS - 1 if tokens % BLOCK_TOKENS == 0 else f"{tokens} tokens", group
 
 
 class FakeDisk:

@@ -9,6 +9,7 @@ from typing import Final
 
 import vllm
 from vllm.config import ModelConfig, VllmConfig
+from vllm.v1.kv_cache_interface import KVCacheConfig, MambaSpec
 from vllm.v1.kv_offload.config import OffloadingConfig
 
 from tenantzone_contract.instance import Instance
@@ -19,7 +20,9 @@ _SNAPSHOTS: Final = "snapshots"
 """The folder of Hugging Face's cache in which each commit has one."""
 
 
-def instance_of(config: VllmConfig, offloading: OffloadingConfig) -> Callable[[str, str], Instance]:
+def instance_of(
+    config: VllmConfig, offloading: OffloadingConfig, caches: KVCacheConfig
+) -> Callable[[str, str], Instance]:
     """What chunks of an engine depend on, by the tenant whose they are and the id of the pool's salt key.
 
     Nothing is read before it is asked for. An adapter's weights are in each block's hash, and not here.
@@ -41,7 +44,7 @@ def instance_of(config: VllmConfig, offloading: OffloadingConfig) -> Callable[[s
             dtype=offloading.model.dtype,
             block_size=offloading.groups[0].tokens_per_block,
             blocks_per_chunk=offloading.cache.blocks_per_chunk,
-            layout=_layout(offloading),
+            layout=_layout(offloading, caches),
             tensor_parallel_size=parallel.tensor_parallel_size,
             tensor_parallel_rank=0,
             hash_algorithm=config.cache_config.prefix_caching_hash_algo,
@@ -54,11 +57,18 @@ def instance_of(config: VllmConfig, offloading: OffloadingConfig) -> Callable[[s
     return instance
 
 
-def _layout(offloading: OffloadingConfig) -> str:
-    """What the bytes of a chunk mean: with several groups they are of one group's layers."""
+def _layout(offloading: OffloadingConfig, caches: KVCacheConfig) -> str:
+    """What the bytes of a chunk mean: with several groups they are of one group's layers.
+
+    States have forms and types of numbers of their own, and are padded to the size of the other groups' blocks.
+    """
     layout = f"{offloading.kv_cache_layout} {offloading.worker_kv_bytes_per_block}"
     groups = len(offloading.groups)
-    return layout if groups == 1 else f"{layout} of {groups} groups"
+    if groups == 1:
+        return layout
+    specs = [group.kv_cache_spec for group in caches.kv_cache_groups]
+    states = [f"{spec.shapes} {spec.dtypes}" for spec in specs if isinstance(spec, MambaSpec)]
+    return ", ".join([f"{layout} of {groups} groups", *states])
 
 
 def weights_revision(model: ModelConfig) -> str:

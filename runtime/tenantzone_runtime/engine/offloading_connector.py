@@ -286,7 +286,7 @@ class ZoneOffloadingConnector(OffloadingConnector):
         salt_key.poll()
         spec = ZoneOffloadingSpec(
             config,
-            instance_of(vllm_config, config),
+            instance_of(vllm_config, config, kv_cache_config),
             salt_key,
             bounds_of(vllm_config, config),
             shape_of(config, kv_cache_config),

@@ -146,25 +146,39 @@ def test_all_that_a_configuration_tells_is_tried_here():
     assert CONFIGURED.keys() == USES.keys() | MODELS.keys() | GROUPS_IN_TIERS.keys() | {KINDS_IN_TIERS}
 
 
-KINDS_IN_TIERS = "tiers and a model with states, or with other groups than of full attention and of windows"
+KINDS_IN_TIERS = (
+    "tiers and a model with states alone, or with other groups than of full attention, of windows and of states"
+)
 
 
 @pytest.mark.parametrize(
     "kinds",
-    [("mamba align",), ("full", "mamba align"), ("full", "chunks"), ("latent", "window"), ("wide", "window")],
+    [
+        ("mamba align",),
+        ("full", "mamba all"),
+        ("full", "mamba none"),
+        ("wide", "mamba align"),
+        ("full", "chunks"),
+        ("latent", "window"),
+        ("wide", "window"),
+    ],
     ids="+".join,
 )
 @pytest.mark.shows("refused by configuration")
-def test_tiers_of_a_model_with_states_or_other_groups_are_refused(tmp_path, kinds):
+def test_tiers_of_a_model_with_states_alone_or_other_groups_are_refused(tmp_path, kinds):
     config = vllm_config(tmp_path)
     with_tiers(config)
     with pytest.raises(UnsupportedError, match=KINDS_IN_TIERS):
         check_supported(config, caches(10, 64, kinds, config), "0.32.0")
 
 
-@pytest.mark.parametrize("kinds", [(), ("full", "window"), ("window", "full", "window")], ids="+".join)
+@pytest.mark.parametrize(
+    "kinds",
+    [(), ("full", "window"), ("window", "full", "window"), ("full", "mamba align"), ("full", "window", "mamba align")],
+    ids="+".join,
+)
 @pytest.mark.shows("tiers of several groups")
-def test_tiers_of_windows_beside_full_attention_are_let_in(tmp_path, kinds):
+def test_tiers_of_windows_and_states_beside_full_attention_are_let_in(tmp_path, kinds):
     config = vllm_config(tmp_path)
     with_tiers(config)
     check_supported(config, caches(10, 64, kinds, config), "0.32.0")
@@ -190,13 +204,18 @@ def with_windows_at_intervals(config):
     config.cache_config.prefix_cache_retention_interval = 64
 
 
+def with_hits_within_blocks(config):
+    config.cache_config.prefix_match_unit = 8
+
+
 CHUNKS_AND_WINDOWS = "chunks of several blocks, and a model with windows or with several groups of KV caches"
 GROUPS_IN_TIERS = {
     "shared storages and a model with several groups of KV caches": (with_a_manager,),
     CHUNKS_AND_WINDOWS: (with_larger_chunks,),
-    "tiers, a model with several groups of KV caches, and drafts or windows that are kept at intervals": (
+    "tiers, a model with several groups of KV caches, and drafts or other places where prompts are found again": (
         with_drafts,
         with_windows_at_intervals,
+        with_hits_within_blocks,
     ),
 }
 

@@ -67,11 +67,15 @@ tiers = st.builds(
 )
 
 
+IN_TIERS_TOGETHER = [kinds for kinds in KINDS if {"full"} < set(kinds) <= {"full", "window", "mamba align"}]
+"""Kinds of layers of which a tier keeps what a prompt needs together."""
+
+
 def _tiers_for(kinds: tuple[str, ...], drafting: tuple[str, int] | None) -> st.SearchStrategy[TierFlags | None]:
     """Those that go with layers of these kinds."""
     if not kinds:
         return st.none() | tiers
-    if keep_groups_in_tiers() and set(kinds) == {"full", "window"} and drafting is None:
+    if keep_groups_in_tiers() and kinds in IN_TIERS_TOGETHER and drafting is None:
         return st.none() | tiers
     return st.none()
 
@@ -250,10 +254,12 @@ _KINDS = [Turns] * 10 + [Send] * 10 + [Declare] * 2 + [Wait, Wait, Abort, Pause,
 @st.composite
 def flags_with_whole_hits(draw: st.DrawFn) -> Flags:
     """Of an engine with a disk, and a model of which a tier keeps what several groups have of a prompt whole."""
-    kinds = draw(st.sampled_from([each for each in KINDS if set(each) == {"full", "window"}]))
+    kinds = draw(st.sampled_from(IN_TIERS_TOGETHER))
     chosen = draw(flags())
     if chosen.drafting is not None or not chosen.chunked:
         chosen = replace(chosen, drafting=None, chunked=True, whole_images=False)
+    if "mamba align" in kinds:
+        chosen = replace(chosen, prefix_caching=True, whole_images=False)
     chunks, files = draw(st.sampled_from([100, 300, 30])), draw(st.sampled_from([300, 30, 60, 100]))
     return replace(chosen, kinds=kinds, window=64, tiers=replace(draw(tiers), chunks=chunks, files=files))
 
