@@ -72,7 +72,7 @@ class StepTokensWatched:
             self._history._saw("tokens are withheld")
             assert self._engine.step_tokens is not None
             assert self._present | self._counts != {work.zone}, "who is alone has all of a step"
-        if granted < wanted:
+        if granted < fitting(wanted):
             self._withheld.add(work)
         return granted
 
