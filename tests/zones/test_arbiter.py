@@ -1,5 +1,7 @@
 """Who is admitted, who goes on, and who yields and for whom."""
 
+import pytest
+
 from tests.zones.core import declare
 from tests.zones.small_engine import SmallEngine, preemptions
 
@@ -60,6 +62,18 @@ def test_others_caches_are_evicted_for_who_is_denied_if_that_is_enough(core, eng
     work = engine.wait(burst, 50)
     assert engine.step() == ([], [work])
     assert lead.counters.evicted == {"relief": 40}
+
+
+@pytest.mark.parametrize(("cached", "evicted"), [(90, 26), (25, 0)])
+def test_others_caches_are_evicted_if_that_is_enough_beside_what_is_kept_for_siblings(core, engine, cached, evicted):
+    """Such as for one that runs, and has no tokens in this step."""
+    acme = core.zone("acme", reserved=30)
+    core.zone("lead", cached=cached, in_use=90 - cached)
+    engine.foreseen = [engine.run(acme, 5, asks=20)]
+    work = engine.wait(acme, 11)
+    engine.arbiter.begin_step()
+    assert engine.arbiter.next_front() is (work if evicted else None)
+    assert sum(event.blocks for event in core.events("evicted")) == evicted
 
 
 def test_headroom_is_asked_for_beside_others_and_not_of_who_is_entitled(core):

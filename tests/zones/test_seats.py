@@ -125,6 +125,28 @@ def test_who_waits_behind_a_request_that_waits_for_something_else_gets_the_seat(
     assert len(engine.preempted) == 1
 
 
+def test_what_was_kept_for_a_zone_goes_to_its_next_request_whichever_that_is(core):
+    """A request may have waited for the place of just that adapter whose request gives up its seat for the zone."""
+
+    class OneAdapterEngine(SmallEngine):
+        def preempt(self, work):
+            first.waits_for_else = False
+            super().preempt(work)
+
+    burst, acme = core.zone("burst"), core.zone("acme", reserved=30)
+    core.zone("calm", cached=70)
+    engine = OneAdapterEngine(core, seats=4)
+    for count in (10, 10, 5, 5):
+        engine.run(burst, count)
+    first = engine.wait(acme, 20, waits_for_else=True)
+    engine.wait(acme, 20)
+
+    assert engine.step() == ([], [first])
+
+    assert len(engine.preempted) == 1
+    assert [event.reason for event in core.events("evicted")] == ["reclaim", "reclaim"], "and no relief in vain"
+
+
 def test_zones_without_a_seat_of_their_own_share_one_in_turn(core):
     gold = core.zone("gold", reserved=50)
     engine = full(core, gold, seats=4)

@@ -56,6 +56,8 @@ class Arbiter(Generic[W]):
         self._front: W | None = None
         self._hopeless = Hopeless(tenancy, engine, self._admission)
         self._claims = Claims[W]()
+        self._kept_for: dict[Zone, W] = {}
+        """Waiting requests for which blocks are kept in this step, unless their zones' next ones are others by now."""
         self._yielding = Yielding(tenancy, engine, self._claims, self.preempt)
         self._seats = Seats(self._totals, engine, self._would_begin, self.preempt)
         self.times = tenancy.step_times
@@ -178,6 +180,7 @@ class Arbiter(Generic[W]):
         self._front = None
         self._tenancy.seats_are(taken=self._engine.is_open and not self._engine.free_seats)
         self._claims.clear()
+        self._kept_for.clear()
         self._tokens.end_step()
         self._sent_back.clear()
         self._admission.end_step()
@@ -226,6 +229,7 @@ class Arbiter(Generic[W]):
         if count and zone not in self._stalled and self._yielding.is_entitled_to(work, count):
             states.is_served(self._ledger, zone)
             self._yielding.reclaim(work, count, is_rough=is_rough)
+            self._kept_for[zone] = work
             denied = self._denied(work)
         if denied is None:
             self._tenancy.may_go_on(zone)
@@ -278,6 +282,11 @@ class Arbiter(Generic[W]):
             self._tenancy.must_wait(zone, count, engine.free_blocks, held_back.peak)
             self._admission.look_again(zone)
             return False
+        expected = self._kept_for.get(zone, work)
+        if expected is not work and engine.blocks_at_most(work):
+            # This one waited for something else before the step, such as the place of an adapter that has yielded.
+            self._claims.pass_on(expected, work)
+            self._kept_for[zone] = work
         denied = self._denied(work)
         if denied is not None and not denied.headroom and self._evict_surplus_for(work, denied.blocks):
             denied = self._denied(work)
@@ -338,12 +347,10 @@ class Arbiter(Generic[W]):
     def _may_be_relieved(self, work: W) -> bool:
         """Whether a waiting request that is denied blocks gets them of what other active zones merely cache."""
         denied = self._denied(work)
-        free = self._engine.free_blocks
-        return (
-            denied is not None
-            and not denied.headroom
-            and self._totals.relief(work.zone, denied.blocks, free, work.peak) > 0
-        )
+        if denied is None or denied.headroom:
+            return False
+        count = denied.blocks + self._yielding.of_siblings(work)
+        return self._totals.relief(work.zone, count, self._engine.free_blocks, work.peak) > 0
 
     def _denied(self, work: W) -> _Denied | None:
         """What a waiting request would be denied if it were admitted now; None: nothing."""
@@ -362,6 +369,7 @@ class Arbiter(Generic[W]):
 
     def _evict_surplus_for(self, work: W, count: int) -> bool:
         """Evict what other active zones merely cache, if the zone may have it; returns whether anything was evicted."""
+        count += self._yielding.of_siblings(work)
         evictions = self._tenancy.evict_surplus_for(work.zone, count, self._engine.free_blocks, work.peak)
         if evictions:
             self._engine.return_evicted(evictions)

@@ -29,6 +29,12 @@ class Claims(Generic[W]):
         self._rough.pop(work, None)
         self._add(work.zone, -self._blocks.pop(work, 0))
 
+    def pass_on(self, work: W, other: W) -> None:
+        """Keep for another request of the zone what was kept for this one."""
+        if count := self._blocks.get(work, 0):
+            self.drop(work)
+            self.keep(other, count)
+
     def of_others(self, zone: Zone) -> int:
         """The blocks that are kept for other zones."""
         return self.total - self._of_zone.get(zone, 0)

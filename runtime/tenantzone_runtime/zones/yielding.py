@@ -52,7 +52,7 @@ class Yielding(Generic[W]):
 
     def available(self, work: W, *, growing: bool = False) -> int:
         """Blocks that a request may put to use, beside what is kept and foreseen for others of its zone."""
-        return self._takeable(work, growing=growing) - self._of_siblings(work)
+        return self._takeable(work, growing=growing) - self.of_siblings(work)
 
     def may_continue(self, work: W, count: int) -> bool:
         """Whether a running request may take blocks in its turn; who comes first of its zone has what there is."""
@@ -70,9 +70,10 @@ class Yielding(Generic[W]):
 
     def is_entitled_to(self, work: W, count: int) -> bool:
         """Whether a request would be within its zone's reservation with so many more blocks."""
-        return work.zone.is_entitled_to(self._of_siblings(work) + count)
+        return work.zone.is_entitled_to(self.of_siblings(work) + count)
 
-    def _of_siblings(self, work: W) -> int:
+    def of_siblings(self, work: W) -> int:
+        """Blocks that are kept and foreseen for other requests of the same zone."""
         return self._claims.of_siblings(work) + self._ahead.get(work.zone, 0)
 
     def take_back(self, borrower: Zone) -> None:
@@ -166,7 +167,7 @@ class Yielding(Generic[W]):
         self._counted_on.pop(work, None)
         there -= sum(self._counted_on.values())
         # What its limit or a promise keeps from it then will never come: in its place somebody of its own must yield.
-        if self._takeable(work, growing=growing, coming=there, let_go=own) - self._of_siblings(work) < count:
+        if self._takeable(work, growing=growing, coming=there, let_go=own) - self.of_siblings(work) < count:
             return False
         self._counted_on[work] = missing
         return True
