@@ -13,6 +13,8 @@ from types import SimpleNamespace
 from unittest.mock import patch
 
 from vllm.config import VllmConfig
+from vllm.config.lora import LoRAConfig
+from vllm.lora.request import LoRARequest
 from vllm.v1.core.sched.interface import PauseState
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.request import Request, RequestStatus
@@ -230,6 +232,7 @@ class Engine:
                 user=event.user,
                 images=self._images(event, len(tokens)),
                 grammar=None if grammar is None else grammar.future,
+                adapter=None if event.adapter is None else _adapter(event.adapter),
             )
             told.may_fail = grammar is not None and grammar.fails
         self.requests.append(told.request)
@@ -253,6 +256,10 @@ class Engine:
         self.scheduler.set_pause_state(PauseState.UNPAUSED)
 
 
+def _adapter(number: int) -> LoRARequest:
+    return LoRARequest(lora_name=f"adapter-{number}", lora_int_id=number, lora_path="/nowhere")
+
+
 def _with_flags(config: VllmConfig, flags: Flags) -> VllmConfig:
     # As vLLM has it: a pool holds one request of the greatest length at least.
     drafted = 0 if flags.drafting is None else flags.drafting[1]
@@ -274,6 +281,8 @@ def _with_flags(config: VllmConfig, flags: Flags) -> VllmConfig:
         config.parallel_config.pipeline_parallel_size = flags.steps_in_flight - 1
     if flags.tiers is not None:
         config = with_tiers(config, flags.tiers.chunks, len(flags.kinds) or 1)
+    if flags.adapters is not None:
+        config.lora_config = LoRAConfig(max_loras=flags.adapters, max_lora_rank=8)
     if flags.drafting is not None:
         config = with_drafts(config, *flags.drafting)
     config.model_config = copy(config.model_config)

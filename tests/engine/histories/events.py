@@ -61,6 +61,8 @@ class Flags:
     """Embeddings of images that a step may make, and that stay cached; None: the model takes no images."""
     whole_images: bool
     """``--disable-chunked-mm-input``: no step computes a part of an image."""
+    adapters: int | None
+    """``--max-loras``; None: the model takes none."""
     steps_in_pauses: bool
     """Whether configs and time change one zone after the other, with a step in between."""
     tiers: TierFlags | None
@@ -121,6 +123,8 @@ class Send:
     """Those that the prompt has room for are in it."""
     grammar: int | None
     """Turns of the engine until the grammar is compiled, negative if it fails then; None: the answer is free text."""
+    adapter: int | None
+    """Number of a LoRA adapter; None: the model itself is asked."""
 
 
 @dataclass(frozen=True)

@@ -116,6 +116,7 @@ def flags(draw: st.DrawFn) -> Flags:
         drafting=drafting,
         encoder=encoder,
         whole_images=may_be_whole and draw(st.booleans()),
+        adapters=draw(st.sampled_from([None, None, None, 1, 2])),
         steps_in_pauses=draw(st.sampled_from([False, False, True])),
         tiers=draw(_tiers_for(kinds, drafting)) if chunked else None,
     )
@@ -200,7 +201,9 @@ def configs(draw: st.DrawFn, chosen: Flags) -> Declare:
     left = chosen.capacity
     declared = []
     for tenant in TENANTS:
-        if draw(st.integers(0, 3)) > 0:
+        # Without zones, vLLM dies of adapters of requests that sit out a step.
+        is_needed = chosen.adapters is not None and tenant == TENANTS[0]
+        if draw(st.integers(0, 3)) > 0 or is_needed:
             declared.append(draw(zones(tenant, left, chosen)))
             left -= 0 if draw(st.integers(0, 19)) == 19 else declared[-1].reserved
     return Declare(tuple(declared), draw(pools(chosen.capacity)))
@@ -226,6 +229,7 @@ def sends(draw: st.DrawFn, chosen: Flags, *tenants: str | None) -> Send:
         user=draw(st.sampled_from(["", "", "ann", "bob"])),
         images=tuple(draw(st.lists(images, max_size=3))) if takes_images else (),
         grammar=draw(st.sampled_from([None] * 8 + [0, 1, 5, -1, -6])),
+        adapter=None if chosen.adapters is None else draw(st.sampled_from([None, 1, 2, 3])),
     )
 
 
@@ -279,11 +283,12 @@ def lives(draw: st.DrawFn, flags: st.SearchStrategy[Flags] = flags(), *, have_re
     chosen = draw(flags)
     event = events(chosen) | returns(chosen) | returns(chosen) if have_returns else events(chosen)
     happens: list[Event] = []
-    if draw(st.booleans()):
+    begins_with_zones = chosen.adapters is not None
+    if draw(st.booleans()) and not begins_with_zones:
         for _ in range(draw(st.integers(1, 4))):
             happens.append(draw(sends(chosen, None)))
             happens.append(Turns(draw(st.sampled_from([0, 1, 3, 20]))))
-    if draw(st.integers(0, 9)) < 9:
+    if draw(st.integers(0, 9)) < 9 or begins_with_zones:
         happens.append(draw(configs(chosen)))
     for _ in range(draw(st.integers(1, MAX_EVENTS))):
         happens.append(draw(event))

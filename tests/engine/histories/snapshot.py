@@ -24,8 +24,8 @@ class Snapshot:
     loading: list[Request]
     """What has a seat and its blocks already, and begins to run when a copy from a tier has ended."""
     waiting: list[Request]
-    """What could be admitted if there were room; not what waits for a grammar or a tier, or for output of before a
-    preemption."""
+    """What could be admitted if there were room; not what waits for a grammar, a tier, the place of an adapter, or for
+    output of before a preemption."""
     used: dict[Request, set[int]]
     """Ids of the blocks that each request uses."""
     growth: dict[Request, int]
@@ -116,6 +116,8 @@ def _keeps_from(zone: Zone, other: Zone) -> bool:
 
 def could_be_admitted(scheduler: Scheduler, request: Request) -> bool:
     """Whether a request waits for room and for nothing else."""
+    if not _has_place_for_adapter(scheduler, request):
+        return False
     if request.status == RequestStatus.WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR:
         # Its status may say so still when the grammar is there; vLLM finds that out when it looks at the request.
         grammar = request.structured_output_request.grammar
@@ -125,6 +127,13 @@ def could_be_admitted(scheduler: Scheduler, request: Request) -> bool:
     if request in scheduler.kv_holding_waiting or scheduler.tiers.is_looking_up(request):
         return False
     return not request.num_stale_output_tokens or request.drop_stale_output
+
+
+def _has_place_for_adapter(scheduler: Scheduler, request: Request) -> bool:
+    if request.lora_request is None:
+        return True
+    used = {each.lora_request for each in chain(scheduler.running, scheduler.kv_holding_waiting)} - {None}
+    return request.lora_request in used or len(used) < scheduler.lora_config.max_loras
 
 
 def _tokens_to_compute(driver: Driver, request: Request) -> int:

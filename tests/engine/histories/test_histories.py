@@ -55,6 +55,7 @@ def sending(tenant: str, blocks: int, *, prefix: int | None = None, count: int =
         user="",
         images=(),
         grammar=None,
+        adapter=None,
     )
 
 
@@ -82,6 +83,7 @@ AN_IMAGE_HAS_ALL_OF_THE_ENCODER = Life(
         drafting=None,
         encoder=(64, 64),
         whole_images=False,
+        adapters=None,
         steps_in_pauses=False,
         tiers=None,
     ),
@@ -118,6 +120,7 @@ REQUESTS_FROM_BEFORE_ZONES_COUNT_ON_A_ZONES_CHUNKS = Life(
         drafting=None,
         encoder=None,
         whole_images=False,
+        adapters=None,
         steps_in_pauses=False,
         tiers=TierFlags(chunks=30, slowest=0, files=None, failing=False),
     ),
@@ -150,6 +153,7 @@ COMMON = settings(
     "pipeline parallelism (`-pp`)",
     "`--no-scheduler-reserve-full-isl`",
     "structured output whose grammar comes late, or fails",
+    "LoRA",
 )
 def test_every_life_keeps_its_promises_and_ends(run_life, life):
     lived_one()
