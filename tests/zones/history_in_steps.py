@@ -15,7 +15,9 @@ class HistoryInSteps(History):
         self.is_in_step = True
         self.engine.stood_aside = set()
         self.engine.sent_back = []
+        self.has_begun = False
         self.arbiter.begin_step()
+        self.has_begun = True
         self.tokens.begin_step()
         self.look_who_lends()
         self._check_promises()
@@ -182,7 +184,8 @@ class HistoryInSteps(History):
     def check_wait(self, zone, count, peak):
         self.look_who_lends()
         claim, front = self.world.claims[zone.spec.tenant], self.engine.front(zone)
-        held_back = self._held_back(claim)
+        # Before the step it is for the request itself that room is made, or not.
+        held_back = self._held_back(claim) if self.has_begun else None
         if held_back is not None:
             assert (count, peak) == (self.engine.blocks_to_continue(held_back), held_back.peak)
         else:
