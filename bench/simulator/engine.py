@@ -311,6 +311,10 @@ class Engine:
     def tokens_left(self, request: Request) -> int:
         return request.tokens - request.computed
 
+    def tokens_within(self, request: Request, blocks: int) -> int:
+        """A prompt has all its blocks from its admission on."""
+        return self.tokens_left(request)
+
     def tokens_computed(self, request: Request) -> int:
         return request.computed
 

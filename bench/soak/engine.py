@@ -203,6 +203,9 @@ class Engine:
     def tokens_left(self, work: Request) -> int:
         return 0
 
+    def tokens_within(self, work: Request, blocks: int) -> int:
+        return 0
+
     def tokens_computed(self, work: Request) -> int:
         return 0
 

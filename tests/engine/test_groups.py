@@ -167,6 +167,21 @@ def test_what_is_foreseen_is_what_vllm_takes(new_engine, kinds, drafting, sent, 
     assert asked.times[False, True]
 
 
+@pytest.mark.parametrize("kinds", SEVERAL, **ids)
+def test_a_prompt_can_go_on_by_as_many_tokens_as_so_many_blocks_have_slots_for(config, kinds):
+    driver = engine(with_flags(config, max_num_batched_tokens=72), kinds)
+    driver.declare(zone("acme"))
+    request = driver.send("acme", prompt(10))
+    driver.step()
+    demand, left = driver.scheduler._demand, 72
+    fitting = [demand.tokens_within(request, blocks) for blocks in range(demand.of_running(request, left) + 1)]
+    for blocks, tokens in enumerate(fitting):
+        assert tokens == 0 or demand.of_running(request, tokens) <= blocks
+        assert tokens == left or demand.of_running(request, tokens + 1) > blocks
+    assert len(fitting) > 1
+    assert fitting[-1] == left
+
+
 @pytest.mark.parametrize("ahead", [0, 1], ids=["step by step", "asynchronous"])
 @pytest.mark.parametrize("drafting", DRAFTING, ids=str)
 @pytest.mark.parametrize("kinds", SEVERAL, **ids)

@@ -269,6 +269,24 @@ class TestSeatsAndBlocks:
         engine.worker.fastest = engine.worker.slowest = 0
         engine.run()
 
+    def test_a_prompt_that_waits_for_the_end_of_a_load_takes_no_share_of_a_step(self, engine):
+        engine = engine(60, 60, max_num_batched_tokens=64)
+        engine.declare(declare("acme", limit=20, weight=9), declare("burst"))
+        engine.loading("acme", engine.stored("acme", 5))
+        held_back = engine.send("acme", prompt(9))
+        engine.step()
+        engine.declare(declare("acme", limit=10, weight=9), declare("burst"))
+        burst = engine.send("burst", prompt(30))
+        engine.step()
+        for _ in range(4):
+            before = burst.num_computed_tokens
+            engine.step()
+            assert burst.num_computed_tokens == before + 64
+        assert held_back.num_computed_tokens == 64, "its zone has no other block"
+        engine.land()
+        engine.run()
+        assert held_back.is_finished()
+
     def test_a_load_has_the_place_of_its_adapter(self, engine):
         engine = engine(20, 60)
         engine.declare(

@@ -94,6 +94,9 @@ class HistoryEngine:
         left = work.to_compute - work.computed if work.running else BLOCK_TOKENS * work.needed
         return max(0, min(left, BLOCK_TOKENS * work.chunk))
 
+    def tokens_within(self, work, blocks):
+        return min(self.tokens_left(work), BLOCK_TOKENS * (len(work.blocks) + blocks) - work.computed)
+
     def chunk_tokens(self, work):
         return self.chunk
 

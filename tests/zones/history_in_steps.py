@@ -22,7 +22,7 @@ class HistoryInSteps(History):
         self.look_who_lends()
         self._check_promises()
         self._check_seats()
-        self.lost_turn = []
+        self.lost_turn = self._who_still_stands()
         for request in list(self.engine.running):
             self._go_on(request)
         self._admit(turns_down)
@@ -47,11 +47,20 @@ class HistoryInSteps(History):
             assert may_continue == (count <= allowed)
             if not may_continue:
                 self._saw("loses its turn")
-                self.lost_turn.append(request)
+                if request not in self.lost_turn:
+                    self.lost_turn.append(request)
                 self.tokens.note_useless()
                 return
+            if request in self.lost_turn:
+                self.lost_turn.remove(request)
             self.take(request, count, growing=True)
         self._compute(request, granted)
+
+    def _who_still_stands(self):
+        """Who lost its turn, and is known to find no blocks in this step: with no share of it, it may not be asked."""
+        standing = self.arbiter._held_back.standing()
+        assert {*standing} <= {*self.lost_turn}
+        return standing
 
     def _compute(self, request, granted):
         self.tokens.compute(request, granted)

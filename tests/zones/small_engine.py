@@ -124,6 +124,9 @@ class SmallEngine:
     def tokens_left(self, work):
         return work.tokens - work.computed
 
+    def tokens_within(self, work, blocks):
+        return self.tokens_left(work) if blocks >= work.count else 0
+
     def tokens_computed(self, work):
         return work.computed
 

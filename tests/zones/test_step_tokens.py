@@ -10,6 +10,7 @@ from tenantzone_runtime.zones.deficits import BOUND, CHUNK
 from tenantzone_runtime.zones.zone import SeatQuota
 from tests.zones.core import Core
 from tests.zones.small_engine import SmallEngine
+from tests.zones.test_yielding import LoadingEngine
 
 
 @pytest.fixture
@@ -409,3 +410,49 @@ def test_prompts_that_go_on_by_blocks_all_end_and_no_step_is_empty(chunk, spare,
         now = sum(work.tokens - work.computed for work in [*engine.running, *engine.waiting])
         assert now < left
         left = now
+
+
+class AsksForTokensFirst(LoadingEngine):
+    """As vLLM does: who has no tokens in a step is not asked what blocks it needs."""
+
+    def _go_on(self, work):
+        has_tokens = not self.is_in_prompt(work) or self.arbiter.share_of(work, 1)
+        return not has_tokens or super()._go_on(work)
+
+
+def beside_one_that_waits_for_a_load(core, engine, *, weight=9):
+    """A prompt that has no blocks before a load of its zone has ended, beside another tenant's; returns the first."""
+    acme, flood, calm = core.zone("acme", limit=10, weight=weight), core.zone("flood"), core.zone("calm")
+    held_back = engine.run(acme, 4, tokens=50_000, asks=5, stands_still=True)
+    engine.load(acme, 4)
+    engine.run(calm, 1)
+    engine.run(flood, 10, tokens=50_000)
+    engine.step()
+    return held_back
+
+
+@pytest.mark.parametrize("engine_type", [LoadingEngine, AsksForTokensFirst])
+@pytest.mark.parametrize("weight", [1, 9])
+def test_a_prompt_whose_blocks_wait_for_a_load_takes_no_share_from_who_can_go_on(core, engine_type, weight):
+    """That is known before the step. Else all but a tenth of the step was its zone's in each second step, in vain."""
+    engine = engine_type(core, step_tokens=1001)
+    held_back = beside_one_that_waits_for_a_load(core, engine, weight=weight)
+    for _ in range(8):
+        engine.step()
+        assert computed(engine) == {"calm": 1, "flood": 1000}
+    engine.land()
+    held_back.stands_still = False
+    engine.step()
+    assert computed(engine) == {"calm": 1, "acme": 1000 * weight // (weight + 1), "flood": 1000 // (weight + 1)}
+
+
+def test_a_prompt_that_lacks_blocks_for_all_of_its_next_part_has_a_share_for_what_it_has_blocks_for(core):
+    class EngineWithSomeBlocks(LoadingEngine):
+        def tokens_within(self, work, blocks):
+            return 100 if blocks < work.count else super().tokens_within(work, blocks)
+
+    engine = EngineWithSomeBlocks(core, step_tokens=1001)
+    held_back = beside_one_that_waits_for_a_load(core, engine)
+    engine.arbiter.begin_step()
+    assert engine.arbiter.tokens_for(held_back, 1000) == 100
+    assert engine.arbiter.tokens_for(engine.running[-1], 1000) == 900

@@ -70,6 +70,12 @@ class LoadingEngine(SmallEngine):
         self.core.tenancy.request_arrived(zone, self.core.now)
         self.loading += (Work(zone, 0, blocks=self.core.take(zone, count)),)
 
+    def land(self):
+        """All loads have ended, and so have their requests."""
+        for work in self.loading:
+            self.core.ledger.release(work.zone, [], work.blocks)
+        self.loading = ()
+
 
 # For running requests
 

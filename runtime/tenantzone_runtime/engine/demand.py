@@ -129,6 +129,11 @@ class Demand:
             tokens = scheduler._mamba_block_aligned_split(request, tokens)
         return self.of_running(request, tokens)
 
+    def tokens_within(self, request: Request, blocks: int) -> int:
+        """Tokens of a running request's prompt that its next step could compute with so many further blocks at most."""
+        tokens = min(int(request.num_tokens - request.num_computed_tokens), self.max_chunk)
+        return bisect_right(range(1, tokens + 1), blocks, key=lambda count: self.of_running(request, count))
+
     def of_running(self, request: Request, num_new_tokens: int) -> int:
         """Blocks that a running request asks for to compute so many tokens more, and to draft others after them."""
         blocks: int = self._manager.blocks_to_continue(request, num_new_tokens)

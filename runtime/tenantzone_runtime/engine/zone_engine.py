@@ -211,6 +211,9 @@ class ZoneEngine:
     def tokens_left(self, request: Request) -> int:
         return min(int(request.num_tokens - request.num_computed_tokens), self._demand.max_chunk)
 
+    def tokens_within(self, request: Request, blocks: int) -> int:
+        return self._demand.tokens_within(request, blocks)
+
     def tokens_computed(self, request: Request) -> int:
         return int(request.num_computed_tokens)
 

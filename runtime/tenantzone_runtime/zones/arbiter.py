@@ -15,6 +15,7 @@ from tenantzone_runtime.zones.admission import Admission
 from tenantzone_runtime.zones.audit import PreemptionReason
 from tenantzone_runtime.zones.claims import Claims
 from tenantzone_runtime.zones.engine import Engine, W
+from tenantzone_runtime.zones.held_back import HeldBack
 from tenantzone_runtime.zones.hopeless import Hopeless
 from tenantzone_runtime.zones.latency import Latency
 from tenantzone_runtime.zones.seats import Seats, candidates
@@ -49,21 +50,25 @@ class Arbiter(Generic[W]):
         self._totals.seats = engine.seats
         self._engine = engine
         self._admission = Admission(tenancy.ledger)
-        self._withheld: list[W] = []
-        """Running requests that may not take the blocks of their next tokens, as the last step found."""
-        self._stalled: set[Zone] = set()
-        """Zones of such, found before this step: whoever else waits there does not begin in it most likely."""
         self._front: W | None = None
         self._hopeless = Hopeless(tenancy, engine, self._admission)
         self._claims = Claims[W]()
         self._kept_for: dict[Zone, W] = {}
         """Waiting requests for which blocks are kept in this step, unless their zones' next ones are others by now."""
         self._yielding = Yielding(tenancy, engine, self._claims, self.preempt)
+        self._held_back = HeldBack(engine, self._yielding)
         self._seats = Seats(self._totals, engine, self._would_begin, self.preempt)
         self.times = tenancy.step_times
         self.latency = Latency(tenancy, self.times)
         self._tokens = StepTokens(
-            tenancy, engine, self._next_zones, self._free_seats, self._ready, self.times, self.latency
+            tenancy,
+            engine,
+            self._next_zones,
+            self._free_seats,
+            self._ready,
+            self._held_back.fitting,
+            self.times,
+            self.latency,
         )
         self.tokens_for = self._tokens.tokens_for
         self.share_of = self._tokens.share_of
@@ -105,21 +110,20 @@ class Arbiter(Generic[W]):
     def begin_step(self) -> None:
         """Make room, before the step, for running requests that were held back and for whoever is entitled to it."""
         self._yielding.begin_step()
-        self._withheld = [work for work in self._withheld if self._engine.is_running(work)]
+        held_back = self._held_back.collect()
         if not self._engine.goes_on:
             return
-        withheld, self._withheld = self._withheld, []
         if not self._engine.is_open:
             # What runs is to end undisturbed, and who can't be admitted has no use for what it reserves.
             states.lend_what_is_unused(self._ledger)
         else:
             for borrower in self._tenancy.past_grace():
                 self._yielding.take_back(borrower)
-        for work in withheld:
+        for work in held_back:
             if self._engine.is_running(work):
                 self._yielding.help(work, self._engine.blocks_to_continue(work))
         self._yielding.foresee()
-        self._stalled = {work.zone for work in withheld if self._lacks_blocks(work)}
+        self._held_back.look_at(held_back)
         if self._engine.is_open:
             self._hopeless.fail()
             self._admission.wake()
@@ -143,8 +147,9 @@ class Arbiter(Generic[W]):
         """Whether a running request may take blocks now; else it loses its turn, and is helped before the next step."""
         if self._yielding.may_continue(work, count):
             self._claims.drop(work)
+            self._held_back.goes_on(work)
             return True
-        self._withheld.append(work)
+        self._held_back.turned_down(work)
         self._tokens.was_turned_down(work)
         return False
 
@@ -171,7 +176,7 @@ class Arbiter(Generic[W]):
         self._front = None
         self._tokens.was_turned_down(work)
         if self._engine.is_running(work):
-            self._withheld.append(work)
+            self._held_back.turned_down(work)
         else:
             self._admission.set_aside(work.zone)
 
@@ -198,6 +203,7 @@ class Arbiter(Generic[W]):
         self._seats.stood_up(work.zone)
         self.note_preemption(work, reason, beneficiary)
         self._yielding.forget(work)
+        self._held_back.goes_on(work)
         self._sent_back[work.zone] = None
         self._front = None
         self._admission.set_aside(work.zone)
@@ -226,7 +232,7 @@ class Arbiter(Generic[W]):
         denied = self._denied(work)
         count, is_rough = self._blocks_to_claim(work) if denied is None else (denied.blocks, False)
         # Nobody yields to whom one of its own zone keeps waiting.
-        if count and zone not in self._stalled and self._yielding.is_entitled_to(work, count):
+        if count and zone not in self._held_back.zones and self._yielding.is_entitled_to(work, count):
             states.is_served(self._ledger, zone)
             self._yielding.reclaim(work, count, is_rough=is_rough)
             self._kept_for[zone] = work
@@ -274,7 +280,7 @@ class Arbiter(Generic[W]):
         if not engine.can_begin(work):
             self._tenancy.must_wait_for_tokens(zone)
             return False
-        held_back = next((each for each in self._withheld if each.zone is zone), None)
+        held_back = self._held_back.first_of(zone)
         if held_back is not None:
             # What its zone lets go of is for those that run: of requests that were there before a limit was lowered,
             # one that waits may have more than one that runs, and they would begin in its place by turns.
@@ -316,7 +322,7 @@ class Arbiter(Generic[W]):
 
     def _ready(self, zone: Zone) -> Iterator[W]:
         """A zone's waiting requests that would be admitted one after the other now, if there were tokens for them."""
-        if zone.parked or zone in self._sent_back or zone in self._stalled:
+        if zone.parked or zone in self._sent_back or zone in self._held_back.zones:
             return
         waiting = islice(candidates(self._engine, zone), self._seats.free_for(zone))
         first, count = next(waiting, (None, 0))
@@ -332,14 +338,9 @@ class Arbiter(Generic[W]):
                 return
             yield work
 
-    def _lacks_blocks(self, work: W) -> bool:
-        """Whether a running request still lacks blocks."""
-        engine = self._engine
-        return engine.is_running(work) and not self._yielding.may_continue(work, engine.blocks_to_continue(work))
-
     def _would_begin(self, work: W) -> bool:
         """Whether a waiting request most likely begins in this step, if it has a seat."""
-        return work.zone not in self._stalled and self._engine.can_begin(work) and self._can_begin(work)
+        return work.zone not in self._held_back.zones and self._engine.can_begin(work) and self._can_begin(work)
 
     def _can_begin(self, work: W) -> bool:
         return self._denied(work) is None

@@ -136,6 +136,9 @@ class Engine(Protocol[W]):
     def tokens_left(self, work: W) -> int:
         """Tokens of a request's prompt that a step could compute; one that waits finds none of them cached."""
 
+    def tokens_within(self, work: W, blocks: int) -> int:
+        """Tokens of a running request's prompt that a step could compute if it took so many further blocks at most."""
+
     def tokens_computed(self, work: W) -> int:
         """Tokens of a request that are computed."""
 

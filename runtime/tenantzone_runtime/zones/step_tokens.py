@@ -49,6 +49,7 @@ class StepTokens(Generic[W]):
         next_zones: the zones with waiting requests that may have seats, as they come next, behind those that are named.
         free_seats: that are free, or are to be before the step.
         ready: a zone's waiting requests that would be admitted one after the other now, if there were tokens.
+        fitting: tokens of a running request's prompt that could be computed in this step, as blocks and the encoder go.
         times: predicts steps.
         latency: of zones with targets.
     """
@@ -60,6 +61,7 @@ class StepTokens(Generic[W]):
         next_zones: Callable[[Iterable[Zone]], Iterable[Zone]],
         free_seats: Callable[[], int],
         ready: Callable[[Zone], Iterator[W]],
+        fitting: Callable[[W], int],
         times: StepTimes,
         latency: Latency,
     ) -> None:
@@ -69,6 +71,7 @@ class StepTokens(Generic[W]):
         self._next_zones = next_zones
         self._free_seats = free_seats
         self._ready = ready
+        self._fitting = fitting
         self._deficits = DeficitRoundRobin()
         self._pace = Pace(tenancy.ledger, engine, times, latency)
         self.is_shared = False
@@ -111,8 +114,8 @@ class StepTokens(Generic[W]):
         bounds = self._pace.bounds() if self._targets else {}
         in_prompts = engine.in_prompts()
         generating = len(engine.running) - len(in_prompts)
-        # Who has no use for a share would take it from those whose room in the encoder it waits for.
-        in_prompts = [work for work in in_prompts if engine.can_go_on(work)]
+        # Who has no use for a share would take it from those whose room in the encoder, or whose blocks, it waits for.
+        in_prompts = [work for work in in_prompts if self._fitting(work)]
         waiting = self._waiting(bounds)
         if not bounds and not self._compete(in_prompts, waiting):
             return
@@ -313,19 +316,19 @@ class StepTokens(Generic[W]):
     ) -> dict[Zone, Prompts]:
         prompts: dict[Zone, Prompts] = {}
         for work in in_prompts:
-            self._add(prompts, work)
+            self._add(prompts, work, self._fitting(work))
         for zone, (first, others) in waiting.items():
             for work in chain((first,), others):
-                self._add(prompts, work)
+                self._add(prompts, work, self._engine.tokens_left(work))
                 if prompts[zone].tokens >= budget:
                     break
         return prompts
 
-    def _add(self, prompts: dict[Zone, Prompts], work: W) -> None:
+    def _add(self, prompts: dict[Zone, Prompts], work: W, tokens: int) -> None:
         own = prompts.get(work.zone)
         if own is None:
             own = prompts[work.zone] = Prompts(0, self._engine.tokens_computed(work), self._engine.chunk_tokens(work))
-        own.tokens += self._engine.tokens_left(work)
+        own.tokens += tokens
 
     def _share(self, budget: int, prompts: dict[Zone, Prompts], in_prompts: Iterable[W]) -> None:
         self.is_shared = True

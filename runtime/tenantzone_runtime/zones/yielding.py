@@ -56,7 +56,11 @@ class Yielding(Generic[W]):
 
     def may_continue(self, work: W, count: int) -> bool:
         """Whether a running request may take blocks in its turn; who comes first of its zone has what there is."""
-        return count <= self._takeable(work, growing=True)
+        return count <= self.available_in_turn(work)
+
+    def available_in_turn(self, work: W) -> int:
+        """Blocks that a running request may take if it is the first of its zone to ask."""
+        return self._takeable(work, growing=True)
 
     def _takeable(self, work: W, *, growing: bool, coming: int = 0, let_go: int = 0) -> int:
         return self._totals.takeable(
