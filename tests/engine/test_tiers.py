@@ -1,6 +1,7 @@
 """Tiers below the blocks, with vLLM's real scheduler and connector: what is stored, who finds it again, who waits."""
 
 import time
+from concurrent.futures import Future
 from contextlib import contextmanager
 from types import SimpleNamespace
 from unittest.mock import patch
@@ -10,7 +11,7 @@ from vllm.config.lora import LoRAConfig
 from vllm.lora.request import LoRARequest
 from vllm.v1.request import RequestStatus
 
-from hack.harness.scheduler import BLOCK_TOKENS, prompt, vllm_config
+from hack.harness.scheduler import BLOCK_TOKENS, AnyToken, prompt, vllm_config
 from tenantzone_contract.tiers import TierShare
 from tenantzone_runtime.housekeeping import turns
 from tests.engine.tier_worker import CHUNK_BYTES
@@ -329,6 +330,21 @@ class TestSeatsAndBlocks:
         engine.land()
         engine.worker.fastest = engine.worker.slowest = 0
         engine.run()
+
+    def test_nobody_gives_up_a_seat_for_a_request_whose_grammar_is_there_and_whose_adapter_has_no_place(self, engine):
+        engine = engine(30, 60, max_num_seqs=2)
+        engine.declare(declare("acme"), declare("gold", reserved=15))
+        engine.scheduler.lora_config = LoRAConfig(max_loras=1, max_lora_rank=8)
+        running = [engine.send("acme", prompt(1), max_tokens=10, adapter=adapter(1)) for _ in range(2)]
+        engine.step()
+        compiled = Future()
+        compiled.set_result(AnyToken())
+        gold = engine.send("gold", prompt(1), max_tokens=2, adapter=adapter(2), grammar=compiled)
+        for _ in range(3):
+            engine.step()
+        assert [each.num_preemptions for each in running] == [0, 0]
+        engine.run()
+        assert gold.is_finished()
 
     def test_requests_with_other_adapters_than_those_that_load_all_end(self, engine):
         engine = engine(10, 60)

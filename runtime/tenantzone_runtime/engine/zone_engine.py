@@ -237,7 +237,8 @@ class ZoneEngine:
         """
         if request.status == RequestStatus.WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR:
             grammar = request.structured_output_request and request.structured_output_request.grammar
-            return grammar is None or isinstance(grammar, Exception)
+            if grammar is None or isinstance(grammar, Exception):
+                return True
         if request.status == RequestStatus.WAITING_FOR_STREAMING_REQ or self._is_looking_up(request):
             return True
         if request.num_stale_output_tokens and not request.drop_stale_output:
