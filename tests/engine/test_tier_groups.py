@@ -140,6 +140,33 @@ class TestWhatIsFound:
         engine.run()
         assert engine.cached_tokens(request) == 8 * BLOCK_TOKENS
 
+    def test_what_has_landed_goes_on_however_many_blocks_others_have_taken_meanwhile(self, start):
+        """It takes a block for its next state when its load begins: vLLM would ask for it when it has landed."""
+        engine = start(capacity=24, kinds=STATE)
+        engine.declare(declare("acme"), declare("burst"))
+        request = engine.loading("acme", engine.stored("acme", 8))
+        engine.evict("burst")
+        for _ in range(40):
+            engine.send("burst", prompt(0), max_tokens=200)
+        for _ in range(10):
+            engine.step()
+        pool = engine.scheduler.block_pool
+        assert pool.available_to(engine.zone("burst")) <= 1, "no more of burst's requests have room"
+        engine.land()
+        engine.step()
+        engine.step()
+        assert request.num_computed_tokens > 8 * BLOCK_TOKENS
+        assert engine.cached_tokens(request) == 8 * BLOCK_TOKENS
+
+    def test_of_a_load_whose_client_goes_away_no_block_is_left(self, start):
+        engine = start(capacity=24, kinds=STATE)
+        engine.declare(declare("acme"))
+        request = engine.loading("acme", engine.stored("acme", 8))
+        engine.scheduler.finish_requests(request.request_id, RequestStatus.FINISHED_ABORTED)
+        engine.land()
+        engine.rest()
+        assert engine.zone("acme").in_use == 0
+
 
 class TestNothingOutlivesItsUse:
     @pytest.mark.shows("tiers of several groups")

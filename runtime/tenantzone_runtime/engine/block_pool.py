@@ -50,6 +50,8 @@ class ZoneBlockPool(BlockPool):
         """Whether blocks are about to be taken for a request that runs."""
         self.peak = 0
         """Of the request that blocks are about to be taken for, at its longest."""
+        self.spare: list[KVCacheBlock] = []
+        """Blocks of the acting zone's that this request has already, and that it is given before any others."""
         super().__init__(*args, **kwargs)
         self.tenancy = Tenancy(self.num_gpu_blocks, self.capacity, time.monotonic())
         self.ledger = self.tenancy.ledger
@@ -102,7 +104,7 @@ class ZoneBlockPool(BlockPool):
     def get_num_free_blocks(self) -> int:
         """The blocks that the acting zone may take; while the pool acts for nobody, all that no request uses."""
         if self.acting is not None:
-            return self.available_to(self.acting, growing=self.growing, peak=self.peak)
+            return self.available_to(self.acting, growing=self.growing, peak=self.peak) + len(self.spare)
         free: int = self.free_block_queue.num_free_blocks
         return free + self.ledger.cached_blocks
 
@@ -126,6 +128,9 @@ class ZoneBlockPool(BlockPool):
         zone = self.acting
         if zone is None:
             return super().get_new_blocks(num_blocks)
+        spare, self.spare = self.spare[:num_blocks], self.spare[num_blocks:]
+        if spare:
+            return [*spare, *self.get_new_blocks(num_blocks - len(spare))]
         self.return_all_evicted(make_room(self.ledger, zone, num_blocks, self.free_block_queue.num_free_blocks))
         # The stock method pops free blocks, and blocks cached before the first zone: act for nobody meanwhile.
         self.acting = None

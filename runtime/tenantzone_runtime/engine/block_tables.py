@@ -135,6 +135,11 @@ class BlockTables:
         )
 
     @property
+    def landing_blocks(self) -> int:
+        """Blocks that a request begins with whatever it computes behind what is loaded: vLLM copies a state there."""
+        return len(self._aligned)
+
+    @property
     def have_states(self) -> bool:
         """Whether some layers keep states, and no keys and values of each token."""
         return bool(self._states)

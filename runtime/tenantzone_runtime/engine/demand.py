@@ -102,6 +102,14 @@ class Demand:
         whose blocks others wait for meanwhile.
         """
         scheduler = self._scheduler
+        blocks = self._to_compute(request)
+        if scheduler.connector is None:
+            return blocks
+        # If some of it is in a tier, it is loaded, and takes these beside the blocks of what is loaded.
+        return max(blocks, min(blocks + self._manager.landing_blocks, self.at_most(request)))
+
+    def _to_compute(self, request: Request) -> int:
+        scheduler = self._scheduler
         computed, hit_tokens, _ = self._manager.look_up(request)
         whole = min(int(request.num_tokens) + int(scheduler.num_spec_tokens), scheduler.max_model_len)
         blocks = self._to_begin(request, computed.blocks, hit_tokens, whole, is_capped=True)

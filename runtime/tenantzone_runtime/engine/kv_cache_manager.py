@@ -28,6 +28,8 @@ class ZoneKVCacheManager(KVCacheManager):
         super().__init__(*args, **kwargs)
         self._condemned: list[tuple[Request, ForeignBlockError]] = []
         self._tables = BlockTables(self.coordinator)
+        self._spare: dict[str, list[KVCacheBlock]] = {}
+        """Blocks that requests have beside those of their tables until their loads have landed, by request id."""
         self.latencies = Latencies()
 
     headroom = 0
@@ -110,10 +112,13 @@ class ZoneKVCacheManager(KVCacheManager):
             if kwargs.get("delay_cache_blocks"):
                 num_lookahead_tokens = self.landing_slots(request, num_new_computed_tokens, kwargs)
                 # Others' prompts under way are no business of this zone, and its own are the arbiter's.
-                kwargs["reserved_blocks"] = 0
-            elif request.num_computed_tokens and request.status is not _RUNNING:
-                # It has landed, and has its blocks.
-                kwargs["full_sequence_must_fit"] = False
+                kwargs["reserved_blocks"] = self.landing_blocks
+            elif request.status is not _RUNNING:
+                pool.spare = self._spare.pop(request.request_id, [])
+                if request.num_computed_tokens:
+                    # It has landed, and has its blocks.
+                    kwargs["full_sequence_must_fit"] = False
+        blocks: KVCacheBlocks | None = None
         try:
             blocks = _allocate_slots(
                 self,
@@ -125,14 +130,41 @@ class ZoneKVCacheManager(KVCacheManager):
                 *args,
                 **kwargs,
             )
+            if blocks is not None and zone is not None and kwargs.get("delay_cache_blocks"):
+                self._spare[request.request_id] = pool.get_new_blocks(self.landing_blocks)
         except ForeignBlockError as error:
             self._condemned.append((request, error))
             blocks = None
         finally:
             pool.acting, pool.growing = None, False
+            if pool.spare:
+                self._keep_spare(request, is_refused=blocks is None)
         if blocks is None and zone is not None:
             self.refused = request
         return blocks
+
+    @property
+    def landing_blocks(self) -> int:
+        """Blocks beyond those of tokens that a request takes when its load begins, as it takes slots for later.
+
+        vLLM counts a state that is to be computed when it is, and not before.
+        """
+        return self._tables.landing_blocks
+
+    def _keep_spare(self, request: Request, *, is_refused: bool) -> None:
+        left, self.block_pool.spare = self.block_pool.spare, []
+        if is_refused:
+            self._spare[request.request_id] = left
+        else:
+            self.block_pool.free_blocks(left)
+
+    def free(self, request: Request) -> None:
+        self.block_pool.free_blocks(self._spare.pop(request.request_id, ()))
+        super().free(request)
+
+    def pop_blocks_for_free(self, request: Request) -> list[KVCacheBlock]:
+        blocks: list[KVCacheBlock] = super().pop_blocks_for_free(request)
+        return [*blocks, *self._spare.pop(request.request_id, ())]
 
     def landing_slots(self, request: Request, num_new_computed_tokens: int, loading: Mapping[str, Any]) -> int:
         """Slots beyond what is loaded that a request takes when its load begins: for what it computes later.
