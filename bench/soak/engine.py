@@ -156,6 +156,10 @@ class Engine:
         return ()
 
     @property
+    def places(self) -> frozenset[int]:
+        return frozenset()
+
+    @property
     def coming(self) -> Mapping[Zone, int]:
         return {}
 

@@ -49,6 +49,7 @@ class HistoryEngine:
 
     loading = ()
     landing = ()
+    places = frozenset()
     coming = MappingProxyType({})
 
     @property

@@ -76,6 +76,7 @@ class SmallEngine:
 
     loading = ()
     landing = ()
+    places = frozenset()
     coming = MappingProxyType({})
 
     @property

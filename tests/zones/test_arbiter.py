@@ -21,6 +21,16 @@ def test_what_fits_is_admitted_and_the_rest_waits_with_a_reason(core, engine):
     assert burst.wait_reason is None
 
 
+def test_who_was_denied_blocks_and_has_no_place_for_its_adapter_by_now_delays_nobody_behind_it(core, engine):
+    acme = core.zone("acme")
+    engine.run(core.zone("busy"), 60)
+    front, behind = engine.wait(acme, 50), engine.wait(acme, 20)
+    assert engine.step() == ([], [])
+    front.waits_for_else = True
+    engine.places = frozenset({1})
+    assert engine.step() == ([], [behind])
+
+
 def test_a_zone_whose_next_request_does_not_fit_delays_nobody(core, engine):
     big, small = core.zone("big"), core.zone("small")
     engine.run(core.zone("busy"), 60)

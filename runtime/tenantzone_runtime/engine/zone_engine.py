@@ -128,6 +128,10 @@ class ZoneEngine:
         return self._loads.landing
 
     @property
+    def places(self) -> frozenset[int]:
+        return frozenset(self._adapters(chain(self.running, self._loads)) if self._scheduler.lora_config else ())
+
+    @property
     def coming(self) -> Mapping[Zone, int]:
         deferred = [block for _, blocks in self._scheduler.deferred_frees for block in blocks]
         if not deferred:
@@ -262,5 +266,9 @@ class ZoneEngine:
         config = self._scheduler.lora_config
         if config is None or request.lora_request is None:
             return True
-        used = {each.lora_request.lora_int_id for each in others if each.lora_request is not None}
+        used = self._adapters(others)
         return request.lora_request.lora_int_id in used or len(used) < config.max_loras
+
+    @staticmethod
+    def _adapters(requests: Iterable[Request]) -> set[int]:
+        return {each.lora_request.lora_int_id for each in requests if each.lora_request is not None}

@@ -114,6 +114,11 @@ class Admission:
         for zone in self._totals.take_stirred():
             self._unpark(zone)
 
+    def wake_those(self, have_changed: Callable[[Zone], bool]) -> None:
+        """Unpark zones of which that is so."""
+        for zone in [zone for zone in self._zones.values() if zone.parked and have_changed(zone)]:
+            self._unpark(zone)
+
     def wake_all(self) -> bool:
         """Unpark every zone; returns whether one was parked."""
         parked = [zone for zone in self._zones.values() if zone.parked]

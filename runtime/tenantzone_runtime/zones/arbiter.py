@@ -50,6 +50,8 @@ class Arbiter(Generic[W]):
         self._totals.seats = engine.seats
         self._engine = engine
         self._admission = Admission(tenancy.ledger)
+        self._places: frozenset[int] = frozenset()
+        """Adapters' places that were taken before the last step."""
         self._front: W | None = None
         self._hopeless = Hopeless(tenancy, engine, self._admission)
         self._claims = Claims[W]()
@@ -126,6 +128,7 @@ class Arbiter(Generic[W]):
         self._held_back.look_at(held_back)
         if self._engine.is_open:
             self._hopeless.fail()
+            self._wake_those_without_places()
             self._admission.wake()
             self._look_at_short()
             self._seats.count()
@@ -250,6 +253,16 @@ class Arbiter(Generic[W]):
             del self._short[zone]
             if not zone.parked:
                 self._admission.look_again(zone)
+
+    def _wake_those_without_places(self) -> None:
+        """Have zones looked at whose next requests were denied blocks, and wait for an adapter's place by now.
+
+        Those behind them may have what they need.
+        """
+        engine, before = self._engine, self._places
+        self._places = engine.places
+        if not self._places <= before:
+            self._admission.wake_those(lambda zone: not engine.blocks_at_most(engine.front(zone)))
 
     def _blocks_to_claim(self, work: W) -> tuple[int, bool]:
         """The blocks that are there for a request of a zone within its reservation, and whether it may need fewer.

@@ -66,6 +66,10 @@ class Engine(Protocol[W]):
         """Of these, the requests that wait for nothing but their copies: none that waits for room beside what runs."""
 
     @property
+    def places(self) -> frozenset[int]:
+        """The adapters that those with seats have the places of: a waiting request may find none for its own."""
+
+    @property
     def coming(self) -> Mapping[Zone, int]:
         """Blocks by zone that its requests let go, and that are free or cached when steps in flight are over."""
 
