@@ -30,6 +30,8 @@ class LoadQueue(RequestQueue):
         self._can_go_on = can_go_on
         self._going_on = going_on
         self._requests: dict[Request, None] = {}
+        self._peeked: Request | None = None
+        """The request that vLLM looked at last: before it takes it, it may give away room that this one needs."""
 
     def begin(self, request: Request) -> None:
         """Note that a request's load has begun, before vLLM has put it here."""
@@ -49,7 +51,8 @@ class LoadQueue(RequestQueue):
         self._requests[request] = None
 
     def pop_request(self) -> Request:
-        request = self.peek_request()
+        request = self._peeked if self._peeked in self._requests else self.peek_request()
+        self._peeked = None
         del self._requests[request]
         self._going_on(request)
         return request
@@ -57,6 +60,7 @@ class LoadQueue(RequestQueue):
     def peek_request(self) -> Request:
         for request in self._requests:
             if self._may_go_on(request):
+                self._peeked = request
                 return request
         raise IndexError("no load has landed")
 
