@@ -6,13 +6,14 @@ they are there. Who is admitted, goes on and yields is decided by the zone core'
 asks vLLM's adapter. One step stands for ``tokens_per_step`` steps of decoding, so that long histories stay cheap.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench.simulator.checks import Checks
 from bench.simulator.pool import BlockPool
 from bench.simulator.request import BLOCK_TOKENS, Request
 from bench.simulator.waiting import Waiting
+from hack.harness.without_tiers import WithoutTiers
 from tenantzone_contract.config import RuntimeConfig
 from tenantzone_runtime.zones.arbiter import Arbiter
 from tenantzone_runtime.zones.audit import PreemptionReason, RefusalReason
@@ -45,7 +46,7 @@ class Model:
         return prompt + output + request.peak
 
 
-class Engine:
+class Engine(WithoutTiers):
     """One engine, from its start to its end. To the arbiter it is ``zones.engine.Engine``: it decides nothing.
 
     Args:
@@ -242,22 +243,6 @@ class Engine:
     @property
     def seats(self) -> int:
         return self.model.max_running
-
-    @property
-    def loading(self) -> Sequence[Request]:
-        return ()
-
-    @property
-    def landing(self) -> Sequence[Request]:
-        return ()
-
-    @property
-    def places(self) -> frozenset[int]:
-        return frozenset()
-
-    @property
-    def coming(self) -> Mapping[Zone, int]:
-        return {}
 
     @property
     def free_seats(self) -> int:

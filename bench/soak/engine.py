@@ -5,9 +5,10 @@ It decides nothing. What the arbiter asks of it is in ``tenantzone_runtime.zones
 
 import itertools
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from hack.harness.without_tiers import WithoutTiers
 from tenantzone_contract.config import RuntimeConfig
 from tenantzone_runtime.zones.arbiter import Arbiter
 from tenantzone_runtime.zones.configure import discard_if_gone
@@ -33,7 +34,7 @@ class Request:
     blocks: list[int] = field(default_factory=list)
 
 
-class Engine:
+class Engine(WithoutTiers):
     """One engine.
 
     Args:
@@ -146,22 +147,6 @@ class Engine:
     @property
     def free_blocks(self) -> int:
         return len(self._free)
-
-    @property
-    def loading(self) -> Sequence[Request]:
-        return ()
-
-    @property
-    def landing(self) -> Sequence[Request]:
-        return ()
-
-    @property
-    def places(self) -> frozenset[int]:
-        return frozenset()
-
-    @property
-    def coming(self) -> Mapping[Zone, int]:
-        return {}
 
     @property
     def free_seats(self) -> int:

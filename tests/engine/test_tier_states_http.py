@@ -3,9 +3,13 @@
 import pytest
 
 from bench.kinds import models
-from tests.engine.real_engine import StartingEngine
-from tests.engine.test_tier_groups_http import TENANTS, ask, drive_out, in_tier, prompt, stored
-from tests.zones.core import declare
+from tests.engine.test_tier_groups_http import (
+    ask,
+    check_that_it_comes_back_from_the_disk,
+    in_tier,
+    prompt,
+    started,
+)
 
 pytestmark = pytest.mark.flagged_engine
 
@@ -23,24 +27,18 @@ def options(address, folder):
 
 @pytest.fixture(scope="module")
 def engine():
-    starting = StartingEngine(options, make_model=models.qwen3_next)
-    try:
-        engine = starting.await_health()
-        engine.add_keys(*TENANTS)
-        engine.declare(*(declare(tenant, after=0.0) for tenant in TENANTS))
-        yield engine
-    finally:
-        starting.stop()
+    with started(options, models.qwen3_next) as starting:
+        yield starting.engine
 
 
 @pytest.mark.shows("tiers of several groups")
 def test_what_a_flood_drives_out_of_the_blocks_comes_back_from_memory(engine):
     text, cached = ask(engine, "acme", prompt("acme"))
     assert cached == 0
-    number = 0
-    while engine.zone("acme").held:
+    for number in range(100):
+        if not engine.zone("acme").held:
+            break
         ask(engine, "flood", prompt(f"flood {number}"))
-        number += 1
     hits = in_tier(engine, "acme", "cpu").hits
     assert ask(engine, "acme", prompt("acme")) == (text, TOKENS)
     assert in_tier(engine, "acme", "cpu").hits - hits == CHUNKS
@@ -49,13 +47,4 @@ def test_what_a_flood_drives_out_of_the_blocks_comes_back_from_memory(engine):
 
 @pytest.mark.shows("tiers of several groups")
 def test_what_a_flood_drives_out_of_memory_comes_back_from_the_disk(engine):
-    for attempt in range(5):
-        text, answer = stored(engine, "acme", f"below {attempt}")
-        drive_out(engine, "acme")
-        hits = in_tier(engine, "acme", "disk").hits
-        again, cached = ask(engine, "acme", text)
-        assert again == answer
-        if cached:
-            break
-    assert cached == TOKENS
-    assert in_tier(engine, "acme", "disk").hits - hits == CHUNKS
+    check_that_it_comes_back_from_the_disk(engine, TOKENS, CHUNKS)

@@ -1,11 +1,10 @@
 """The engine of random history, as the arbiter sees it: requests that run, and a queue for each zone."""
 
-from types import MappingProxyType
-
+from hack.harness.without_tiers import WithoutTiers
 from tests.zones.history_tokens import BLOCK_TOKENS
 
 
-class HistoryEngine:
+class HistoryEngine(WithoutTiers):
     """Answers for the requests of ``history``, and decides nothing.
 
     Args:
@@ -46,11 +45,6 @@ class HistoryEngine:
     @property
     def free_blocks(self):
         return self.history.free
-
-    loading = ()
-    landing = ()
-    places = frozenset()
-    coming = MappingProxyType({})
 
     @property
     def free_seats(self):

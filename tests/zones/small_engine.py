@@ -1,8 +1,8 @@
 """A small engine for the arbiter: requests take all their blocks at once, and ask for more when the test says so."""
 
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
+from hack.harness.without_tiers import WithoutTiers
 from tenantzone_runtime.zones.arbiter import Arbiter
 from tenantzone_runtime.zones.eviction import make_room
 from tenantzone_runtime.zones.zone import Zone
@@ -32,7 +32,7 @@ class Work:
     """Of requests to which clients give priorities: the lower goes first."""
 
 
-class SmallEngine:
+class SmallEngine(WithoutTiers):
     """An engine around a core.
 
     Args:
@@ -73,11 +73,6 @@ class SmallEngine:
     @property
     def free_blocks(self):
         return self.core.free
-
-    loading = ()
-    landing = ()
-    places = frozenset()
-    coming = MappingProxyType({})
 
     @property
     def free_seats(self):

@@ -1,0 +1,16 @@
+"""What the arbiter is told by engines that have neither tiers nor adapters: nothing is loaded, nothing is coming."""
+
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from tenantzone_runtime.zones.zone import Zone
+
+
+class WithoutTiers:
+    """A part of such an engine; `tenantzone_runtime.zones.engine.Engine` says what each means."""
+
+    loading: Collection[Any] = ()
+    landing: Collection[Any] = ()
+    places: frozenset[int] = frozenset()
+    coming: Mapping[Zone, int] = MappingProxyType({})
