@@ -103,7 +103,7 @@ class Demand:
         """
         scheduler = self._scheduler
         blocks = self._to_compute(request)
-        if scheduler.connector is None:
+        if scheduler.connector is None or not self._manager.landing_blocks:
             return blocks
         # If some of it is in a tier, it is loaded, and takes these beside the blocks of what is loaded.
         return max(blocks, min(blocks + self._manager.landing_blocks, self.at_most(request)))

@@ -130,7 +130,7 @@ class ZoneKVCacheManager(KVCacheManager):
                 *args,
                 **kwargs,
             )
-            if blocks is not None and zone is not None and kwargs.get("delay_cache_blocks"):
+            if blocks is not None and zone is not None and self.landing_blocks and kwargs.get("delay_cache_blocks"):
                 self._spare[request.request_id] = pool.get_new_blocks(self.landing_blocks)
         except ForeignBlockError as error:
             self._condemned.append((request, error))
@@ -159,7 +159,8 @@ class ZoneKVCacheManager(KVCacheManager):
             self.block_pool.free_blocks(left)
 
     def free(self, request: Request) -> None:
-        self.block_pool.free_blocks(self._spare.pop(request.request_id, ()))
+        if request.request_id in self._spare:
+            self.block_pool.free_blocks(self._spare.pop(request.request_id))
         super().free(request)
 
     def pop_blocks_for_free(self, request: Request) -> list[KVCacheBlock]:
