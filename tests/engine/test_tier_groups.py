@@ -16,6 +16,7 @@ pytestmark = pytest.mark.skipif(not keep_groups_in_tiers(), reason="refused with
 WINDOW_BLOCKS = 4
 ONE, TWO = ("full", "window"), ("window", "full", "window")
 STATE, STATE_AND_WINDOW = ("full", "mamba align"), ("full", "window", "mamba align")
+TWO_STATES = ("full", "mamba align", "mamba align")
 KINDS = pytest.mark.parametrize("kinds", [ONE, TWO, STATE, STATE_AND_WINDOW], ids="+".join)
 
 
@@ -157,6 +158,17 @@ class TestWhatIsFound:
         engine.step()
         assert request.num_computed_tokens > 8 * BLOCK_TOKENS
         assert engine.cached_tokens(request) == 8 * BLOCK_TOKENS
+
+    @pytest.mark.parametrize(("kinds", "limit"), [(STATE, 7), (STATE_AND_WINDOW, 12), (TWO_STATES, 9)], ids=str)
+    def test_a_load_behind_a_state_in_the_blocks_needs_no_more_than_the_zone_may_have(self, start, kinds, limit):
+        """VLLM counts the state that was found, too, which nothing needs behind what is loaded."""
+        engine = start(kinds=kinds)
+        engine.declare(declare("acme"))
+        tokens = engine.stored("acme", 4)
+        engine.ask("acme", tokens[: BLOCK_TOKENS + 1])
+        engine.declare(declare("acme", limit=limit))
+        request = engine.ask("acme", tokens)
+        assert engine.cached_tokens(request) == 4 * BLOCK_TOKENS
 
     def test_of_a_load_whose_client_goes_away_no_block_is_left(self, start):
         engine = start(capacity=24, kinds=STATE)

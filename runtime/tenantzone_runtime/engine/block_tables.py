@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Final, NamedTuple
 
 from vllm.v1.core.kv_cache_coordinator import HybridKVCacheCoordinator, KVCacheCoordinator
+from vllm.v1.core.kv_cache_manager import KVCacheBlocks
 from vllm.v1.core.kv_cache_utils import KVCacheBlock
 from vllm.v1.core.single_type_kv_cache_manager import (
     ChunkedLocalAttentionManager,
@@ -138,6 +139,21 @@ class BlockTables:
     def landing_blocks(self) -> int:
         """Blocks that a request begins with whatever it computes behind what is loaded: vLLM copies a state there."""
         return len(self._aligned)
+
+    def without_skipped_states(self, hits: KVCacheBlocks, computed_tokens: int, null: KVCacheBlock) -> KVCacheBlocks:
+        """What was found cached, less states that nothing needs: vLLM does not take them, and counts them all the same.
+
+        Args:
+            hits: what was found, by group.
+            computed_tokens: that there will be, with those that are loaded.
+            null: vLLM's null block, which stands for what is not needed.
+        """
+        groups = list(hits.blocks)
+        for caches in self._aligned:
+            found = groups[caches.kv_cache_group_id]
+            skipped = caches.get_num_skipped_tokens(computed_tokens) // caches.block_size
+            groups[caches.kv_cache_group_id] = [*[null] * min(skipped, len(found)), *found[skipped:]]
+        return KVCacheBlocks(tuple(groups))
 
     @property
     def have_states(self) -> bool:

@@ -113,6 +113,11 @@ class ZoneKVCacheManager(KVCacheManager):
                 num_lookahead_tokens = self.landing_slots(request, num_new_computed_tokens, kwargs)
                 # Others' prompts under way are no business of this zone, and its own are the arbiter's.
                 kwargs["reserved_blocks"] = self.landing_blocks
+                if new_computed_blocks is not None:
+                    loaded = num_new_computed_tokens + int(kwargs.get("num_external_computed_tokens", 0))
+                    new_computed_blocks = self._tables.without_skipped_states(
+                        new_computed_blocks, loaded, pool.null_block
+                    )
             elif request.status is not _RUNNING:
                 pool.spare = self._spare.pop(request.request_id, [])
                 if request.num_computed_tokens:
