@@ -6,6 +6,7 @@ from vllm.v1.core.kv_cache_utils import make_block_hash_with_group_id
 from hack.harness.kv_caches import KINDS
 from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config, with_flags
 from tenantzone_contract.config import ZoneConfig
+from tenantzone_runtime.engine.foreign_block import ForeignBlockError
 from tenantzone_runtime.zones.audit import Violation
 
 
@@ -81,6 +82,17 @@ def test_a_foreign_block_for_a_request_that_grows(driver, foreign):
     assert request.num_output_tokens < 20
     foreign.ref_cnt = 0
     assert_only_it_was_failed(driver, request, foreign)
+
+
+def test_a_foreign_block_beside_what_a_load_took_for_later_loses_nothing(driver, foreign):
+    pool, zone = driver.scheduler.block_pool, driver.zone("burst")
+    with pool.acting_for(zone):
+        taken = pool.get_new_blocks(1)
+        pool.spare = list(taken)
+        pool.free_block_queue.prepend_n([foreign])
+        with pytest.raises(ForeignBlockError):
+            pool.get_new_blocks(2)
+    assert pool.spare == taken
 
 
 def test_a_foreign_block_in_a_block_table(driver, foreign):

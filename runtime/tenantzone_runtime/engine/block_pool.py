@@ -128,9 +128,14 @@ class ZoneBlockPool(BlockPool):
         zone = self.acting
         if zone is None:
             return super().get_new_blocks(num_blocks)
-        spare, self.spare = self.spare[:num_blocks], self.spare[num_blocks:]
-        if spare:
-            return [*spare, *self.get_new_blocks(num_blocks - len(spare))]
+        if not self.spare:
+            return self._take_free(num_blocks, zone)
+        spare = self.spare[:num_blocks]
+        taken = self._take_free(num_blocks - len(spare), zone)
+        self.spare = self.spare[len(spare) :]
+        return [*spare, *taken]
+
+    def _take_free(self, num_blocks: int, zone: Zone) -> list[KVCacheBlock]:
         self.return_all_evicted(make_room(self.ledger, zone, num_blocks, self.free_block_queue.num_free_blocks))
         # The stock method pops free blocks, and blocks cached before the first zone: act for nobody meanwhile.
         self.acting = None
