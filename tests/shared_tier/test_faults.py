@@ -254,9 +254,21 @@ def test_what_could_not_be_written_is_found_by_nobody(engine, shared):
     storages.error = OSError(28, "no space left")
     assert mine.store("acme", KEYS) == []
     assert mine.counts("acme").write_failures == 1, "what follows it is not tried"
+    assert mine.counts("acme").refused_writes == {"closed": 3}, "and that is counted"
     storages.error = None
     assert mine.found("acme", KEYS) == 0
     assert mine.store("acme", KEYS) == KEYS
+
+
+def test_what_was_given_up_is_not_counted_as_refused_too(engine):
+    storages = HeldStorages()
+    mine = engine(storages=storages, settings=replace(PATIENT, store_seconds=0.3))
+    storages.goes_on.clear()
+    assert mine.store("acme", KEYS) == []
+    storages.goes_on.set()
+    mine.wait(lambda: mine.tier.is_at_rest)
+    counts = mine.counts("acme")
+    assert (counts.late, counts.refused_writes) == (4, {})
 
 
 def test_a_folder_that_is_not_mounted_is_told(engine, shared, tmp_path):

@@ -57,7 +57,8 @@ TIERS: Final = (
         "refused_chunks_total",
         "Chunks that were not stored. reserved: although the zone would still have been within its reservation, as "
         "what others hold of it is in transfer; room: for its limit, or what others are promised or transfer; "
-        "transfers: as many of its chunks were being stored as may; closed: the tier stores nothing now.",
+        "transfers: as many of its chunks were being stored as may; closed: the tier stores nothing now, or has not "
+        "what comes before it in the prompt.",
         lambda tier: tier.counts.refused_writes,
         get_args(WriteRefusal),
     ),

@@ -55,6 +55,10 @@ class WriteResult:
     storage_error: str = ""
     """Why it failed; empty: it did not."""
 
+    def refuse(self, reason: WriteRefusal) -> None:
+        """Count a chunk that is not stored."""
+        self.refused[reason] = self.refused.get(reason, 0) + 1
+
 
 class Write:
     """A run of chunks of one prompt, one behind the other.
@@ -106,11 +110,13 @@ class Write:
             if block.standing == "serving":
                 result.there.append(chunk.key)
             elif block.location is None:
-                reason = _REFUSALS.get(block.standing, "closed")
-                result.refused[reason] = result.refused.get(reason, 0) + 1
+                result.refuse(_REFUSALS.get(block.standing, "closed"))
             else:
-                # What follows a chunk that is missing could never be read.
-                if failed or not self._write(chunk, block, closed, result):
+                if failed:
+                    # What follows a chunk that is missing could never be read.
+                    _leave_out(chunk, result)
+                    failed.append(len(keys))
+                elif not self._write(chunk, block, closed, result):
                     failed.append(len(keys))
                 keys.append(chunk.key)
         if started.write_id:
@@ -157,7 +163,7 @@ class Write:
         assert location is not None, "who may write is told where"
         result.storage = location.storage
         if location.storage in closed:
-            result.refused["closed"] = result.refused.get("closed", 0) + 1
+            result.refuse("closed")
             return False
         seal: Seal = self.space.seal
         sealed = self._buffers.of_this_thread()
@@ -185,6 +191,12 @@ class Write:
             else:
                 result.written += [key for key, ending in zip(keys, told.endings, strict=False) if ending == "serving"]
                 return
+
+
+def _leave_out(chunk: StoredChunk, result: WriteResult) -> None:
+    """Count a chunk that is not tried, unless it was given up: that is counted already."""
+    if chunk.memory.is_wanted:
+        result.refuse("closed")
 
 
 def _first_missing(started: StartedWrite) -> int | None:

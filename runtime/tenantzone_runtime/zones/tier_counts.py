@@ -8,7 +8,7 @@ WriteRefusal = Literal["reserved", "room", "transfers", "closed"]
 
 reserved: the zone would still have been within its reservation, and what others hold of it is in transfer. room: its
 limit, or what others are promised or transfer. transfers: as many of its chunks are being stored as may. closed: the
-tier stores nothing now.
+tier stores nothing now, or has not what comes before it in the prompt.
 """
 
 QuestionOutcome = Literal["answered", "late", "failed", "skipped"]
