@@ -3,11 +3,11 @@
 import itertools
 import time
 from collections import Counter
+from functools import partial
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
-from tests.engine.tiered_engines import BLOCK_BYTES, BLOCK_TOKENS, FILE_BYTES, ZONES
+from tests.engine.tiered_engines import BLOCK_BYTES, BLOCK_TOKENS, FILE_BYTES, ZONES, offered
 from tests.zones.core import declare
 
 pytestmark = pytest.mark.flagged_engine
@@ -43,27 +43,13 @@ def has_receipt(engine, tenant, purge):
     return any(all(f'"{word}"' in line for word in ("tier_receipt", "disk", tenant, purge)) for line in lines)
 
 
-def offered(engine, tenant):
-    """What became of a tenant's chunks so far on their way to the disk, by what it was."""
-    outcomes = Counter()
-    families = {each.name: each for each in text_string_to_metric_families(engine.metrics())}
-    for name in ("stored_bytes", "refused_chunks", "lost_chunks"):
-        for sample in families[f"tenantzone_zone_tier_{name}"].samples:
-            if sample.name.endswith("_total") and sample.labels["tenant"] == tenant:
-                tier, reason = sample.labels["tier"], sample.labels.get("reason", "stored")
-                if tier == "disk" or (tier, name) == ("cpu", "refused_chunks"):
-                    outcomes[reason] += int(sample.value) // (FILE_BYTES if reason == "stored" else 1)
-    return outcomes
-
-
 def offer(engine, tenant, text):
     """Ask what nobody asked before; the answer, and what became of each chunk, when that is known."""
-    before = offered(engine, tenant)
+    became = partial(offered, engine, tenant, "disk", FILE_BYTES)
+    before = became()
     answer, _ = ask(engine, tenant, text)
-    engine.wait(
-        lambda: (offered(engine, tenant) - before).total() >= PROMPT_BLOCKS, "what became of the chunks is known", 60
-    )
-    return answer, offered(engine, tenant) - before
+    engine.wait(lambda: (became() - before).total() >= PROMPT_BLOCKS, "what became of the chunks is known", 60)
+    return answer, became() - before
 
 
 def store(engine, tenant, name):

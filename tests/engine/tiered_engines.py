@@ -1,11 +1,14 @@
 """Two engines of one pool with tiers and a KV-cache manager, for all tests that want some; the first has a disk."""
 
+from collections import Counter
 from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
 
 from hack.harness.cache_manager import CacheManagerProcess
 from tenantzone_contract.tiers import TierShare
 from tests.engine.cache_group import SharedGroup
-from tests.engine.real_engine import StartingEngine
+from tests.engine.real_engine import RealEngine, StartingEngine
 from tests.zones.core import declare
 
 BLOCK_TOKENS, BLOCK_BYTES = 32, 32 * 1024
@@ -24,13 +27,16 @@ TEAM = SharedGroup(OBJECT_BYTES, limit=200, floor=160, watermark="20%", zones=("
 
 
 def start_manager(folder: Path) -> CacheManagerProcess:
-    """A manager with a group for each tenant but those that share one, and the one that has some of the pool's."""
+    """A manager with a group for each tenant but those that share one, and the one that has some of the pool's.
+
+    What is stored again where it was late has room in those of one tenant, however often that is.
+    """
     made = CacheManagerProcess(folder, {"engines": "test/pool"}, arguments=("--lease", "2"))
     made.start()
     pools = {"pools": ["test/pool"]}
     made.share(
         {"name": "test.pool", **pools, "total": {"limit": 60 * OBJECT_BYTES, "watermark": 0.9}},
-        *({"name": f"test.pool.{tenant}", **pools, "total": {"limit": 200 * OBJECT_BYTES}} for tenant in OF_THEIR_OWN),
+        *({"name": f"test.pool.{tenant}", **pools} for tenant in OF_THEIR_OWN),
     )
     TEAM.tell(made)
     return made
@@ -52,3 +58,25 @@ def start_pair(manager: CacheManagerProcess, token: Path) -> list[StartingEngine
 
     first = StartingEngine(with_disk)
     return [first, StartingEngine(options, beside=first)]
+
+
+def offered(engine: RealEngine, tenant: str, tier: str, bytes_each: int) -> Counter[str]:
+    """What became of a tenant's chunks so far on their way to a tier below CPU memory, by what it was.
+
+    Those that CPU memory had no room for never come to a tier below.
+
+    Args:
+        engine: tells with its next report.
+        tenant: whose.
+        tier: below CPU memory.
+        bytes_each: that a chunk takes there.
+    """
+    outcomes = Counter[str]()
+    families = {each.name: each for each in text_string_to_metric_families(engine.metrics())}
+    for name in ("stored_bytes", "refused_chunks", "lost_chunks"):
+        for sample in families[f"tenantzone_zone_tier_{name}"].samples:
+            if sample.name.endswith("_total") and sample.labels["tenant"] == tenant:
+                where, reason = sample.labels["tier"], sample.labels.get("reason", "stored")
+                if where == tier or (where, name) == ("cpu", "refused_chunks"):
+                    outcomes[reason] += int(sample.value) // (bytes_each if reason == "stored" else 1)
+    return outcomes
