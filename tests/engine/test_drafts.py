@@ -195,3 +195,27 @@ def test_drafts_of_one_zone_take_no_block_that_another_one_reserves(config):
     assert mine.num_preemptions == 0
     assert any(each.num_preemptions for each in others)
     assert {each.num_output_tokens for each in (mine, *others)} == {60}
+
+
+@pytest.mark.parametrize(
+    ("kinds", "step_tokens", "lengths"),
+    [
+        # The first chunk of the prompt ends at the last place by which others find it, in the midst of a block.
+        (("wide", "mamba align wide"), 128, [33]),
+        # The share of a step ends with a block.
+        (("full", "mamba align"), 40, [65, 33]),
+    ],
+    ids=["alone", "beside another zone"],
+)
+@pytest.mark.parametrize("ahead", [0, 1], ids=["step by step", "asynchronous"])
+def test_a_prompt_whose_end_is_just_behind_a_state_goes_on(config, kinds, step_tokens, lengths, ahead):
+    """With several modules vLLM ends no chunk so close to a prompt's end, and with states none passes the block's."""
+    flags = {"max_num_batched_tokens": step_tokens, "async_scheduling": ahead > 0}
+    driver = Driver(make_scheduler(with_flags(with_drafts(config, "mtp", 2), **flags), 100, kinds=kinds))
+    driver.drafts = WRONG
+    driver.declare(zone("acme"), zone("burst"))
+    for tenant, tokens in zip(("acme", "burst"), lengths, strict=False):
+        driver.send(tenant, prompt(0, extra=tokens), max_tokens=3)
+    for _ in run(driver, ahead):
+        pass
+    assert list(driver.finished.values()) == ["length"] * len(lengths)

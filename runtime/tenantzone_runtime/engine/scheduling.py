@@ -237,7 +237,13 @@ class ZoneAwareScheduler(AsyncScheduler):
         if self._arbiter.shares_tokens:
             num_new_tokens = self._part_of_step(self._arbiter.tokens_for, request, num_computed_tokens, num_new_tokens)
         tokens: int = super()._reserve_prefill_lookahead(request, num_computed_tokens, num_new_tokens)
-        if not tokens or request.status is not _RUNNING or not self._zones:
+        if not self._zones:
+            return tokens
+        if not tokens and self.need_mamba_block_aligned_split:
+            # The chunk must end where a state is kept, and by vLLM's rule for modules that draft it may not: it is so
+            # close to the prompt's end. vLLM would pass over the request for ever; this way only drafts are worse.
+            tokens = num_new_tokens
+        if not tokens or request.status is not _RUNNING:
             return tokens
         if self.kv_cache_manager.has_slots_for(request, tokens):
             return tokens

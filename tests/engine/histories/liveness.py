@@ -72,6 +72,10 @@ def _can_end(engine: Engine, request: Request) -> bool:
     if zone is None and not engine.flags.whole_prompts:
         # Without zones vLLM admits what it has no room to go on with, and these may preempt each other for ever.
         return False
+    scheduler = engine.scheduler
+    if zone is None and scheduler.need_mamba_block_aligned_split and scheduler.num_prefill_lookahead > 1:
+        # Without zones vLLM leaves a prompt for ever where a state is kept too close to its end for several modules.
+        return False
     if zone is not None:
         if peak > zone.spec.quota.limit and not engine.invariants.was_caught(request):
             return False
