@@ -14,7 +14,17 @@ from tenantzone_manager.core.quota import OverLimit
 from tenantzone_manager.core.records import CacheLocation, State
 from tenantzone_manager.core.settings import Instance, Spec
 from tenantzone_manager.core.slots import SlotFile
-from tenantzone_manager.core.writing import Ending, Standing, begin, finish, leave, location_of, standings
+from tenantzone_manager.core.writing import (
+    Ending,
+    Standing,
+    begin,
+    depths_of,
+    finish,
+    leave,
+    location_of,
+    parents_of,
+    standings,
+)
 from tenantzone_manager.index.backend import Address
 from tenantzone_manager.index.meta_index import Found, MetaIndex
 from tenantzone_manager.parts import Files, Parts, SlotsShort, addresses_of
@@ -47,6 +57,7 @@ class _Plan:
 
     space: str
     keys: Sequence[bytes]
+    parents: Sequence[int]
     specs: Mapping[int, Sequence[Spec]]
     places: Mapping[int, placement.Candidate]
     files: Files
@@ -91,7 +102,9 @@ class Writer:
         keys: Sequence[bytes],
         *,
         first: int = 0,
+        parents: Sequence[int] = (),
         spec_sets: Sequence[str] = (),
+        whole: bool = False,
         write_seconds: float | None = None,
     ) -> Started:
         """Reserve room for those blocks of a prompt that are missing, and say where they are to be written.
@@ -100,18 +113,28 @@ class Writer:
             instance: whose.
             keys: of the prompt's blocks, from its beginning.
             first: of the blocks that the caller has; those before it are named only.
+            parents: of each block, the index of the block before it in its prompt, and -1 where there is none; empty:
+                each follows the one that is named before it. So a write may have what several groups of a model's KV
+                caches keep of a prompt: of a window, the last blocks hang on those of full attention.
             spec_sets: of each block from ``first`` on, which parts it has; empty: all, of all blocks.
+            whole: whether nothing is to be written where not all that is missing can be: a part would be of no use.
             write_seconds: after how long the writer is taken for dead; None: as usual.
 
         Raises:
-            ValueError: a spec set is none of the instance's, or there are more or fewer of them than blocks.
+            ValueError: a spec set is none of the instance's, a parent none of the blocks before its own, or there are
+                more or fewer of either than blocks.
             IndexUnavailable: the index does not answer; what may be reserved is given back when its time is over.
         """
         specs = _specs(instance, len(keys), first, spec_sets)
         space = spaces.blocks_of(instance)
+        parents = parents_of(len(keys), parents)
         found = await self._index.get(space, keys)
-        made = standings([entry.value if entry else None for entry in found], first, instance.needs_prefix)
+        made = standings([entry.value if entry else None for entry in found], parents, first, instance.needs_prefix)
         wanted = [index for index, standing in enumerate(made) if standing is Standing.WRITE]
+        if whole and Standing.NO_PREFIX in made[first:]:
+            for index in wanted:
+                made[index] = Standing.NO_PREFIX
+            wanted = []
         now = self._clock()
         deadline = now + min(self._timing.write if write_seconds is None else write_seconds, self._timing.longest_write)
         write_id = secrets.token_urlsafe(9).replace("-", "_")
@@ -120,7 +143,9 @@ class Writer:
         for _ in range(_TRIES):
             if not wanted:
                 break
-            plan = await self._plan(instance, keys, specs, wanted, failed, (write_id, deadline, now))
+            plan = await self._plan(instance, keys, parents, specs, wanted, failed, (write_id, deadline, now))
+            if whole and len(plan.places) < len(wanted):
+                break
             try:
                 taken, became = await self._reserve(plan)
             except (OverLimit, SlotsShort):
@@ -164,6 +189,7 @@ class Writer:
         self,
         instance: Instance,
         keys: Sequence[bytes],
+        parents: Sequence[int],
         specs: Mapping[int, Sequence[Spec]],
         wanted: Sequence[int],
         failed: Collection[str],
@@ -181,26 +207,27 @@ class Writer:
         places = {index: place for index, place in zip(wanted, chosen, strict=True) if place is not None}
         wanted_parts = ((place.name, specs[index]) for index, place in places.items())
         files = await self._parts.files(instance.group, wanted_parts)
-        return _Plan(space, keys, specs, places, files, instance.needs_prefix, *write)
+        return _Plan(space, keys, parents, specs, places, files, instance.needs_prefix, *write)
 
     async def _reserve(self, plan: _Plan) -> tuple[dict[int, CacheLocation], dict[int, Standing]]:
         """Make all of a plan's locations ``writing``, as far as nobody else has come first."""
         taken: dict[int, CacheLocation] = {}
         became: dict[int, Standing] = {}
         slot_files: dict[Address, SlotFile] = {}
+        depths = depths_of(plan.parents)
 
         def change(draft: Draft, found: Found) -> Beside:
             for kept in (taken, became, slot_files):
                 kept.clear()
             for index, place in plan.places.items():
-                before = plan.keys[index - 1] if index else b""
+                before = _before(plan, index)
                 block = draft.get(plan.keys[index])
                 own = location_of(block, plan.write_id)
                 if own is not None and own.state is State.WRITING:
                     # An earlier try was made, and its answer was lost.
                     taken[index], became[index] = own, Standing.WRITE
                     continue
-                (standing,) = standings([block], 0, plan.needs_prefix)
+                (standing,) = standings([block], [-1], 0, plan.needs_prefix)
                 if standing is Standing.WRITE and plan.needs_prefix and before and not _is_live(draft, before):
                     standing = Standing.NO_PREFIX
                 became[index] = standing
@@ -209,11 +236,11 @@ class Writer:
                     taken[index] = CacheLocation(
                         plan.write_id, place.type, place.name, State.WRITING, plan.deadline, parts
                     )
-                    begin(draft, plan.keys[index], before, index, taken[index], plan.now)
+                    begin(draft, plan.keys[index], before, depths[index], taken[index], plan.now)
             return dict(slot_files)
 
         needed = {plan.keys[index] for index in plan.places}
-        needed |= {plan.keys[index - 1] for index in plan.places if index}
+        needed |= {before for index in plan.places if (before := _before(plan, index))}
         try:
             await change_blocks(self._index, plan.space, needed, change, addresses_of(plan.files))
         except SlotsShort:
@@ -257,6 +284,12 @@ def _specs(instance: Instance, count: int, first: int, spec_sets: Sequence[str])
     if spec_sets and len(spec_sets) != count - first:
         raise ValueError(f"{len(spec_sets)} spec sets do not fit {count - first} blocks from the first to write on")
     return {index: instance.specs_of(spec_sets[index - first] if spec_sets else "") for index in range(first, count)}
+
+
+def _before(plan: _Plan, index: int) -> bytes:
+    """The key of the block before one; empty: there is none."""
+    parent = plan.parents[index]
+    return plan.keys[parent] if parent >= 0 else b""
 
 
 def _is_live(draft: Draft, key: bytes) -> bool:

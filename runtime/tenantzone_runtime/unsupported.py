@@ -172,12 +172,6 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
         is_configured=lambda config, caches: _has_tiers(config) and not _go_in_tiers(caches),
     ),
     Unsupported(
-        "shared storages and a model with several groups of KV caches",
-        "what comes up in parts is of no use before all of it is there, and vLLM looks no further than the first part",
-        "leave --manager-url out: --cpu-tier and --disk-tier go with such a model",
-        is_configured=lambda config, caches: has_groups_in_tiers(config, caches) and _shares_storages(config),
-    ),
-    Unsupported(
         "chunks of several blocks, and a model with windows or with several groups of KV caches",
         "of a chunk in which a window begins vLLM stores a part, and it does not say which",
         "leave --tier-chunk out",

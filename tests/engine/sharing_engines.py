@@ -4,54 +4,67 @@ import time
 from contextlib import contextmanager
 from types import SimpleNamespace
 
-from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler
+from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, with_flags
 from tenantzone_runtime.engine.shared_tier import ZoneSharedTier
 from tenantzone_runtime.shared.opening import open_shared_tier
 from tenantzone_runtime.shared.writing import Shape
 from tests.disk.disks import SALT_KEY, instance
-from tests.engine.tier_worker import CHUNK_BYTES, FOREIGN, TierWorker, with_tiers
+from tests.engine.tier_worker import FOREIGN, TierWorker, with_tiers
 from tests.shared_tier.engines import HANG, PATIENT
 from tests.zones.core import declare
 
 
 class Rows:
-    """The memory tier's rows: each has the hash of the block that was copied there, which says whose it is."""
+    """The memory tier's rows: each has the group and the hash of the block that was copied there: they say whose it is.
 
-    def __init__(self, view):
-        self.view = view
+    Of a state at no block's end it has no hash, and nobody takes it for another.
+    """
+
+    def __init__(self, view, size):
+        self.view, self.size = view, size
 
     def __setitem__(self, chunk_id, content):
-        name = b"" if content is FOREIGN else TierWorker._hash(content)[0]
-        row = bytes([len(name)]) + name
-        self.view[chunk_id * CHUNK_BYTES : (chunk_id + 1) * CHUNK_BYTES] = row.ljust(CHUNK_BYTES, b"\0")
+        name, group = (b"", 0) if content is FOREIGN else TierWorker._hash(content)
+        name = name if isinstance(name, bytes) else b""
+        row = bytes([len(name), group]) + name
+        self.view[chunk_id * self.size : (chunk_id + 1) * self.size] = row.ljust(self.size, b"\0")
 
     def get(self, chunk_id, _):
-        row = bytes(self.view[chunk_id * CHUNK_BYTES : (chunk_id + 1) * CHUNK_BYTES])
-        name = row[1 : 1 + row[0]]
-        return (SimpleNamespace(block_hashes=[name]), 0, 0) if name else FOREIGN
+        row = bytes(self.view[chunk_id * self.size : (chunk_id + 1) * self.size])
+        name = row[2 : 2 + row[0]]
+        return (SimpleNamespace(block_hashes=[name]), 0, row[1]) if name else FOREIGN
 
 
 class SharingEngine(Driver):
-    """An engine of so many blocks and chunks, which shares storages."""
+    """An engine of so many blocks and chunks, which shares storages; of one group, if no kinds are given."""
 
-    def __init__(self, config, url, capacity=40, chunks=60, settings=PATIENT):
-        super().__init__(make_scheduler(with_tiers(config, chunks), capacity))
+    def __init__(
+        self, config, url, capacity=40, chunks=60, settings=PATIENT, *, kinds=(), window=None, **flags
+    ):  # fmt: skip
+        config = with_tiers(with_flags(config, **flags), chunks, len(kinds) or 1)
+        super().__init__(make_scheduler(config, capacity, window=window, kinds=kinds))
+        shape = self.scheduler.connector.scheduler._shape
+        is_linked, size = shape.is_linked, self.scheduler.tiers.served[0].tier.chunk_bytes
         manager = self.scheduler.connector.scheduler.manager
         view = manager.primary_tier.get_kv_memoryview()
         self.shared = open_shared_tier(
             url,
             None,
-            Shape(CHUNK_BYTES, BLOCK_TOKENS),
+            Shape(size, BLOCK_TOKENS, shape if is_linked else None),
             salt_key=lambda: SALT_KEY,
             has_pool_key=lambda: True,
             instance=instance,
-            settings=settings,
+            settings=settings.for_chunks(manager.primary_tier.tier.bounds.loads) if is_linked else settings,
         )
         self.shared._client._token = lambda: "chat"
-        manager.__init__(manager.primary_tier, [ZoneSharedTier(SimpleNamespace(), view, "shared", self.shared)])
-        self.scheduler.tiers.__init__(self.scheduler.connector)
         self.worker = TierWorker(self)
-        self.worker.chunks = Rows(view.cast("B"))
+        shared = ZoneSharedTier(SimpleNamespace(), view, "shared", self.shared)
+        manager.__init__(manager.primary_tier, [shared])
+        if is_linked:
+            manager.move_whole_hits(shape)
+        self.scheduler.tiers.__init__(self.scheduler.connector)
+        self.memory = manager.primary_tier.tier
+        self.worker.chunks = Rows(view.cast("B"), size)
 
     def rest(self):
         """Step until nothing is asked, copied or written; what has to go may take a lease."""
@@ -64,6 +77,17 @@ class SharingEngine(Driver):
 
     def run(self):
         self.rest()
+
+    def evict(self, *tenants):
+        """Empty the blocks of what these keep cached; the tiers keep it."""
+        for tenant in tenants:
+            self.scheduler.block_pool.evict(self.zone(tenant), "reset")
+
+    def forget_memory(self):
+        """Only storages have what was stored."""
+        manager = self.scheduler.connector.scheduler.manager
+        for given_up in self.memory.evict_all():
+            manager.primary_tier._forget(given_up)
 
     def end(self):
         self.worker.chunks.view.release()

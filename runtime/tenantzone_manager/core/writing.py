@@ -35,23 +35,53 @@ class Ending(enum.StrEnum):
     """It is not this writer's to finish any more: it took too long, or the block was removed."""
 
 
-def standings(blocks: Sequence[Block | None], first: int, needs_prefix: bool) -> list[Standing]:
-    """What each block of a prefix is to a writer.
+def standings(blocks: Sequence[Block | None], parents: Sequence[int], first: int, needs_prefix: bool) -> list[Standing]:
+    """What each block is to a writer.
 
     Args:
-        blocks: as they are, in the order of the prefix.
+        blocks: as they are.
+        parents: of each, the index of the block before it in its prompt, which is a lower one; negative: there is none.
         first: of the blocks that the writer has; those before it are named only.
         needs_prefix: whether a block is of no use without all of those before it.
     """
     made: list[Standing] = []
-    is_whole = True
-    for index, block in enumerate(blocks):
+    is_whole: list[bool] = []
+    for index, (block, parent) in enumerate(zip(blocks, parents, strict=True)):
+        follows = parent < 0 or is_whole[parent]
         standing = _standing(block)
-        if standing is Standing.WRITE and (index < first or not is_whole):
+        if standing is Standing.WRITE and (index < first or not follows):
             standing = Standing.NO_PREFIX
-        is_whole = is_whole and (standing is not Standing.NO_PREFIX or not needs_prefix)
+        is_whole.append(follows and (standing is not Standing.NO_PREFIX or not needs_prefix))
         made.append(standing)
     return made
+
+
+def parents_of(count: int, given: Sequence[int]) -> Sequence[int]:
+    """Of each block of a write, the index of the block before it.
+
+    Args:
+        count: blocks.
+        given: as the caller says it; nothing: each follows the one that is named before it.
+
+    Raises:
+        ValueError: they are no parents of so many blocks.
+    """
+    if not given:
+        return range(-1, count - 1)
+    if len(given) != count:
+        raise ValueError(f"{len(given)} parents do not fit {count} blocks")
+    for index, parent in enumerate(given):
+        if not -1 <= parent < index:
+            raise ValueError(f"block {index} can't follow block {parent}: name that one before it, or -1 for none")
+    return given
+
+
+def depths_of(parents: Sequence[int]) -> list[int]:
+    """Of each block, how many come before it in its prompt."""
+    depths: list[int] = []
+    for parent in parents:
+        depths.append(depths[parent] + 1 if parent >= 0 else 0)
+    return depths
 
 
 def _standing(block: Block | None) -> Standing:

@@ -16,7 +16,7 @@ def matched_blocks(match: Match, is_by_key: bool) -> int:
     """How many blocks of the prompt need not be computed; of a query by key, how many were found."""
     if is_by_key:
         return sum(bool(block.locations) for block in match.blocks)
-    return match.first + len(match.blocks)
+    return match.hit or match.first + len(match.blocks)
 
 
 def as_json(match: Match, matched: int, lease: float) -> bytes:

@@ -19,7 +19,7 @@ from tenantzone_manager.core.settings import (
     Storage,
 )
 from tenantzone_manager.core.writing import Ending, Standing
-from tenantzone_manager.reading import LocationPlace, Query
+from tenantzone_manager.reading import KeyGroup, LocationPlace, Query
 
 MAX_KEYS = 65_536
 """In one call."""
@@ -58,11 +58,14 @@ class GetCacheLocationRequest(Prompt):
     """Which blocks can be read, and where."""
 
     query_type: Query = "prefix"
-    """``key``: each by itself; ``prefix``: up to the first that is not there; ``window``: the last blocks only."""
+    """``key``: each by itself; ``prefix``: up to the first that is not there; ``window``: the last blocks only;
+    ``groups``: up to where each of the model's groups of KV caches has what it needs."""
     window: Annotated[int, Meta(ge=0, le=MAX_KEYS)] = 0
     """Blocks; for a query by window."""
     specs: list[str] = []
     """Parts that a location must have; none: any that it was written with."""
+    groups: Annotated[list[KeyGroup], Meta(max_length=1024)] = []
+    """For a query by groups."""
 
 
 class BlockLocations(Answer):
@@ -75,12 +78,13 @@ class GetCacheLocationResponse(Answer):
     """The blocks that can be read."""
 
     first_block: int
-    """Index of the first of ``blocks`` among the prompt's."""
+    """Index of the first of ``blocks`` among the prompt's; of a query by groups, 0."""
     matched_blocks: int
     """How long a prefix of the prompt need not be computed; of a query by key, how many blocks were found."""
     lease_seconds: float
     """For so long all of these can be read, from when the request was sent."""
     blocks: list[BlockLocations]
+    """Of a query by groups: what the first one needs of ``matched_blocks``, then the next one, and so on."""
 
 
 class StartWriteCacheRequest(Prompt):
@@ -92,6 +96,11 @@ class StartWriteCacheRequest(Prompt):
     """Of each block from ``first_block`` on, which of the instance's spec sets it has; empty: all parts of all."""
     write_timeout_seconds: Annotated[float, Meta(gt=0)] | None = None
     """After which the writer is taken for dead."""
+    parents: Annotated[list[Annotated[int, Meta(ge=-1)]], Meta(max_length=MAX_KEYS)] = []
+    """Of each block, the index of the block before it in its prompt; -1: there is none. Empty: each follows the one
+    that is named before it."""
+    whole: bool = False
+    """Whether nothing is to be written where not all that is missing can be: a part would be of no use."""
 
 
 class BlockToWrite(Answer):

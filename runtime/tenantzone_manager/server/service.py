@@ -87,9 +87,14 @@ class Service:
         keys = _keys(instance, request.block_keys, request.token_ids)
         if request.query_type == "window" and not request.window:
             raise ValueError("a query by window needs window: how many of the last blocks are wanted")
-        match = await self._manager.reader.get_cache_location(
-            instance, keys, request.query_type, request.window, frozenset(request.specs)
-        )
+        reader = self._manager.reader
+        if request.query_type == "groups":
+            if not request.groups or request.specs:
+                raise ValueError("a query by groups needs groups: what each of them adds to keys; and takes no specs")
+            match = await reader.get_hit(instance, keys, request.groups)
+        else:
+            specs = frozenset(request.specs)
+            match = await reader.get_cache_location(instance, keys, request.query_type, request.window, specs)
         found = sum(bool(block.locations) for block in match.blocks)
         metrics = self._manager.metrics
         metrics.queried.labels(instance.group).inc(len(keys))
@@ -108,7 +113,9 @@ class Service:
             instance,
             keys,
             first=min(request.first_block, len(keys)),
+            parents=request.parents,
             spec_sets=request.spec_sets,
+            whole=request.whole,
             write_seconds=request.write_timeout_seconds,
         )
         for standing in set(started.standings):

@@ -22,6 +22,11 @@ logger = logging.getLogger(__name__)
 TENANTS_AT_ONCE: Final = 100
 """Whose prompts are compared with what is cached beside the steps; of thousands, each comes in its turn."""
 ENDING: Final = "this engine shuts down"
+_GROUPS: Final = (
+    "this engine's model has several groups of KV caches: what its zones use goes to storages whenever a request ends, "
+    "and comes up when it is asked for"
+)
+"""Why such zones are not moved."""
 
 
 class Migration:
@@ -82,6 +87,8 @@ class Migration:
         shared = self._scheduler.manager.shared_tier
         if shared is None:
             raise MigrationError("this engine has no shared storages: start it with --manager-url")
+        if shared.moves_whole_hits:
+            raise MigrationError(_GROUPS)
         if self.is_ending():
             raise MigrationError(ENDING)
         if order.tenant not in shared.shared.zones:

@@ -4,6 +4,7 @@ It is the only one that is let in: what it stores and loads is accounted for in 
 """
 
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -128,15 +129,27 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
             # Its purge has not come to the tiers yet.
             most = 0
         if self.manager.whole_prompts is not None and not request.skip_reading_prefix_cache:
-            most = self._bring_up(self.manager.whole_prompts, status, num_computed_tokens, most)
+            looked_for = self._bring_up(self.manager.whole_prompts, status, num_computed_tokens, most)
+            if looked_for is None:
+                if status.deferred_lookup_start_time is None:
+                    status.deferred_lookup_start_time = time.monotonic()
+                return None, False
+            most = looked_for
         return super().get_num_new_matched_tokens(request, num_computed_tokens, most)
 
-    def _bring_up(self, whole: WholePrompts, status: RequestOffloadState, begin: int, most: int) -> int:
-        """Begin to bring up the longest hit of a prompt; returns how many tokens vLLM may look for from ``begin``."""
+    def _bring_up(self, whole: WholePrompts, status: RequestOffloadState, begin: int, most: int) -> int | None:
+        """Begin to bring up the longest hit of a prompt.
+
+        Returns:
+            how many tokens vLLM may look for from ``begin``; None: it is not known yet what there is.
+        """
         status.update_offload_keys()
         end = self._shape.end(min(status.req.num_tokens, begin + most) - 1)
-        found = whole.bring_up(status.req_context, [group.offload_keys for group in status.group_states], begin, end)
-        return most if found is None else found - begin + 1
+        prompt = [group.offload_keys for group in status.group_states]
+        hit_end = whole.longest(status.req_context, prompt, begin, end)
+        if hit_end is None:
+            return None
+        return hit_end - begin + 1 if whole.bring_up(status.req_context, prompt, begin, hit_end) else most
 
     def is_looking_up(self, request: Request) -> bool:
         """Whether a request waits for an answer, for the CPU memory tier, or for what its own blocks held."""
@@ -225,7 +238,7 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
         if status is None or zone is None or request.status == RequestStatus.FINISHED_ERROR:
             return
         shared = self.manager.shared_tier
-        if shared is not None and zone.spec.tenant in shared.shared.zones:
+        if shared is not None and zone.spec.tenant in shared.shared.zones and not self._shape.is_linked:
             group = self.config.kv_group_configs[0]
             tokens = self._calc_num_offloadable_tokens(status, request.num_computed_tokens)
             each = group.hashes_per_chunk // self.config.blocks_per_chunk

@@ -88,7 +88,7 @@ class ZoneTieringManager(TieringOffloadingManager):
     """Is called in each step, when requests have been scheduled, and before what they look for is brought up."""
 
     whole_prompts: WholePrompts | None = None
-    """Moves hits between CPU memory and a disk; None: chunks go by themselves, or nothing is below."""
+    """Moves hits between CPU memory and what is below; None: chunks go by themselves, or nothing is below."""
 
     @property
     def shared_tier(self) -> ZoneSharedTier | None:
@@ -106,10 +106,10 @@ class ZoneTieringManager(TieringOffloadingManager):
             super()._flush_pending_cascades()
 
     def move_whole_hits(self, shape: HitShape) -> None:
-        """Move what is of use together only between CPU memory and a disk together, if there is one."""
-        for tier in self.secondary_tiers:
-            assert isinstance(tier, ZoneDiskTier), "shared storages and several groups of KV caches are refused"
-            self.whole_prompts = WholePrompts(self, tier, shape)
+        """Move what is of use together only between CPU memory and what is below together, if anything is."""
+        disk = next((tier for tier in self.secondary_tiers if isinstance(tier, ZoneDiskTier)), None)
+        if self.secondary_tiers:
+            self.whole_prompts = WholePrompts(self, disk, self.shared_tier, shape)
 
     def note_finished_jobs(self) -> None:
         """Take note of copies that have ended, once in a step."""
@@ -247,15 +247,18 @@ class ZoneOffloadingSpec(TieringOffloadingSpec):
         if not salt_key.id:
             logger.warning("Nothing goes to shared storages until the pool has a salt key")
         tokens = self.config.groups[0].tokens_per_block * self.blocks_per_chunk
+        budget = SharedSettings(query_seconds=flags.budget_seconds)
+        is_linked = self.shape.is_linked
         tier = open_shared_tier(
             flags.url,
             flags.token_file,
-            Shape(self.kv_bytes_per_chunk, tokens),
+            Shape(self.kv_bytes_per_chunk, tokens, self.shape if is_linked else None),
             salt_key=lambda: salt_key.key,
             has_pool_key=lambda: bool(salt_key.id),
             instance=instance,
             tls=flags.tls,
-            settings=SharedSettings(query_seconds=flags.budget_seconds),
+            # A prompt that is of use whole is on its way whole.
+            settings=budget.for_chunks(self._bounds.loads) if is_linked else budget,
         )
         return ZoneSharedTier(self, view, "shared", tier, salt_key.poll)
 

@@ -58,6 +58,8 @@ class ZoneSharedTier(ZoneSecondaryTier):
         self._read_salt_key = read_salt_key
         self._promised: dict[str, set[OffloadKey]] = {}
         """What tenants were told of in this step, and have not begun to load."""
+        self.moves_whole_hits = False
+        """Whether it is told what to load and to store hit by hit, and not asked chunk by chunk."""
 
     def forget_all(self) -> Iterator[None]:
         self._read_salt_key()
@@ -92,7 +94,7 @@ class ZoneSharedTier(ZoneSecondaryTier):
 
     def lookup(self, key: OffloadKey, req_context: ReqContext) -> LookupResult:
         caller = req_context.get_state(_SharedCaller)
-        if caller is None:
+        if caller is None or self.moves_whole_hits:
             return LookupResult.MISS
         promised = self._promised.setdefault(caller.tenant, set())
         finding = self.shared.find(caller.tenant, caller.query, key, len(promised) - (key in promised))
@@ -113,6 +115,56 @@ class ZoneSharedTier(ZoneSecondaryTier):
         """What a request has asked the manager, and was told; of one without a zone, nothing."""
         caller = req_context.get_state(_SharedCaller)
         return Query(()) if caller is None else caller.query
+
+    # Whole hits
+
+    def longest_hit(self, req_context: ReqContext, chunks: int) -> int | None:
+        """How many chunks long the beginning of a prompt is that storages have with all that goes with it.
+
+        Args:
+            req_context: of the request.
+            chunks: of the prompt, of which more is not looked for.
+
+        Returns:
+            None: the manager may still say it in time.
+        """
+        caller = req_context.get_state(_SharedCaller)
+        if caller is None:
+            return 0
+        if caller.query.asked is None:
+            caller.query.keys = list(caller.query.keys[:chunks])
+        hit = self.shared.longest_hit(caller.tenant, caller.query)
+        return 0 if hit is not None and hit > chunks else hit
+
+    def may_load(self, keys: Sequence[OffloadKey], req_context: ReqContext) -> bool:
+        """Whether all of these chunks may be loaded now."""
+        caller = req_context.get_state(_SharedCaller)
+        if caller is None:
+            return False
+        promised = len(self._promised.get(caller.tenant, ()))
+        return self.shared.may_load(caller.tenant, caller.query, keys, promised)
+
+    def promise(self, keys: Iterable[OffloadKey], req_context: ReqContext) -> None:
+        """Note that these chunks are going to be loaded at the end of this step."""
+        caller = req_context.get_state(_SharedCaller)
+        if caller is not None:
+            self._promised.setdefault(caller.tenant, set()).update(keys)
+
+    def lacks(self, hit: Sequence[OffloadKey], req_context: ReqContext) -> list[OffloadKey]:
+        """The end of a hit, of which storages may lack something; nothing: they have it all, or take nothing."""
+        caller = req_context.get_state(_SharedCaller)
+        if caller is None:
+            return []
+        return list(hit[self.shared.first_lacking(caller.tenant, caller.query, hit) :])
+
+    def store_hit(self, job: TransferJob, hit: Sequence[OffloadKey]) -> None:
+        """Begin to store what a hit may lack, or nothing if there is not room for all of it."""
+        caller = job.req_context.get_state(_SharedCaller)
+        if caller is None or len(job.keys) > len(hit):
+            self.shared.end_at_once(job.job_id)
+            return
+        chunks = list(zip(range(len(hit) - len(job.keys), len(hit)), job.keys, self._rows(job), strict=True))
+        self.shared.store_hit(job.job_id, caller.tenant, caller.query, hit, chunks)
 
     # Transfers
 
@@ -143,7 +195,10 @@ class ZoneSharedTier(ZoneSecondaryTier):
         self._promised.clear()
 
     def _chunks(self, job: TransferJob) -> Chunks:
-        """A job's chunks by their places in the prompt; without any that are none of its whole chunks."""
+        """A job's chunks by their places in the prompt; without any that are none of its whole chunks.
+
+        With several groups, chunks of each have the same places.
+        """
         ends = [job.req_context.get_offload_key_position(key) for key in job.keys]
         tokens = self.shared.shape.tokens
         return [

@@ -1,4 +1,4 @@
-"""Moves what a prompt's hits need between CPU memory and a disk below it: all of a hit, or nothing.
+"""Moves what a prompt's hits need between CPU memory and what is below it: all of a hit, or nothing.
 
 vLLM moves chunk by chunk: it brings up each that it looks for, and hands down each that was stored. Where chunks are of
 use together only, a part of them is of no use, and takes room.
@@ -11,67 +11,131 @@ from vllm.v1.kv_offload.base import OffloadKey, ReqContext
 from vllm.v1.kv_offload.tiering.base import TransferJob
 
 from tenantzone_runtime.engine.disk_tier import ZoneDiskTier
+from tenantzone_runtime.engine.secondary_tier import ZoneSecondaryTier
+from tenantzone_runtime.engine.shared_tier import ZoneSharedTier
 from tenantzone_runtime.zones.hit_shape import HitShape
+
+Prompt = Sequence[Sequence[OffloadKey]]
+"""For each group, the keys of its chunks from the beginning."""
 
 
 class WholePrompts:
-    """The hits of one engine that has CPU memory and a disk.
+    """The hits of one engine that has CPU memory and something below it.
 
     Args:
         manager: of the tiers.
-        disk: below CPU memory; there is nothing else below it.
+        disk: below CPU memory; None: there is none.
+        shared: storages that engines share, below both; None: there are none.
         shape: of the model, whose chunks are of use together only.
     """
 
-    def __init__(self, manager: Any, disk: ZoneDiskTier, shape: HitShape) -> None:
+    def __init__(self, manager: Any, disk: ZoneDiskTier | None, shared: ZoneSharedTier | None, shape: HitShape) -> None:
         self._manager = manager
         self._primary = manager.primary_tier
-        self._disk = disk
+        self._disk, self._shared = disk, shared
         self._shape = shape
-        disk.moves_whole_hits = True
+        for tier in (disk, shared):
+            if tier is not None:
+                tier.moves_whole_hits = True
 
-    def bring_up(self, context: ReqContext, prompt: Sequence[Sequence[OffloadKey]], begin: int, end: int) -> int | None:
-        """Begin to bring up what memory lacks of a prompt's longest hit, unless that was begun for this request before.
-
-        Until it is there, look-ups of it are pending. What memory or the disk has no room for is looked for no more,
-        and computed: to bring it up again and again would go on for ever.
+    def longest(self, context: ReqContext, prompt: Prompt, begin: int, end: int) -> int | None:
+        """Where a prompt's longest hit ends of which all is here, or in storages, in tokens.
 
         Args:
             context: of the request.
-            prompt: for each group, the keys of its chunks from the beginning.
+            prompt: its keys.
             begin: tokens that are in the engine's blocks.
             end: in tokens, beyond which nothing is looked for.
 
         Returns:
-            Where the hit ends that is being brought up, in tokens; None: none is.
+            None: more of it may be in storages, and the manager may still say so in time.
         """
-        if not context.load_tier_filter.allows(self._disk.medium, self._disk.locality):
-            return None
         self._manager.note_finished_jobs()
-        primary, disk = self._primary, self._disk
+        here = self._hit_here(context, prompt, begin, end)
+        there = self._hit_there(context, end) if here < end else 0
+        return None if there is None else max(here, there)
 
-        def is_there(key: OffloadKey) -> bool:
-            return bool(primary.holds(key, context)) or disk.holds(key, context)
+    def bring_up(self, context: ReqContext, prompt: Prompt, begin: int, end: int) -> bool:
+        """Begin to bring up what memory lacks of a prompt's longest hit, unless that was begun for this request before.
 
-        hit_end = self._shape.longest(prompt, begin, end, is_there)
-        keys = self._shape.keys(prompt, hit_end, begin)
+        Until it is there, look-ups of it are pending. What memory or what is below has no room for is looked for no
+        more, and computed: to bring it up again and again would go on for ever.
+
+        Args:
+            context: of the request.
+            prompt: its keys.
+            begin: tokens that are in the engine's blocks.
+            end: of the hit, in tokens.
+
+        Returns:
+            whether it has begun.
+        """
+        keys = self._shape.keys(prompt, end, begin)
+        primary = self._primary
         primary.count_on(keys, context)
         lacking = [key for key in keys if not primary.holds(key, context)]
-        if not primary.may_bring_up(lacking, context) or not disk.may_load(lacking, context):
-            return None
-        chunk_ids = primary.make_room_for_hit(keys, context)
+        if not primary.may_bring_up(lacking, context):
+            return False
+        sources = self._sources(lacking, context)
+        if not all(tier.may_load(part, context) for tier, part in sources):
+            return False
+        chunk_ids = dict(zip(lacking, primary.make_room_for_hit(keys, context), strict=False))
         if len(chunk_ids) < len(lacking):
-            return None
-        disk.promise(lacking, context)
-        self._manager.load_from(disk, lacking, chunk_ids, context)
-        return hit_end
+            return False
+        for tier, part in sources:
+            tier.promise(part, context)
+            self._manager.load_from(tier, part, [chunk_ids[key] for key in part], context)
+        return True
 
     def hand_down(self, context: ReqContext) -> None:
-        """Begin to store on the disk what memory has of a request's prompt that has ended, hit by hit."""
+        """Begin to store below what memory has of a request's prompt that has ended, hit by hit."""
         hits = self._primary.whole_hits(context)
+        if self._disk is not None:
+            self._to_disk(self._disk, hits, context)
+        if self._shared is not None:
+            self._to_storages(self._shared, hits, context)
+
+    def _to_disk(self, disk: ZoneDiskTier, hits: Sequence[Sequence[OffloadKey]], context: ReqContext) -> None:
         for hit in hits:
-            job: TransferJob = self._manager.store_job(self._disk, self._disk.lacks(hit, context), context)
-            self._disk.store_hit(job, hit)
+            job: TransferJob = self._manager.store_job(disk, disk.lacks(hit, context), context)
+            disk.store_hit(job, hit)
         for hit in hits:
             # The shortest last: it is of use for more prompts than the others.
-            self._disk.use(hit, context)
+            disk.use(hit, context)
+
+    def _to_storages(self, shared: ZoneSharedTier, hits: Sequence[Sequence[OffloadKey]], context: ReqContext) -> None:
+        for hit in hits:
+            if lacking := shared.lacks(hit, context):
+                shared.store_hit(self._manager.store_job(shared, lacking, context), hit)
+
+    def _hit_here(self, context: ReqContext, prompt: Prompt, begin: int, end: int) -> int:
+        """Where the longest hit ends of which all is in memory or on the disk, in tokens."""
+        primary, disk = self._primary, self._disk
+        if disk is not None and not self._may_read(disk, context):
+            disk = None
+
+        def is_there(key: OffloadKey) -> bool:
+            return bool(primary.holds(key, context)) or (disk is not None and disk.holds(key, context))
+
+        return self._shape.longest(prompt, begin, end, is_there)
+
+    def _hit_there(self, context: ReqContext, end: int) -> int | None:
+        """Where the longest hit ends that storages have, in tokens; None: it is not known yet."""
+        if self._shared is None or not self._may_read(self._shared, context):
+            return 0
+        chunks = self._shared.longest_hit(context, end // self._shape.chunk_tokens)
+        return None if chunks is None else chunks * self._shape.chunk_tokens
+
+    def _sources(
+        self, keys: Sequence[OffloadKey], context: ReqContext
+    ) -> list[tuple[ZoneDiskTier | ZoneSharedTier, list[OffloadKey]]]:
+        """Which of these chunks come from where: what the disk has, from there."""
+        disk = self._disk if self._disk is not None and self._may_read(self._disk, context) else None
+        near = [key for key in keys if disk is not None and disk.holds(key, context)]
+        far = [key for key in keys if key not in set(near)]
+        parts: list[tuple[ZoneDiskTier | ZoneSharedTier | None, list[OffloadKey]]] = [(disk, near), (self._shared, far)]
+        return [(tier, part) for tier, part in parts if part and tier is not None]
+
+    @staticmethod
+    def _may_read(tier: ZoneSecondaryTier, context: ReqContext) -> bool:
+        return bool(context.load_tier_filter.allows(tier.medium, tier.locality))

@@ -33,6 +33,8 @@ class CacheLocations(msgspec.Struct, frozen=True):
     """The blocks of a prompt's beginning that can be read."""
 
     blocks: list[BlockLocations] = []
+    matched_blocks: int = 0
+    """How many of the prompt's blocks these are; where groups were asked about, more than one may be of the same."""
     lease_seconds: float = 0.0
     """For so long, from when it was asked."""
 

@@ -3,7 +3,7 @@
 import logging
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -25,18 +25,33 @@ _SAME_TIME: Final = 0.002
 """Seconds in which two clocks' ends are the same end."""
 
 
+Told = tuple[Sequence[bytes], CacheLocations]
+"""Keys of chunks, and what the manager has said of them, in the same order."""
+Locate = Callable[[str, Sequence[bytes], float], Told]
+"""Asks about an instance's prompt, by the keys of its blocks, within so many seconds."""
+
+
+def locate_prefix(client: ManagerClient) -> Locate:
+    """Asks where the chunks of a prompt are of which each follows the one before it."""
+
+    def locate(instance: str, keys: Sequence[bytes], seconds: float) -> Told:
+        return keys, client.get_cache_location(instance, keys, seconds)
+
+    return locate
+
+
 class Asking:
     """Asks where prompts can be read, one question for each request.
 
     Args:
-        client: of the manager.
+        locate: asks the manager.
         threads: that wait for it.
     """
 
-    def __init__(self, client: ManagerClient, threads: Threads) -> None:
+    def __init__(self, locate: Locate, threads: Threads) -> None:
         self.breaker = Breaker(longest_pause=_PROBE_SECONDS)
         self._counts: Counter[QuestionOutcome] = Counter()
-        self._client = client
+        self._locate = locate
         self._threads = threads
 
     @property
@@ -52,15 +67,15 @@ class Asking:
             return
         query.begin(zone.space, now, budget)
         keys, instance = list(query.keys), zone.space.instance
-        told: list[CacheLocations] = []
+        told: list[Told] = []
 
         def work() -> None:
             left = now + budget - time.monotonic()
             if left <= 0:
                 raise ManagerError("UNAVAILABLE", "the KV-cache manager was not asked in time")
-            told.append(self._client.get_cache_location(instance, keys, left))
+            told.append(self._locate(instance, keys, left))
 
-        self._threads.ask(zone.tenant, work, partial(self._answered, query, keys, told))
+        self._threads.ask(zone.tenant, work, partial(self._answered, query, told))
 
     def is_pending(self, query: Query, now: float) -> bool:
         """Whether a question may still be answered in time."""
@@ -84,16 +99,14 @@ class Asking:
         is_shut_out = error.code in ("UNAUTHENTICATED", "PERMISSION_DENIED")
         self.breaker.failed(time.monotonic(), str(error), at_once=is_shut_out)
 
-    def _answered(
-        self, query: Query, keys: Sequence[bytes], told: Sequence[CacheLocations], error: Exception | None
-    ) -> None:
+    def _answered(self, query: Query, told: Sequence[Told], error: Exception | None) -> None:
         if not query.is_pending:
             # It was late, and counted as that: an answer that nobody waited for makes no manager well.
             return
         self.heard(error)
         if error is None or _is_unknown(error):
             self._counts["answered"] += 1
-            query.answer(keys, told[0] if told else CacheLocations())
+            query.answer(*(told[0] if told else ((), CacheLocations())))
         else:
             # Its thread gives up when the budget is spent, and may be the first to know.
             is_late = query.is_late(time.monotonic() + _SAME_TIME)

@@ -85,11 +85,44 @@ class ManagerClient:
         asked = {"instance_id": instance, "block_keys": keys, "query_type": "prefix"}
         return self._call("GetCacheLocation", asked, seconds, CacheLocations)
 
+    def get_hit(
+        self, instance: str, keys: Sequence[bytes], groups: Sequence[tuple[bytes, int]], seconds: float
+    ) -> CacheLocations:
+        """How much of a prompt from its beginning can be read of all groups of a model, and where.
+
+        Args:
+            instance: whose.
+            keys: of the prompt's blocks.
+            groups: what each adds to the keys, and how many of the last blocks it needs; 0: all.
+            seconds: that it may take.
+        """
+        told = [{"key_suffix": suffix, "window": window} for suffix, window in groups]
+        asked = {"instance_id": instance, "block_keys": keys, "query_type": "groups", "groups": told}
+        return self._call("GetCacheLocation", asked, seconds, CacheLocations)
+
     def start_write_cache(
-        self, instance: str, keys: Sequence[bytes], first: int, write_seconds: float, seconds: float
+        self,
+        instance: str,
+        keys: Sequence[bytes],
+        first: int,
+        write_seconds: float,
+        seconds: float,
+        parents: Sequence[int] = (),
     ) -> StartedWrite:
-        """Have room for the blocks from ``first`` on of a prompt, and learn where to write them."""
+        """Have room for the blocks from ``first`` on of a prompt, and learn where to write them.
+
+        Args:
+            instance: whose.
+            keys: of the blocks.
+            first: the first that is to be written.
+            write_seconds: after which the writer is taken for dead.
+            seconds: that the call may take.
+            parents: of each, the index of the block before it, or -1, and all is written or nothing; without: each
+                follows the one before it.
+        """
         asked = {
+            "parents": parents,
+            "whole": bool(parents),
             "instance_id": instance,
             "block_keys": keys,
             "first_block": first,

@@ -36,6 +36,8 @@ class Query:
     is_pending: bool = False
     found: dict[bytes, list[Location]] = field(default_factory=dict)
     """Where each chunk can be read."""
+    hit: int = 0
+    """How many chunks long the prompt's beginning is that was found, in a model with several groups."""
     until: float = 0.0
     """For how long what was found can be read."""
     unused: int = 0
@@ -65,18 +67,18 @@ class Query:
 
     def skip(self, now: float) -> None:
         """It is not asked, and nothing is found."""
-        self.asked, self.found = now, {}
+        self.asked, self.found, self.hit = now, {}, 0
 
     def begin(self, space: Space, now: float, budget: float) -> None:
         """It is being asked."""
         self.space = space
         self.asked, self.deadline, self.is_pending = now, now + budget, True
-        self.found = {}
+        self.found, self.hit = {}, 0
         self.unused += 1
 
     def give_up(self) -> None:
         """Find no more: something that was found could not be loaded, and what follows it is of no use."""
-        self.found, self.is_given_up = {}, True
+        self.found, self.hit, self.is_given_up = {}, 0, True
 
     def is_late(self, now: float) -> bool:
         """Whether nobody waits for the answer any more."""
@@ -87,10 +89,11 @@ class Query:
         self.is_pending = False
 
     def answer(self, keys: Sequence[bytes], told: CacheLocations) -> None:
-        """Take what the manager has said of these keys."""
+        """Take what the manager has said of these keys, in this order."""
         assert self.asked is not None, "who is answered has asked"
         self.is_pending = False
         if self.is_given_up:
             return
         self.until = self.asked + told.lease_seconds
         self.found = {key: block.locations for key, block in zip(keys, told.blocks, strict=False) if block.locations}
+        self.hit = told.matched_blocks

@@ -1,6 +1,6 @@
 """How the shared tier asks, and how it moves chunks."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 QUERY_SECONDS: Final = 0.05
@@ -41,3 +41,13 @@ class SharedSettings:
     """Between two looks at what zones hold."""
     longest_trim_seconds: float = 60.0
     """Between two looks for what is too old, at most."""
+
+    def for_chunks(self, chunks: int) -> "SharedSettings":
+        """As it is where a zone has so many chunks on their way together, if that is more; all of them have longer."""
+        times = max(1, -(-chunks // self.chunks_at_once))
+        return replace(
+            self,
+            chunks_at_once=max(chunks, self.chunks_at_once),
+            load_seconds=self.load_seconds * times,
+            store_seconds=self.store_seconds * times,
+        )

@@ -86,14 +86,43 @@ class Storing:
             query: of the request, whose chunks are written one run after the other.
             chunks: what it has of its prompt.
         """
-        now = time.monotonic()
-        run = self._run_of(zone, chunks, now)
-        if not run:
+        run = self._run_of(zone, chunks, time.monotonic())
+        if run:
+            self._begin(zone, job, query, query.keys[: run[-1].index + 1], run)
+
+    def begin_hit(
+        self, zone: SharedZone, job: Job[StoredChunk], query: Query, hit: Sequence[bytes], chunks: Chunks
+    ) -> None:
+        """Begin to store all that storages may lack of a hit, or nothing.
+
+        Args:
+            zone: whose.
+            job: gets what is on its way.
+            query: of the request.
+            hit: the keys of all that it needs, as `HitShape.keys` has them.
+            chunks: the end of it.
+        """
+        run = self._run_of(zone, chunks, time.monotonic())
+        if len(run) < len(chunks):
+            zone.counts.refuse_writes("transfers", len(run))
             return
+        shape = self._shape.hits
+        assert shape is not None, "who has hits has their shape"
+        self._begin(zone, job, query, hit, run, shape.parents(shape.tokens_in(len(hit))))
+
+    def _begin(
+        self,
+        zone: SharedZone,
+        job: Job[StoredChunk],
+        query: Query,
+        prompt: Sequence[bytes],
+        run: list[StoredChunk],
+        parents: Sequence[int] = (),
+    ) -> None:
+        now = time.monotonic()
         query.stored = True
         job.left.update((chunk.key, chunk) for chunk in run)
-        named = list(query.keys[: run[-1].index + 1])
-        write = Write(self._client, self._storages, zone.space, named, run, self._shape, self._buffers)
+        write = Write(self._client, self._storages, zone.space, list(prompt), run, self._shape, self._buffers, parents)
         self._writes.add(write)
         zone.storing += len(run)
         zone.space.transfers += 1
@@ -148,7 +177,7 @@ class Storing:
         done: set[bytes] = set()
         for result in results:
             self._count(zone, result)
-            if result.first_missing is not None and not query.has_caught_up:
+            if result.first_missing is not None and not query.has_caught_up and self._shape.hits is None:
                 query.has_caught_up = True
                 self.gaps.append(Gap(query, result.first_missing, write.chunks[-1].index + 1))
             done.update(result.written, result.there)

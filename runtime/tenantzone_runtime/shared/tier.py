@@ -15,9 +15,10 @@ from tenantzone_contract.config import PoolConfig, RuntimeConfig, ZoneConfig
 from tenantzone_runtime.disk.figures import Receipt
 from tenantzone_runtime.disk.sealing import Seal
 from tenantzone_runtime.disk.transfers import Job, JobEnd
-from tenantzone_runtime.shared.asking import Asking
+from tenantzone_runtime.shared.asking import Asking, locate_prefix
 from tenantzone_runtime.shared.client import ManagerClient
 from tenantzone_runtime.shared.figures import SharedFigures
+from tenantzone_runtime.shared.hits import locate_hit
 from tenantzone_runtime.shared.jobs import Jobs
 from tenantzone_runtime.shared.loading import Loading
 from tenantzone_runtime.shared.queries import Finding, Query
@@ -64,7 +65,8 @@ class SharedTier:
         self._buffers = buffers = Buffers(object_size(seals("", ""), shape.content_bytes))
         self._threads = threads = Threads(settings)
         self._jobs = jobs = Jobs(settings)
-        self._asking = asking = Asking(client, threads)
+        locate = locate_prefix(client) if shape.hits is None else locate_hit(client, shape.hits)
+        self._asking = asking = Asking(locate, threads)
         self._storing = Storing(client, storages, shape, buffers, asking, threads, jobs, settings)
         self._loading = Loading(storages, buffers, threads, jobs, self._remove, settings)
         self._removing = Removing(client, partial(threads.ask, ""), settings.call_seconds, asking.heard)
@@ -109,8 +111,8 @@ class SharedTier:
             self._asking.ask(zone, query, now, self._settings.query_seconds)
         if self._asking.is_pending(query, now):
             return Finding.WAIT
-        locations = query.found.get(key) if query.space is zone.space else None
-        if locations is None or now >= query.until:
+        locations = query.found.get(key) if self._is_believed(zone, query, now) else None
+        if locations is None:
             zone.counts.misses += 1
             return Finding.MISS
         if not self._loading.may_load(zone, locations, promised, now):
@@ -118,6 +120,56 @@ class SharedTier:
             return Finding.MISS
         query.unused = 0
         return Finding.HIT
+
+    def longest_hit(self, tenant: str, query: Query) -> int | None:
+        """How many chunks long the beginning of a prompt is that storages have with all that goes with it.
+
+        Args:
+            tenant: whose request asks.
+            query: the request's own; the first call asks the manager.
+
+        Returns:
+            None: it is not known yet.
+        """
+        zone, now = self._storing_zone(tenant), time.monotonic()
+        if zone is None:
+            return 0
+        if query.must_ask(now):
+            self._asking.ask(zone, query, now, self._settings.query_seconds)
+        if self._asking.is_pending(query, now):
+            return None
+        return query.hit if self._is_believed(zone, query, now) else 0
+
+    def may_load(self, tenant: str, query: Query, keys: Sequence[bytes], promised: int = 0) -> bool:
+        """Whether all of these chunks may be loaded now, of which each is of use with the others only."""
+        zone, now = self._storing_zone(tenant), time.monotonic()
+        if zone is None or not self._is_believed(zone, query, now):
+            return False
+        may = all(
+            self._loading.may_load(zone, query.found.get(key, ()), promised + index, now)
+            for index, key in enumerate(keys)
+        )
+        if may:
+            query.unused = 0
+        else:
+            zone.counts.reads_refused += len(keys)
+        return may
+
+    def first_lacking(self, tenant: str, query: Query, hit: Sequence[bytes]) -> int:
+        """The index of the first chunk of a hit of which it is not known that storages have it; the hit's length: none.
+
+        Of a zone that keeps nothing here, they lack nothing.
+        """
+        zone = self._storing_zone(tenant)
+        if zone is None:
+            return len(hit)
+        if not self._is_believed(zone, query, time.monotonic()):
+            return 0
+        return sum(1 for _ in takewhile(query.found.__contains__, hit))
+
+    @staticmethod
+    def _is_believed(zone: SharedZone, query: Query, now: float) -> bool:
+        return query.space is zone.space and now < query.until
 
     def why_closed(self, tenant: str) -> str:
         """Why a tenant's zone keeps nothing here now, for people; empty: it does, or :attr:`problem` says why not."""
@@ -150,9 +202,13 @@ class SharedTier:
         return sum(1 for _ in takewhile(query.found.__contains__, query.keys))
 
     def ended(self, tenant: str, query: Query) -> None:
-        """A request has ended. If it found all above this tier, and stored nothing, its prompt counts as used now."""
+        """A request has ended. If it found all above this tier, and stored nothing, its prompt counts as used now.
+
+        Of a hit, all that storages may lack is tried to be stored, which says nothing of whether anything was lacking.
+        """
         zone = self._storing_zone(tenant)
-        if zone is not None and zone.held_bytes and query.keys and query.asked is None and not query.stored:
+        has_stored = query.stored and self.shape.hits is None
+        if zone is not None and zone.held_bytes and query.keys and query.asked is None and not has_stored:
             self._asking.ask(zone, query, time.monotonic(), self._settings.call_seconds)
 
     def store(self, number: int, tenant: str, query: Query, chunks: Chunks) -> None:
@@ -168,6 +224,22 @@ class SharedTier:
         zone = self._storing_zone(tenant)
         if zone is not None and chunks:
             self._storing.begin(zone, job, query, chunks)
+        self._jobs.begin(job, zone)
+
+    def store_hit(self, number: int, tenant: str, query: Query, hit: Sequence[bytes], chunks: Chunks) -> None:
+        """Begin to store all that a hit lacks, or nothing; :meth:`finished` tells of the job.
+
+        Args:
+            number: of the job.
+            tenant: whose chunks they are.
+            query: of the request that has ended.
+            hit: the keys of all that it needs, as `HitShape.keys` has them.
+            chunks: the end of it; the memory stays as it is until the job has ended.
+        """
+        job: Job[StoredChunk] = Job(number, False, time.monotonic(), self.shape.content_bytes)
+        zone = self._storing_zone(tenant)
+        if zone is not None and chunks:
+            self._storing.begin_hit(zone, job, query, hit, chunks)
         self._jobs.begin(job, zone)
 
     def load(self, number: int, tenant: str, query: Query, chunks: Chunks) -> None:

@@ -12,10 +12,13 @@ from tenantzone_runtime.shared.places import PART, PlaceError, place_of
 from tenantzone_runtime.shared.sealing import Buffers, seal_object
 from tenantzone_runtime.shared.spaces import Space
 from tenantzone_runtime.shared.storages import Storages
+from tenantzone_runtime.zones.hit_shape import HitShape
 from tenantzone_runtime.zones.tier_counts import WriteRefusal
 
 CLOSED_SECONDS: Final = 10.0
 """For which nothing is written for a zone that may not register its instance."""
+_GOING_ON: Final = ("serving", "writing", "write")
+"""What can be read, now or when its writer is done."""
 _REFUSALS: Final[dict[str, WriteRefusal]] = {"no_room": "room", "no_prefix": "closed", "writing": "transfers"}
 
 
@@ -25,6 +28,8 @@ class Shape:
 
     content_bytes: int
     tokens: int
+    hits: HitShape | None = None
+    """Of a model whose chunks are of use together only; None: each is with those before it."""
 
 
 @dataclass(slots=True)
@@ -71,6 +76,8 @@ class Write:
         chunks: in its order.
         shape: of them.
         buffers: each as long as an object.
+        parents: of each key of the prompt, the index of the one that it follows, or -1; and all of the chunks are
+            written or nothing. Nothing: each follows the one before it.
     """
 
     def __init__(
@@ -82,12 +89,14 @@ class Write:
         chunks: Sequence[StoredChunk],
         shape: Shape,
         buffers: Buffers,
+        parents: Sequence[int] = (),
     ) -> None:
         self.space, self.chunks = space, chunks
         self.condemned: set[bytes] = set()
         """Keys of which nothing may be kept; added to from another thread."""
         self._client, self._storages = client, storages
         self._prompt = prompt
+        self._parents = parents
         self._shape = shape
         self._buffers = buffers
 
@@ -106,14 +115,16 @@ class Write:
         result = WriteResult(first_missing=_first_missing(started))
         keys: list[bytes] = []
         failed: list[int] = []
-        for chunk, block in zip(self.chunks, started.blocks[self.chunks[0].index :], strict=False):
+        blocks = started.blocks[self.chunks[0].index :]
+        is_whole = not self._parents or all(block.standing in _GOING_ON for block in blocks)
+        for chunk, block in zip(self.chunks, blocks, strict=False):
             if block.standing == "serving":
                 result.there.append(chunk.key)
             elif block.location is None:
                 result.refuse(_REFUSALS.get(block.standing, "closed"))
             else:
-                if failed:
-                    # What follows a chunk that is missing could never be read.
+                if failed or not is_whole:
+                    # What follows a chunk that is missing could never be read, nor a part of what is read as a whole.
                     _leave_out(chunk, result)
                     failed.append(len(keys))
                 elif not self._write(chunk, block, closed, result):
@@ -127,14 +138,19 @@ class Write:
         first = self.chunks[0].index
         self._register(call_seconds)
         try:
-            return self._client.start_write_cache(self.space.instance, self._prompt, first, write_seconds, call_seconds)
+            return self._start_once(first, call_seconds, write_seconds)
         except ManagerError as error:
             if error.code != "NOT_FOUND":
                 raise
         # It was purged by another engine, or the manager has lost its index.
         self.space.is_registered = False
         self._register(call_seconds)
-        return self._client.start_write_cache(self.space.instance, self._prompt, first, write_seconds, call_seconds)
+        return self._start_once(first, call_seconds, write_seconds)
+
+    def _start_once(self, first: int, call_seconds: float, write_seconds: float) -> StartedWrite:
+        return self._client.start_write_cache(
+            self.space.instance, self._prompt, first, write_seconds, call_seconds, self._parents
+        )
 
     def _register(self, call_seconds: float) -> None:
         if self.space.is_registered:

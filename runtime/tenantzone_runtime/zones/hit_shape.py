@@ -64,6 +64,18 @@ class HitShape:
         last = [keys[max(first, length - window) : length] for window, keys in groups if window is not None]
         return [*chain.from_iterable(zip(*whole, strict=True)), *chain.from_iterable(last)]
 
+    def parents(self, end: int) -> list[int]:
+        """Of each key of a hit from the beginning, the index of the one without which it is of no use; -1: none.
+
+        What is needed from the beginning hangs together, and of a window each chunk hangs on that beginning up to it.
+        """
+        length, whole = end // self.chunk_tokens, self.windows.count(None)
+        parents = list(range(-1, length * whole - 1))
+        for window in self.windows:
+            if window is not None:
+                parents += [(index + 1) * whole - 1 for index in range(max(0, length - window), length)]
+        return parents
+
     def longest(self, prompt: Sequence[Sequence[Key]], begin: int, end: int, is_there: Callable[[Key], bool]) -> int:
         """The last place up to ``end`` at which a hit ends of which all is there, in tokens; ``begin``: there is none.
 

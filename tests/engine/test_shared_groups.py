@@ -1,0 +1,132 @@
+"""Storages below engines whose model has several groups of KV caches: what goes there whole, and comes up whole."""
+
+from dataclasses import replace
+
+import pytest
+
+from hack.harness.scheduler import BLOCK_TOKENS, prompt, vllm_config
+from tenantzone_contract.migration import MigrationError, MigrationOrder
+from tenantzone_runtime.engine.versions import keep_groups_in_tiers
+from tests.engine.sharing_engines import sharing_engines
+from tests.engine.test_tier_groups import KINDS, ONE, STATE, WINDOW_BLOCKS, chunks_of
+from tests.engine.tier_worker import CHUNK_BYTES
+from tests.shared_tier.conftest import own_manager as manager  # noqa: F401 - a fixture
+from tests.shared_tier.engines import ENDLESS, objects, standing_still
+from tests.zones.core import declare
+
+OBJECT_BYTES = len(ONE) * CHUNK_BYTES + 12 + 4 + 16
+"""Of a chunk in a storage: with the seal's nonce, ids and tag."""
+
+pytestmark = pytest.mark.skipif(not keep_groups_in_tiers(), reason="refused with this vLLM")
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    return vllm_config(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture
+def engines(config, manager):  # noqa: F811 - the fixture
+    with sharing_engines(config, manager) as make:
+
+        def made(count=2, kinds=ONE, window=WINDOW_BLOCKS * BLOCK_TOKENS, capacity=60, chunks=100, **options):
+            return make(count, kinds=kinds, window=window, capacity=capacity, chunks=chunks, **options)
+
+        yield made
+
+
+class TestWhatIsFound:
+    @KINDS
+    @pytest.mark.parametrize("blocks", [1, 3, 4, 5, 20])
+    @pytest.mark.shows("tiers of several groups")
+    def test_a_prompt_that_one_engine_computed_another_one_loads(self, engines, manager, kinds, blocks):  # noqa: F811
+        first, second = engines(kinds=kinds, capacity=130)
+        tokens = prompt(blocks)
+        first.ask("acme", tokens)
+        assert len(objects(manager)) == chunks_of(blocks, kinds)
+        request = second.ask("acme", tokens)
+        assert second.cached_tokens(request) == blocks * BLOCK_TOKENS
+        assert second.worker.loaded == chunks_of(blocks, kinds)
+        assert len(objects(manager)) == chunks_of(blocks, kinds), "what is there is not stored again"
+        assert second.cached_tokens(second.ask("burst", tokens)) == 0
+
+    @KINDS
+    def test_a_conversation_goes_on_on_another_engine_where_its_last_prompt_ended(self, engines, kinds):
+        pair = engines(kinds=kinds, capacity=120)
+        tokens = prompt(6)
+        for turn in range(4):
+            engine = pair[turn % 2]
+            request = engine.ask("acme", tokens, max_tokens=2 * BLOCK_TOKENS)
+            assert engine.cached_tokens(request) == (6 + 5 * (turn - 1) if turn else 0) * BLOCK_TOKENS
+            for each in pair:
+                each.evict("acme")
+                each.forget_memory()
+            tokens = [*request.all_token_ids, *prompt(3)][: (6 + 5 * (turn + 1)) * BLOCK_TOKENS + 1]
+
+    def test_of_a_hit_only_what_memory_lacks_comes_from_storages(self, engines):
+        first, second = engines(kinds=ONE)
+        short = prompt(8)
+        long = [*short[: 8 * BLOCK_TOKENS], *prompt(8)]
+        first.ask("acme", short)
+        first.ask("acme", long)
+        second.ask("acme", short)
+        second.evict("acme")
+        read = second.shared.zones["acme"].counts.hits
+        assert second.cached_tokens(second.ask("acme", long)) == 16 * BLOCK_TOKENS
+        assert second.shared.zones["acme"].counts.hits - read == 8 + WINDOW_BLOCKS
+
+    def test_a_prompt_that_ends_with_a_block_is_found_up_to_its_last_but_one(self, engines):
+        first, second = engines(kinds=STATE)
+        tokens = prompt(8, extra=0)
+        first.ask("acme", tokens)
+        assert second.cached_tokens(second.ask("acme", tokens)) == 7 * BLOCK_TOKENS
+
+    def test_what_a_purge_names_is_loaded_by_nobody(self, engines):
+        first, second = engines()
+        tokens = prompt(6)
+        first.ask("acme", tokens)
+        for each in (first, second):
+            each.declare(declare("acme", purge="once"), declare("burst"))
+        assert second.cached_tokens(second.ask("acme", tokens)) == 0
+
+
+class TestWhereThereIsNoRoom:
+    def test_of_a_hit_that_the_group_has_no_room_for_nothing_is_kept(self, engines, manager):  # noqa: F811
+        manager.share({"name": "test.pool", "pools": ["ml/chat"], "total": {"limit": chunks_of(8) * OBJECT_BYTES}})
+        first, second = engines()
+        long, fits = prompt(9), prompt(8)
+        first.ask("acme", long)
+        assert first.shared.zones["acme"].counts.refused_writes["room"] == chunks_of(9)
+        first.ask("acme", fits)
+        assert second.cached_tokens(second.ask("acme", fits)) == 8 * BLOCK_TOKENS
+        assert second.cached_tokens(second.ask("acme", long)) == 0
+
+    def test_a_hit_of_which_an_object_is_gone_is_computed_and_stored_anew(self, engines, manager):  # noqa: F811
+        first, second = engines()
+        tokens = prompt(8)
+        first.ask("acme", tokens)
+        objects(manager)[3].unlink()
+        assert second.cached_tokens(second.ask("acme", tokens)) == 0
+        assert second.shared.zones["acme"].counts.vanished == 1
+        second.evict("acme")
+        second.forget_memory()
+        assert second.cached_tokens(second.ask("acme", tokens)) == 8 * BLOCK_TOKENS
+
+
+class TestWhoWaits:
+    def test_after_its_budget_a_request_is_computed(self, engines, manager):  # noqa: F811
+        (engine,) = engines(1, settings=replace(ENDLESS, query_seconds=0.05))
+        with standing_still(manager):
+            request = engine.send("acme", prompt(6))
+            while request.request_id in engine.scheduler.requests:
+                engine.step()
+                engine.scheduler.let_time_pass()
+            assert engine.worker.loaded == 0
+            assert engine.shared.figures().questions == {"late": 1}
+        engine.rest()
+
+    def test_a_zone_that_is_moved_is_told_why_not(self, engines):
+        (engine,) = engines(1)
+        order = MigrationOrder(order="hand-down", tenant="acme", bytes_per_second=1)
+        with pytest.raises(MigrationError, match="several groups of KV caches"):
+            engine.scheduler.connector.scheduler.migration.begin(order, [])
