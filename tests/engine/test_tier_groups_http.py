@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 from bench.kinds import models
+from hack.harness.cache_manager import CacheManagerProcess
 from tests.engine.real_engine import StartingEngine
 from tests.zones.core import declare
 
@@ -22,14 +23,20 @@ CHUNKS = PROMPT_BLOCKS + 5 * WINDOW_BLOCKS
 
 
 def options(address, folder):
-    disk = ["--disk-tier", str(folder / "disk"), "--disk-tier-size", "256MiB"]
-    return ["--num-gpu-blocks-override", "257", "--max-model-len", "1024", "--cpu-tier", "16MiB", *disk]
+    return ["--num-gpu-blocks-override", "257", "--max-model-len", "1024", "--cpu-tier", "16MiB"]
 
 
 @contextmanager
-def started(options, make_model):
-    """An engine with zones of all tenants."""
-    starting = StartingEngine(options, make_model=make_model)
+def started(options, make_model, manager):
+    """An engine with zones of all tenants, a disk, and storages that it would share with others."""
+
+    def with_tiers(address, folder):
+        (folder / "token").write_text("engines\n")
+        disk = ["--disk-tier", str(folder / "disk"), "--disk-tier-size", "256MiB"]
+        shared = ["--manager-url", manager.url, "--manager-token-file", str(folder / "token")]
+        return [*options(address, folder), *disk, *shared]
+
+    starting = StartingEngine(with_tiers, make_model=make_model)
     try:
         engine = starting.await_health()
         engine.add_keys(*TENANTS)
@@ -40,10 +47,25 @@ def started(options, make_model):
         starting.stop()
 
 
+def started_manager(folder):
+    """A manager with one group for the pool, and a folder for its chunks."""
+    made = CacheManagerProcess(folder, {"engines": "test/pool"}, arguments=("--lease", "60"))
+    made.start()
+    made.share({"name": "test.pool", "pools": ["test/pool"]})
+    return made
+
+
 @pytest.fixture(scope="module")
-def starting():
+def manager(tmp_path_factory):
+    made = started_manager(tmp_path_factory.mktemp("manager"))
+    yield made
+    made.kill()
+
+
+@pytest.fixture(scope="module")
+def starting(manager):
     """An engine with a model of full attention beside a window, CPU memory for many prompts, and a disk for more."""
-    with started(options, models.gemma3) as starting:
+    with started(options, models.gemma3, manager) as starting:
         yield starting
 
 
@@ -85,6 +107,26 @@ def stored(engine, tenant, name):
             return text, answer
         assert time.monotonic() < deadline, "not stored"
     raise AssertionError
+
+
+def stored_in_storages(engine, manager, name, chunks):
+    """A prompt of acme's of so many chunks that is whole in storages, and the answer to it."""
+    deadline = time.monotonic() + 120
+    for attempt in itertools.count():
+        text, before = prompt(f"{name} {attempt}"), files(manager)
+        answer, _ = ask(engine, "acme", text)
+        until = time.monotonic() + 10
+        while files(manager) < before + chunks and time.monotonic() < until:
+            time.sleep(0.1)
+        if files(manager) >= before + chunks:
+            return text, answer
+        assert time.monotonic() < deadline, "not stored"
+    raise AssertionError
+
+
+def files(manager):
+    """How many chunks lie in the manager's storage."""
+    return sum(1 for _ in manager.storage.rglob("*.chunk"))
 
 
 def drive_out(engine, tenant):
@@ -139,3 +181,24 @@ def test_what_an_engine_stored_that_was_killed_is_found_by_the_next(starting):
     engine.wait(lambda: in_tier(engine, "acme", "disk").held_bytes, "the disk is known", 60)
     again, cached = ask(engine, "acme", text)
     assert (again, cached) == (answer, PROMPT_BLOCKS * BLOCK_TOKENS)
+
+
+def check_that_it_comes_back_from_storages(starting, manager, tokens, chunks):
+    """What an engine had stored that was killed, and whose disk was lost, so that the next one is as another would be."""
+    disk = starting.engine.config_folder.parent / "disk"
+    for attempt in range(5):
+        text, answer = stored_in_storages(starting.engine, manager, f"elsewhere {attempt}", chunks)
+        disk.rename(disk.with_name(f"lost {attempt}"))
+        engine = starting.restart()
+        again, cached = ask(engine, "acme", text)
+        assert again == answer
+        if cached:
+            break
+    assert cached == tokens
+    assert in_tier(engine, "acme", "shared").hits == chunks
+    assert ask(engine, "burst", text)[1] == 0, "another tenant finds nothing of it"
+
+
+@pytest.mark.shows("tiers of several groups")
+def test_what_an_engine_stored_whose_disk_was_lost_another_finds_in_storages(starting, manager):
+    check_that_it_comes_back_from_storages(starting, manager, PROMPT_BLOCKS * BLOCK_TOKENS, CHUNKS)

@@ -5,8 +5,10 @@ import pytest
 from bench.kinds import models
 from tests.engine.test_tier_groups_http import (
     ask,
+    check_that_it_comes_back_from_storages,
     check_that_it_comes_back_from_the_disk,
     in_tier,
+    manager,  # noqa: F401 - a fixture
     prompt,
     started,
 )
@@ -20,15 +22,19 @@ CHUNKS = 4 + 3
 
 
 def options(address, folder):
-    disk = ["--disk-tier", str(folder / "disk"), "--disk-tier-size", "256MiB"]
     states = ["--enable-prefix-caching", "--mamba-cache-mode", "align", "--dtype", "bfloat16"]
-    return ["--num-gpu-blocks-override", "49", "--max-model-len", "1024", "--cpu-tier", "32MiB", *disk, *states]
+    return ["--num-gpu-blocks-override", "49", "--max-model-len", "1024", "--cpu-tier", "32MiB", *states]
 
 
 @pytest.fixture(scope="module")
-def engine():
-    with started(options, models.qwen3_next) as starting:
-        yield starting.engine
+def starting(manager):  # noqa: F811 - the fixture
+    with started(options, models.qwen3_next, manager) as starting:
+        yield starting
+
+
+@pytest.fixture
+def engine(starting):
+    return starting.engine
 
 
 @pytest.mark.shows("tiers of several groups")
@@ -48,3 +54,8 @@ def test_what_a_flood_drives_out_of_the_blocks_comes_back_from_memory(engine):
 @pytest.mark.shows("tiers of several groups")
 def test_what_a_flood_drives_out_of_memory_comes_back_from_the_disk(engine):
     check_that_it_comes_back_from_the_disk(engine, TOKENS, CHUNKS)
+
+
+@pytest.mark.shows("tiers of several groups")
+def test_what_an_engine_stored_whose_disk_was_lost_another_finds_in_storages(starting, manager):  # noqa: F811
+    check_that_it_comes_back_from_storages(starting, manager, TOKENS, CHUNKS)
