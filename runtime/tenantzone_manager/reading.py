@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Final, Literal
+from typing import Final, Literal
 
 import msgspec
-from msgspec import Meta
 
 from tenantzone_manager import spaces
 from tenantzone_manager.catalog import Catalog
 from tenantzone_manager.core.records import Block, CacheLocation, State
 from tenantzone_manager.core.settings import Instance
+from tenantzone_manager.hits import KeyGroup, longest_hit
 from tenantzone_manager.index.meta_index import MetaIndex
 from tenantzone_manager.index.search_cache import Entry
 from tenantzone_manager.storages.backend import Place
@@ -19,9 +19,7 @@ from tenantzone_manager.touches import Touches
 
 Query = Literal["key", "prefix", "window", "groups"]
 _READ_BACKWARDS: Final = 256
-"""Keys that a window's query looks up at a time, ..."""
-_FIRST_BACKWARDS: Final = 16
-"""... and that a query by groups does, at least."""
+"""Keys that a window's query looks up at a time."""
 
 
 class SpecPlace(msgspec.Struct, frozen=True, gc=False):
@@ -53,15 +51,6 @@ class Readable:
         self.as_json: msgspec.Raw | None = None
         """Kept here by who answers: the same block is asked for again and again."""
         self.as_proto: bytes | None = None
-
-
-class KeyGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What one group of a model's KV caches needs, so that a prompt is found again."""
-
-    key_suffix: Annotated[bytes, Meta(max_length=64)]
-    """What a block's key ends with that has this group's part of it: it follows the prompt's own key of the block."""
-    window: Annotated[int, Meta(ge=0, le=2**20)] = 0
-    """How many of the last blocks are needed, at the most; 0: all from the beginning."""
 
 
 NOWHERE: Final = Readable([], None)
@@ -172,7 +161,7 @@ class Reader:
         return Match(first if run else 0, run[::-1])
 
     async def get_hit(self, instance: Instance, keys: Sequence[bytes], groups: Sequence[KeyGroup]) -> Match:
-        """The longest prefix of a prompt of which each group can read what it needs.
+        """The longest prefix of a prompt of which each group of a model's KV caches can read what it needs.
 
         Args:
             instance: whose.
@@ -183,43 +172,20 @@ class Reader:
             what is needed of it, group by group, each in the order of the prompt.
         """
         space = spaces.blocks_of(instance)
-        length = len(keys)
-        found: list[_GroupBlocks] = []
-        for group in groups:
-            blocks = _GroupBlocks(group, keys)
-            if not group.window:
-                whole = await self._prefix(instance, space, blocks.names(0, length), frozenset())
-                blocks.known = dict(enumerate(whole.blocks))
-                length = len(whole.blocks)
-            found.append(blocks)
-        length = await self._end_of_windows(instance, space, [each for each in found if each.window], length)
-        needed = [(each, index) for each in found for index in each.needed(length)]
-        ends = [each.name(index) for each, index in needed if each.window or index == length - 1]
-        self._touches.note(space, ends, self._clock())
-        return Match(0, [each.known[index] for each, index in needed], length)
 
-    async def _end_of_windows(
-        self, instance: Instance, space: str, windows: Sequence["_GroupBlocks"], length: int
-    ) -> int:
-        """The last place up to ``length`` at which all windows can be read."""
-        index, widest = length - 1, max((each.window for each in windows), default=0)
-        while index >= max(0, length - widest):
-            for each in windows:
-                if length - index <= each.window and not await self._can_read(instance, space, each, index):
-                    # No prefix that ends behind this block has all of this window.
-                    length = index
-                    break
-            index -= 1
-        return length
+        async def look_up(names: Sequence[bytes]) -> list[Readable]:
+            found = await self._index.get(space, names)
+            return [
+                NOWHERE if entry is None else self._readable(instance, name, entry, frozenset())
+                for name, entry in zip(names, found, strict=True)
+            ]
 
-    async def _can_read(self, instance: Instance, space: str, blocks: "_GroupBlocks", index: int) -> bool:
-        if index not in blocks.known:
-            begin = max(0, index + 1 - max(blocks.window, _FIRST_BACKWARDS))
-            names = blocks.names(begin, index + 1)
-            for at, entry in enumerate(await self._index.get(space, names), start=begin):
-                key = names[at - begin]
-                blocks.known[at] = NOWHERE if entry is None else self._readable(instance, key, entry, frozenset())
-        return bool(blocks.known[index].locations)
+        async def look_up_prefix(names: Sequence[bytes]) -> list[Readable]:
+            return (await self._prefix(instance, space, names, frozenset())).blocks
+
+        hit = await longest_hit(keys, groups, look_up, look_up_prefix)
+        self._touches.note(space, hit.ends, self._clock())
+        return Match(0, hit.blocks, hit.length)
 
     def _readable(self, instance: Instance, key: bytes, entry: Entry, specs: frozenset[str]) -> Readable:
         known: Readable | None = entry.rendered.get(specs)
@@ -241,32 +207,6 @@ class Reader:
             order = {name: index for index, name in enumerate(group.storages if group else ())}
             usable.sort(key=lambda each: order.get(each.storage, len(order)))
         return [place_of(self._storages, Place(instance.group, instance.name, key, each)) for each in usable]
-
-
-class _GroupBlocks:
-    """The blocks of a prompt that one group has, as far as they were looked up.
-
-    Args:
-        group: what it needs.
-        keys: of the prompt's blocks.
-    """
-
-    def __init__(self, group: KeyGroup, keys: Sequence[bytes]) -> None:
-        self.window = group.window
-        self.known: dict[int, Readable] = {}
-        self._suffix, self._keys = group.key_suffix, keys
-
-    def name(self, index: int) -> bytes:
-        """The key of a block."""
-        return self._keys[index] + self._suffix
-
-    def names(self, begin: int, end: int) -> list[bytes]:
-        """The keys of blocks."""
-        return [key + self._suffix for key in self._keys[begin:end]]
-
-    def needed(self, length: int) -> range:
-        """The blocks that it needs of a prefix so long."""
-        return range(max(0, length - self.window) if self.window else 0, length)
 
 
 def place_of(storages: DataStorageManager, place: Place) -> LocationPlace:

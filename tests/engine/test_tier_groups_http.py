@@ -184,7 +184,7 @@ def test_what_an_engine_stored_that_was_killed_is_found_by_the_next(starting):
 
 
 def check_that_it_comes_back_from_storages(starting, manager, tokens, chunks):
-    """What an engine had stored that was killed, and whose disk was lost, so that the next one is as another would be."""
+    """What an engine had stored that was killed, and whose disk was lost: the next one is as another would be."""
     disk = starting.engine.config_folder.parent / "disk"
     for attempt in range(5):
         text, answer = stored_in_storages(starting.engine, manager, f"elsewhere {attempt}", chunks)

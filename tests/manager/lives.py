@@ -11,10 +11,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from tenantzone_manager import spaces
 from tenantzone_manager.core.settings import Instance, InstanceGroup, InstanceQuota, Moves, Quota, Spec
+from tenantzone_manager.core.writing import Standing
+from tenantzone_manager.hits import KeyGroup
 from tenantzone_manager.index.meta_index import IndexSettings
 from tenantzone_manager.index.sqlite import SqliteBackend
 from tenantzone_manager.manager import Settings
 from tenantzone_manager.orphans import OrphanScan
+from tenantzone_runtime.zones.hit_shape import HitShape
 from tests.manager.moving import Killed
 from tests.manager.naive import Naive, objects
 from tests.manager.playing import Clock, Playing
@@ -36,6 +39,10 @@ prompts = st.builds(
     st.integers(1, 6),
 )
 """Few beginnings, so that they meet: each block's key is that of the one before it and one more letter."""
+SHAPE = HitShape(1, (None, 2))
+"""Of a model with full attention, and a window of two blocks."""
+WINDOW = b"-window"
+GROUPS = (KeyGroup(b""), KeyGroup(WINDOW, 2))
 seconds = st.sampled_from([1.0, 9.0, 35.0, 120.0, 4000.0])
 uppers = st.sampled_from([None, Quota(5 * 4096, 0.2), Quota(4 * 4096)])
 rates = st.sampled_from([None, Moves(4096), Moves(100 * 4096)])
@@ -139,6 +146,30 @@ class Lives(RuleBasedStateMachine):
                 self.naive.finishes(write, list(write.locations))
                 finish = self.manager(number).manager.writer.finish_write_cache
                 self.do(finish(instance, write.write_id, list(write.locations), []))
+
+    @rule(number=which, instance=instances, prompt=prompts, whole=st.booleans())
+    def write_of_two_groups(self, number, instance, prompt, whole):
+        names = SHAPE.keys([prompt, [key + WINDOW for key in prompt]], len(prompt))
+
+        async def write():
+            started = await self.manager(number).start_write(
+                names, instance, parents=SHAPE.parents(len(prompt)), whole=whole
+            )
+            if whole and started.locations:
+                assert not {Standing.NO_ROOM, Standing.NO_PREFIX}.intersection(started.standings)
+            await self.has_begun(instance, names, started)
+
+        self.do(write())
+
+    @rule(number=which, instance=instances, prompt=prompts)
+    def read_of_two_groups(self, number, instance, prompt):
+        match = self.do(self.manager(number).manager.reader.get_hit(instance, prompt, GROUPS))
+        length = match.hit
+        needed = [*prompt[:length], *(key + WINDOW for key in prompt[max(0, length - 2) : length])]
+        for key, block in zip(needed, match.blocks, strict=True):
+            assert block.locations
+            for location in block.locations:
+                self.naive.served(instance.name, key, location)
 
     @rule(number=which, instance=instances, prompt=prompts)
     def read_what_is_removed_then(self, number, instance, prompt):

@@ -124,6 +124,19 @@ async def test_tokens_name_the_blocks_as_well(ask: Client) -> None:
 
 
 @pytest.mark.usefixtures("team")
+async def test_a_prompt_of_several_groups_is_found_where_each_has_what_it_needs(ask: Client) -> None:
+    chain, groups = [b"a-full", b"b-full"], [{"key_suffix": b"-full"}, {"key_suffix": b"-window", "window": 1}]
+    written = {"block_keys": [*chain, b"b-window"], "parents": [-1, 0, 1], "whole": True}
+    await write(ask, **written)
+    asked = {"instance_id": "chat-1", "query_type": "groups", "groups": groups}
+    found = await ask("GetCacheLocation", "chat", block_keys=[b"a", b"b", b"c"], **asked)
+    assert found["matched_blocks"] == 2
+    assert len(found["blocks"]) == 3
+    nothing = await ask("GetCacheLocation", "chat", block_keys=[b"a"], **asked)
+    assert nothing.get("matched_blocks", 0) == 0
+
+
+@pytest.mark.usefixtures("team")
 async def test_what_a_caller_did_that_is_gone_is_noted(
     ask: Client, manager: CacheManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -243,6 +256,9 @@ async def test_nobody_is_heard_without_a_token(ask: Client, call: str, token: st
         ("StartWriteCache", {"token_ids": [1] * (2 * MAX_KEYS + 2)}, "more than 65536 blocks of 2 tokens"),
         ("GetCacheLocation", {"block_keys": [b"a"], "query_type": "window"}, "needs window"),
         ("GetCacheLocation", {"block_keys": [b"a"], "query_type": "suffix"}, "suffix"),
+        ("GetCacheLocation", {"block_keys": [b"a"], "query_type": "groups"}, "needs groups"),
+        ("StartWriteCache", {"block_keys": [b"a", b"b"], "parents": [1, 0]}, "block 0 can't follow block 1"),
+        ("StartWriteCache", {"block_keys": [b"a", b"b"], "parents": [-1]}, "1 parents do not fit 2 blocks"),
         ("GetCacheLocation", {"block_keys": [b""]}, "length >= 1"),
         ("StartWriteCache", {"block_keys": [b"a"], "spec_sets": ["x"]}, "spec set x is not one of"),
         ("StartWriteCache", {"block_keys": [b"a"], "spec_sets": ["x", "y"]}, "2 spec sets do not fit 1 blocks"),

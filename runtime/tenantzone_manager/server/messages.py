@@ -19,7 +19,8 @@ from tenantzone_manager.core.settings import (
     Storage,
 )
 from tenantzone_manager.core.writing import Ending, Standing
-from tenantzone_manager.reading import KeyGroup, LocationPlace, Query
+from tenantzone_manager.hits import KeyGroup
+from tenantzone_manager.reading import LocationPlace, Query
 
 MAX_KEYS = 65_536
 """In one call."""

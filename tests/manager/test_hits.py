@@ -1,0 +1,113 @@
+"""Prompts of models with several groups of KV caches: how they are written, how far they are found, what goes first."""
+
+import random
+
+import pytest
+
+from tenantzone_manager.core.settings import Instance, Spec
+from tenantzone_manager.core.writing import Standing
+from tenantzone_manager.hits import KeyGroup
+from tenantzone_runtime.zones.hit_shape import HitShape
+from tests.manager.playing import SIZE, Playing, prompt, read_bytes
+
+INSTANCE = Instance("groups", "team", 16, (Spec("chunk", SIZE),))
+SHAPES = (HitShape(16, (None, 3)), HitShape(16, (2, None, 4)), HitShape(16, (None, 1, None)), HitShape(16, (None, 40)))
+
+
+def suffix(group: int) -> bytes:
+    return b"-g%d" % group
+
+
+def groups_of(shape: HitShape) -> list[KeyGroup]:
+    return [KeyGroup(suffix(group), window or 0) for group, window in enumerate(shape.windows)]
+
+
+def by_group(shape: HitShape, names: list[bytes]) -> list[list[bytes]]:
+    return [[name + suffix(group) for name in names] for group in range(len(shape.windows))]
+
+
+def needed(shape: HitShape, names: list[bytes], length: int) -> list[bytes]:
+    """What a prefix of so many blocks needs, group by group."""
+    windows = zip(shape.windows, by_group(shape, names), strict=True)
+    return [key for window, keys in windows for key in keys[max(0, length - window) if window else 0 : length]]
+
+
+@pytest.fixture
+async def groups(playing: Playing) -> Playing:
+    await playing.manager.catalog.register_instance(INSTANCE)
+    return playing
+
+
+async def write(playing: Playing, shape: HitShape, names: list[bytes], **more: object) -> list[Standing]:
+    """Write what an engine does of a prompt."""
+    end = len(names) * shape.chunk_tokens
+    hit = shape.keys(by_group(shape, names), end)
+    return (await playing.write(hit, INSTANCE, parents=shape.parents(end), **more)).standings
+
+
+async def found(playing: Playing, shape: HitShape, names: list[bytes]) -> int:
+    """How many blocks of a prompt are found, after a look at what lies where they are said to be."""
+    match = await playing.manager.reader.get_hit(INSTANCE, names, groups_of(shape))
+    for name, block in zip(needed(shape, names, match.hit), match.blocks, strict=True):
+        assert read_bytes(block.locations[0]) == name
+    return match.hit
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: str(shape.windows))
+async def test_a_prompt_is_found_where_it_ended(groups: Playing, shape: HitShape) -> None:
+    names = prompt("p", 10)
+    assert await write(groups, shape, names) == [Standing.WRITE] * shape.chunks(160)
+    assert await found(groups, shape, names) == 10
+    assert await found(groups, shape, [*names, *prompt("more", 5)]) == 10
+
+
+@pytest.mark.parametrize("number", range(12))
+async def test_as_much_is_found_as_each_group_has(groups: Playing, number: int) -> None:
+    """Against what engines look for in their own tiers."""
+    chance = random.Random(number)
+    shape = chance.choice(SHAPES)
+    stem = prompt("p", 24)
+    prompts = [stem[: chance.randint(1, 24)] + prompt(f"q{turn}", chance.choice([0, 3])) for turn in range(5)]
+    for names in prompts:
+        await write(groups, shape, names)
+    there = {key for names in prompts for key in needed(shape, names, len(names))}
+    for _ in range(6):
+        for names in [*prompts, stem]:
+            wanted = shape.longest(by_group(shape, names), 0, len(names) * 16, there.__contains__) // 16
+            assert await found(groups, shape, names) == wanted
+        gone = set(chance.sample(sorted(there), min(4, len(there))))
+        await groups.manager.remover.remove_cache(INSTANCE, sorted(gone))
+        there -= gone
+
+
+async def test_the_windows_of_a_former_end_go_before_all_else(groups: Playing) -> None:
+    shape = HitShape(16, (None, 2))
+    first, longer = prompt("p", 6), prompt("p", 10)
+    await write(groups, shape, first)
+    groups.clock.sleep(60)
+    await write(groups, shape, longer)
+    assert await found(groups, shape, longer) == 10
+    await groups.manager.touches.flush()
+    removed = await groups.manager.remover.trim_cache(INSTANCE, "FileSystem", to_bytes=SIZE * shape.chunks(160))
+    assert removed.blocks == 2
+    assert await found(groups, shape, longer) == 10
+    assert await found(groups, shape, first) == 0
+
+
+async def test_what_is_of_use_whole_is_written_whole_or_not_at_all(groups: Playing) -> None:
+    shape = HitShape(16, (None, 2))
+    await groups.group(limit=8 * SIZE)
+    assert await write(groups, shape, prompt("long", 7), whole=True) == [Standing.NO_ROOM] * 9
+    assert (await groups.account("g/team")).used == 0
+    assert await write(groups, shape, prompt("fits", 6), whole=True) == [Standing.WRITE] * 8
+
+
+async def test_nothing_is_written_whole_that_lacks_its_beginning(groups: Playing) -> None:
+    shape = HitShape(16, (None, 2))
+    assert await write(groups, shape, prompt("p", 4), whole=True, first=2) == [Standing.NO_PREFIX] * 6
+
+
+@pytest.mark.parametrize("parents", [[-1, 0, 1, 1, 0], [0, 0], [-1, 2, 1], [-2, 0, 1], [-1]], ids=str)
+async def test_blocks_follow_such_as_are_named_before_them(groups: Playing, parents: list[int]) -> None:
+    with pytest.raises(ValueError, match=r"parents do not fit 3 blocks|block . can.t follow block"):
+        await groups.start_write(prompt("p", 3), INSTANCE, parents=parents)
