@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tenantzone_runtime.offloading_flags import CHUNK_SIZES, SHARED_STORAGES, is_ours
+from tenantzone_runtime.offloading_flags import CHUNK_SIZES, is_ours
 from tenantzone_runtime.usage import FLAGS, PLUGIN, UsageError, flag_values
 
 _OTHER_ENGINE: Final = "run a vLLM without zones for it"
@@ -101,10 +101,6 @@ def _go_in_tiers(caches: Any) -> bool:
     are_states_at_ends = all(getattr(spec, "mamba_cache_mode", "align") == "align" for spec in specs)
     have_same_ends = len({spec.block_size for spec in specs}) == 1
     return {"FullAttentionSpec"} <= kinds <= _IN_TIERS_TOGETHER and have_same_ends and are_states_at_ends
-
-
-def _shares_storages(config: Any) -> bool:
-    return not SHARED_STORAGES.isdisjoint(config.kv_transfer_config.kv_connector_extra_config)
 
 
 _SEES_ALL: Final = frozenset(("FullAttentionSpec", "MLAAttentionSpec"))

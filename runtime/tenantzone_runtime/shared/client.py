@@ -120,14 +120,15 @@ class ManagerClient:
             parents: of each, the index of the block before it, or -1, and all is written or nothing; without: each
                 follows the one before it.
         """
-        asked = {
-            "parents": parents,
-            "whole": bool(parents),
+        asked: dict[str, Any] = {
             "instance_id": instance,
             "block_keys": keys,
             "first_block": first,
             "write_timeout_seconds": write_seconds,
         }
+        if parents:
+            # A manager from before there were such fields refuses them.
+            asked |= {"parents": parents, "whole": True}
         return self._call("StartWriteCache", asked, seconds, StartedWrite)
 
     def finish_write_cache(

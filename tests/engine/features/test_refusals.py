@@ -181,15 +181,9 @@ def test_tiers_of_a_model_with_states_alone_or_other_groups_are_refused(tmp_path
 def test_tiers_of_windows_and_states_beside_full_attention_are_let_in(tmp_path, kinds):
     config = vllm_config(tmp_path)
     with_tiers(config)
+    below = {"disk_folder": "/disk", "manager_url": "http://manager"}
+    config.kv_transfer_config.kv_connector_extra_config |= below
     check_supported(config, caches(10, 64, kinds, config), "0.32.0")
-
-
-def with_a_disk(config):
-    config.kv_transfer_config.kv_connector_extra_config["disk_folder"] = "/disk"
-
-
-def with_a_manager(config):
-    config.kv_transfer_config.kv_connector_extra_config["manager_url"] = "http://manager"
 
 
 def with_larger_chunks(config):
@@ -210,7 +204,6 @@ def with_hits_within_blocks(config):
 
 CHUNKS_AND_WINDOWS = "chunks of several blocks, and a model with windows or with several groups of KV caches"
 GROUPS_IN_TIERS = {
-    "shared storages and a model with several groups of KV caches": (with_a_manager,),
     CHUNKS_AND_WINDOWS: (with_larger_chunks,),
     "tiers, a model with several groups of KV caches, and drafts or other places where prompts are found again": (
         with_drafts,
