@@ -129,7 +129,7 @@ class Lives(RuleBasedStateMachine):
 
     async def has_begun(self, instance, prompt, started):
         locations = {prompt[index]: location for index, location in started.locations.items()}
-        self.naive.begun(instance.name, started.write_id, locations)
+        self.naive.begun(instance.name, started.write_id, locations, started.deadline)
         if locations:
             limit = self.group.total.limit
             used = await self.managers[0].account("g/team")

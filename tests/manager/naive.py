@@ -20,6 +20,8 @@ class Write:
     write_id: str
     locations: dict[bytes, LocationPlace]
     """By key."""
+    deadline: float
+    """After which its writer writes nothing more."""
 
 
 @dataclass(slots=True)
@@ -42,14 +44,15 @@ class Naive:
     """Location ids, by instance and key, of which it was said that they are written."""
     leases: list[Lease] = field(default_factory=list)
 
-    def begun(self, instance: str, write_id: str, locations: dict[bytes, LocationPlace]) -> None:
+    def begun(self, instance: str, write_id: str, locations: dict[bytes, LocationPlace], deadline: float) -> None:
         """A write has begun; its writer writes all of it at once, and may never say so."""
-        places = [path_of(location)[:2] for write in self.writes for location in write.locations.values()]
+        others = [write for write in self.writes if write.deadline > self.clock.now]
+        places = [path_of(location)[:2] for write in others for location in write.locations.values()]
         for key, location in locations.items():
             assert path_of(location)[:2] not in places, "two writers were sent to one place"
             write_bytes(location, content(instance, key, location.id))
         if locations:
-            self.writes.append(Write(instance, write_id, locations))
+            self.writes.append(Write(instance, write_id, locations, deadline))
 
     def finishes(self, write: Write, written: list[bytes]) -> None:
         """It is about to be said that these were written."""
