@@ -11,7 +11,7 @@ from tests.engine.sharing_engines import sharing_engines
 from tests.engine.test_tier_groups import KINDS, ONE, STATE, WINDOW_BLOCKS, chunks_of
 from tests.engine.tier_worker import CHUNK_BYTES
 from tests.shared_tier.conftest import own_manager as manager  # noqa: F401 - a fixture
-from tests.shared_tier.engines import ENDLESS, objects, standing_still
+from tests.shared_tier.engines import ENDLESS, calls, objects, standing_still
 from tests.zones.core import declare
 
 OBJECT_BYTES = len(ONE) * CHUNK_BYTES + 12 + 4 + 16
@@ -49,6 +49,14 @@ class TestWhatIsFound:
         assert second.worker.loaded == chunks_of(blocks, kinds)
         assert len(objects(manager)) == chunks_of(blocks, kinds), "what is there is not stored again"
         assert second.cached_tokens(second.ask("burst", tokens)) == 0
+
+    def test_what_is_asked_again_and_again_is_offered_to_storages_once(self, engines, manager):  # noqa: F811
+        (engine,) = engines(1)
+        tokens = prompt(8)
+        for _ in range(4):
+            engine.ask("acme", tokens)
+            engine.evict("acme")
+        assert calls(manager, "StartWriteCache") == 1
 
     @KINDS
     def test_a_conversation_goes_on_on_another_engine_where_its_last_prompt_ended(self, engines, kinds):

@@ -78,12 +78,17 @@ def objects(manager, tenant=""):
     return [path for path in manager.storage.rglob("*.chunk") if tenant in str(path)]
 
 
-def questions(manager):
-    """How often the manager was asked for locations."""
+def calls(manager, name):
+    """How often the manager was asked this."""
     with urllib.request.urlopen(f"{manager.url}/metrics") as answer:
         lines = answer.read().decode().splitlines()
-    counted = [line for line in lines if "requests_total" in line and 'call="GetCacheLocation"' in line]
+    counted = [line for line in lines if "requests_total" in line and f'call="{name}"' in line]
     return sum(float(line.split()[-1]) for line in counted)
+
+
+def questions(manager):
+    """How often the manager was asked for locations."""
+    return calls(manager, "GetCacheLocation")
 
 
 class Engine:

@@ -2,9 +2,15 @@
 
 import time
 from dataclasses import dataclass, field
+from typing import Final
 
 from tenantzone_runtime.disk.sealing import Seal
 from tenantzone_runtime.zones.tier_counts import TierCounts
+
+_MOST_STORED: Final = 4096
+"""Hits that are remembered of an instance, ..."""
+_STORED_SECONDS: Final = 60.0
+"""... for so long: a prompt that is asked again and again would be offered again and again."""
 
 
 @dataclass(eq=False, slots=True)
@@ -22,6 +28,23 @@ class Space:
     """No write is begun before: the manager has not let it register."""
     transfers: int = 0
     """Jobs of this engine under way, which may still write."""
+    _stored: dict[bytes, float] = field(default_factory=dict)
+    """Hits of which all was stored or there of late, by their last keys, and when on the monotonic clock."""
+
+    def note_stored(self, last: bytes) -> None:
+        """All of a hit is there now, whose last key this is."""
+        self._stored.pop(last, None)
+        self._stored[last] = time.monotonic()
+        if len(self._stored) > _MOST_STORED:
+            del self._stored[next(iter(self._stored))]
+
+    def was_stored(self, last: bytes) -> bool:
+        """Whether all of a hit was there a short while ago, and nothing of the instance was lost since."""
+        return last in self._stored and time.monotonic() - self._stored[last] < _STORED_SECONDS
+
+    def note_lost(self) -> None:
+        """Something is not there any more, or is not what it should be."""
+        self._stored.clear()
 
     def close(self, seconds: float) -> None:
         """Begin no write for so long."""

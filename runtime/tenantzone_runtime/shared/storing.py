@@ -181,6 +181,8 @@ class Storing:
                 query.has_caught_up = True
                 self.gaps.append(Gap(query, result.first_missing, write.chunks[-1].index + 1))
             done.update(result.written, result.there)
+        if self._shape.hits is not None and done.issuperset(chunk.key for chunk in write.chunks):
+            write.space.note_stored(write.chunks[-1].key)
         for chunk in write.chunks:
             self._jobs.ended(job, chunk.key, None if chunk.key in done else AbandonedError())
 

@@ -156,14 +156,17 @@ class SharedTier:
         return may
 
     def first_lacking(self, tenant: str, query: Query, hit: Sequence[bytes]) -> int:
-        """The index of the first chunk of a hit of which it is not known that storages have it; the hit's length: none.
+        """The index of the first chunk of a hit of which storages were not said to have it; the hit's length: none.
 
-        Of a zone that keeps nothing here, they lack nothing.
+        That may be longer ago than it can be read for: they have it, as a rule. Of a zone that keeps nothing here, they
+        lack nothing.
         """
         zone = self._storing_zone(tenant)
         if zone is None:
             return len(hit)
-        if not self._is_believed(zone, query, time.monotonic()):
+        if zone.space.was_stored(hit[-1]):
+            return len(hit)
+        if query.space is not zone.space:
             return 0
         return sum(1 for _ in takewhile(query.found.__contains__, hit))
 
@@ -418,5 +421,6 @@ class SharedTier:
         self._threads.ask("", work, ended)
 
     def _remove(self, space: Space, keys: Sequence[bytes]) -> None:
+        space.note_lost()
         work = partial(self._client.remove_cache, space.instance, keys, self._settings.call_seconds)
         self._threads.ask(space.tenant, work, self._asking.heard)

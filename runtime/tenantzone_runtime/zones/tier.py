@@ -190,10 +190,10 @@ class Tier:
 
     def load(self, zone: Zone, chunk_ids: Iterable[int]) -> None:
         """Begin to load chunks that the zone has stored."""
-        for chunk_id in chunk_ids:
-            self._begin_reading(zone, chunk_id)
-            self.loading[zone] += 1
-            self.counts_of(zone).hits += 1
+        chunk_ids = list(chunk_ids)
+        self._begin_reading(zone, chunk_ids)
+        self.loading[zone] += len(chunk_ids)
+        self.counts_of(zone).hits += len(chunk_ids)
 
     def loaded(self, chunk_ids: Iterable[int]) -> list[int]:
         """Loads of chunks have ended; returns those that are not kept."""
@@ -205,19 +205,18 @@ class Tier:
 
     def copy_down(self, zone: Zone, chunk_ids: Iterable[int]) -> None:
         """Begin to copy chunks that the zone has stored to a tier below, which bounds how many are on their way."""
-        for chunk_id in chunk_ids:
-            self._begin_reading(zone, chunk_id)
+        self._begin_reading(zone, list(chunk_ids))
 
     def copied_down(self, chunk_ids: Iterable[int]) -> list[int]:
         """Copies of chunks have ended; returns those that are not kept."""
         return self._end_reading(chunk_ids)
 
-    def _begin_reading(self, zone: Zone, chunk_id: int) -> None:
-        transfer = self._transfers.get(chunk_id)
-        if transfer is None:
-            self.ledger.reuse(zone, [chunk_id])
-            transfer = self._transfers[chunk_id] = _Transfer(zone, zone.purges)
-        transfer.readers += 1
+    def _begin_reading(self, zone: Zone, chunk_ids: Sequence[int]) -> None:
+        if new := [chunk_id for chunk_id in chunk_ids if chunk_id not in self._transfers]:
+            self.ledger.reuse(zone, new)
+            self._transfers.update((chunk_id, _Transfer(zone, zone.purges)) for chunk_id in new)
+        for chunk_id in chunk_ids:
+            self._transfers[chunk_id].readers += 1
 
     def _end_reading(self, chunk_ids: Iterable[int]) -> list[int]:
         ended = []
