@@ -38,7 +38,7 @@ class RedisLives(Lives):
         async def write(playing):
             started = await playing.start_write(prompt, instance)
             locations = {prompt[index]: location for index, location in started.locations.items()}
-            self.naive.begun(instance.name, started.write_id, locations)
+            self.naive.begun(instance.name, started.write_id, locations, started.deadline)
 
         self.do(self.fail_under(write, kill, number))
 
