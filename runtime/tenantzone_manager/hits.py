@@ -44,6 +44,8 @@ class Hit(Generic[BlockT]):
     """In blocks."""
     blocks: list[BlockT]
     """What is needed of it, group by group, each in the order of the prompt."""
+    keys: list[bytes]
+    """Their own, with what groups add."""
     ends: list[bytes]
     """The keys of what is needed of it, without what others of these hang on."""
 
@@ -66,8 +68,9 @@ async def longest_hit(
             length = await each.prefix(look_up_prefix, length)
     length = await _end_of_windows([each for each in looked_at if each.window], length)
     needed = [(each, index) for each in looked_at for index in each.needed(length)]
-    ends = [each.name(index) for each, index in needed if each.window or index == length - 1]
-    return Hit(length, [each.known[index] for each, index in needed], ends)
+    names = [each.name(index) for each, index in needed]
+    ends = [name for name, (each, index) in zip(names, needed, strict=True) if each.window or index == length - 1]
+    return Hit(length, [each.known[index] for each, index in needed], names, ends)
 
 
 async def _end_of_windows(windows: Sequence["_GroupBlocks[BlockT]"], length: int) -> int:

@@ -66,6 +66,8 @@ class Match:
     """For a query by key one for each key, ``NOWHERE`` for what is not there; else all can be read."""
     hit: int = 0
     """Of a query by groups: how long the prefix is whose ``blocks`` these are, group by group."""
+    hit_keys: Sequence[bytes] = ()
+    """... and their own keys, with what the groups add."""
 
 
 class Reader:
@@ -185,7 +187,7 @@ class Reader:
 
         hit = await longest_hit(keys, groups, look_up, look_up_prefix)
         self._touches.note(space, hit.ends, self._clock())
-        return Match(0, hit.blocks, hit.length)
+        return Match(0, hit.blocks, hit.length, hit.keys)
 
     def _readable(self, instance: Instance, key: bytes, entry: Entry, specs: frozenset[str]) -> Readable:
         known: Readable | None = entry.rendered.get(specs)

@@ -14,6 +14,7 @@ from tenantzone_manager.events.files import EventFiles
 from tenantzone_manager.events.reading import Selection, Tally, block_key, select
 from tenantzone_manager.events.record import Event
 from tenantzone_manager.events.writer import EventSettings
+from tenantzone_manager.hits import KeyGroup
 from tenantzone_manager.index.backend import IndexUnavailable, Listener
 from tenantzone_manager.index.sqlite import SqliteBackend
 from tenantzone_manager.manager import CacheManager, Settings
@@ -82,6 +83,17 @@ async def test_a_query_s_event_names_the_blocks_that_were_given_out(writing: Wri
         assert event.keys == [SHORT[index] for index in given]
         assert (event.caller, event.pod, event.pool) == ("ml/engine", "chat-1", "ml/chat")
         assert (event.instance, event.group, event.time) == (ACME, "team", writing.playing.clock.now)
+
+
+async def test_a_query_by_groups_names_what_each_group_was_given(writing: Writing) -> None:
+    prompt, full, window = KEYS[:5], *([key + suffix for key in KEYS[:4]] for suffix in (b"f", b"w"))
+    await writing.write([*full, *window])
+    for groups, given in (([KeyGroup(b"f"), KeyGroup(b"w", 2)], [0, 1, 2, 3, 2, 3]), ([KeyGroup(b"w", 2)], [2, 3])):
+        asked = {"block_keys": prompt, "query_type": "groups", "groups": groups}
+        await writing.ask("GetCacheLocation", OTHER, instance_id=ACME, **asked)
+        event = writing.last()
+        assert (event.query, event.asked) == ("groups", 5)
+        assert event.keys == [SHORT[index] for index in given]
 
 
 async def test_writes_name_what_was_begun_written_failed_and_late(writing: Writing) -> None:

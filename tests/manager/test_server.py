@@ -482,6 +482,21 @@ async def test_health_and_metrics_are_told(ask: Client, ports: tuple[int, int]) 
         assert line in text
 
 
+@pytest.mark.usefixtures("team")
+async def test_a_query_by_groups_matches_no_more_blocks_than_it_asks_for(ask: Client, ports: tuple[int, int]) -> None:
+    groups = [{"key_suffix": b"-full"}, {"key_suffix": b"-window", "window": 2}]
+    await write(ask, block_keys=[b"a-full", b"b-full", b"a-window", b"b-window"], parents=[-1, 0, 0, 1])
+    await ask("GetCacheLocation", "chat", instance_id="chat-1", block_keys=KEYS, query_type="groups", groups=groups)
+    found = await ask(
+        "GetCacheLocation", "chat", instance_id="chat-1", block_keys=[b"a", b"b"], query_type="groups", groups=groups
+    )
+    assert (found["matched_blocks"], len(found["blocks"])) == (2, 4)
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{ports[0]}") as http_, http_.get("/metrics") as answer:
+        text = await answer.text()
+    assert 'tenantzone_manager_queried_blocks_total{group="team"} 5.0' in text
+    assert 'tenantzone_manager_matched_blocks_total{group="team"} 2.0' in text
+
+
 async def test_what_needs_no_index_is_told_while_it_is_down(
     team: None, ask: Client, ports: tuple[int, int], manager: CacheManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -98,9 +98,10 @@ class Service:
         found = sum(bool(block.locations) for block in match.blocks)
         metrics = self._manager.metrics
         metrics.queried.labels(instance.group).inc(len(keys))
-        metrics.matched.labels(instance.group).inc(found)
+        # Of a prefix that is found by groups each block counts once, however many groups were given a part of it.
+        metrics.matched.labels(instance.group).inc(match.hit or found)
         if self._manager.events.is_on:
-            given = keys[match.first : match.first + len(match.blocks)]
+            given = match.hit_keys or keys[match.first : match.first + len(match.blocks)]
             if found < len(given):
                 given = [key for key, block in zip(given, match.blocks, strict=True) if block.locations]
             self._note("get_cache_location", caller, instance, keys=given, asked=len(keys), query=request.query_type)
