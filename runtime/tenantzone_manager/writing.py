@@ -155,6 +155,12 @@ class Writer:
             wanted = await self._make_writable(instance, keys, taken, failed, locations)
         for index in wanted:
             made[index] = Standing.NO_ROOM
+        lacking = next((each for each in (Standing.NO_ROOM, Standing.NO_PREFIX) if each in made[first:]), None)
+        if whole and lacking and locations:
+            # What it lacks was there, or seemed to have room, when the rest was begun.
+            await self._take_back(instance, [keys[index] for index in locations], {write_id})
+            made = [lacking if index in locations else standing for index, standing in enumerate(made)]
+            locations = {}
         return Started(write_id if locations else "", deadline, made, locations)
 
     async def finish_write_cache(

@@ -1,14 +1,16 @@
 """Prompts of models with several groups of KV caches: how they are written, how far they are found, what goes first."""
 
 import random
+from typing import Any
 
 import pytest
 
 from tenantzone_manager.core.settings import Instance, Spec
 from tenantzone_manager.core.writing import Standing
 from tenantzone_manager.hits import KeyGroup
+from tenantzone_manager.storages.backend import Place, StorageError
 from tenantzone_runtime.zones.hit_shape import HitShape
-from tests.manager.playing import SIZE, Playing, prompt, read_bytes
+from tests.manager.playing import SIZE, Playing, files, prompt, read_bytes
 
 INSTANCE = Instance("groups", "team", 16, (Spec("chunk", SIZE),))
 SHAPES = (HitShape(16, (None, 3)), HitShape(16, (2, None, 4)), HitShape(16, (None, 1, None)), HitShape(16, (None, 40)))
@@ -100,6 +102,52 @@ async def test_what_is_of_use_whole_is_written_whole_or_not_at_all(groups: Playi
     assert await write(groups, shape, prompt("long", 7), whole=True) == [Standing.NO_ROOM] * 9
     assert (await groups.account("g/team")).used == 0
     assert await write(groups, shape, prompt("fits", 6), whole=True) == [Standing.WRITE] * 8
+
+
+async def test_nothing_is_left_of_a_whole_of_which_a_storage_did_not_take_its_part(
+    groups: Playing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shape = HitShape(16, (None, 2))
+    await groups.storage("small", limit=5 * SIZE)
+    await groups.group(["small", "disk"])
+    create = groups.manager.storages.create
+
+    async def fails_on_the_disk(name: str, places: list[Place]) -> None:
+        if name == "disk":
+            raise StorageError("it is full")
+        await create(name, places)
+
+    monkeypatch.setattr(groups.manager.storages, "create", fails_on_the_disk)
+    end, names = 96, prompt("p", 6)
+    hit = shape.keys(by_group(shape, names), end)
+    started = await groups.start_write(hit, INSTANCE, parents=shape.parents(end), whole=True)
+    assert (started.write_id, started.locations) == ("", {})
+    assert started.standings == [Standing.NO_ROOM] * 8
+    await groups.settle()
+    assert (await groups.account("g/team")).used == 0
+    assert not files(groups.root)
+    # One that may be written in part is, as before.
+    assert len((await groups.start_write(hit, INSTANCE, parents=shape.parents(end))).locations) == 5
+
+
+async def test_nothing_is_begun_of_a_whole_whose_beginning_goes_meanwhile(
+    groups: Playing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shape = HitShape(16, (None, 5))
+    names = prompt("p", 6)
+    await write(groups, shape, names[:3])
+    await groups.manager.remover.remove_cache(INSTANCE, [names[1] + suffix(1)])
+    plan = groups.manager.writer._plan
+
+    async def while_it_is_planned(*arguments: Any) -> Any:
+        made = await plan(*arguments)
+        await groups.manager.remover.remove_cache(INSTANCE, [names[2] + suffix(0)])
+        return made
+
+    monkeypatch.setattr(groups.manager.writer, "_plan", while_it_is_planned)
+    assert Standing.WRITE not in await write(groups, shape, names, whole=True)
+    await groups.settle()
+    assert (await groups.account("g/team")).used == 4 * SIZE
 
 
 async def test_nothing_is_written_whole_that_lacks_its_beginning(groups: Playing) -> None:
