@@ -24,6 +24,7 @@ from tenantzone_manager.core.writing import (
     location_of,
     parents_of,
     standings,
+    use,
 )
 from tenantzone_manager.index.backend import Address
 from tenantzone_manager.index.meta_index import Found, MetaIndex
@@ -66,6 +67,11 @@ class _Plan:
     write_id: str
     deadline: float
     now: float
+
+    @property
+    def ends(self) -> set[int]:
+        """The blocks that no other one follows."""
+        return set(range(len(self.keys))).difference(self.parents)
 
 
 class Writer:
@@ -221,6 +227,7 @@ class Writer:
         became: dict[int, Standing] = {}
         slot_files: dict[Address, SlotFile] = {}
         depths = depths_of(plan.parents)
+        ends = [plan.keys[index] for index in plan.ends - plan.places.keys()]
 
         def change(draft: Draft, found: Found) -> Beside:
             for kept in (taken, became, slot_files):
@@ -243,9 +250,12 @@ class Writer:
                         plan.write_id, place.type, place.name, State.WRITING, plan.deadline, parts
                     )
                     begin(draft, plan.keys[index], before, depths[index], taken[index], plan.now)
+            for key in ends:
+                # What is there of windows is of use with what is written now, and is not to go before it.
+                use(draft, key, plan.now, 0)
             return dict(slot_files)
 
-        needed = {plan.keys[index] for index in plan.places}
+        needed = {plan.keys[index] for index in plan.places}.union(ends)
         needed |= {before for index in plan.places if (before := _before(plan, index))}
         try:
             await change_blocks(self._index, plan.space, needed, change, addresses_of(plan.files))

@@ -96,6 +96,21 @@ async def test_the_windows_of_a_former_end_go_before_all_else(groups: Playing) -
     assert await found(groups, shape, first) == 0
 
 
+async def test_what_a_longer_prompt_has_in_common_with_a_former_end_goes_after_it(groups: Playing) -> None:
+    """Each goes on by a block, as conversations do, so that most of its window is older than its end."""
+    shape = HitShape(16, (None, 4))
+    # What goes first of what is as old is told by keys: those at the end.
+    names = [b"%04d" % (9999 - index) for index in range(9)]
+    for length in range(6, 10):
+        await write(groups, shape, names[:length], whole=True)
+        groups.clock.sleep(60)
+    for gone in range(4):
+        assert [await found(groups, shape, names[:length]) for length in range(6, 10)] == [
+            0 if length < 6 + gone else length for length in range(6, 10)
+        ]
+        await groups.manager.remover.trim_cache(INSTANCE, "FileSystem", at_most=SIZE)
+
+
 async def test_what_is_of_use_whole_is_written_whole_or_not_at_all(groups: Playing) -> None:
     shape = HitShape(16, (None, 2))
     await groups.group(limit=8 * SIZE)
