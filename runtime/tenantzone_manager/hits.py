@@ -47,7 +47,9 @@ class Hit(Generic[BlockT]):
     keys: list[bytes]
     """Their own, with what groups add."""
     ends: list[bytes]
-    """The keys of what is needed of it, without what others of these hang on."""
+    """The keys of its last block, as far as groups need all from the beginning."""
+    beside: list[bytes]
+    """The keys of what windows need of it."""
 
 
 async def longest_hit(
@@ -69,8 +71,9 @@ async def longest_hit(
     length = await _end_of_windows([each for each in looked_at if each.window], length)
     needed = [(each, index) for each in looked_at for index in each.needed(length)]
     names = [each.name(index) for each, index in needed]
-    ends = [name for name, (each, index) in zip(names, needed, strict=True) if each.window or index == length - 1]
-    return Hit(length, [each.known[index] for each, index in needed], names, ends)
+    ends = [each.name(length - 1) for each in looked_at if length and not each.window]
+    beside = [each.name(index) for each, index in needed if each.window]
+    return Hit(length, [each.known[index] for each, index in needed], names, ends, beside)
 
 
 async def _end_of_windows(windows: Sequence["_GroupBlocks[BlockT]"], length: int) -> int:

@@ -186,7 +186,9 @@ class Reader:
             return (await self._prefix(instance, space, names, frozenset())).blocks
 
         hit = await longest_hit(keys, groups, look_up, look_up_prefix)
-        self._touches.note(space, hit.ends, self._clock())
+        now = self._clock()
+        self._touches.note(space, hit.ends, now)
+        self._touches.note(space, hit.beside, now, is_beside=bool(hit.ends))
         return Match(0, hit.blocks, hit.length, hit.keys)
 
     def _readable(self, instance: Instance, key: bytes, entry: Entry, specs: frozenset[str]) -> Readable:

@@ -25,16 +25,23 @@ class Touches:
     def __init__(self, index: MetaIndex, told: Callable[[str, Sequence[bytes]], None]) -> None:
         self._index = index
         self._told = told
-        self._noted: dict[str, dict[bytes, tuple[float, int]]] = {}
+        self._noted: dict[str, dict[bytes, tuple[float, int, bool]]] = {}
         self._count = 0
 
-    def note(self, space: str, keys: Sequence[bytes], now: float) -> None:
-        """Queries have ended at these blocks."""
+    def note(self, space: str, keys: Sequence[bytes], now: float, *, is_beside: bool = False) -> None:
+        """Queries have ended at these blocks.
+
+        Args:
+            space: of the instance.
+            keys: of the blocks.
+            now: the time.
+            is_beside: whether the same queries are noted at what the blocks' prompts go on with, too.
+        """
         if self._count + len(keys) > _MOST:
             return
         noted = self._noted.setdefault(space, {})
         for key in keys:
-            noted[key] = now, noted.get(key, (now, 0))[1] + 1
+            noted[key] = now, noted.get(key, (now, 0))[1] + 1, is_beside
         self._count += len(keys)
 
     async def flush(self) -> None:
@@ -45,7 +52,7 @@ class Touches:
             for begin in range(0, len(keys), _AT_ONCE):
                 await self._write(space, keys[begin : begin + _AT_ONCE], uses)
 
-    async def _write(self, space: str, keys: Sequence[bytes], uses: dict[bytes, tuple[float, int]]) -> None:
+    async def _write(self, space: str, keys: Sequence[bytes], uses: dict[bytes, tuple[float, int, bool]]) -> None:
         def change(draft: Draft, _: Found) -> None:
             for key in keys:
                 use(draft, key, *uses[key])

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from tenantzone_manager import spaces
+from tenantzone_manager.core.heat import heat_at
 from tenantzone_manager.core.settings import Instance, Spec
 from tenantzone_manager.core.writing import Standing
 from tenantzone_manager.hits import KeyGroup
@@ -109,6 +111,20 @@ async def test_what_a_longer_prompt_has_in_common_with_a_former_end_goes_after_i
             0 if length < 6 + gone else length for length in range(6, 10)
         ]
         await groups.manager.remover.trim_cache(INSTANCE, "FileSystem", at_most=SIZE)
+
+
+async def test_a_read_counts_once_for_what_a_prompt_begins_with_when_its_windows_have_gone(groups: Playing) -> None:
+    shape = HitShape(16, (None, 4, 2))
+    names = prompt("p", 8)
+    await write(groups, shape, names)
+    assert await found(groups, shape, names) == 8
+    await groups.manager.touches.flush()
+    for left in (8, 3):
+        await groups.manager.remover.trim_cache(INSTANCE, "FileSystem", to_bytes=left * SIZE)
+        (end,) = await groups.manager.index.get(spaces.blocks_of(INSTANCE), [names[left - 1] + suffix(0)])
+        assert end is not None
+        assert (end.value.hits, heat_at(end.value, groups.clock())) == (1, 1)
+        assert end.value.used_at == groups.clock()
 
 
 async def test_what_is_of_use_whole_is_written_whole_or_not_at_all(groups: Playing) -> None:

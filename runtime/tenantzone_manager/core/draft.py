@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from tenantzone_manager.core.heat import at_least_as, with_uses_of
+from tenantzone_manager.core.heat import at_least_as, with_last_use_of, with_uses_of
 from tenantzone_manager.core.records import RECORDS, Block
 
 
@@ -69,7 +69,7 @@ class Draft:
         children = {where: parent.children.get(where, 0) + steps.get(where, 0) for where in parent.children | steps}
         parent = replace(parent, children={where: count for where, count in children.items() if count > 0})
         if was and not now:
-            parent = with_uses_of(parent, block)
+            parent = with_last_use_of(parent, block) if block.is_beside else with_uses_of(parent, block)
         elif was - now:
             # Where it is no more, the parent may be the end of a prefix now.
             parent = at_least_as(parent, block)

@@ -35,6 +35,11 @@ def with_uses_of(block: Block, gone: Block) -> Block:
     return replace(block, used_at=until, hits=block.hits + gone.hits, heat=heat)
 
 
+def with_last_use_of(block: Block, gone: Block) -> Block:
+    """The block once it stands for one that has gone, and the same reads were noted at others that it stands for."""
+    return used(block, gone.used_at, 0)
+
+
 def at_least_as(block: Block, later: Block) -> Block:
     """The block as it is if it is read whenever one that comes after it is."""
     until = max(block.used_at, later.used_at)

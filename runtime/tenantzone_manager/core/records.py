@@ -77,6 +77,8 @@ class Block(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """By storage type, how many of the next blocks are live there; under ``RECORDS``, how many there are at all."""
     heat: int = 0
     """How often it was read of late, as ``core/heat.py`` counts it."""
+    is_beside: bool = False
+    """Whether what read it was noted at what its prompt goes on with, too, as of a window beside full attention."""
 
     @property
     def live_types(self) -> frozenset[str]:

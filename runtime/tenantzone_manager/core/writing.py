@@ -173,11 +173,19 @@ def location_of(block: Block | None, write_id: str) -> CacheLocation | None:
     return next((each for each in block.locations if each.id == write_id), None) if block else None
 
 
-def use(draft: Draft, key: bytes, at: float, times: int) -> None:
-    """Note that queries have ended at a block."""
+def use(draft: Draft, key: bytes, at: float, times: int, is_beside: bool = False) -> None:
+    """Note that queries have ended at a block, or that it was only written.
+
+    Args:
+        draft: has it.
+        key: of the block.
+        at: the time.
+        times: how many did.
+        is_beside: whether they are noted at what its prompt goes on with, too.
+    """
     block = draft.get(key)
     if block is not None:
-        draft.put(key, heat.used(block, at, times))
+        draft.put(key, replace(heat.used(block, at, times), is_beside=is_beside or block.is_beside))
 
 
 def _put(draft: Draft, key: bytes, block: Block, changed: dict[str, CacheLocation]) -> None:
