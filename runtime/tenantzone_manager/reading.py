@@ -1,5 +1,6 @@
 """GetCacheLocation: which blocks of a prompt can be read, and where."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -176,6 +177,8 @@ class Reader:
         space = spaces.blocks_of(instance)
 
         async def look_up(names: Sequence[bytes]) -> list[Readable]:
+            # An index in a file gives nobody a turn by itself, and there may be thousands of look-ups.
+            await asyncio.sleep(0)
             found = await self._index.get(space, names)
             return [
                 NOWHERE if entry is None else self._readable(instance, name, entry, frozenset())

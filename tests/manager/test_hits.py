@@ -1,5 +1,6 @@
 """Prompts of models with several groups of KV caches: how they are written, how far they are found, what goes first."""
 
+import asyncio
 import random
 from typing import Any
 
@@ -125,6 +126,25 @@ async def test_a_read_counts_once_for_what_a_prompt_begins_with_when_its_windows
         assert end is not None
         assert (end.value.hits, heat_at(end.value, groups.clock())) == (1, 1)
         assert end.value.used_at == groups.clock()
+
+
+async def test_others_have_their_turns_while_windows_are_looked_for(groups: Playing) -> None:
+    """An index in a file gives nobody a turn by itself, and of a long prompt no window may be there."""
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    names = prompt("p", 4000)
+    await groups.write(names, INSTANCE)
+    beside = asyncio.create_task(other())
+    match = await groups.manager.reader.get_hit(INSTANCE, names, [KeyGroup(b""), KeyGroup(b"-window", 1)])
+    beside.cancel()
+    assert (match.hit, match.blocks) == (0, [])
+    assert turns >= 200
 
 
 async def test_what_is_of_use_whole_is_written_whole_or_not_at_all(groups: Playing) -> None:

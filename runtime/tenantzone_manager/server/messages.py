@@ -24,6 +24,8 @@ from tenantzone_manager.reading import LocationPlace, Query
 
 MAX_KEYS = 65_536
 """In one call."""
+MAX_LOOKED_UP = 16 * MAX_KEYS
+"""Of blocks and groups together, in one query by groups."""
 MAX_TOKENS = 2**24
 
 Keys = Annotated[list[Annotated[bytes, Meta(min_length=1, max_length=128)]], Meta(max_length=MAX_KEYS)]
@@ -66,7 +68,7 @@ class GetCacheLocationRequest(Prompt):
     specs: list[str] = []
     """Parts that a location must have; none: any that it was written with."""
     groups: Annotated[list[KeyGroup], Meta(max_length=1024)] = []
-    """For a query by groups."""
+    """For a query by groups; as many as the prompt has blocks, times these, are looked up at the most."""
 
 
 class BlockLocations(Answer):

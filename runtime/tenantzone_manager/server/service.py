@@ -91,6 +91,9 @@ class Service:
         if request.query_type == "groups":
             if not request.groups or request.specs:
                 raise ValueError("a query by groups needs groups: what each of them adds to keys; and takes no specs")
+            if len(keys) * len(request.groups) > m.MAX_LOOKED_UP:
+                asked = f"{len(keys)} blocks of {len(request.groups)} groups"
+                raise ValueError(f"{asked} are more than the {m.MAX_LOOKED_UP} that a query looks up")
             match = await reader.get_hit(instance, keys, request.groups)
         else:
             specs = frozenset(request.specs)
