@@ -121,6 +121,22 @@ class TestWhereThereIsNoRoom:
         assert second.cached_tokens(second.ask("acme", tokens)) == 8 * BLOCK_TOKENS
 
 
+class TestAStorageThatFailed:
+    def test_it_is_tried_with_a_whole_hit_and_used_again(self, engines):
+        first, second = engines()
+        tokens = prompt(6)
+        first.ask("acme", tokens)
+        second.shared._loading.breakers.note("files", "it fails", at_once=True)
+        breaker = second.shared._loading.breakers.of("files")
+        breaker._closed_from += 3600
+        assert second.cached_tokens(second.ask("acme", tokens)) == 0, "it is left alone"
+        second.evict("acme")
+        second.forget_memory()
+        breaker._closed_from = 0
+        assert second.cached_tokens(second.ask("acme", tokens)) == 6 * BLOCK_TOKENS
+        assert not breaker.is_open
+
+
 class TestWhoWaits:
     def test_after_its_budget_a_request_is_computed(self, engines, manager):  # noqa: F811
         (engine,) = engines(1, settings=replace(ENDLESS, query_seconds=0.05))

@@ -52,6 +52,14 @@ class Loading:
             return False
         return any(self.breakers.of(each.storage).allows(now) for each in locations)
 
+    def may_load_all(self, zone: SharedZone, chunks: Sequence[Sequence[Location]], promised: int, now: float) -> bool:
+        """Whether all of these chunks may be loaded now; what fails is tried with all of them, as with one."""
+        if promised + len(chunks) > self._at_once - zone.loading or not all(chunks):
+            return False
+        names = {each.storage for locations in chunks for each in locations}
+        allowed = {name for name in names if self.breakers.of(name).allows(now)}
+        return all(any(each.storage in allowed for each in locations) for locations in chunks)
+
     def begin(self, zone: SharedZone, job: Job[LoadedChunk], query: Query, key: bytes, view: memoryview) -> None:
         """Begin to load a chunk; one that the zone can't have any more counts as failed."""
         locations = query.found.get(key, [])

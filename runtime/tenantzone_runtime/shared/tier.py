@@ -145,10 +145,7 @@ class SharedTier:
         zone, now = self._storing_zone(tenant), time.monotonic()
         if zone is None or not self._is_believed(zone, query, now):
             return False
-        may = all(
-            self._loading.may_load(zone, query.found.get(key, ()), promised + index, now)
-            for index, key in enumerate(keys)
-        )
+        may = self._loading.may_load_all(zone, [query.found.get(key, []) for key in keys], promised, now)
         if may:
             query.unused = 0
         else:
