@@ -131,9 +131,11 @@ class WholePrompts:
     ) -> list[tuple[ZoneDiskTier | ZoneSharedTier, list[OffloadKey]]]:
         """Which of these chunks come from where: what the disk has, from there."""
         disk = self._disk if self._disk is not None and self._may_read(self._disk, context) else None
-        near = [key for key in keys if disk is not None and disk.holds(key, context)]
-        far = [key for key in keys if key not in set(near)]
-        parts: list[tuple[ZoneDiskTier | ZoneSharedTier | None, list[OffloadKey]]] = [(disk, near), (self._shared, far)]
+        near = {key for key in keys if disk is not None and disk.holds(key, context)}
+        parts: list[tuple[ZoneDiskTier | ZoneSharedTier | None, list[OffloadKey]]] = [
+            (disk, [key for key in keys if key in near]),
+            (self._shared, [key for key in keys if key not in near]),
+        ]
         return [(tier, part) for tier, part in parts if part and tier is not None]
 
     @staticmethod
