@@ -133,7 +133,7 @@ class ZoneSharedTier(ZoneSecondaryTier):
             return 0
         if caller.query.asked is None:
             caller.query.keys = list(caller.query.keys[:chunks])
-        hit = self.shared.longest_hit(caller.tenant, caller.query)
+        hit = self.shared.whole_hits.longest(caller.tenant, caller.query)
         return 0 if hit is not None and hit > chunks else hit
 
     def may_load(self, keys: Sequence[OffloadKey], req_context: ReqContext) -> bool:
@@ -142,7 +142,7 @@ class ZoneSharedTier(ZoneSecondaryTier):
         if caller is None:
             return False
         promised = len(self._promised.get(caller.tenant, ()))
-        return self.shared.may_load(caller.tenant, caller.query, keys, promised)
+        return self.shared.whole_hits.may_load(caller.tenant, caller.query, keys, promised)
 
     def promise(self, keys: Iterable[OffloadKey], req_context: ReqContext) -> None:
         """Note that these chunks are going to be loaded at the end of this step."""
@@ -155,16 +155,18 @@ class ZoneSharedTier(ZoneSecondaryTier):
         caller = req_context.get_state(_SharedCaller)
         if caller is None:
             return []
-        return list(hit[self.shared.first_lacking(caller.tenant, caller.query, hit) :])
+        return list(hit[self.shared.whole_hits.first_lacking(caller.tenant, caller.query, hit) :])
 
     def store_hit(self, job: TransferJob, hit: Sequence[OffloadKey]) -> None:
         """Begin to store what a hit may lack, or nothing if there is not room for all of it."""
         caller = job.req_context.get_state(_SharedCaller)
-        if caller is None or len(job.keys) > len(hit):
+        first = len(hit) - len(job.keys)
+        if caller is None or list(job.keys) != list(hit[first:]):
+            # Some of it is gone: purged meanwhile, or of a zone that leaves.
             self.shared.end_at_once(job.job_id)
             return
-        chunks = list(zip(range(len(hit) - len(job.keys), len(hit)), job.keys, self._rows(job), strict=True))
-        self.shared.store_hit(job.job_id, caller.tenant, caller.query, hit, chunks)
+        chunks = list(zip(range(first, len(hit)), job.keys, self._rows(job), strict=True))
+        self.shared.whole_hits.store(job.job_id, caller.tenant, caller.query, hit, chunks)
 
     # Transfers
 

@@ -80,6 +80,10 @@ class Query:
         """Find no more: something that was found could not be loaded, and what follows it is of no use."""
         self.found, self.hit, self.is_given_up = {}, 0, True
 
+    def is_believed(self, space: Space, now: float) -> bool:
+        """Whether what was found can still be read, and is of this space."""
+        return self.space is space and now < self.until
+
     def is_late(self, now: float) -> bool:
         """Whether nobody waits for the answer any more."""
         return self.is_pending and now >= self.deadline

@@ -30,6 +30,7 @@ from tenantzone_runtime.shared.spaces import SharedZone, Space
 from tenantzone_runtime.shared.storages import Storages
 from tenantzone_runtime.shared.storing import Chunks, Gap, Storing
 from tenantzone_runtime.shared.threads import Threads
+from tenantzone_runtime.shared.whole_hits import WholeHits
 from tenantzone_runtime.shared.writing import Shape, StoredChunk
 
 
@@ -69,6 +70,9 @@ class SharedTier:
         self._asking = asking = Asking(locate, threads)
         self._storing = Storing(client, storages, shape, buffers, asking, threads, jobs, settings)
         self._loading = Loading(storages, buffers, threads, jobs, self._remove, settings)
+        self.whole_hits = WholeHits(
+            self._storing_zone, self._asking, self._loading, self._storing, jobs, shape.content_bytes, settings
+        )
         self._removing = Removing(client, partial(threads.ask, ""), settings.call_seconds, asking.heard)
         self._looked = -settings.held_seconds
         self._is_looking = False
@@ -111,7 +115,7 @@ class SharedTier:
             self._asking.ask(zone, query, now, self._settings.query_seconds)
         if self._asking.is_pending(query, now):
             return Finding.WAIT
-        locations = query.found.get(key) if self._is_believed(zone, query, now) else None
+        locations = query.found.get(key) if query.is_believed(zone.space, now) else None
         if locations is None:
             zone.counts.misses += 1
             return Finding.MISS
@@ -120,56 +124,6 @@ class SharedTier:
             return Finding.MISS
         query.unused = 0
         return Finding.HIT
-
-    def longest_hit(self, tenant: str, query: Query) -> int | None:
-        """How many chunks long the beginning of a prompt is that storages have with all that goes with it.
-
-        Args:
-            tenant: whose request asks.
-            query: the request's own; the first call asks the manager.
-
-        Returns:
-            None: it is not known yet.
-        """
-        zone, now = self._storing_zone(tenant), time.monotonic()
-        if zone is None:
-            return 0
-        if query.must_ask(now):
-            self._asking.ask(zone, query, now, self._settings.query_seconds)
-        if self._asking.is_pending(query, now):
-            return None
-        return query.hit if self._is_believed(zone, query, now) else 0
-
-    def may_load(self, tenant: str, query: Query, keys: Sequence[bytes], promised: int = 0) -> bool:
-        """Whether all of these chunks may be loaded now, of which each is of use with the others only."""
-        zone, now = self._storing_zone(tenant), time.monotonic()
-        if zone is None or not self._is_believed(zone, query, now):
-            return False
-        may = self._loading.may_load_all(zone, [query.found.get(key, []) for key in keys], promised, now)
-        if may:
-            query.unused = 0
-        else:
-            zone.counts.reads_refused += len(keys)
-        return may
-
-    def first_lacking(self, tenant: str, query: Query, hit: Sequence[bytes]) -> int:
-        """The index of the first chunk of a hit of which storages were not said to have it; the hit's length: none.
-
-        That may be longer ago than it can be read for: they have it, as a rule. Of a zone that keeps nothing here, they
-        lack nothing.
-        """
-        zone = self._storing_zone(tenant)
-        if zone is None:
-            return len(hit)
-        if zone.space.was_stored(hit[-1]):
-            return len(hit)
-        if query.space is not zone.space:
-            return 0
-        return sum(1 for _ in takewhile(query.found.__contains__, hit))
-
-    @staticmethod
-    def _is_believed(zone: SharedZone, query: Query, now: float) -> bool:
-        return query.space is zone.space and now < query.until
 
     def why_closed(self, tenant: str) -> str:
         """Why a tenant's zone keeps nothing here now, for people; empty: it does, or :attr:`problem` says why not."""
@@ -224,22 +178,6 @@ class SharedTier:
         zone = self._storing_zone(tenant)
         if zone is not None and chunks:
             self._storing.begin(zone, job, query, chunks)
-        self._jobs.begin(job, zone)
-
-    def store_hit(self, number: int, tenant: str, query: Query, hit: Sequence[bytes], chunks: Chunks) -> None:
-        """Begin to store all that a hit lacks, or nothing; :meth:`finished` tells of the job.
-
-        Args:
-            number: of the job.
-            tenant: whose chunks they are.
-            query: of the request that has ended.
-            hit: the keys of all that it needs, as `HitShape.keys` has them.
-            chunks: the end of it; the memory stays as it is until the job has ended.
-        """
-        job: Job[StoredChunk] = Job(number, False, time.monotonic(), self.shape.content_bytes)
-        zone = self._storing_zone(tenant)
-        if zone is not None and chunks:
-            self._storing.begin_hit(zone, job, query, hit, chunks)
         self._jobs.begin(job, zone)
 
     def load(self, number: int, tenant: str, query: Query, chunks: Chunks) -> None:
