@@ -4,13 +4,13 @@ import time
 from contextlib import contextmanager
 from types import SimpleNamespace
 
-from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, with_flags
+from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, prompt, with_flags
 from tenantzone_runtime.engine.shared_tier import ZoneSharedTier
 from tenantzone_runtime.shared.opening import open_shared_tier
 from tenantzone_runtime.shared.writing import Shape
 from tests.disk.disks import SALT_KEY, instance
 from tests.engine.tier_worker import FOREIGN, TierWorker, with_tiers
-from tests.shared_tier.engines import HANG, PATIENT
+from tests.shared_tier.engines import HANG, PATIENT, standing_still
 from tests.zones.core import declare
 
 
@@ -92,6 +92,18 @@ class SharingEngine(Driver):
     def end(self):
         self.worker.chunks.view.release()
         self.scheduler.shutdown()
+
+
+def check_that_it_is_computed_after_its_budget(engine, manager):
+    """A request of an engine whose questions have little time, beside a manager that does not answer."""
+    with standing_still(manager):
+        request = engine.send("acme", prompt(6))
+        while request.request_id in engine.scheduler.requests:
+            engine.step()
+            engine.scheduler.let_time_pass()
+        assert engine.worker.loaded == 0
+        assert engine.shared.figures().questions == {"late": 1}
+    engine.rest()
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Storages below engines whose model has several groups of KV caches: what goes there whole, and comes up whole."""
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -7,11 +8,12 @@ import pytest
 from hack.harness.scheduler import BLOCK_TOKENS, prompt, vllm_config
 from tenantzone_contract.migration import MigrationError, MigrationOrder
 from tenantzone_runtime.engine.versions import keep_groups_in_tiers
-from tests.engine.sharing_engines import sharing_engines
+from tests.engine.sharing_engines import check_that_it_is_computed_after_its_budget, sharing_engines
 from tests.engine.test_tier_groups import KINDS, ONE, STATE, WINDOW_BLOCKS, chunks_of
 from tests.engine.tier_worker import CHUNK_BYTES
+from tests.shared_tier.conftest import brief  # noqa: F401 - a fixture
 from tests.shared_tier.conftest import own_manager as manager  # noqa: F401 - a fixture
-from tests.shared_tier.engines import ENDLESS, calls, objects, standing_still
+from tests.shared_tier.engines import ENDLESS, HANG, calls, objects
 from tests.zones.core import declare
 
 OBJECT_BYTES = len(ONE) * CHUNK_BYTES + 12 + 4 + 16
@@ -97,6 +99,31 @@ class TestWhatIsFound:
             each.declare(declare("acme", purge="once"), declare("burst"))
         assert second.cached_tokens(second.ask("acme", tokens)) == 0
 
+    def test_what_had_to_go_is_offered_again_when_the_zone_keeps_something_again(self, config, brief):  # noqa: F811
+        with sharing_engines(config, brief) as make:
+            (engine,) = make(1, kinds=ONE, window=WINDOW_BLOCKS * BLOCK_TOKENS, capacity=60, chunks=100)
+            tokens = prompt(8)
+            engine.ask("acme", tokens)
+            engine.declare(declare("acme", offload="Never"), declare("burst"))
+            engine.declare(declare("acme"), declare("burst"))
+            until = time.monotonic() + HANG
+            while engine.shared.why_closed("acme"):
+                assert time.monotonic() < until, "what has to go does not go"
+                engine.scheduler.let_time_pass()
+                time.sleep(0.01)
+            engine.evict("acme")
+            engine.ask("acme", tokens)
+            assert len(objects(brief, "/acme.")) == chunks_of(8)
+
+    def test_what_is_older_than_the_zone_keeps_it_is_offered_again(self, engines, manager):  # noqa: F811
+        (engine,) = engines(1)
+        tokens = prompt(8)
+        engine.ask("acme", tokens)
+        engine.shared.zones["acme"].ttl = 1e-9
+        engine.evict("acme")
+        engine.ask("acme", tokens)
+        assert calls(manager, "StartWriteCache") == 2
+
 
 class TestWhereThereIsNoRoom:
     def test_of_a_hit_that_the_group_has_no_room_for_nothing_is_kept(self, engines, manager):  # noqa: F811
@@ -140,14 +167,7 @@ class TestAStorageThatFailed:
 class TestWhoWaits:
     def test_after_its_budget_a_request_is_computed(self, engines, manager):  # noqa: F811
         (engine,) = engines(1, settings=replace(ENDLESS, query_seconds=0.05))
-        with standing_still(manager):
-            request = engine.send("acme", prompt(6))
-            while request.request_id in engine.scheduler.requests:
-                engine.step()
-                engine.scheduler.let_time_pass()
-            assert engine.worker.loaded == 0
-            assert engine.shared.figures().questions == {"late": 1}
-        engine.rest()
+        check_that_it_is_computed_after_its_budget(engine, manager)
 
     def test_a_zone_that_is_moved_is_told_why_not(self, engines):
         (engine,) = engines(1)

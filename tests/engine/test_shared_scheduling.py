@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from hack.harness.scheduler import prompt, vllm_config
-from tests.engine.sharing_engines import sharing_engines
+from tests.engine.sharing_engines import check_that_it_is_computed_after_its_budget, sharing_engines
 from tests.shared_tier.conftest import own_manager as manager  # noqa: F401 - a fixture
-from tests.shared_tier.engines import ENDLESS, HANG, standing_still
+from tests.shared_tier.engines import ENDLESS, HANG
 from tests.zones.core import declare
 
 
@@ -51,14 +51,7 @@ def test_who_waits_for_an_answer_holds_up_nobody(engines, manager):  # noqa: F81
 
 def test_after_its_budget_a_request_is_computed(engines, manager):  # noqa: F811 - the fixture
     (engine,) = engines(1, settings=replace(ENDLESS, query_seconds=0.05))
-    with standing_still(manager):
-        request = engine.send("acme", prompt(6))
-        while request.request_id in engine.scheduler.requests:
-            engine.step()
-            engine.scheduler.let_time_pass()
-        assert engine.worker.loaded == 0
-        assert engine.shared.figures().questions == {"late": 1}
-    engine.rest()
+    check_that_it_is_computed_after_its_budget(engine, manager)
 
 
 def test_a_conversation_that_began_without_the_manager_is_stored_when_it_goes_on(engines, manager):  # noqa: F811 - the fixture

@@ -3,6 +3,7 @@
 import itertools
 import time
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 
@@ -91,37 +92,33 @@ def in_tier(engine, tenant, tier):
     return next(each for each in engine.zone(tenant).tiers if each.tier == tier)
 
 
-def stored(engine, tenant, name):
-    """A prompt of the tenant's that is whole on the disk, and the answer to it.
+def stored(engine, name, there, more):
+    """A prompt of acme's that is whole below CPU memory, and the answer to it.
 
-    On a machine that is busy the disk may be late, and is left alone for a while then.
+    On a machine that is busy what is below may be late, and is left alone for a while then.
+
+    Args:
+        engine: asked.
+        name: of the prompt.
+        there: says how much is there.
+        more: that is there when all of the prompt is.
     """
     deadline = time.monotonic() + 120
     for attempt in itertools.count():
-        text, before = prompt(f"{name} {attempt}"), in_tier(engine, tenant, "disk").held_bytes
-        answer, _ = ask(engine, tenant, text)
-        until = time.monotonic() + 10
-        while in_tier(engine, tenant, "disk").held_bytes == before and time.monotonic() < until:
-            time.sleep(0.1)
-        if in_tier(engine, tenant, "disk").held_bytes > before:
-            return text, answer
-        assert time.monotonic() < deadline, "not stored"
-    raise AssertionError
-
-
-def stored_in_storages(engine, manager, name, chunks):
-    """A prompt of acme's of so many chunks that is whole in storages, and the answer to it."""
-    deadline = time.monotonic() + 120
-    for attempt in itertools.count():
-        text, before = prompt(f"{name} {attempt}"), files(manager)
+        text, before = prompt(f"{name} {attempt}"), there()
         answer, _ = ask(engine, "acme", text)
         until = time.monotonic() + 10
-        while files(manager) < before + chunks and time.monotonic() < until:
+        while there() < before + more and time.monotonic() < until:
             time.sleep(0.1)
-        if files(manager) >= before + chunks:
+        if there() >= before + more:
             return text, answer
         assert time.monotonic() < deadline, "not stored"
     raise AssertionError
+
+
+def stored_on_disk(engine, name):
+    """A prompt of acme's that is whole on the disk, and the answer to it: all of it goes there, or nothing."""
+    return stored(engine, name, lambda: in_tier(engine, "acme", "disk").held_bytes, 1)
 
 
 def files(manager):
@@ -158,7 +155,7 @@ def test_nobody_finds_what_another_tenant_stored(engine):
 def check_that_it_comes_back_from_the_disk(engine, tokens, chunks):
     """What a flood has driven out of the blocks and of memory."""
     for attempt in range(5):
-        text, answer = stored(engine, "acme", f"below {attempt}")
+        text, answer = stored_on_disk(engine, f"below {attempt}")
         drive_out(engine, "acme")
         hits = in_tier(engine, "acme", "disk").hits
         again, cached = ask(engine, "acme", text)
@@ -176,7 +173,7 @@ def test_what_a_flood_drives_out_of_memory_comes_back_from_the_disk_as_it_was(en
 
 @pytest.mark.shows("tiers of several groups")
 def test_what_an_engine_stored_that_was_killed_is_found_by_the_next(starting):
-    text, answer = stored(starting.engine, "acme", "kept")
+    text, answer = stored_on_disk(starting.engine, "kept")
     engine = starting.restart()
     engine.wait(lambda: in_tier(engine, "acme", "disk").held_bytes, "the disk is known", 60)
     again, cached = ask(engine, "acme", text)
@@ -187,7 +184,7 @@ def check_that_it_comes_back_from_storages(starting, manager, tokens, chunks):
     """What an engine had stored that was killed, and whose disk was lost: the next one is as another would be."""
     disk = starting.engine.config_folder.parent / "disk"
     for attempt in range(5):
-        text, answer = stored_in_storages(starting.engine, manager, f"elsewhere {attempt}", chunks)
+        text, answer = stored(starting.engine, f"elsewhere {attempt}", partial(files, manager), chunks)
         disk.rename(disk.with_name(f"lost {attempt}"))
         engine = starting.restart()
         again, cached = ask(engine, "acme", text)

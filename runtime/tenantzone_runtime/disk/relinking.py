@@ -35,6 +35,11 @@ def block_of(key: bytes) -> bytes:
     return key[:-_GROUP_BYTES]
 
 
+def suffix_of(group: int) -> bytes:
+    """What a chunk's key has behind the block's hash."""
+    return group.to_bytes(_GROUP_BYTES, "big")
+
+
 @dataclass(eq=False, slots=True)
 class Block:
     """A block of a prompt, behind the one before it. What prompts have in common at their beginning is there once."""
@@ -105,7 +110,7 @@ def find_hits(names: Iterable[ObjectName], shape: HitShape) -> list[FoundHit]:
 
 
 def _key(block: Block, group: int) -> bytes:
-    return block.name + group.to_bytes(_GROUP_BYTES, "big")
+    return block.name + suffix_of(group)
 
 
 def _path(end: Block, length: int, known: Container[Block] = ()) -> list[Block]:

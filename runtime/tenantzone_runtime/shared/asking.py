@@ -77,6 +77,12 @@ class Asking:
 
         self._threads.ask(zone.tenant, work, partial(self._answered, query, told))
 
+    def must_wait(self, zone: SharedZone, query: Query, now: float, budget: float) -> bool:
+        """Ask about a request's prompt if nothing is known that may be believed; returns whether to wait for it."""
+        if query.must_ask(now):
+            self.ask(zone, query, now, budget)
+        return self.is_pending(query, now)
+
     def is_pending(self, query: Query, now: float) -> bool:
         """Whether a question may still be answered in time."""
         if query.is_pending:

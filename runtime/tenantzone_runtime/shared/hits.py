@@ -5,23 +5,19 @@ and those of a window hang on them: a former end's are used no more, and go befo
 """
 
 from collections.abc import Sequence
-from typing import Final
 
+from tenantzone_runtime.disk.relinking import block_of, suffix_of
 from tenantzone_runtime.shared.asking import Locate, Told
 from tenantzone_runtime.shared.client import ManagerClient
 from tenantzone_runtime.zones.hit_shape import HitShape
 
-_GROUP_BYTES: Final = 4
-"""Of a key, which name the group of the model's layers; the rest is the block's hash."""
-
 
 def locate_hit(client: ManagerClient, shape: HitShape) -> Locate:
     """Asks how far each group of a model has what it needs of a prompt, and where that is."""
-    suffixes = [group.to_bytes(_GROUP_BYTES, "big") for group in range(len(shape.windows))]
-    groups = [(suffix, window or 0) for suffix, window in zip(suffixes, shape.windows, strict=True)]
+    groups = [(suffix_of(group), window or 0) for group, window in enumerate(shape.windows)]
 
     def locate(instance: str, keys: Sequence[bytes], seconds: float) -> Told:
-        blocks = [key[:-_GROUP_BYTES] for key in keys]
+        blocks = [block_of(key) for key in keys]
         told = client.get_hit(instance, blocks, groups, seconds)
         length = told.matched_blocks
         needed = [

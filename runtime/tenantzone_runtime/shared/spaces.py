@@ -38,9 +38,9 @@ class Space:
         if len(self._stored) > _MOST_STORED:
             del self._stored[next(iter(self._stored))]
 
-    def was_stored(self, last: bytes) -> bool:
-        """Whether all of a hit was there a short while ago, and nothing of the instance was lost since."""
-        return last in self._stored and time.monotonic() - self._stored[last] < _STORED_SECONDS
+    def was_stored(self, last: bytes, seconds: float) -> bool:
+        """Whether all of a hit was there so short a while ago, and nothing of the instance was lost since."""
+        return last in self._stored and time.monotonic() - self._stored[last] < seconds
 
     def note_lost(self) -> None:
         """Something is not there any more, or is not what it should be."""
@@ -70,3 +70,7 @@ class SharedZone:
     loading: int = 0
     trimmed: float = 0.0
     """When what is too old was last asked to go."""
+
+    def was_stored(self, last: bytes) -> bool:
+        """Whether all of a hit, whose last key this is, was there so short a while ago that it is not offered again."""
+        return self.space.was_stored(last, min(_STORED_SECONDS, self.ttl or _STORED_SECONDS))

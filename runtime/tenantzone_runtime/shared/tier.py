@@ -111,9 +111,7 @@ class SharedTier:
         zone, now = self._storing_zone(tenant), time.monotonic()
         if zone is None:
             return Finding.MISS
-        if query.must_ask(now):
-            self._asking.ask(zone, query, now, self._settings.query_seconds)
-        if self._asking.is_pending(query, now):
+        if self._asking.must_wait(zone, query, now, self._settings.query_seconds):
             return Finding.WAIT
         locations = query.found.get(key) if query.is_believed(zone.space, now) else None
         if locations is None:
@@ -314,6 +312,7 @@ class SharedTier:
             before.purge = config.purge
             self._removing.add_before(config.tenant, config.purge, old, is_told=True)
         if no_store and not before.no_store:
+            before.space.note_lost()
             self._removing.add_all(config.tenant, before.space)
         before.no_store, before.ttl = no_store, ttl
         return before

@@ -56,9 +56,7 @@ class WholeHits:
         zone, now = self._zone_of(tenant), time.monotonic()
         if zone is None:
             return 0
-        if query.must_ask(now):
-            self._asking.ask(zone, query, now, self._budget)
-        if self._asking.is_pending(query, now):
+        if self._asking.must_wait(zone, query, now, self._budget):
             return None
         return query.hit if query.is_believed(zone.space, now) else 0
 
@@ -88,7 +86,7 @@ class WholeHits:
         lack nothing.
         """
         zone = self._zone_of(tenant)
-        if zone is None or zone.space.was_stored(hit[-1]):
+        if zone is None or zone.was_stored(hit[-1]):
             return len(hit)
         if query.space is not zone.space:
             return 0
