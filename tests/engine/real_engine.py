@@ -193,7 +193,10 @@ class StartingEngine:
         return self.await_health()
 
     def await_health(self) -> RealEngine:
-        self.engine.wait(self._is_healthy, "the engine is healthy", START_SECONDS)
+        try:
+            self.engine.wait(self._is_healthy, "the engine is healthy", START_SECONDS)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; {self.server.log_tail()}") from None
         return self.engine
 
     def _is_healthy(self) -> bool:

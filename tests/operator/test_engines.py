@@ -8,11 +8,20 @@ import pytest
 
 from hack.ports import free_ports
 from tenantzone_contract.report import EngineReport
+from tenantzone_operator.engines import answers
 from tenantzone_operator.engines import watch as engines
 from tenantzone_operator.engines.reports import max_report_bytes
 from tenantzone_operator.engines.watch import EngineWatch
 from tests.operator.admin_server import MAX_BYTES, Engine, sent
 from tests.operator.objects import pod, registered, zone_report
+
+pytestmark = pytest.mark.usefixtures("patience")
+
+
+@pytest.fixture
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every answer is in time, on a busy machine too, where 17 MiB may take more than a second."""
+    monkeypatch.setattr(answers, "ANSWER_SECONDS", 60.0)
 
 
 def no_report(port: int) -> str:
@@ -83,8 +92,9 @@ async def test_what_nobody_expected_of_an_engine_is_that_engines_trouble(
 
 @pytest.mark.parametrize("is_there", [True, False], ids=["silent", "refused"])
 async def test_who_says_nothing_looks_like_who_is_not_there_and_costs_a_second(
-    engine: Engine, caplog: pytest.LogCaptureFixture, is_there: bool
+    engine: Engine, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, is_there: bool
 ):
+    monkeypatch.setattr(answers, "ANSWER_SECONDS", engines.ANSWER_SECONDS)
     engine.delay = 60.0
     port = engine.port if is_there else free_ports(1)[0]
 
