@@ -51,6 +51,6 @@ class Server:
         self._lifeline.stdin.close()
         self._lifeline.wait()
 
-    def log_tail(self) -> str:
+    def log_tail(self, count: int = _LOG_TAIL_LINES) -> str:
         lines = self._log.read_text(errors="replace").splitlines()
-        return "\n".join([f"the end of {self._log}:", *lines[-_LOG_TAIL_LINES:]])
+        return "\n".join([f"the end of {self._log}:", *lines[-count:]])

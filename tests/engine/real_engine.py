@@ -2,11 +2,12 @@
 
 import itertools
 import os
+import signal
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -24,6 +25,7 @@ from tenantzone_contract.salt import SALT_KEY_FILE, new_salt_key, salt_key_id
 API_PORT = 8000
 ADMIN_PORT = 9464
 START_SECONDS = 600
+_STACKS_LINES = 300
 DOOR_DELAY_SECONDS = 0.2
 """The front door looks on its own, no more often than each tenth of a second."""
 
@@ -175,6 +177,7 @@ class StartingEngine:
                 "VLLM_CPU_KVCACHE_SPACE": "1",
                 "VLLM_NO_USAGE_STATS": "1",
                 "OMP_NUM_THREADS": "1",
+                "PYTHONFAULTHANDLER": "1",
                 **self._variables,
             },
         )
@@ -196,8 +199,17 @@ class StartingEngine:
         try:
             self.engine.wait(self._is_healthy, "the engine is healthy", START_SECONDS)
         except AssertionError as error:
-            raise AssertionError(f"{error}; {self.server.log_tail()}") from None
+            self._abort()
+            raise AssertionError(f"{error}; {self.server.log_tail(_STACKS_LINES)}") from None
         return self.engine
+
+    def _abort(self) -> None:
+        """Have each process say in the log what its threads are doing, and end."""
+        processes = psutil.Process(self.server.pid).children(recursive=True)
+        for process in processes:
+            with suppress(psutil.NoSuchProcess):
+                process.send_signal(signal.SIGABRT)
+        psutil.wait_procs(processes, timeout=60)
 
     def _is_healthy(self) -> bool:
         assert self.server.is_running, self.server.log_tail()
