@@ -37,6 +37,15 @@ def test_one_is_tried_after_each_pause_and_pauses_double_to_a_minute():
     assert breaker.openings == 9
 
 
+def test_who_only_looks_whether_one_may_be_tried_tries_none():
+    breaker = Breaker()
+    breaker.failed(0.0, at_once=True)
+    assert [breaker.is_due(now) for now in (0.9, 1.0, 1.0)] == [False, True, True]
+    assert breaker.allows(1.0)
+    assert not breaker.is_due(1.0)
+    assert breaker.is_on_trial
+
+
 def test_what_was_under_way_when_it_opened_makes_no_pause_longer():
     """Of one prompt there are many chunks at once, and a disk that fails fails all of them."""
     breaker = Breaker()

@@ -68,9 +68,13 @@ class SharingEngine(Driver):
 
     def rest(self):
         """Step until nothing is asked, copied or written; what has to go may take a lease."""
+        self.until(lambda: self.shared._storing.is_at_rest and not self.scheduler.has_requests())
+
+    def until(self, condition):
+        """Step until it is so."""
         until = time.monotonic() + HANG
-        while self.scheduler.has_requests() or not self.shared._storing.is_at_rest:
-            assert time.monotonic() < until, "it does not end"
+        while not condition():
+            assert time.monotonic() < until, "it does not come to that"
             self.step()
             self.scheduler.let_time_pass()
             time.sleep(0.001)

@@ -1,15 +1,16 @@
 """Storages below engines whose model has several groups of KV caches: what goes there whole, and comes up whole."""
 
-import time
 from dataclasses import replace
+from threading import Event
 
 import pytest
+from vllm.v1.request import RequestStatus
 
 from hack.harness.scheduler import BLOCK_TOKENS, prompt, vllm_config
 from tenantzone_contract.migration import MigrationError, MigrationOrder
 from tenantzone_runtime.engine.versions import keep_groups_in_tiers
 from tests.engine.sharing_engines import check_that_it_is_computed_after_its_budget, sharing_engines
-from tests.engine.test_tier_groups import KINDS, ONE, STATE, WINDOW_BLOCKS, chunks_of
+from tests.engine.test_tier_groups import KINDS, ONE, STATE, WINDOW_BLOCKS, chunks_of, share
 from tests.engine.tier_worker import CHUNK_BYTES
 from tests.shared_tier.conftest import brief  # noqa: F401 - a fixture
 from tests.shared_tier.conftest import own_manager as manager  # noqa: F401 - a fixture
@@ -35,6 +36,31 @@ def engines(config, manager):  # noqa: F811 - the fixture
             return make(count, kinds=kinds, window=window, capacity=capacity, chunks=chunks, **options)
 
         yield made
+
+
+class HeldWrites:
+    """Writes of one engine that wait."""
+
+    def __init__(self, write):
+        self._write, self._may_go, self._begun = write, Event(), Event()
+
+    def __call__(self, *arguments):
+        self._begun.set()
+        self._may_go.wait(HANG)
+        return self._write(*arguments)
+
+    @property
+    def is_waited_for(self):
+        return self._begun.is_set()
+
+    def let_go(self):
+        self._may_go.set()
+
+
+def hold_writes(engine):
+    storages = engine.shared._storing._storages
+    storages.write = held = HeldWrites(storages.write)
+    return held
 
 
 class TestWhatIsFound:
@@ -106,14 +132,42 @@ class TestWhatIsFound:
             engine.ask("acme", tokens)
             engine.declare(declare("acme", offload="Never"), declare("burst"))
             engine.declare(declare("acme"), declare("burst"))
-            until = time.monotonic() + HANG
-            while engine.shared.why_closed("acme"):
-                assert time.monotonic() < until, "what has to go does not go"
-                engine.scheduler.let_time_pass()
-                time.sleep(0.01)
+            engine.until(lambda: not engine.shared.why_closed("acme"))
             engine.evict("acme")
             engine.ask("acme", tokens)
             assert len(objects(brief, "/acme.")) == chunks_of(8)
+
+    def test_what_had_to_go_while_it_was_written_is_offered_again(self, config, brief):  # noqa: F811
+        with sharing_engines(config, brief) as make:
+            (engine,) = make(1, kinds=ONE, window=WINDOW_BLOCKS * BLOCK_TOKENS, capacity=60, chunks=100)
+            tokens = prompt(8)
+            written = hold_writes(engine)
+            request = engine.send("acme", tokens)
+            engine.until(lambda: request.request_id not in engine.scheduler.requests and written.is_waited_for)
+            engine.declare(declare("acme", offload="Never"), declare("burst"))
+            written.let_go()
+            engine.until(lambda: not engine.shared._removing.has_work)
+            engine.declare(declare("acme"), declare("burst"))
+            engine.until(lambda: not engine.shared.why_closed("acme"))
+            engine.evict("acme")
+            engine.ask("acme", tokens)
+            assert len(objects(brief, "/acme.")) == chunks_of(8)
+
+    def test_what_storages_are_said_to_lack_is_offered_again(self, engines, manager):  # noqa: F811
+        first, second = engines()
+        tokens = prompt(8)
+        first.ask("acme", tokens)
+        objects(manager)[3].unlink()
+        request = second.send("acme", tokens)
+        second.until(lambda: second.shared.zones["acme"].counts.vanished)
+        second.scheduler.finish_requests(request.request_id, RequestStatus.FINISHED_ABORTED)
+        second.rest()
+        for _ in range(2):
+            first.evict("acme")
+            first.forget_memory()
+            found = first.cached_tokens(first.ask("acme", tokens))
+        assert len(objects(manager)) == chunks_of(8)
+        assert found == 8 * BLOCK_TOKENS
 
     def test_what_is_older_than_the_zone_keeps_it_is_offered_again(self, engines, manager):  # noqa: F811
         (engine,) = engines(1)
@@ -161,6 +215,42 @@ class TestAStorageThatFailed:
         second.forget_memory()
         breaker._closed_from = 0
         assert second.cached_tokens(second.ask("acme", tokens)) == 6 * BLOCK_TOKENS
+        assert not breaker.is_open
+
+    def test_it_is_not_tried_with_a_hit_that_memory_has_no_room_for(self, engines):
+        first, second = engines()
+        tokens, other = prompt(8), prompt(8)
+        first.ask("acme", tokens)
+        first.ask("burst", other)
+        second.declare(declare("acme"), declare("burst", tiers=share(second, limit=chunks_of(8))))
+        written = hold_writes(second)
+        request = second.send("burst", prompt(8))
+        second.until(lambda: request.request_id not in second.scheduler.requests and written.is_waited_for)
+        second.shared._loading.breakers.note("files", "it fails", at_once=True)
+        breaker = second.shared._loading.breakers.of("files")
+        breaker._closed_from = 0
+        request = second.send("burst", other)
+        second.until(lambda: request.request_id not in second.scheduler.requests)
+        assert second.cached_tokens(request) == 0
+        written.let_go()
+        assert second.cached_tokens(second.ask("acme", tokens)) == 8 * BLOCK_TOKENS
+        assert not breaker.is_open
+
+    def test_writes_are_not_tried_with_a_hit_that_is_there(self, engines):
+        (engine,) = engines(1)
+        tokens = prompt(8)
+        engine.ask("acme", tokens)
+        zone = engine.shared.zones["acme"]
+        engine.shared._storing.breakers.note("files", "it fails", at_once=True)
+        breaker = engine.shared._storing.breakers.of("files")
+        breaker._closed_from = 0
+        zone.space.note_lost()
+        engine.evict("acme")
+        engine.ask("acme", tokens)
+        assert breaker.is_open
+        before = zone.counts.written
+        engine.ask("acme", prompt(8))
+        assert zone.counts.written - before == chunks_of(8)
         assert not breaker.is_open
 
 

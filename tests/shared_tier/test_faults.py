@@ -6,13 +6,27 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from tenantzone_runtime.shared.answers import CacheLocations
 from tenantzone_runtime.shared.queries import Finding, Query
 from tenantzone_runtime.shared.storages import FileStorages
-from tests.shared_tier.engines import ENDLESS, HANG, OBJECT, PATIENT, Engine, contents, group, prompt, standing_still
+from tests.shared_tier.engines import (
+    ENDLESS,
+    HANG,
+    NUMBERS,
+    OBJECT,
+    PATIENT,
+    Engine,
+    calls,
+    contents,
+    group,
+    objects,
+    prompt,
+    standing_still,
+)
 from tests.zones.core import declare
 
 BUDGET = replace(PATIENT, query_seconds=0.05)
@@ -29,10 +43,11 @@ class HeldStorages(FileStorages):
         self.goes_on = threading.Event()
         self.goes_on.set()
         self.error = None
-        self.reads = 0
+        self.reads = self.writes = 0
         self._begun = threading.Semaphore(0)
 
     def write(self, place, content):
+        self.writes += 1
         self._wait()
         super().write(place, content)
 
@@ -248,6 +263,38 @@ def test_a_storage_that_fails_is_left_alone(engine):
     mine.wait(lambda: not mine.tier.problem)
 
 
+def fail_to_write(engine, count):
+    """Have so many writes fail, each of a prompt of its own."""
+    for _ in range(count):
+        assert engine.store("acme", prompt(f"failed-{next(NUMBERS)}", 1)) == []
+
+
+def test_what_is_refused_says_nothing_of_its_storage(engine):
+    storages = HeldStorages()
+    mine = engine(storages=storages)
+    storages.error = OSError(28, "no space left")
+    fail_to_write(mine, 5)
+    mine.tier._storing.breakers.of("files")._closed_from += 3600
+    fail_to_write(mine, 5)
+    assert storages.writes == 5, "it is left alone, however many are refused for that"
+    assert mine.counts("acme").refused_writes == {"closed": 5}
+
+
+def test_what_is_given_up_before_it_is_written_says_nothing_of_its_storage(engine, shared):
+    storages = HeldStorages()
+    mine = engine(storages=storages)
+    storages.error = OSError(28, "no space left")
+    fail_to_write(mine, 4)
+    with standing_still(shared):
+        number = mine.begin_store("acme", Query(KEYS))
+        mine.tier.give_up_jobs()
+        mine.end(number)
+    mine.wait(lambda: mine.tier.is_at_rest)
+    assert storages.writes == 4
+    fail_to_write(mine, 1)
+    assert "writes of storage files fail" in mine.tier.problem, "five failed in a row"
+
+
 def test_what_could_not_be_written_is_found_by_nobody(engine, shared):
     storages = HeldStorages()
     mine = engine(storages=storages)
@@ -269,6 +316,30 @@ def test_what_was_given_up_is_not_counted_as_refused_too(engine):
     mine.wait(lambda: mine.tier.is_at_rest)
     counts = mine.counts("acme")
     assert (counts.late, counts.refused_writes) == (4, {})
+
+
+def test_what_is_gone_of_a_prompt_is_told_at_once(engine, shared):
+    """The tenant's next question waits behind it."""
+    mine = engine()
+    mine.store("acme", KEYS)
+    for each in objects(shared):
+        each.unlink()
+    query = Query(KEYS)
+    hits = mine.hits("acme", query)
+    has_read, read = threading.Semaphore(0), mine.tier._threads._events.put
+
+    def put(event):
+        read(event)
+        has_read.release()
+
+    mine.tier._threads._events = SimpleNamespace(put=put, get_nowait=mine.tier._threads._events.get_nowait)
+    number, _ = mine.begin_load("acme", query, hits)
+    for _ in range(hits):
+        assert has_read.acquire(timeout=HANG)
+    mine.end(number)
+    mine.wait(lambda: mine.found("acme", KEYS) == 0)
+    assert mine.counts("acme").vanished == 4
+    assert calls(shared, "RemoveCache") == 1
 
 
 def test_a_folder_that_is_not_mounted_is_told(engine, shared, tmp_path):

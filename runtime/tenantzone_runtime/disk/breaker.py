@@ -26,21 +26,28 @@ class Breaker:
     _pause: float = 0.0
     _closed_from: float = 0.0
     _is_tried: bool = False
-    """Whether one was let through since the last that failed."""
 
     @property
     def is_open(self) -> bool:
         """Whether transfers fail; one is tried now and then."""
         return bool(self._pause)
 
+    @property
+    def is_on_trial(self) -> bool:
+        """Whether one was let through since the last that failed."""
+        return self._is_tried
+
+    def is_due(self, now: float) -> bool:
+        """Whether a transfer may begin; whoever begins one asks :meth:`allows`."""
+        return not self._pause or now >= self._closed_from
+
     def allows(self, now: float) -> bool:
         """Whether a transfer may begin. When it is open one may after each pause, and that one is tried by asking."""
-        if not self._pause:
-            return True
-        if now < self._closed_from:
+        if not self.is_due(now):
             return False
-        self._closed_from = now + self._pause
-        self._is_tried = True
+        if self._pause:
+            self._closed_from = now + self._pause
+            self._is_tried = True
         return True
 
     def succeeded(self) -> None:

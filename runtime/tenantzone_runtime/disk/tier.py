@@ -128,11 +128,18 @@ class DiskTier:
         return entry is not None and self.tier.has_stored(zone, entry.slot)
 
     def may_load(self, zone: Zone, count: int, promised: int = 0) -> bool:
-        """Whether so many chunks of the zone may be loaded now, of which each is of use with the others only."""
-        may = count + promised <= self.tier.loadable(zone) and self.read_breaker.allows(time.monotonic())
+        """Whether so many chunks of the zone may be loaded now, of which each is of use with the others only.
+
+        Whoever begins to calls :meth:`try_reading`, too.
+        """
+        may = count + promised <= self.tier.loadable(zone) and self.read_breaker.is_due(time.monotonic())
         if not may:
             self.tier.counts_of(zone).reads_refused += count
         return may
+
+    def try_reading(self) -> None:
+        """Chunks are going to be loaded: where reads fail, they are tried with these and no others for a while."""
+        self.read_breaker.allows(time.monotonic())
 
     def lacks(self, zone: Zone, hit: Iterable[bytes]) -> list[bytes]:
         """Those keys of a hit under which the zone has nothing, and nothing on its way."""

@@ -141,6 +141,7 @@ class ZoneDiskTier(ZoneSecondaryTier):
         caller = req_context.get_state(_DiskCaller)
         if caller is not None:
             self._promised.setdefault(caller.zone, set()).update(keys)
+            self.disk.try_reading()
 
     def lacks(self, hit: Iterable[OffloadKey], req_context: ReqContext) -> list[OffloadKey]:
         """What the request's zone lacks of a hit."""

@@ -149,6 +149,7 @@ class ZoneSharedTier(ZoneSecondaryTier):
         caller = req_context.get_state(_SharedCaller)
         if caller is not None:
             self._promised.setdefault(caller.tenant, set()).update(keys)
+            self.shared.whole_hits.promise(caller.query, list(keys))
 
     def lacks(self, hit: Sequence[OffloadKey], req_context: ReqContext) -> list[OffloadKey]:
         """The end of a hit, of which storages may lack something; nothing: they have it all, or take nothing."""

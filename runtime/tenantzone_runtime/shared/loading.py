@@ -53,12 +53,18 @@ class Loading:
         return any(self.breakers.of(each.storage).allows(now) for each in locations)
 
     def may_load_all(self, zone: SharedZone, chunks: Sequence[Sequence[Location]], promised: int, now: float) -> bool:
-        """Whether all of these chunks may be loaded now; what fails is tried with all of them, as with one."""
-        if promised + len(chunks) > self._at_once - zone.loading or not all(chunks):
+        """Whether all of these chunks may be loaded now; whoever begins to asks for :meth:`try_with`, too."""
+        if promised + len(chunks) > self._at_once - zone.loading:
             return False
-        names = {each.storage for locations in chunks for each in locations}
-        allowed = {name for name in names if self.breakers.of(name).allows(now)}
-        return all(any(each.storage in allowed for each in locations) for locations in chunks)
+        return all(any(self.breakers.of(each.storage).is_due(now) for each in locations) for locations in chunks)
+
+    def try_with(self, chunks: Sequence[Sequence[Location]], now: float) -> None:
+        """Try what fails with all of these chunks, as with one: no others are loaded from there for a while."""
+        tried: set[str] = set()
+        for locations in chunks:
+            names = [each.storage for each in locations]
+            if not any(name in tried or not self.breakers.of(name).is_open for name in names):
+                tried.update(next(([name] for name in names if self.breakers.of(name).allows(now)), []))
 
     def begin(self, zone: SharedZone, job: Job[LoadedChunk], query: Query, key: bytes, view: memoryview) -> None:
         """Begin to load a chunk; one that the zone can't have any more counts as failed."""
@@ -66,7 +72,7 @@ class Loading:
         if not locations or zone.loading >= self._at_once:
             job.failed += 1
             return
-        best = sorted(locations, key=lambda each: self.breakers.of(each.storage).is_open)
+        best = sorted(locations, key=self._misgiving)
         chunk = job.left[key] = LoadedChunk(zone, query, zone.space, key, best, query.until, Memory(view))
         zone.loading += 1
         zone.counts.hits += 1
@@ -84,6 +90,10 @@ class Loading:
                 slow.add(chunk.storage)
         for storage in slow:
             self.breakers.note(storage, f"a chunk was not read within {self._patience:g} s", at_once=True)
+
+    def _misgiving(self, location: Location) -> tuple[bool, bool]:
+        breaker = self.breakers.of(location.storage)
+        return breaker.is_open, not breaker.is_on_trial
 
     def _ended(
         self, job: Job[LoadedChunk], chunk: LoadedChunk, failed: dict[str, str], error: Exception | None

@@ -65,6 +65,11 @@ class Query:
         """Whether the manager has said what there is, in time."""
         return not self.is_pending and self.until > 0.0
 
+    def lacks(self, space: Space, chunks: int) -> bool:
+        """Whether the manager has said that a beginning so many chunks long is not there with all that it needs."""
+        is_told = self.is_answered and self.space is space and not self.is_given_up
+        return is_told and self.hit < chunks <= len(self.keys)
+
     def skip(self, now: float) -> None:
         """It is not asked, and nothing is found."""
         self.asked, self.found, self.hit = now, {}, 0
@@ -73,7 +78,7 @@ class Query:
         """It is being asked."""
         self.space = space
         self.asked, self.deadline, self.is_pending = now, now + budget, True
-        self.found, self.hit = {}, 0
+        self.found, self.hit, self.until = {}, 0, 0.0
         self.unused += 1
 
     def give_up(self) -> None:

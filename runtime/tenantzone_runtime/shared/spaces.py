@@ -28,11 +28,16 @@ class Space:
     """No write is begun before: the manager has not let it register."""
     transfers: int = 0
     """Jobs of this engine under way, which may still write."""
+    losses: int = 0
+    """How often something was not there any more, or was not what it should be."""
     _stored: dict[bytes, float] = field(default_factory=dict)
     """Hits of which all was stored or there of late, by their last keys, and when on the monotonic clock."""
 
-    def note_stored(self, last: bytes) -> None:
-        """All of a hit is there now, whose last key this is."""
+    def note_stored(self, last: bytes, losses: int) -> None:
+        """All of a hit is there now, whose last key this is, unless there were more losses than so many by now."""
+        if losses != self.losses:
+            # What was on its way had to go with the rest.
+            return
         self._stored.pop(last, None)
         self._stored[last] = time.monotonic()
         if len(self._stored) > _MOST_STORED:
@@ -42,8 +47,14 @@ class Space:
         """Whether all of a hit was there so short a while ago, and nothing of the instance was lost since."""
         return last in self._stored and time.monotonic() - self._stored[last] < seconds
 
+    def note_lacking(self, last: bytes, asked: float) -> None:
+        """A hit whose last key this is was not there when it was asked for, on the monotonic clock."""
+        if last in self._stored and self._stored[last] <= asked:
+            del self._stored[last]
+
     def note_lost(self) -> None:
         """Something is not there any more, or is not what it should be."""
+        self.losses += 1
         self._stored.clear()
 
     def close(self, seconds: float) -> None:

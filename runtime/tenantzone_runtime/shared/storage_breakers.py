@@ -1,6 +1,7 @@
 """A circuit breaker for each storage, for one way."""
 
 import logging
+import threading
 import time
 
 from tenantzone_runtime.disk.breaker import Breaker
@@ -19,24 +20,27 @@ class StorageBreakers:
         self._way = way
         self._breakers: dict[str, Breaker] = {}
         """By the storage's name."""
+        self._lock = threading.Lock()
 
     def of(self, storage: str) -> Breaker:
         """The breaker of one storage."""
         return self._breakers.setdefault(storage, Breaker())
 
-    def closed(self, now: float) -> frozenset[str]:
-        """The storages that must be left alone now."""
-        return frozenset(name for name, breaker in self._breakers.items() if not breaker.allows(now))
+    def allows(self, storage: str) -> bool:
+        """Whether a chunk may go now; one that fails is tried by asking. From any thread."""
+        with self._lock:
+            return self.of(storage).allows(time.monotonic())
 
     def note(self, storage: str, error: str, *, at_once: bool = False) -> None:
         """Note what became of a chunk; an empty error: it was moved; ``at_once``: it held somebody up."""
-        breaker = self.of(storage)
-        if not error:
-            breaker.succeeded()
-            return
-        if not breaker.is_open:
-            logger.warning("The shared tier: %s of storage %s fail: %s", self._way, storage, error)
-        breaker.failed(time.monotonic(), error, at_once=at_once)
+        with self._lock:
+            breaker = self.of(storage)
+            if not error:
+                breaker.succeeded()
+                return
+            if not breaker.is_open:
+                logger.warning("The shared tier: %s of storage %s fail: %s", self._way, storage, error)
+            breaker.failed(time.monotonic(), error, at_once=at_once)
 
     @property
     def problems(self) -> list[str]:

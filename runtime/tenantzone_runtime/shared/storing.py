@@ -18,6 +18,7 @@ from tenantzone_runtime.shared.storage_breakers import StorageBreakers
 from tenantzone_runtime.shared.storages import Storages
 from tenantzone_runtime.shared.threads import Threads
 from tenantzone_runtime.shared.writing import Shape, StoredChunk, Write, WriteResult
+from tenantzone_runtime.zones.hit_shape import HitShape
 
 logger = logging.getLogger(__name__)
 
@@ -106,9 +107,19 @@ class Storing:
         if len(run) < len(chunks):
             zone.counts.refuse_writes("transfers", len(run))
             return
+        shape = self._hit_shape
+        self._begin(zone, job, query, hit, run, shape.parents(shape.tokens_in(len(hit))))
+
+    def length_of(self, hit: Sequence[bytes]) -> int:
+        """How many chunks long the beginning of a prompt is that needs these keys."""
+        shape = self._hit_shape
+        return shape.tokens_in(len(hit)) // shape.chunk_tokens
+
+    @property
+    def _hit_shape(self) -> HitShape:
         shape = self._shape.hits
         assert shape is not None, "who has hits has their shape"
-        self._begin(zone, job, query, hit, run, shape.parents(shape.tokens_in(len(hit))))
+        return shape
 
     def _begin(
         self,
@@ -119,19 +130,19 @@ class Storing:
         run: list[StoredChunk],
         parents: Sequence[int] = (),
     ) -> None:
-        now = time.monotonic()
         query.stored = True
         job.left.update((chunk.key, chunk) for chunk in run)
         write = Write(self._client, self._storages, zone.space, list(prompt), run, self._shape, self._buffers, parents)
         self._writes.add(write)
         zone.storing += len(run)
         zone.space.transfers += 1
-        closed = self.breakers.closed(now)
         results: list[WriteResult] = []
 
         def work() -> None:
             # The manager takes a writer for dead some time after no caller waits for it any more.
-            results.append(write.run(closed, self._settings.call_seconds, 4 * self._settings.store_seconds))
+            results.append(
+                write.run(self.breakers.allows, self._settings.call_seconds, 4 * self._settings.store_seconds)
+            )
 
         ended = partial(self._ended, zone, job, query, write, results)
         query.writes.append(partial(self._threads.write, zone.tenant, work, ended))
@@ -182,7 +193,7 @@ class Storing:
                 self.gaps.append(Gap(query, result.first_missing, write.chunks[-1].index + 1))
             done.update(result.written, result.there)
         if self._shape.hits is not None and done.issuperset(chunk.key for chunk in write.chunks):
-            write.space.note_stored(write.chunks[-1].key)
+            write.space.note_stored(write.chunks[-1].key, write.losses)
         for chunk in write.chunks:
             self._jobs.ended(job, chunk.key, None if chunk.key in done else AbandonedError())
 
@@ -193,8 +204,8 @@ class Storing:
         counts.write_failures += result.failures
         for reason, chunks in result.refused.items():
             counts.refuse_writes(reason, chunks)
-        if result.storage:
-            self.breakers.note(result.storage, result.storage_error)
+        for storage, error in result.tried.items():
+            self.breakers.note(storage, error)
 
     def _not_begun(self, zone: SharedZone, error: Exception, chunks: int) -> None:
         if not isinstance(error, ManagerError) or error.is_failure:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import takewhile
+from typing import Final
 
 from tenantzone_contract.cache_names import instance_name, owner_of, owner_part, pool_group, zone_group
 from tenantzone_contract.config import PoolConfig, RuntimeConfig, ZoneConfig
@@ -32,6 +33,10 @@ from tenantzone_runtime.shared.storing import Chunks, Gap, Storing
 from tenantzone_runtime.shared.threads import Threads
 from tenantzone_runtime.shared.whole_hits import WholeHits
 from tenantzone_runtime.shared.writing import Shape, StoredChunk
+from tenantzone_runtime.zones.parts import slices
+
+REMOVED_AT_ONCE: Final = 1_000
+"""Keys in one call, which holds the manager up for that long."""
 
 
 class SharedTier:
@@ -74,6 +79,8 @@ class SharedTier:
             self._storing_zone, self._asking, self._loading, self._storing, jobs, shape.content_bytes, settings
         )
         self._removing = Removing(client, partial(threads.ask, ""), settings.call_seconds, asking.heard)
+        self._gone: dict[Space, list[bytes]] = {}
+        """What the manager is not told of yet that it is not there, or is not what it should be."""
         self._looked = -settings.held_seconds
         self._is_looking = False
 
@@ -219,6 +226,7 @@ class SharedTier:
         if zone is not None and lost:
             self._storing.condemn(zone, lost)
             self._remove(zone.space, lost)
+            self._tell_gone()
 
     def finished(self) -> list[JobEnd]:
         """Take note of what the threads have done; returns the jobs that have ended, also those given up by now."""
@@ -283,6 +291,7 @@ class SharedTier:
 
     def _take_note(self) -> None:
         self._threads.take_note()
+        self._tell_gone()
         self._jobs.give_up_late()
 
     # Zones
@@ -356,5 +365,12 @@ class SharedTier:
 
     def _remove(self, space: Space, keys: Sequence[bytes]) -> None:
         space.note_lost()
-        work = partial(self._client.remove_cache, space.instance, keys, self._settings.call_seconds)
-        self._threads.ask(space.tenant, work, self._asking.heard)
+        self._gone.setdefault(space, []).extend(keys)
+
+    def _tell_gone(self) -> None:
+        """Have the manager find no more what is gone, all in one call: the tenant's next question waits behind it."""
+        gone, self._gone = self._gone, {}
+        for space, keys in gone.items():
+            for part in slices(keys, REMOVED_AT_ONCE):
+                work = partial(self._client.remove_cache, space.instance, part, self._settings.call_seconds)
+                self._threads.ask(space.tenant, work, self._asking.heard)

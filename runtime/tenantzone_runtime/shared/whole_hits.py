@@ -79,6 +79,10 @@ class WholeHits:
             zone.counts.reads_refused += len(keys)
         return may
 
+    def promise(self, query: Query, keys: Sequence[bytes]) -> None:
+        """Note that these chunks are going to be loaded: storages that fail are tried with them."""
+        self._loading.try_with([query.found.get(key, []) for key in keys], time.monotonic())
+
     def first_lacking(self, tenant: str, query: Query, hit: Sequence[bytes]) -> int:
         """The index of the first chunk of a hit of which storages were not said to have it; the hit's length: none.
 
@@ -86,7 +90,11 @@ class WholeHits:
         lack nothing.
         """
         zone = self._zone_of(tenant)
-        if zone is None or zone.was_stored(hit[-1]):
+        if zone is None:
+            return len(hit)
+        if query.asked is not None and query.lacks(zone.space, self._storing.length_of(hit)):
+            zone.space.note_lacking(hit[-1], query.asked)
+        if zone.was_stored(hit[-1]):
             return len(hit)
         if query.space is not zone.space:
             return 0

@@ -1,7 +1,8 @@
 """One write on a thread: the manager says where, the chunks go there, and the manager learns which ones did."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Final
 
 from tenantzone_runtime.disk.sealing import Seal
@@ -55,10 +56,8 @@ class WriteResult:
     """Chunks that a storage or the manager failed at."""
     first_missing: int | None = None
     """Index of the first chunk of the prompt that is neither there nor this write's; None: there is none."""
-    storage: str = ""
-    """That was written to last."""
-    storage_error: str = ""
-    """Why it failed; empty: it did not."""
+    tried: dict[str, str] = field(default_factory=dict)
+    """Storages to which something was to be written, each with why the last failed; empty: it did not."""
 
     def refuse(self, reason: WriteRefusal) -> None:
         """Count a chunk that is not stored."""
@@ -92,6 +91,8 @@ class Write:
         parents: Sequence[int] = (),
     ) -> None:
         self.space, self.chunks = space, chunks
+        self.losses = space.losses
+        """Of the space, before any of this was written."""
         self.condemned: set[bytes] = set()
         """Keys of which nothing may be kept; added to from another thread."""
         self._client, self._storages = client, storages
@@ -100,11 +101,11 @@ class Write:
         self._shape = shape
         self._buffers = buffers
 
-    def run(self, closed: frozenset[str], call_seconds: float, write_seconds: float) -> WriteResult:
+    def run(self, may_write: Callable[[str], bool], call_seconds: float, write_seconds: float) -> WriteResult:
         """Write what is missing.
 
         Args:
-            closed: names of storages that fail, and are left alone.
+            may_write: whether a storage may be written to, or is left alone since it fails; asked once for each.
             call_seconds: that a call of the manager may take.
             write_seconds: after which the manager takes this writer for dead.
 
@@ -112,6 +113,7 @@ class Write:
             ManagerError: nothing was begun.
         """
         started = self._start(call_seconds, write_seconds)
+        may_write = cache(may_write)
         result = WriteResult(first_missing=_first_missing(started))
         keys: list[bytes] = []
         failed: list[int] = []
@@ -127,7 +129,7 @@ class Write:
                     # What follows a chunk that is missing could never be read, nor a part of what is read as a whole.
                     _leave_out(chunk, result)
                     failed.append(len(keys))
-                elif not self._write(chunk, block, closed, result):
+                elif not self._write(chunk, block, may_write, result):
                     failed.append(len(keys))
                 keys.append(chunk.key)
         if started.write_id:
@@ -174,25 +176,28 @@ class Write:
                 self.space.is_registered = True
                 return
 
-    def _write(self, chunk: StoredChunk, block: BlockToWrite, closed: frozenset[str], result: WriteResult) -> bool:
+    def _write(
+        self, chunk: StoredChunk, block: BlockToWrite, may_write: Callable[[str], bool], result: WriteResult
+    ) -> bool:
         location = block.location
         assert location is not None, "who may write is told where"
-        result.storage = location.storage
-        if location.storage in closed:
-            result.refuse("closed")
-            return False
         seal: Seal = self.space.seal
         sealed = self._buffers.of_this_thread()
         try:
             place = place_of(location, self.space.instance, chunk.key, self._buffers.size)
             chunk.memory.use(lambda view: seal_object(seal, view, chunk.key, location.id, sealed))
+            # Not before: what is not tried says nothing of its storage.
+            if not may_write(location.storage):
+                result.refuse("closed")
+                return False
             self._storages.write(place, sealed)
         except AbandonedError:
             return False
         except (OSError, PlaceError) as error:
             result.failures += 1
-            result.storage_error = str(error)
+            result.tried[location.storage] = str(error) or type(error).__name__
             return False
+        result.tried[location.storage] = ""
         return True
 
     def _finish(self, write_id: str, keys: list[bytes], failed: list[int], seconds: float, result: WriteResult) -> None:
