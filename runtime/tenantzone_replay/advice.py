@@ -1,14 +1,21 @@
 """The zones that are advised, as YAML to apply, with the reasons."""
 
 import json
+import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from typing import Final
 
 from tenantzone_contract.config import ZoneConfig
 from tenantzone_replay.search import Candidate, pareto
 from tenantzone_replay.setting import Setting
-from tenantzone_replay.tables import columns
+from tenantzone_replay.tables import columns, percent
+
+_TENANT: Final = re.compile(r"[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?")
+"""As the CRD has ``spec.tenant``."""
+_NAMED: Final = 10
+"""Tenants that a message names."""
 
 
 def choose(candidates: Sequence[Candidate], wanted: float) -> Candidate:
@@ -87,9 +94,26 @@ def return_table(candidates: Sequence[Candidate], setting: Setting, gpu_hour: fl
 
 
 def as_yaml(chosen: Candidate, candidates: Sequence[Candidate], setting: Setting, wanted: float, pool: str) -> str:
-    """TenantZones of a pool; why they are so stands before them as a comment."""
-    why = textwrap.wrap(_why(chosen, candidates, setting, wanted), 110)
-    return "\n".join(["\n".join(f"# {line}" for line in why), *(_zone(zone, pool) for zone in chosen.zones)]) + "\n"
+    """TenantZones of a pool; why they are so, and of whom there is none, stands before them as a comment."""
+    why = [_why(chosen, candidates, setting, wanted)]
+    if left_out := nobodys(zone.tenant for zone in chosen.zones):
+        why.append(left_out)
+    comment = [f"# {line}" for text in why for line in textwrap.wrap(text, 110)]
+    zones = [_zone(zone, pool) for zone in chosen.zones if _TENANT.fullmatch(zone.tenant)]
+    return "\n".join([*comment, *zones]) + "\n"
+
+
+def nobodys(tenants: Iterable[str]) -> str:
+    """Says which tenants can't be a zone's; empty: each can."""
+    found = [repr(tenant) for tenant in tenants if not _TENANT.fullmatch(tenant)]
+    if not found:
+        return ""
+    more = f" and {len(found) - _NAMED:,} more" if len(found) > _NAMED else ""
+    return (
+        f"The zones of {', '.join(found[:_NAMED])}{more} are left out: a zone's tenant is called by letters from A to "
+        f"Z, digits and '-', '_' and '.' between them; give these tenants such names, in the trace and for their "
+        f"requests."
+    )
 
 
 def _why(chosen: Candidate, candidates: Sequence[Candidate], setting: Setting, wanted: float) -> str:
@@ -100,16 +124,17 @@ def _why(chosen: Candidate, candidates: Sequence[Candidate], setting: Setting, w
     tier = f" and a tier of {chosen.tier_blocks:,} blocks of CPU memory" if chosen.tier_blocks else ""
     text = (
         f"With {chosen.blocks:,} blocks of {setting.shape.block_tokens} tokens ({_gibibytes(chosen, setting):.1f} GiB)"
-        f"{tier} on {setting.hardware.title}, each tenant {reached} {wanted:.0%} of its requests in time (first token "
-        f"within {target.first_token:g} s, {target.token:g} s from token to token); {last} has least with "
+        f"{tier} on {setting.hardware.title}, each tenant {reached} {percent(wanted)} of its requests in time (first "
+        f"token within {target.first_token:g} s, {target.token:g} s from token to token); {last} has least with "
         f"{chosen.worst:.1%}. "
         f"{chosen.result.hit_rate:.1%} of all prompt tokens were found in the cache. "
     )
     equal = [each for each in candidates if each.is_equal and each.worst >= wanted]
     if equal and chosen.worst >= wanted:
-        least = min(each.blocks for each in equal)
-        saved = 1 - chosen.blocks / least
-        text += f"Equal shares needed {least:,} blocks for the same, which is {saved:.0%} saved. "
+        least = min(equal, key=lambda each: each.cost)
+        below = f" and a tier of {least.tier_blocks:,}" if least.tier_blocks else ""
+        saved = 1 - chosen.cost / least.cost
+        text += f"Equal shares needed {least.blocks:,} blocks{below} for the same, which is {saved:.0%} saved. "
     elif chosen.worst >= wanted:
         text += "Equal shares did not come so far with any memory that was tried. "
     return text + (

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from tenantzone_replay import arguments
-from tenantzone_replay.advice import as_yaml, choose, front_table, return_table
+from tenantzone_replay.advice import as_yaml, choose, front_table, nobodys, return_table
 from tenantzone_replay.load import TraceError
 from tenantzone_replay.search import SIZES, Candidate, search
 from tenantzone_replay.setting import Setting
@@ -46,6 +46,8 @@ def run(options: argparse.Namespace) -> None:
         TraceError: the load can't be read, or Optuna is not there.
     """
     setting = arguments.setting_of(options)
+    if left_out := nobodys(setting.profile.demand):
+        print(left_out, file=sys.stderr, flush=True)
     try:
         tried = search(setting, options.trials, options.seed, _tell, options.tiers, options.tier_price)
     except ImportError:
@@ -72,7 +74,7 @@ def _held_out(options: argparse.Namespace, chosen: Candidate, setting: Setting) 
         other = replace(other, shape=replace(setting.shape, longest=other.shape.longest))
         told = partial(print, file=sys.stderr, flush=True)
         load = " ".join(sources)
-        trials.append(try_on(load, other, chosen.zones, chosen.blocks, sizes, options.attain, told))
+        trials.append(try_on(load, other, chosen.zones, chosen.blocks, sizes, options.attain, told, chosen.tier_blocks))
     return trials_table(trials, chosen.blocks)
 
 

@@ -32,8 +32,9 @@ def try_on(
     sizes: Sequence[int],
     wanted: float,
     told: Callable[[str], None],
+    tier_blocks: int = 0,
 ) -> Trial:
-    """Replay a load with the advised zones and with equal ones.
+    """Replay a load with the advised zones and with equal ones, over as large a tier.
 
     Args:
         load: what it is, in words.
@@ -43,6 +44,7 @@ def try_on(
         sizes: memory to try with equal shares, in blocks.
         wanted: the part of its requests that each tenant is to have in time.
         told: called with each step, in words.
+        tier_blocks: that were advised, of CPU memory below the engine.
 
     Raises:
         TraceError: somebody asks who has no zone.
@@ -54,7 +56,7 @@ def try_on(
 
     def worst(zones: Sequence[ZoneConfig], blocks: int, what: str) -> float:
         at = replace(setting, shape=replace(setting.shape, blocks=blocks))
-        result = replay(at, Policy("tried", "zones that are tried", zones=tuple(zones)))
+        result = replay(at, Policy("tried", "zones that are tried", zones=tuple(zones), tier_blocks=tier_blocks))
         found = min(each.attainment for each in result.tenants.values())
         told(f"  {load}, {what} with {blocks:,} blocks: worst tenant {found:.1%} in time")
         return found

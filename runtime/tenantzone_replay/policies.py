@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Final
 
 from tenantzone_contract.config import PoolConfig, RuntimeConfig, ZoneConfig
@@ -92,15 +93,30 @@ def policies(
 def equal_zones(tenants: Sequence[str], blocks: int) -> tuple[ZoneConfig, ...]:
     """A zone for each tenant; they reserve all blocks, each as many as the others."""
     return tuple(
-        ZoneConfig(name=zone_name(tenant, number), tenant=tenant, generation=1, reserved=blocks // len(tenants))
-        for number, tenant in enumerate(tenants)
+        ZoneConfig(name=name, tenant=tenant, generation=1, reserved=blocks // len(tenants))
+        for name, tenant in zip(zone_names(tenants), tenants, strict=True)
     )
 
 
-def zone_name(tenant: str, number: int) -> str:
-    """A name that Kubernetes accepts, and that no other tenant's zone has."""
-    plain = "".join(each if each.isascii() and each.isalnum() else "-" for each in tenant.lower()).strip("-")[:50]
-    return tenant if plain == tenant else f"{plain or 'zone'}-{number}"
+def zone_names(tenants: Sequence[str]) -> list[str]:
+    """A name for each tenant's zone that Kubernetes accepts, and that no other of them has.
+
+    A tenant whose name is accepted gives it to its zone; the others' have a number behind what is left of it.
+    """
+    plain = [_plain(tenant) for tenant in tenants]
+    taken = {name for name, tenant in zip(plain, tenants, strict=True) if name == tenant}
+    names = []
+    for number, (name, tenant) in enumerate(zip(plain, tenants, strict=True)):
+        if name != tenant:
+            name = next(free for at in count(number) if (free := f"{name}-{at}") not in taken)
+            taken.add(name)
+        names.append(name)
+    return names
+
+
+def _plain(tenant: str) -> str:
+    plain = "".join(each if each.isascii() and each.isalnum() else "-" for each in tenant.lower())
+    return plain[:50].strip("-") or "zone"
 
 
 def changed(zone: ZoneConfig, **changes: object) -> ZoneConfig:

@@ -19,7 +19,7 @@ from tenantzone_replay.load import Asked, TraceError
 from tenantzone_replay.locality import hash_of
 from tenantzone_replay.measures import Result
 from tenantzone_replay.mix import Source, mixed, parse_source
-from tenantzone_replay.policies import Policy, zone_name
+from tenantzone_replay.policies import Policy, zone_names
 from tenantzone_replay.profile import profile
 from tenantzone_replay.setting import Setting
 from tenantzone_replay.tables import columns
@@ -96,13 +96,13 @@ def _zones(setting: Setting, alone: Sequence[Alone]) -> tuple[ZoneConfig, ...]:
     total = sum(needed.values())
     return tuple(
         ZoneConfig(
-            name=zone_name(name, number),
+            name=zone,
             tenant=name,
             generation=1,
             reserved=int(setting.shape.blocks * part / total),
             weight=max(1, round(10 * part / total)),
         )
-        for number, (name, part) in enumerate(needed.items())
+        for zone, (name, part) in zip(zone_names(list(needed)), needed.items(), strict=True)
     )
 
 

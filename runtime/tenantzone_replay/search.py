@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tenantzone_contract.config import ZoneConfig
+from tenantzone_contract.share import Percent, percentage
 from tenantzone_contract.zone_terms import Lending, SeatShare
 from tenantzone_replay.measures import Result
-from tenantzone_replay.policies import Policy, zone_name
+from tenantzone_replay.policies import Policy, zone_names
 from tenantzone_replay.replay import replay
 from tenantzone_replay.setting import Setting
 from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
@@ -25,6 +26,8 @@ _SEATS: Final = ("blocks", "alike")
 """As they come with the blocks; or reserved by name, for each tenant as many."""
 _MOST: Final = 8
 """Parts of what is reserved that a tenant may be given; in all they come to one."""
+_KEPT: Final = 0.9
+"""The least part of what is to be reserved that whole percentages have to come to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,32 @@ def pareto(candidates: Iterable[Candidate]) -> list[Candidate]:
     return front
 
 
+def shares_of(reserved: float, parts: Sequence[int], base: int) -> Sequence[int | Percent]:
+    """What each zone reserves: whole percentages, which fit engines of other sizes, too, where they are fine enough.
+
+    Args:
+        reserved: by all together, as a part of the base.
+        parts: of it, one for each zone, to each other.
+        base: blocks or seats that there are. So many are named where a zone's percentage would come to nothing, or
+            where more than a tenth of all that is to be reserved would be cut off.
+    """
+    exact = [reserved * part / (sum(parts) or 1) for part in parts]
+    # What floats make of a whole number may be a hair below it.
+    percents = [int(100 * each + 1e-9) for each in exact]
+    coarse = sum(percents) < 100 * _KEPT * sum(exact) or any(
+        part and not percent for part, percent in zip(parts, percents, strict=True)
+    )
+    return [int(base * each + 1e-9) for each in exact] if coarse else [f"{each}%" for each in percents]
+
+
+def _limit(times: float, share: int | Percent, blocks: int) -> int | Percent | None:
+    """So many times what is reserved; None: no limit."""
+    if isinstance(share, int):
+        return min(blocks, int(times * share)) or None
+    percent = min(100, int(times * percentage(share)))
+    return f"{percent}%" if percent else None
+
+
 def _equal(size: float, tenants: list[str], tier: float) -> dict[str, Any]:
     alike = {f"{what} {number}": 1 for number in range(len(tenants)) for what in ("part", "weight")}
     whole = {"size": size, "reserved": 1.0, "lends": True, "limit": 0.0, "seats": "blocks", "policy": "LRU"}
@@ -104,7 +133,7 @@ def _candidate(
     setting: Setting, tenants: list[str], trial: Any, tiers: Sequence[float], tier_price: float
 ) -> Candidate:
     blocks = int(setting.shape.blocks * trial.suggest_categorical("size", SIZES))
-    reserved = trial.suggest_float("reserved", 0.2, 1.0, step=0.2) * blocks
+    reserved = trial.suggest_float("reserved", 0.2, 1.0, step=0.2)
     lends = trial.suggest_categorical("lends", [True, False])
     limit = trial.suggest_categorical("limit", _LIMITS)
     seats = trial.suggest_categorical("seats", _SEATS)
@@ -112,26 +141,26 @@ def _candidate(
     tier_blocks = int(blocks * trial.suggest_categorical("tier", tuple(tiers)))
     parts = [trial.suggest_int(f"part {number}", 0, _MOST) for number in range(len(tenants))]
     weights = [trial.suggest_categorical(f"weight {number}", _WEIGHTS) for number in range(len(tenants))]
-    whole = sum(parts) or 1
-    # Whole percentages, since that is what the advice says.
-    percents = [int(100 * reserved * part / whole / blocks) for part in parts]
+    seat_shares = shares_of(1.0, [1] * len(tenants), setting.shape.seats) if seats == "alike" else [None] * len(tenants)
     zones = tuple(
         ZoneConfig(
-            name=zone_name(tenant, number),
+            name=name,
             tenant=tenant,
             generation=1,
-            reserved=f"{percents[number]}%",
-            limit=f"{min(100, int(limit * percents[number]))}%" if limit * percents[number] >= 1 else None,
-            weight=weights[number],
+            reserved=share,
+            limit=_limit(limit, share, blocks),
+            weight=weight,
             eviction_policy=policy,
-            seats=SeatShare(reserved=f"{100 // len(tenants)}%") if seats == "alike" else SeatShare(),
+            seats=SeatShare(reserved=seat_share),
             lending=Lending() if lends else Lending(lendable=0),
         )
-        for number, tenant in enumerate(tenants)
+        for name, tenant, share, weight, seat_share in zip(
+            zone_names(tenants), tenants, shares_of(reserved, parts, blocks), weights, seat_shares, strict=True
+        )
     )
     at = replace(setting, shape=replace(setting.shape, blocks=blocks))
     result = replay(at, Policy("advised", "zones that are tried", zones=zones, tier_blocks=tier_blocks))
     worst = min(each.attainment for each in result.tenants.values())
-    is_plain = lends and not limit and seats == "blocks" and policy == "LRU" and not tier_blocks
+    is_plain = lends and not limit and seats == "blocks" and policy == "LRU"
     is_equal = len(set(parts)) == len(set(weights)) == 1 and is_plain
     return Candidate(blocks, zones, lends, tier_blocks, blocks + tier_price * tier_blocks, worst, result, is_equal)

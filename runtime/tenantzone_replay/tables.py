@@ -90,6 +90,11 @@ def _tenants(result: Result) -> str:
     return columns(rows, last_is_text=True)
 
 
+def percent(part: float) -> str:
+    """A part that somebody has named, with as many places as they named."""
+    return f"{100 * part:.10g}%"
+
+
 def columns(rows: Sequence[Sequence[str]], *, last_is_text: bool = False) -> str:
     """Rows as lines with aligned columns: the first to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

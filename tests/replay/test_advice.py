@@ -1,5 +1,6 @@
 """Which zones are advised, and that they can be applied."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,8 +13,8 @@ from tenantzone_replay.advice import as_yaml, choose, front_table, return_table
 from tenantzone_replay.held_out import trials_table, try_on
 from tenantzone_replay.load import TraceError
 from tenantzone_replay.measures import Target
-from tenantzone_replay.policies import changed, equal_zones, zone_name
-from tenantzone_replay.search import Candidate, pareto, search
+from tenantzone_replay.policies import changed, equal_zones, zone_names
+from tenantzone_replay.search import Candidate, pareto, search, shares_of
 from tests.replay.loads import BLOCK_TOKENS, asked, flood_beside_a_quiet_tenant, setting
 from tests.replay.test_replay import results
 
@@ -27,11 +28,14 @@ def measured():
     return result
 
 
-def candidate(measured, blocks, worst, *, is_equal=False):
-    zones = tuple(
-        changed(zone, reserved="40%", lending=Lending(lendable=0)) for zone in equal_zones(["quiet", "F"], 200)
-    )
-    return Candidate(blocks, zones, False, 0, float(blocks), worst, measured, is_equal)
+def candidate(measured, blocks, worst, *, is_equal=False, tenants=("quiet", "F"), tier_blocks=0):
+    zones = tuple(changed(zone, reserved="40%", lending=Lending(lendable=0)) for zone in equal_zones(tenants, 200))
+    return Candidate(blocks, zones, False, tier_blocks, blocks + 0.1 * tier_blocks, worst, measured, is_equal)
+
+
+def why(text):
+    """What stands before the zones, as one line."""
+    return " ".join(line.removeprefix("# ") for line in text.splitlines() if line.startswith("# "))
 
 
 def test_the_front_has_nothing_that_costs_more_and_brings_no_more(measured):
@@ -49,7 +53,7 @@ def test_the_least_memory_that_is_enough_is_chosen_and_else_what_comes_closest(m
 def test_what_is_advised_can_be_applied_and_says_why(measured):
     tried = [candidate(measured, 150, 0.9), candidate(measured, 200, 0.9, is_equal=True)]
     text = as_yaml(tried[0], tried, setting(LOAD, blocks=200), 0.9, "demo")
-    assert "which is 25% saved" in " ".join(line.removeprefix("# ") for line in text.splitlines())
+    assert "Equal shares needed 200 blocks for the same, which is 25% saved" in why(text)
     objects = [each for each in yaml.safe_load_all(text) if each]
     known = yaml.safe_load(CRD.read_text())["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     assert all(each["spec"].keys() <= known["properties"].keys() for each in objects)
@@ -61,11 +65,57 @@ def test_what_is_advised_can_be_applied_and_says_why(measured):
     assert all(each["spec"]["pool"] == "demo" for each in objects)
 
 
+def test_tenants_that_can_not_be_a_zones_are_named_and_their_zones_left_out(measured):
+    tried = [
+        candidate(measured, 150, 0.9, tenants=("a.b_C", "Bob Smith", "user@example.com", "-a", "b.", "\U0001f600"))
+    ]
+    text = as_yaml(tried[0], tried, setting(LOAD, blocks=200), 0.9, "demo")
+    assert "'Bob Smith', 'user@example.com', '-a', 'b.', '\U0001f600' are left out" in why(text)
+    known = yaml.safe_load(CRD.read_text())["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    tenants = [each["spec"]["tenant"] for each in yaml.safe_load_all(text) if each]
+    assert tenants == ["a.b_C"]
+    assert all(re.search(known["properties"]["tenant"]["pattern"], tenant) for tenant in tenants)
+
+
+def test_memory_saved_is_that_of_the_tier_too(measured):
+    tried = [
+        candidate(measured, 150, 0.9, tier_blocks=300),
+        candidate(measured, 200, 0.9, tier_blocks=400, is_equal=True),
+    ]
+    text = as_yaml(tried[0], tried, setting(LOAD, blocks=200), 0.9, "demo")
+    assert "Equal shares needed 200 blocks and a tier of 400 for the same, which is 25% saved" in why(text)
+    assert all(each.is_equal for each in search(setting(LOAD, blocks=160), 0, 1, [].append, [2.0]))
+
+
+@pytest.mark.parametrize(("wanted", "told"), [(0.95, "95% of"), (0.996, "99.6% of"), (0.29, "29% of")])
+def test_what_was_wanted_is_told_as_it_was_said(measured, wanted, told):
+    tried = [candidate(measured, 150, 1.0)]
+    assert f"each tenant has {told} its requests" in why(
+        as_yaml(tried[0], tried, setting(LOAD, blocks=200), wanted, "p")
+    )
+
+
 def test_zones_of_tenants_with_odd_names_have_names_of_their_own():
-    names = [zone_name(tenant, number) for number, tenant in enumerate(["acme", "Acme", "ä/b", "-", "a.b", "a-b"])]
-    assert len(set(names)) == 6
-    assert names[0] == "acme"
+    names = zone_names(["acme", "Acme", "ä/b", "-", "a.b", "a-b", "A", "a-6", "x" * 60, "zone-3", "ACME"])
+    assert len(set(names)) == 11
+    assert (names[0], names[7]) == ("acme", "a-6")
     assert all(name.replace("-", "").isalnum() and name == name.lower().strip("-") for name in names)
+
+
+@pytest.mark.parametrize(
+    ("reserved", "parts", "blocks", "shares"),
+    [
+        (1.0, [1, 1, 1], 400, ["33%", "33%", "33%"]),
+        (0.6, [2, 0, 1], 400, ["40%", "0%", "20%"]),
+        (1.0, [0, 0], 400, ["0%", "0%"]),
+        (1.0, [1] * 120, 4000, [33] * 120),
+        (1.0, [1] * 60, 4000, [66] * 60),
+        (1.0, [8] * 19 + [1], 4000, [209] * 19 + [26]),
+    ],
+    ids=["thirds", "a tenant without", "nothing", "120 tenants", "60 tenants", "one that asks for little"],
+)
+def test_whole_blocks_are_reserved_where_percentages_are_too_coarse(reserved, parts, blocks, shares):
+    assert shares_of(reserved, parts, blocks) == shares
 
 
 def test_a_search_tries_equal_zones_first_and_is_the_same_for_the_same_seed():
@@ -112,6 +162,8 @@ def test_advice_is_tried_beside_equal_shares_on_loads_that_it_has_not_seen():
     trial = try_on("other", at, zones, 80, [60, 80, 160], 0.9, told.append)
     assert trial.advised > 0.9 > trial.equal, "the long prompt is kept whole"
     assert trial.equal_blocks == 160
+    below = try_on("other", at, zones, 80, [80], 0.9, told.append, tier_blocks=2000)
+    assert below.equal > 0.9, "what the engine evicts is in the tier"
     assert "50%" in trials_table([trial], 80)
     with pytest.raises(TraceError, match="flood asks, of whom the advice knows nothing"):
         try_on("other", at, zones[:1], 80, [60], 0.9, told.append)
