@@ -3,13 +3,15 @@
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
+from tenantzone_contract.config import ConfigError
 from tenantzone_contract.text import printable
 from tenantzone_replay.load import TraceError
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a subcommand; the exit code is 1 where a trace or an option can't be used."""
+    """Run a subcommand; the exit code is 1 where a trace, a file or an option can't be used."""
     # Imported late: vLLM takes seconds to import, and --help needs none of it.
     from tenantzone_replay import advise, compare, fit, isolation, memory, rank
 
@@ -29,8 +31,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     try:
         options.run(options)
-    except TraceError as error:
-        sys.exit(f"tenantzone-replay: {printable(str(error))}")
+    except (TraceError, ConfigError) as error:
+        _end(str(error))
+    except OSError as error:
+        _end(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+
+
+def _end(why: str) -> NoReturn:
+    sys.exit(f"tenantzone-replay: {printable(why)}")
 
 
 if __name__ == "__main__":

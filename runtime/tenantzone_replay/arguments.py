@@ -6,14 +6,15 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from tenantzone_contract.config import ConfigError, ZoneConfig
-from tenantzone_contract.config_text import parse_config
+from tenantzone_contract.config import ConfigError, RuntimeConfig, Watermarks, ZoneConfig
+from tenantzone_contract.packing import PACKED_KEY, ConfigFiles, unpack_config
 from tenantzone_replay.hardware import MODELS, Hardware
-from tenantzone_replay.load import MAX_BLOCKS, MAX_TENANTS, Asked, TraceError
+from tenantzone_replay.load import MAX_BLOCKS, Asked, TraceError
 from tenantzone_replay.measured import read_measured
 from tenantzone_replay.measures import Target
 from tenantzone_replay.mix import Source, mixed, parse_source
-from tenantzone_replay.policies import Policy, equal_zones, policies
+from tenantzone_replay.option_types import amount, tenants, whole
+from tenantzone_replay.policies import NO_WATERMARKS, Policy, equal_zones, policies
 from tenantzone_replay.profile import profile
 from tenantzone_replay.setting import Setting
 from tenantzone_replay.tenants import SHARES, Rule, with_tenants
@@ -33,32 +34,39 @@ def add_load(parser: argparse.ArgumentParser) -> None:
         help="FILE[,format=F][,rate=2][,shift=SECONDS][,burst=START:SECONDS:TIMES][,tenant=NAME][,requests=N]; "
         "several are mixed; 'chats[,tenants=8][,skew=1][,turns=6][,…]' are made up",
     )
-    load.add_argument("--tenants", type=_tenants, default=8, help="where the trace names none (default: %(default)s)")
+    load.add_argument("--tenants", type=tenants, default=8, help="where the trace names none (default: %(default)s)")
     load.add_argument("--rule", choices=SHARES, default="zipf", help="of their parts (default: %(default)s)")
     engine = parser.add_argument_group("the engine")
     engine.add_argument("--model", choices=MODELS, default="8b", help="default: %(default)s")
-    engine.add_argument("--gpus", type=_positive, help="of the model's kind (default: as many as it needs)")
+    engine.add_argument("--gpus", type=whole(), help="of the model's kind (default: as many as it needs)")
     engine.add_argument(
         "--profile", type=Path, metavar="FILE", help="an engine that fit has measured, in place of both"
     )
-    engine.add_argument("--blocks", type=_positive, help="default: what fits beside the model")
-    engine.add_argument("--block-tokens", type=_positive, help="default: as the trace has them")
-    engine.add_argument("--seats", type=_positive, default=256, help="--max-num-seqs (default: %(default)s)")
-    engine.add_argument("--step-tokens", type=_positive, default=8192, help="default: %(default)s")
+    engine.add_argument("--blocks", type=whole(), help="default: what fits beside the model")
+    engine.add_argument("--block-tokens", type=whole(), help="default: as the trace has them")
+    engine.add_argument("--seats", type=whole(), default=256, help="--max-num-seqs (default: %(default)s)")
+    engine.add_argument("--step-tokens", type=whole(), default=8192, help="default: %(default)s")
     engine.add_argument("--steps-in-flight", type=int, choices=(1, 2), default=1, help="default: %(default)s")
     engine.add_argument(
         "--in-flight",
-        type=_positive,
+        type=whole(),
         metavar="N",
         help="N requests at a time, whenever they came (default: as they came)",
     )
-    engine.add_argument("--zones", type=Path, metavar="FILE", help="a pool's config.json (default: equal reservations)")
-    engine.add_argument(
-        "--tier-blocks", type=_positive, help="of CPU memory below the engine (default: four times the engine's)"
-    )
     target = parser.add_argument_group("what is in time")
-    target.add_argument("--ttft", type=float, default=2.0, help="seconds to the first token (default: %(default)s)")
-    target.add_argument("--tpot", type=float, default=0.1, help="seconds from token to token (default: %(default)s)")
+    target.add_argument("--ttft", type=amount, default=2.0, help="seconds to the first token (default: %(default)s)")
+    target.add_argument("--tpot", type=amount, default=0.1, help="seconds from token to token (default: %(default)s)")
+
+
+def add_zones(parser: argparse.ArgumentParser) -> None:
+    """Arguments that say what a pool has besides equal zones and no tier."""
+    pool = parser.add_argument_group("the pool")
+    pool.add_argument("--zones", type=Path, metavar="FILE", help="a pool's config.json (default: equal reservations)")
+    pool.add_argument(
+        "--tier-blocks",
+        type=whole(most=MAX_BLOCKS),
+        help="of CPU memory below the engine (default: four times the engine's)",
+    )
 
 
 def setting_of(options: argparse.Namespace) -> Setting:
@@ -74,6 +82,11 @@ def setting_of(options: argparse.Namespace) -> Setting:
         raise TraceError(f"there is no request in {', '.join(options.sources)}")
     hardware = _hardware(options)
     block_tokens = options.block_tokens or found.content_tokens
+    if options.step_tokens < options.seats:
+        raise TraceError(
+            f"--step-tokens {options.step_tokens:,} is less than --seats {options.seats:,}, and each request that runs "
+            f"takes a token of a step at least: name as many, or fewer --seats"
+        )
     shape = EngineShape(
         blocks=options.blocks or hardware.blocks(block_tokens),
         block_tokens=block_tokens,
@@ -92,30 +105,63 @@ def setting_of(options: argparse.Namespace) -> Setting:
     return Setting(load, found, shape, hardware, target, options.steps_in_flight, options.in_flight)
 
 
-def zones_of(options: argparse.Namespace, tenants: list[str], blocks: int) -> tuple[ZoneConfig, ...]:
-    """The zones of a pool's config, or one for each tenant that all reserve alike.
+def check_sizes(setting: Setting, times: Sequence[float], option: str) -> None:
+    """Refuse sizes that nothing can be replayed with, before anything is.
+
+    Args:
+        setting: whose blocks they are multiples of.
+        times: the sizes.
+        option: that named them.
+
+    Raises:
+        TraceError: there is one.
+    """
+    largest = max(times, default=0.0)
+    if setting.shape.blocks * largest > MAX_BLOCKS:
+        raise TraceError(
+            f"{option}: {largest:g} times {setting.shape.blocks:,} blocks are more than {MAX_BLOCKS:,}, the most that "
+            f"are replayed"
+        )
+
+
+def zones_of(options: argparse.Namespace, tenants: list[str], blocks: int) -> tuple[tuple[ZoneConfig, ...], Watermarks]:
+    """The zones of a pool's config and its watermarks, or one for each tenant that all reserve alike, and none.
 
     Raises:
         TraceError: the config can't be used, or lacks the zone of a tenant.
     """
     if options.zones is None:
-        return equal_zones(tenants, blocks)
-    try:
-        zones = parse_config(options.zones.read_text()).zones
-    except (OSError, ConfigError) as error:
-        raise TraceError(f"{options.zones}: {error}") from None
-    missing = set(tenants) - {zone.tenant for zone in zones}
+        return equal_zones(tenants, blocks), NO_WATERMARKS
+    config = _read_config(options.zones)
+    missing = set(tenants) - {zone.tenant for zone in config.zones}
     if missing:
         raise TraceError(f"{options.zones} has no zone for {', '.join(sorted(missing)[:5])}, who ask in the load")
-    return zones
+    return config.zones, config.pool.watermarks
 
 
-def policies_of(options: argparse.Namespace, setting: Setting, zones: Sequence[ZoneConfig]) -> dict[str, Policy]:
+def policies_of(
+    setting: Setting,
+    zones: Sequence[ZoneConfig],
+    tier_blocks: int | None = None,
+    watermarks: Watermarks = NO_WATERMARKS,
+) -> dict[str, Policy]:
     """All policies for this load and engine, by name."""
     demand = {tenant: each.prompt_tokens + each.output_tokens for tenant, each in setting.profile.demand.items()}
     blocks = setting.shape.blocks
-    tier_blocks = options.tier_blocks or _TIER_TIMES * blocks
-    return policies(zones, blocks, setting.hardware.prompt_tokens_per_second, demand, tier_blocks)
+    tier_blocks = tier_blocks or _TIER_TIMES * blocks
+    return policies(zones, blocks, setting.hardware.prompt_tokens_per_second, demand, tier_blocks, watermarks)
+
+
+def _read_config(path: Path) -> RuntimeConfig:
+    """A pool's config, with what is packed beside it, as engines read it."""
+    packed = path.with_name(PACKED_KEY)
+    try:
+        text = path.read_text()
+        return unpack_config(ConfigFiles(text, packed.read_bytes() if packed.exists() else None))
+    except UnicodeDecodeError:
+        raise TraceError(f"{path} is no text: name the pool's config.json") from None
+    except ConfigError as error:
+        raise TraceError(f"{path}: {error}") from None
 
 
 def _begin(sources: list[Source], tenants: int, rule: Rule) -> Iterator[Asked]:
@@ -127,29 +173,7 @@ def _hardware(options: argparse.Namespace) -> Hardware:
         return MODELS[options.model] if options.gpus is None else MODELS[options.model].on(options.gpus)
     if options.gpus is not None:
         raise TraceError("--gpus and --profile can't be used together: the engine was measured as it is")
-    return read_measured(options.profile)
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not above 0")
-    return number
-
-
-def _tenants(text: str) -> int:
-    number = _positive(text)
-    if number > MAX_TENANTS:
-        raise argparse.ArgumentTypeError(f"{text} are more than {MAX_TENANTS:,}, as many as are compared")
-    return number
-
-
-def part(text: str) -> float:
-    """A part of something as users write it: 0.5, or 50%."""
     try:
-        found = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        found = 0.0
-    if found <= 0:
-        raise argparse.ArgumentTypeError(f"{text} is no part above 0, such as 0.5 or 50%")
-    return found
+        return read_measured(options.profile)
+    except RecursionError:
+        raise TraceError(f"{options.profile} was not written by fit: it is nested too deep") from None

@@ -4,11 +4,12 @@ import argparse
 import json
 import sys
 from functools import partial
-from pathlib import Path
 
 from tenantzone_replay import arguments
+from tenantzone_replay.load import TraceError
 from tenantzone_replay.locality import lines
 from tenantzone_replay.measures import Result
+from tenantzone_replay.option_types import file_to_write, folder_to_write, part
 from tenantzone_replay.policies import NAMES, Policy
 from tenantzone_replay.tables import tables
 
@@ -16,14 +17,19 @@ from tenantzone_replay.tables import tables
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of the load, and of what is made of the comparison."""
     arguments.add_load(parser)
+    arguments.add_zones(parser)
     parser.add_argument("--policies", nargs="+", choices=NAMES, default=list(NAMES), help="default: all of them")
     parser.add_argument(
-        "--capacities", type=arguments.part, nargs="+", metavar="PART",
+        "--capacities", type=part, nargs="+", metavar="PART",
         help="of the blocks, that are tried besides, for the curve of hit rates: 25%% 50%% 100%% 200%% for instance",
     )  # fmt: skip
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
-    parser.add_argument("--pictures", type=Path, metavar="DIR", help="write the report's pictures there as SVG files")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write a report there, which needs no network")
+    parser.add_argument("--json", type=file_to_write, metavar="FILE", help="write all figures there")
+    parser.add_argument(
+        "--pictures", type=folder_to_write, metavar="DIR", help="write the report's pictures there as SVG files"
+    )
+    parser.add_argument(
+        "--html", type=file_to_write, metavar="FILE", help="write a report there, which needs no network"
+    )
 
 
 def run(options: argparse.Namespace) -> None:
@@ -35,9 +41,15 @@ def run(options: argparse.Namespace) -> None:
     from tenantzone_replay.capacities import Curve, curves, curves_table
     from tenantzone_replay.replay import replay
 
+    if options.capacities and set(options.policies) == {"infinite"}:
+        raise TraceError(
+            "--capacities has no curve of infinite, which has all the blocks it needs: name other --policies"
+        )
     setting = arguments.setting_of(options)
-    zones = arguments.zones_of(options, list(setting.profile.demand), setting.shape.blocks)
-    every = arguments.policies_of(options, setting, zones)
+    arguments.check_sizes(setting, options.capacities or [], "--capacities")
+    zones, watermarks = arguments.zones_of(options, list(setting.profile.demand), setting.shape.blocks)
+    make = partial(arguments.policies_of, tier_blocks=options.tier_blocks, watermarks=watermarks)
+    every = make(setting, zones)
     _say(
         f"{setting.profile.requests:,} requests of {len(zones)} tenants in {setting.profile.seconds:,.0f} s; "
         f"{setting.shape.blocks:,} blocks of {setting.shape.block_tokens} tokens; {setting.hardware.title}"
@@ -52,7 +64,6 @@ def run(options: argparse.Namespace) -> None:
     print(tables(results))
     found: list[Curve] = []
     if options.capacities:
-        make = partial(arguments.policies_of, options)
         found = curves(setting, zones, options.capacities, options.policies, make, _tell_capacity)
         print(f"\n{curves_table(found)}")
     locality = setting.profile.locality

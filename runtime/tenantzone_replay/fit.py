@@ -9,12 +9,12 @@ import asyncio
 import random
 import statistics
 import sys
-from pathlib import Path
 from typing import Final
 
 from tenantzone_replay.engine_client import EngineClient, new_prompt
 from tenantzone_replay.load import TraceError
 from tenantzone_replay.measured import Measured, Sample, described, errors, fitted, work_of
+from tenantzone_replay.option_types import file_to_write, whole
 
 _REPEATS: Final = 5
 _ANSWER: Final = 24
@@ -26,19 +26,24 @@ _SHORTEST_STEP: Final = 1e-5
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments that say which engine it is."""
     parser.add_argument("url", metavar="URL", help="of the engine's OpenAI API, http://127.0.0.1:8000 for instance")
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="write what was found there")
+    parser.add_argument("--out", type=file_to_write, required=True, metavar="FILE", help="write what was found there")
     parser.add_argument("--model", default="", help="as it is served (default: the first one)")
     parser.add_argument("--key", default="", help="API key (default: none)")
     parser.add_argument(
-        "--step-tokens", type=int, default=2048, help="that one step of the engine may compute (default: %(default)s)"
+        "--step-tokens",
+        type=whole(64),
+        default=2048,
+        help="that one step of the engine may compute (default: %(default)s)",
     )
     parser.add_argument(
-        "--at-once", type=int, nargs="+", default=[1, 2, 4, 8, 16, 32], help="answers (default: 1 2 4 8 16 32)"
+        "--at-once", type=whole(), nargs="+", default=[1, 2, 4, 8, 16, 32], help="answers (default: 1 2 4 8 16 32)"
     )
-    parser.add_argument("--blocks", type=int, default=0, help="of the engine (default: as its /metrics says)")
-    parser.add_argument("--block-tokens", type=int, default=0, help="default: as its /metrics says, or 16")
-    parser.add_argument("--cache-bytes-per-token", type=int, default=0, help="for the GiB of advice (default: unknown)")
-    parser.add_argument("--gpus", type=int, default=1, help="of the engine, for GPU seconds (default: %(default)s)")
+    parser.add_argument("--blocks", type=whole(), default=0, help="of the engine (default: as its /metrics says)")
+    parser.add_argument("--block-tokens", type=whole(), default=0, help="default: as its /metrics says, or 16")
+    parser.add_argument(
+        "--cache-bytes-per-token", type=whole(), default=0, help="for the GiB of advice (default: unknown)"
+    )
+    parser.add_argument("--gpus", type=whole(), default=1, help="of the engine, for GPU seconds (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of the prompts (default: %(default)s)")
 
 

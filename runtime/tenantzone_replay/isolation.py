@@ -16,6 +16,7 @@ from tenantzone_replay import arguments
 from tenantzone_replay.load import Asked, TraceError
 from tenantzone_replay.measures import Result
 from tenantzone_replay.mix import Source, mixed, parse_source
+from tenantzone_replay.option_types import tenants
 from tenantzone_replay.policies import equal_zones
 from tenantzone_replay.profile import profile
 from tenantzone_replay.tables import columns
@@ -28,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of the load, and how many tenants it is given to."""
     arguments.add_load(parser)
     parser.add_argument(
-        "--counts", type=int, nargs="+", default=[1, 2, 4, 8, 16, 32, 64], help="of tenants (default: 1 2 4 ... 64)"
+        "--counts", type=tenants, nargs="+", default=[1, 2, 4, 8, 16, 32, 64], help="of tenants (default: 1 2 4 ... 64)"
     )
 
 
@@ -41,8 +42,8 @@ def run(options: argparse.Namespace) -> None:
     from tenantzone_replay.replay import replay
 
     sources = [parse_source(text) for text in options.sources]
-    if options.zones is not None or any(asked.tenant for asked in islice(mixed(sources), 1)):
-        raise TraceError("the price of isolation needs a load whose tenants nobody has named, and no --zones")
+    if any(asked.tenant for asked in islice(mixed(sources), 1)):
+        raise TraceError("the price of isolation needs a load whose tenants nobody has named")
     at = arguments.setting_of(options)
     rows: list[Sequence[str]] = [
         (
@@ -59,7 +60,7 @@ def run(options: argparse.Namespace) -> None:
     for count in options.counts:
         load = partial(_load, sources, count, options.rule)
         setting = replace(at, load=load, profile=profile(load()))
-        every = arguments.policies_of(options, setting, equal_zones(list(setting.profile.demand), setting.shape.blocks))
+        every = arguments.policies_of(setting, equal_zones(list(setting.profile.demand), setting.shape.blocks))
         results = []
         for name in _POLICIES:
             results.append(replay(setting, every[name]))

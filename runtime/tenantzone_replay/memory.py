@@ -12,6 +12,7 @@ from typing import Final
 
 from tenantzone_replay import arguments
 from tenantzone_replay.load import Asked, TraceError
+from tenantzone_replay.option_types import whole
 from tenantzone_replay.policies import Policy
 from tenantzone_replay.setting import Setting
 from tenantzone_replay.tables import columns
@@ -38,7 +39,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of the load, and how many requests fit in one piece each."""
     arguments.add_load(parser)
     parser.add_argument(
-        "--pieces", type=int, default=64, help="requests that the memory holds in one piece each (default: %(default)s)"
+        "--pieces",
+        type=whole(),
+        default=64,
+        help="requests that the memory holds in one piece each (default: %(default)s)",
     )
 
 

@@ -1,15 +1,18 @@
 """What is compared: ways to serve many tenants from one cache, stock's, others', and ours."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Final
 
-from tenantzone_contract.config import PoolConfig, RuntimeConfig, ZoneConfig
+from tenantzone_contract.config import PoolConfig, RuntimeConfig, Watermarks, ZoneConfig
 from tenantzone_contract.config_text import make_config
 from tenantzone_contract.share import floor_blocks
 from tenantzone_contract.zone_terms import Lending
 from tenantzone_runtime.engine.engine_shape import EvictionOrder
+
+NO_WATERMARKS: Final = Watermarks()
+"""Nothing is evicted before somebody needs the room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +35,15 @@ class Policy:
     """In which vLLM's own cached blocks go."""
     tier_blocks: int = 0
     """Of CPU memory below the engine; 0: there is none."""
+    watermarks: Watermarks = NO_WATERMARKS
+    """Of the pool that the zones are of."""
     infinite: bool = False
     """Whether nothing is ever evicted."""
 
     def config(self) -> RuntimeConfig | None:
-        return None if self.zones is None else make_config(1, PoolConfig(namespace="replay", name="pool"), self.zones)
+        if self.zones is None:
+            return None
+        return make_config(1, PoolConfig(namespace="replay", name="pool", watermarks=self.watermarks), self.zones)
 
 
 BUCKET_SECONDS: Final = 60.0
@@ -51,6 +58,7 @@ def policies(
     tokens_per_second: float,
     demand: Mapping[str, int] | None = None,
     tier_blocks: int = 0,
+    watermarks: Watermarks = NO_WATERMARKS,
 ) -> dict[str, Policy]:
     """All that are compared, by name, as a table has them.
 
@@ -60,6 +68,7 @@ def policies(
         tokens_per_second: that the engine can compute of prompts, for the token bucket.
         demand: tokens of each tenant, for priorities where the zones have none.
         tier_blocks: of CPU memory below the engine.
+        watermarks: of the pool, for what is ours.
     """
     priorities = _priorities(zones, demand or {})
     shares = _shares(zones, blocks)
@@ -68,6 +77,8 @@ def policies(
     fenced = [
         changed(zone, reserved=shares[zone.tenant], limit=shares[zone.tenant] or None, lending=alone) for zone in zones
     ]
+    unlent = tuple(changed(zone, lending=alone) for zone in zones)
+    ours = Policy("zones", "ours", zones=tuple(zones), watermarks=watermarks)
     every = [
         Policy("stock", "vLLM, LRU, prefixes shared by all", salted=False),
         Policy("salted", "vLLM, LRU, a cache_salt per tenant"),
@@ -82,9 +93,9 @@ def policies(
         Policy("partition", "each tenant its share of the blocks and no more", zones=tuple(fenced)),
         Policy("bucket", "vLLM with salts behind a token bucket per tenant", bucket=bucket),
         Policy("soft-quota", "vLLM with salts; what is above a share goes once a second", quotas=shares),
-        Policy("zones-no-lending", "ours, nothing lent", zones=tuple(changed(zone, lending=alone) for zone in zones)),
-        Policy("zones", "ours", zones=tuple(zones)),
-        Policy("zones-tier", "ours, over a tier of CPU memory", zones=tuple(zones), tier_blocks=tier_blocks),
+        replace(ours, name="zones-no-lending", what="ours, nothing lent", zones=unlent),
+        ours,
+        replace(ours, name="zones-tier", what="ours, over a tier of CPU memory", tier_blocks=tier_blocks),
         Policy("infinite", "vLLM with salts, nothing ever evicted", infinite=True),
     ]
     return {policy.name: policy for policy in every}

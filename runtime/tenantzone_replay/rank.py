@@ -19,10 +19,11 @@ from tenantzone_replay.load import Asked, TraceError
 from tenantzone_replay.locality import hash_of
 from tenantzone_replay.measures import Result
 from tenantzone_replay.mix import Source, mixed, parse_source
+from tenantzone_replay.option_types import part_of_all
 from tenantzone_replay.policies import Policy, zone_names
 from tenantzone_replay.profile import profile
 from tenantzone_replay.setting import Setting
-from tenantzone_replay.tables import columns
+from tenantzone_replay.tables import columns, percent
 
 _MOST_ENGINES: Final = 64
 _SPARED: Final = 0.5
@@ -44,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of the services, and of what each is to have."""
     arguments.add_load(parser)
     parser.add_argument(
-        "--attain", type=arguments.part, default=0.95, metavar="PART",
+        "--attain", type=part_of_all, default=0.95, metavar="PART",
         help="of each service's requests (default: %(default)s)",
     )  # fmt: skip
 
@@ -56,6 +57,9 @@ def run(options: argparse.Namespace) -> None:
         TraceError: a load can't be read, or one engine after the other does not serve it in time.
     """
     sources = [_named(parse_source(text), number) for number, text in enumerate(options.sources)]
+    names = [source.tenant for source in sources]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise TraceError(f"two services are called {twice}: name each once (tenant=)")
     setting = arguments.setting_of(options)
     alone = [_alone(setting, source, options.attain) for source in sources]
     engines, together = _together(setting, sources, alone, options.attain)
@@ -77,7 +81,9 @@ def _alone(setting: Setting, source: Source, wanted: float) -> Alone:
         result = _replayed(setting, [source], engines, _STOCK)
         if result.attainment >= wanted:
             return Alone(source.tenant, engines, result)
-    raise TraceError(f"{source.tenant}: {_MOST_ENGINES} engines are too few for {wanted:.0%} of its requests in time")
+    raise TraceError(
+        f"{source.tenant}: {_MOST_ENGINES} engines are too few for {percent(wanted)} of its requests in time"
+    )
 
 
 def _together(setting: Setting, sources: Sequence[Source], alone: Sequence[Alone], wanted: float) -> tuple[int, Result]:

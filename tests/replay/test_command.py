@@ -1,10 +1,15 @@
 """The command, with a trace of its own."""
 
+import gzip
 import json
 import re
+from collections import Counter
 
 import pytest
 
+from tenantzone_contract.config import PoolConfig, Watermarks, ZoneConfig
+from tenantzone_contract.config_text import dump_config, make_config
+from tenantzone_contract.packing import PACKED_KEY, PackedHead
 from tenantzone_replay.__main__ import main
 
 
@@ -121,16 +126,116 @@ def test_services_are_ranked_by_what_they_free_in_a_pool(capsys):
     assert after < before
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["nowhere"], "there is no such file"),
-        (["TRACE,rate=x"], "can't be understood"),
-        (["TRACE", "--zones", "TRACE"], "TRACE"),
-        (["TRACE", "--model", "70b", "--gpus", "1"], "name more --gpus"),
-    ],
-)
-def test_what_can_not_be_used_is_said(trace, arguments, says):
-    arguments = [each.replace("TRACE", str(trace)) for each in arguments]
-    with pytest.raises(SystemExit, match=says.replace("TRACE", re.escape(str(trace)))):
-        main(["compare", *arguments])
+REFUSED = [
+    ("compare nowhere", "there is no such file"),
+    ("compare TRACE,rate=x", "can't be understood"),
+    ("compare TRACE --model 70b --gpus 1", "name more --gpus"),
+    ("compare TRACE --blocks x", "expected a whole number from 1 to"),
+    ("compare TRACE --blocks 0", "expected a whole number from 1 to"),
+    ("compare TRACE --tenants 20000", "more than 10,000"),
+    ("compare TRACE --ttft nan", "expected a number of at least 0, got 'nan'"),
+    ("compare TRACE --ttft -1", "expected a number of at least 0, got '-1'"),
+    ("compare TRACE --tpot x", "expected a number of at least 0, got 'x'"),
+    ("compare TRACE --step-tokens 16", "--step-tokens 16 is less than --seats 256"),
+    ("compare TRACE --policies infinite --capacities 50%", "name other --policies"),
+    ("compare TRACE --capacities nan", "'nan' is no part above 0"),
+    ("compare TRACE --capacities inf", "'inf' is no part above 0"),
+    ("compare TRACE --capacities 50% 1e9", "are more than 4,000,000"),
+    ("compare TRACE --json HERE/nowhere/x", "there is no folder '.*nowhere'"),
+    ("compare TRACE --html HERE/nowhere/x", "there is no folder '.*nowhere'"),
+    ("compare TRACE --html HERE", "is a folder; name a file in it"),
+    ("compare TRACE --pictures TRACE/x", "is a file; name a folder"),
+    ("compare TRACE --zones TRACE", "TRACE: "),
+    ("compare TRACE --zones BINARY", "BINARY is no text: name the pool's config.json"),
+    ("compare TRACE --zones HERE/nowhere", "nowhere: No such file"),
+    ("compare TRACE --zones HEAD", "config.jsonl.gz is missing beside it"),
+    ("compare TRACE --profile DEEP", "DEEP was not written by fit"),
+    ("compare TRACE --tier-blocks 9999999", "from 1 to 4,000,000"),
+    ("advise TRACE --blocks 3", "name 4 --blocks or more"),
+    ("advise TRACE --trials -7", "from 0 to"),
+    ("advise TRACE --seed -1", "from 0 to"),
+    ("advise TRACE --attain nan", "no part above 0 and up to 1"),
+    ("advise TRACE --attain 101%", "no part above 0 and up to 1"),
+    ("advise TRACE --tiers -1", "expected a number of at least 0"),
+    ("advise TRACE --tiers inf", "expected a number of at least 0"),
+    ("advise TRACE --tiers 0 1e9", "are more than 4,000,000"),
+    ("advise TRACE --tier-price nan", "expected a number of at least 0"),
+    ("advise TRACE --gpu-hour -3", "expected a number of at least 0"),
+    ("advise TRACE --held-out nowhere", "there is no such file"),
+    ("advise TRACE --yaml HERE/nowhere/x", "there is no folder"),
+    ("advise TRACE --pool UPPER!", "no name of a ZonePool"),
+    ("advise TRACE --zones CONFIG", "unrecognized arguments: --zones"),
+    ("advise TRACE --tier-blocks 77", "unrecognized arguments: --tier-blocks"),
+    ("rank TRACE --attain 200%", "no part above 0 and up to 1"),
+    ("rank TRACE --attain nan", "no part above 0 and up to 1"),
+    ("rank TRACE,tenant=a TRACE,tenant=a", "two services are called a"),
+    ("rank TRACE --zones CONFIG", "unrecognized arguments: --zones"),
+    ("memory TRACE --pieces 0", "from 1 to"),
+    ("memory TRACE --zones CONFIG", "unrecognized arguments: --zones"),
+    ("isolation TRACE --counts 0", "from 1 to"),
+    ("isolation TRACE --counts 1 1000000", "more than 10,000"),
+    ("isolation TRACE --zones CONFIG", "unrecognized arguments: --zones"),
+    ("fit http://127.0.0.1:1 --out HERE/x --at-once 0", "from 1 to"),
+    ("fit http://127.0.0.1:1 --out HERE/x --gpus -1", "from 1 to"),
+    ("fit http://127.0.0.1:1 --out HERE/x --blocks -5", "from 1 to"),
+    ("fit http://127.0.0.1:1 --out HERE/x --block-tokens -1", "from 1 to"),
+    ("fit http://127.0.0.1:1 --out HERE/x --cache-bytes-per-token -5", "from 1 to"),
+    ("fit http://127.0.0.1:1 --out HERE/x --step-tokens 4", "from 64 to"),
+    ("fit http://127.0.0.1:1 --out HERE/nowhere/x", "there is no folder"),
+]
+
+
+@pytest.mark.parametrize(("command", "says"), REFUSED, ids=[command for command, _ in REFUSED])
+def test_what_can_not_be_used_is_said_in_one_line_before_anything_is_replayed(trace, tmp_path, capsys, command, says):
+    head = '{"schemaVersion": 2, "generation": 1, "hash": "sha256:%s", "content": "config.jsonl.gz"}' % ("0" * 64)
+    contents = {"BINARY": b"\x7fELF\xff\xfe", "HEAD": head.encode(), "DEEP": b"[" * 200_000}
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+    where = {"TRACE": trace, "HERE": tmp_path} | {name: tmp_path / name for name in contents}
+    for name, path in where.items():
+        command, says = command.replace(name, str(path)), says.replace(name, re.escape(str(path)))
+    with pytest.raises(SystemExit) as end:
+        main(command.split())
+    printed = capsys.readouterr()
+    # What argparse finds wrong stands below how the command is used.
+    (line,) = printed.err.splitlines()[-1:] if end.value.code == 2 else str(end.value.code).splitlines()
+    assert re.search(says, line)
+    assert line.startswith("tenantzone-replay")
+    assert not re.search("virtual seconds|worst tenant", printed.err)
+
+
+def test_tenants_whose_zones_might_have_one_name_are_compared(tmp_path, capsys):
+    path = tmp_path / "trace.jsonl"
+    line = {"session_id": "s", "timestamp": 1, "prompt_tokens": 100, "output_tokens": 8}
+    path.write_text("".join(json.dumps(line | {"user_id": tenant}) + "\n" for tenant in ("a-1", "A")))
+    main(["compare", str(path), "--blocks", "200", "--policies", "zones"])
+    assert re.search(r"^zones +0.0%", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_what_can_not_be_written_in_the_end_is_said(trace, capsys):
+    arguments = ["compare", str(trace), "--blocks", "40", "--policies", "salted"]
+    with pytest.raises(SystemExit, match="No space left on device"):
+        main([*arguments, "--json", "/dev/full"])
+
+
+def test_zones_are_those_of_a_packed_config_with_its_pools_watermarks(documents, tmp_path, capsys):
+    zones = tuple(ZoneConfig(name=each, tenant=each, generation=1, reserved="5%") for each in ("tenant-0", "tenant-1"))
+    figures, config = tmp_path / "out.json", tmp_path / "config.json"
+
+    def evicted(watermarks, packed):
+        pool = PoolConfig(namespace="models", name="pool", watermarks=watermarks)
+        snapshot = make_config(1, pool, zones)
+        if packed:
+            lines = "\n".join([pool.text, *(zone.text for zone in zones)])
+            config.with_name(PACKED_KEY).write_bytes(gzip.compress(lines.encode()))
+            config.write_text(PackedHead(generation=1, hash=snapshot.hash).model_dump_json(by_alias=True))
+        else:
+            config.write_text(dump_config(snapshot))
+        options = ["--tenants", "2", "--blocks", "24", "--policies", "zones", "--zones", str(config)]
+        main(["compare", str(documents), *options, "--json", str(figures)])
+        tenants = json.loads(figures.read_text())["policies"][0]["tenants"].values()
+        return sum((Counter(each["evictedBlocks"]) for each in tenants), Counter())
+
+    high = Watermarks(low=0.8, high=0.9)
+    assert evicted(high, packed=True) == evicted(high, packed=False)
+    assert evicted(high, packed=True)["watermark"] > 0 == evicted(Watermarks(), packed=True)["watermark"]

@@ -1,0 +1,108 @@
+"""What options take, checked before any work is done for them: each refusal is one line that says what is expected."""
+
+import math
+import os
+import re
+from argparse import ArgumentTypeError
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from tenantzone_replay.load import MAX_TENANTS
+
+_MOST: Final = 2**31 - 1
+_OBJECT_NAME: Final = re.compile(r"[a-z0-9]([-.a-z0-9]{0,61}[a-z0-9])?")
+"""As the CRD has ``spec.pool``."""
+
+
+def whole(least: int = 1, most: int = _MOST) -> Callable[[str], int]:
+    """A whole number from one to another."""
+
+    def read(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = least - 1
+        if not least <= number <= most:
+            raise ArgumentTypeError(f"expected a whole number from {least:,} to {most:,}, got {text!r:.60}")
+        return number
+
+    return read
+
+
+def tenants(text: str) -> int:
+    """How many tenants there are to be."""
+    number = whole()(text)
+    if number > MAX_TENANTS:
+        raise ArgumentTypeError(f"{text} are more than {MAX_TENANTS:,}, as many as are compared")
+    return number
+
+
+def amount(text: str) -> float:
+    """A number that is neither negative nor without end."""
+    number = _number(text)
+    if not 0 <= number < math.inf:
+        raise ArgumentTypeError(f"expected a number of at least 0, got {text!r:.60}")
+    return number
+
+
+def part(text: str) -> float:
+    """A part of something, which may be more than all of it: 0.5, or 50%."""
+    number = _part(text)
+    if not 0 < number < math.inf:
+        raise ArgumentTypeError(f"{text!r:.60} is no part above 0, such as 0.5 or 50%")
+    return number
+
+
+def part_of_all(text: str) -> float:
+    """A part that is all of it at most."""
+    number = _part(text)
+    if not 0 < number <= 1:
+        raise ArgumentTypeError(f"{text!r:.60} is no part above 0 and up to 1, such as 0.95 or 95%")
+    return number
+
+
+def object_name(text: str) -> str:
+    """The name of a ZonePool."""
+    if not _OBJECT_NAME.fullmatch(text):
+        raise ArgumentTypeError(
+            f"{text!r:.60} is no name of a ZonePool: expected 63 small letters and digits at most, '-' or '.' between"
+        )
+    return text
+
+
+def file_to_write(text: str) -> Path:
+    """A file that can be written when the work is done."""
+    path = Path(text)
+    if path.is_dir():
+        raise ArgumentTypeError(f"{text!r} is a folder; name a file in it")
+    if not path.parent.is_dir():
+        raise ArgumentTypeError(f"there is no folder {str(path.parent)!r}; make it first, or name another file")
+    return _writable(path, path if path.exists() else path.parent)
+
+
+def folder_to_write(text: str) -> Path:
+    """A folder that is there or can be made, with those above it."""
+    path = Path(text)
+    there = next(each for each in (path, *path.absolute().parents) if each.exists())
+    if not there.is_dir():
+        raise ArgumentTypeError(f"{str(there)!r} is a file; name a folder")
+    return _writable(path, there)
+
+
+def _writable(path: Path, there: Path) -> Path:
+    if not os.access(there, os.W_OK):
+        raise ArgumentTypeError(f"{str(there)!r} can't be written to; name another place")
+    return path
+
+
+def _part(text: str) -> float:
+    return _number(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+
+
+def _number(text: str) -> float:
+    """NaN: it is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
