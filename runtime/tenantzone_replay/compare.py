@@ -51,7 +51,8 @@ def run(options: argparse.Namespace) -> None:
     make = partial(arguments.policies_of, tier_blocks=options.tier_blocks, watermarks=watermarks)
     every = make(setting, zones)
     _say(
-        f"{setting.profile.requests:,} requests of {len(zones)} tenants in {setting.profile.seconds:,.0f} s; "
+        f"{setting.profile.requests:,} requests of {len(setting.profile.demand)} tenants in "
+        f"{setting.profile.seconds:,.0f} s; "
         f"{setting.shape.blocks:,} blocks of {setting.shape.block_tokens} tokens; {setting.hardware.title}"
     )
     for line in lines(setting.profile.locality):

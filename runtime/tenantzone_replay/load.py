@@ -45,8 +45,8 @@ class TraceError(ValueError):
 
 
 def content_id(name: str) -> int:
-    """An id of 63 bits for what a trace calls by a name."""
-    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big") >> 1
+    """An id of 63 bits for what a trace calls by a name, the same in each process."""
+    return int.from_bytes(hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=8).digest(), "big") >> 1
 
 
 def first_arrival_at_zero(arrival: float, first: float | None) -> tuple[float, float]:

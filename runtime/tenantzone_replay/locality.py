@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tenantzone_replay.distribution import Distribution
-from tenantzone_replay.load import Asked
+from tenantzone_replay.load import Asked, content_id
 
 _FOLLOWED: Final = 50_000
 """Blocks at a time."""
@@ -56,7 +56,7 @@ class Locality:
 
     def add(self, asked: Asked) -> None:
         """Note a request, in the order of arrival."""
-        salt = hash_of(asked.tenant)
+        salt = content_id(asked.tenant)
         for content in asked.content:
             place = (content * _MIXING ^ salt) * _MIXING >> 32 & 0xFFFF_FFFF
             if place < self._bound:
@@ -92,11 +92,6 @@ class Locality:
             highest, gone = heapq.heappop(self._highest)
             self._bound = -highest
             del self._blocks[gone]
-
-
-def hash_of(text: str) -> int:
-    """The same number for the same text, in each process."""
-    return int.from_bytes(text.encode()[:16].ljust(16, b"\0"), "big") * _MIXING & 0xFFFF_FFFF_FFFF_FFFF
 
 
 def lines(locality: Locality) -> Iterable[str]:

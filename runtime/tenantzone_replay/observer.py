@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from tenantzone_replay.measures import Moment, Result
+from tenantzone_replay.measures import Moment, Result, TenantMeasures
 from tenantzone_replay.policies import QUOTA_SECONDS, Policy
 from tenantzone_replay.tenants_at_work import TenantsAtWork
 from tenantzone_runtime.engine.modelless import ModellessScheduler
@@ -43,6 +43,8 @@ class Observer:
         self._stock = StockCache(self._scheduler) if policy.zones is None else None
         self._name = {number + 1: tenant for number, tenant in enumerate(result.tenants)}
         self._lost_to_quota: Counter[int] = Counter()
+        self._absent = TenantMeasures()
+        """Of zones whose tenants ask for nothing in the load."""
         if policy.salted:
             self._quotas = {number: (policy.quotas or {}).get(tenant, 0) for number, tenant in self._name.items()}
 
@@ -59,8 +61,7 @@ class Observer:
         for request in self._scheduler.running:
             self._result.tenants[under_way[request.request_id].tenant].seat_seconds += passed
         for tenant, blocks in held.items():
-            if tenant in self._result.tenants:
-                self._result.tenants[tenant].block_seconds += blocks * passed
+            self._of(tenant).block_seconds += blocks * passed
         self._collect()
         if now - self._kept >= self._interval:
             self._kept = now
@@ -70,17 +71,15 @@ class Observer:
         """The last answer has been given."""
         self._collect()
         self._keep(now, self._held())
-        tenants = self._result.tenants
         if self._stock is not None:
             for owner, blocks in self._stock.evicted.items():
                 if owner in self._name:
                     quota = self._lost_to_quota[owner]
-                    evicted = tenants[self._name[owner]].evicted
+                    evicted = self._of(self._name[owner]).evicted
                     evicted.update({"lru": blocks - quota, **({"quota": quota} if quota else {})})
             return
         for tenant, zone in self._scheduler.tenancy.ledger.zones.items():
-            if tenant in tenants:
-                tenants[tenant].withheld_tokens += zone.counters.withheld_tokens
+            self._of(tenant).withheld_tokens += zone.counters.withheld_tokens
 
     def _keep(self, now: float, held: dict[str, int]) -> None:
         every = self._result.tenants.values()
@@ -102,12 +101,14 @@ class Observer:
     def _collect(self) -> None:
         if self._stock is not None:
             return
-        tenants = self._result.tenants
         for event in self._scheduler.tenancy.ledger.trail.collect():
             if isinstance(event, Evicted):
-                tenants[event.zone].evicted[event.reason] += event.blocks
-            elif isinstance(event, Preempted) and event.zone in tenants:
-                tenants[event.zone].preemptions += event.requests
+                self._of(event.zone).evicted[event.reason] += event.blocks
+            elif isinstance(event, Preempted):
+                self._of(event.zone).preemptions += event.requests
             elif isinstance(event, Lent):
-                tenants[event.lender].lent += event.blocks
-                tenants[event.borrower].borrowed += event.blocks
+                self._of(event.lender).lent += event.blocks
+                self._of(event.borrower).borrowed += event.blocks
+
+    def _of(self, tenant: str) -> TenantMeasures:
+        return self._result.tenants.get(tenant, self._absent)

@@ -15,8 +15,7 @@ from typing import Final
 
 from tenantzone_contract.config import ZoneConfig
 from tenantzone_replay import arguments
-from tenantzone_replay.load import Asked, TraceError
-from tenantzone_replay.locality import hash_of
+from tenantzone_replay.load import Asked, TraceError, content_id
 from tenantzone_replay.measures import Result
 from tenantzone_replay.mix import Source, mixed, parse_source
 from tenantzone_replay.option_types import part_of_all
@@ -64,6 +63,12 @@ def run(options: argparse.Namespace) -> None:
     alone = [_alone(setting, source, options.attain) for source in sources]
     engines, together = _together(setting, sources, alone, options.attain)
     print(_table(alone, engines, together))
+    absent = [each.name for each in alone if each.name not in together.tenants]
+    if absent:
+        print(
+            f"the engine that was replayed, one of {engines}, has nothing of {', '.join(absent)}: what these have in "
+            "the pool is not known; name longer days of them"
+        )
     before = sum(each.engines for each in alone)
     fewer = before - engines
     print(
@@ -131,7 +136,7 @@ def _replayed(setting: Setting, sources: Sequence[Source], engines: int, policy:
 
 def _part(sources: Sequence[Source], engines: int) -> Iterator[Asked]:
     """What one of so many engines is asked for."""
-    return (asked for asked in mixed(sources) if hash_of(f"{asked.conversation:x}") * engines >> 64 == 0)
+    return (asked for asked in mixed(sources) if content_id(str(asked.conversation)) % engines == 0)
 
 
 def _table(alone: Sequence[Alone], engines: int, together: Result) -> str:
@@ -140,24 +145,22 @@ def _table(alone: Sequence[Alone], engines: int, together: Result) -> str:
          "in the pool")
     ]  # fmt: skip
     whole = sum(each.block_seconds for each in together.tenants.values()) or 1.0
-    gains = []
-    for each in alone:
-        in_pool = together.tenants[each.name]
-        part = engines * in_pool.block_seconds / whole
-        gains.append((each.engines - part, part, each))
-    for gain, part, each in sorted(gains, key=lambda gain: -gain[0]):
-        in_pool = together.tenants[each.name]
+    parts = {name: engines * each.block_seconds / whole for name, each in together.tenants.items()}
+    # What is not on the engine that was replayed stands last.
+    for each in sorted(alone, key=lambda each: parts.get(each.name, math.inf) - each.engines):
+        in_pool = together.tenants.get(each.name)
+        part = parts.get(each.name, 0.0)
         rows.append(
             (
                 each.name,
                 str(each.engines),
                 f"{each.result.utilization:.0%}",
-                f"{part:.1f}",
-                f"{gain:.1f}",
+                f"{part:.1f}" if in_pool else "-",
+                f"{each.engines - part:.1f}" if in_pool else "-",
                 f"{each.result.first_token().quantile(0.99):.2f} s",
-                f"{in_pool.first_token.quantile(0.99):.2f} s",
+                f"{in_pool.first_token.quantile(0.99):.2f} s" if in_pool else "-",
                 f"{each.result.hit_rate:.1%}",
-                f"{in_pool.hit_rate:.1%}",
+                f"{in_pool.hit_rate:.1%}" if in_pool else "-",
             )
         )
     return columns(rows)

@@ -239,3 +239,50 @@ def test_zones_are_those_of_a_packed_config_with_its_pools_watermarks(documents,
     high = Watermarks(low=0.8, high=0.9)
     assert evicted(high, packed=True) == evicted(high, packed=False)
     assert evicted(high, packed=True)["watermark"] > 0 == evicted(Watermarks(), packed=True)["watermark"]
+
+
+def test_requests_without_a_conversation_are_spread_over_engines(tmp_path, capsys):
+    path = tmp_path / "trace.csv"
+    rows = [f"2024-05-10 00:00:{number // 10:02d}.{number % 10},2000,40\n" for number in range(300)]
+    path.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n" + "".join(rows))
+    main(["rank", f"{path},tenant=a", f"{path},tenant=b", "--ttft", "0.2", "--blocks", "2000", "--attain", "50%"])
+    assert re.search(r"^4 engines of .* with zones, [34] do", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_a_service_of_which_the_replayed_engine_serves_nothing_has_no_figures_of_the_pool(capsys):
+    busy = "chats,seconds=10,chats=12,turns=1,system=16,said=3000,answer=16,tenant=busy"
+    main(["rank", busy, "chats,requests=1,seed=3,tenant=rare", "--blocks", "800", "--ttft", "0.3"])
+    printed = capsys.readouterr().out
+    assert re.search(r"^rare +1 +\d+% +- +- +\S+ s +- +\S+% +-$", printed, re.MULTILINE)
+    assert "has nothing of rare" in printed
+
+
+def test_a_zone_whose_tenant_asks_for_nothing_lends(tmp_path, capsys):
+    busy, idle = (
+        ZoneConfig(name=name, tenant=tenant, generation=1, reserved=reserved)
+        for name, tenant, reserved in (("busy", "tenant-0", "10%"), ("idle", "idle", "90%"))
+    )
+    path, figures = tmp_path / "config.json", tmp_path / "out.json"
+    config = make_config(1, PoolConfig(namespace="replay", name="pool"), [busy, idle])
+    path.write_text(config.model_dump_json(by_alias=True))
+    load = ["chats,seconds=100,chats=0.5,tenants=1", "--blocks", "200", "--policies", "zones"]
+    main(["compare", *load, "--zones", str(path), "--json", str(figures)])
+    assert "requests of 1 tenants" in capsys.readouterr().err
+    (zones,) = json.loads(figures.read_text())["policies"]
+    assert list(zones["tenants"]) == ["tenant-0"]
+    assert zones["tenants"]["tenant-0"]["borrowedBlocks"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["nowhere"], "there is no such file"),
+        (["TRACE,rate=x"], "can't be understood"),
+        (["TRACE", "--zones", "TRACE"], "TRACE"),
+        (["TRACE", "--model", "70b", "--gpus", "1"], "name more --gpus"),
+    ],
+)
+def test_what_can_not_be_used_is_said(trace, arguments, says):
+    arguments = [each.replace("TRACE", str(trace)) for each in arguments]
+    with pytest.raises(SystemExit, match=says.replace("TRACE", re.escape(str(trace)))):
+        main(["compare", *arguments])
