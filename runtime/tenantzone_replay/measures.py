@@ -88,6 +88,8 @@ class Result:
     busy_seconds: float = 0.0
     """In which steps ran."""
     steps: int = 0
+    at_a_time: float = 0.0
+    """Requests that ran while others waited, on average; 0.0: none ever waited."""
     took_seconds: float = 0.0
     """Real ones."""
 

@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> None:
     # Memory with which as many run at a time: by halving, to a fiftieth of it.
     low, high = 0, least
     best = paged
-    while high - low > least // 50:
+    while high - low > max(1, least // 50):
         middle = (low + high) // 2
         tried = _fit(setting, "pages, for as many at a time", _BLOCK_TOKENS, middle)
         if tried.at_a_time >= contiguous.at_a_time:
@@ -93,11 +93,10 @@ def _fit(setting: Setting, what: str, block_tokens: int, blocks: int) -> Fit:
     # Each request's text is its own: what prompts have in common is not what is measured here.
     alone = replace(setting, shape=shape, load=lambda: (_alone(asked) for asked in setting.load()), in_flight=_ALL)
     result = replay(alone, Policy("stock", "vLLM"))
-    waited = [moment for moment in result.moments if moment.waiting]
-    if not waited:
+    if not result.at_a_time:
         raise TraceError(f"all requests fit at a time with {what}: name a load with more of them, or fewer --pieces")
     print(f"  {what}, {blocks:,} blocks: in {result.took_seconds:.1f} s", file=sys.stderr, flush=True)
-    return Fit(what, blocks * block_tokens, sum(moment.running for moment in waited) / len(waited))
+    return Fit(what, blocks * block_tokens, result.at_a_time)
 
 
 def _alone(asked: Asked) -> Asked:

@@ -70,6 +70,7 @@ def replay(setting: Setting, policy: Policy) -> Result:
         engine.run(lambda: False)
         observer.finish(clock.seconds)
         result.seconds, result.busy_seconds, result.steps = clock.seconds - 1.0, engine.busy_seconds, engine.steps
+        result.at_a_time = engine.at_a_time
     result.took_seconds = time.perf_counter() - began
     return result
 

@@ -72,6 +72,10 @@ class VirtualEngine:
         """That were scheduled and had something in them."""
         self.busy_seconds = 0.0
         """What they took together."""
+        self._crowded_seconds = 0.0
+        """Of them, those of steps beside which requests waited."""
+        self._crowded_seats = 0.0
+        """Requests that ran in these, times seconds."""
         self._driver = driver
         self._clock = clock
         self._hardware = hardware
@@ -84,6 +88,11 @@ class VirtualEngine:
         self._loaded_tokens = loaded_tokens
         self._kept_house = clock.seconds
         self._keep_house: Callable[[], None] = getattr(driver.scheduler, "let_time_pass", lambda: None)
+
+    @property
+    def at_a_time(self) -> float:
+        """Requests that ran while others waited, on average; 0.0: none ever waited."""
+        return self._crowded_seats / self._crowded_seconds if self._crowded_seconds else 0.0
 
     def run(self, is_over: Callable[[], bool]) -> None:
         """Go on until something is over, or nothing is left to do."""
@@ -114,6 +123,9 @@ class VirtualEngine:
             seconds += self._hardware.load_seconds(self._loaded_tokens())
             self.steps += 1
             self.busy_seconds += seconds
+            if self._driver.scheduler.waiting:
+                self._crowded_seconds += seconds
+                self._crowded_seats += seconds * len(self._driver.scheduler.running)
         else:
             seconds = 0.0 if self._in_flight else _EMPTY_STEP_SECONDS
         self._busy_until = begins + seconds

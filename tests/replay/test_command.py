@@ -114,6 +114,15 @@ def test_paging_has_more_requests_at_a_time_than_one_piece_of_memory_each(tmp_pa
     assert float(rows[2].split()[-3].strip("%")) < 60
 
 
+def test_a_few_pages_and_a_load_of_a_moment_are_enough_to_count_requests_at_a_time(tmp_path, capsys):
+    path = tmp_path / "trace.jsonl"
+    lines = [{"user_id": "a", "timestamp": 0, "prompt_tokens": 40, "output_tokens": 8} for _ in range(40)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    main(["memory", str(path), "--pieces", "4"])
+    _, *rows = capsys.readouterr().out.splitlines()
+    assert [(row.split()[-4], row.split()[-2]) for row in rows] == [("192", "4"), ("192", "4"), ("192", "4")]
+
+
 def test_services_are_ranked_by_what_they_free_in_a_pool(capsys):
     busy = "chats,tenants=1,seconds=60,chats=6,turns=1,seed=2,tenant=busy"
     rare = [f"chats,tenants=1,seconds=60,chats=0.2,turns=1,seed={seed},tenant=rare-{seed}" for seed in (3, 4)]
