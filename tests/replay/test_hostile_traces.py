@@ -48,7 +48,6 @@ def written(folder: Path, *lines, name: str = "trace.jsonl") -> Path:
         pytest.param(MOONCAKE | {"timestamp": float("inf")}, "timestamp is 'inf'; expected a number", id="no end"),
         pytest.param(MOONCAKE | {"timestamp": -5}, "timestamp is '-5'; expected a number of at least 0", id="negative"),
         pytest.param(MOONCAKE | {"timestamp": 10**400}, "expected a number", id="a number of 400 digits"),
-        pytest.param(MOONCAKE | {"timestamp": 1e14}, "are its times in another unit", id="in a million years"),
         pytest.param(MOONCAKE | {"input_length": 10**14}, "no request has more than 4,194,304", id="a huge prompt"),
         pytest.param(MOONCAKE | {"input_length": None}, "input_length is missing", id="null"),
         pytest.param(MOONCAKE | {"input_length": [1]}, "expected a number", id="a list for a number"),
@@ -59,6 +58,7 @@ def written(folder: Path, *lines, name: str = "trace.jsonl") -> Path:
         pytest.param(MOONCAKE | {"user_id": "\ud800"}, "expected a name", id="a name that is no Unicode"),
         pytest.param(QWEN | {"parent_chat_id": [1]}, "parent_chat_id is", id="a list for a parent"),
         pytest.param(QWEN | {"chat_id": 1e300}, "expected a number", id="a huge chat"),
+        pytest.param(SESSION | {"session_id": "\ud800"}, None, id="a session whose name is no Unicode"),
         pytest.param(SESSION | {"output_tokens": 10**13}, "no request has more than", id="an endless answer"),
         pytest.param(SESSION | {"timestamp": "nan"}, "expected a number", id="NaN as a text"),
         pytest.param(SESSION | {"timestamp": "-3"}, "expected a number", id="a negative time as a text"),
@@ -80,6 +80,13 @@ def test_what_is_wrong_in_a_line_is_named(tmp_path, line, says):
         return
     with pytest.raises(TraceError, match=says):
         load(path, *([f"format={name}"] if name else []))
+
+
+def test_a_prompt_without_ids_is_a_conversation_of_its_own(tmp_path):
+    for line, name in ((MOONCAKE | {"hash_ids": None}, "mooncake"), (RECORDED, "recorded")):
+        line = {each: value for each, value in line.items() if value is not None}
+        first, second = parse_source(f"{written(tmp_path, line, line)},format={name}").load()
+        assert first.conversation != second.conversation
 
 
 def test_a_chain_that_bites_its_tail_ends(tmp_path):
@@ -133,7 +140,12 @@ def test_what_is_no_text_says_so(tmp_path, content, says):
 
 def test_times_that_are_not_in_order_are_taken_as_they_come(tmp_path):
     path = written(tmp_path, *(MOONCAKE | {"timestamp": when} for when in (5000, 1000, 9000, 9000)))
-    assert [each.arrival for each in parse_source(str(path)).load()] == [5.0, 5.0, 9.0, 9.0]
+    assert [each.arrival for each in parse_source(str(path)).load()] == [0.0, 0.0, 4.0, 4.0]
+
+
+def test_a_request_after_a_million_years_is_named(tmp_path):
+    with pytest.raises(TraceError, match=r"request 2 comes .* are its times in another unit"):
+        load(written(tmp_path, MOONCAKE, MOONCAKE | {"timestamp": 1e14}))
 
 
 def test_a_million_tenants_are_refused_in_little_memory(tmp_path):

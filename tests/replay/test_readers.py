@@ -86,6 +86,46 @@ def test_users_and_sessions_are_tenants_and_conversations(tmp_path):
     assert shorter.content[0] != first.content[0], "a prompt that is shorter than what was said begins anew"
 
 
+ASKED = {"timestamp": 10.0, "input_length": 64, "output_length": 16}
+
+
+@pytest.mark.parametrize(
+    ("line", "tenant"),
+    [
+        (ASKED | {"user_id": 0, "session_id": 0}, "0"),
+        (ASKED | {"user_id": 0, "chat_id": 7, "parent_chat_id": -1}, "0"),
+        (ASKED | {"user_id": "", "session_id": 0}, ""),
+        (ASKED | {"user_id": None, "session_id": 0}, ""),
+    ],
+)
+def test_zero_is_a_name_and_nothing_is_none(tmp_path, line, tenant):
+    (first, second) = read(tmp_path / "any.jsonl", line, line)
+    assert first.tenant == second.tenant == tenant
+    assert first.conversation == second.conversation
+    assert bool(first.content) == ("chat_id" not in line)
+
+
+def test_mooncakes_users_are_tenants_if_it_has_some(tmp_path):
+    path = tmp_path / "any.jsonl"
+    path.write_text(json.dumps(ASKED | {"user_id": 0}))
+    assert [each.tenant for each in READERS["mooncake"](path)] == ["0"]
+
+
+def test_users_with_ids_of_what_they_ask_are_no_trace_of_mooncakes(tmp_path):
+    lines = [ASKED | {"user_id": "a", "timestamp": when, "hash_ids": [1, 2], "block_size": 32} for when in (10, 20)]
+    assert [(each.arrival, each.content_tokens) for each in read(tmp_path / "any.jsonl", *lines)] == [(0, 32), (10, 32)]
+
+
+@pytest.mark.parametrize(
+    ("line", "unit"),
+    [(ASKED | {"hash_ids": [1]}, 1000), (ASKED | {"chat_id": 7, "parent_chat_id": -1}, 1)],
+    ids=["mooncake", "qwen"],
+)
+def test_times_of_a_wall_clock_begin_at_the_first(tmp_path, line, unit):
+    lines = [line | {"timestamp": unit * (1_764_000_000 + number)} for number in range(3)]
+    assert [each.arrival for each in read(tmp_path / "any.jsonl", *lines)] == [0.0, 1.0, 2.0]
+
+
 def test_kv_events_are_requests_of_what_had_to_be_computed(tmp_path):
     stored = {"type": "BlockStored", "parent_block_hash": None, "block_size": 16, "token_ids": [], "lora_id": None}
     requests = read(

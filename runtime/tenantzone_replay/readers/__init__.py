@@ -31,12 +31,13 @@ def guess_format(path: Path) -> str:
     if path.is_dir():
         return "recorded"
     line = first_line(path)
+    # What names its users may have the members that Mooncake's traces are known by besides.
     for name, module in (
         ("recorded", recorded),
         ("kv-events", kv_events),
         ("qwen", qwen),
-        ("mooncake", mooncake),
         ("sessions", sessions),
+        ("mooncake", mooncake),
         ("azure", azure),
         ("burstgpt", burstgpt),
     ):

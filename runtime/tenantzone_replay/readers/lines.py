@@ -106,6 +106,12 @@ def members(place: str, line: Any) -> Mapping[str, Any]:
     return line
 
 
+def name(line: Mapping[str, Any], member: str) -> str:
+    """What a member calls something, be it a text or a number; empty where there is none, or it is empty."""
+    found = line.get(member)
+    return "" if found is None else str(found)
+
+
 def number(place: str, line: Mapping[str, Any], *names: str, default: float | None = None) -> float:
     """The first of these members that is there, as a number of at least 0.
 

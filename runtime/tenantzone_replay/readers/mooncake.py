@@ -7,8 +7,8 @@ Source: Qin et al., *Mooncake: Trading More Storage for Less Computation*, FAST'
 from collections.abc import Iterator
 from pathlib import Path
 
-from tenantzone_replay.load import Asked
-from tenantzone_replay.readers.lines import count, json_lines, members, number
+from tenantzone_replay.load import Asked, first_arrival_at_zero
+from tenantzone_replay.readers.lines import count, json_lines, members, name, number
 from tenantzone_replay.readers.prompts import known_prompt
 
 CONTENT_TOKENS = 512
@@ -21,17 +21,19 @@ def looks_like(line: str) -> bool:
 
 def read(path: Path) -> Iterator[Asked]:
     """Its requests; a conversation has its second block in common, since nearly all have the first."""
-    for place, line in json_lines(path):
+    first: float | None = None
+    for index, (place, line) in enumerate(json_lines(path)):
         fields = members(place, line)
         prompt_tokens = count(place, fields, "input_length")
         ids = known_prompt(place, fields, prompt_tokens, CONTENT_TOKENS)
+        arrival, first = first_arrival_at_zero(number(place, fields, "timestamp") / 1000, first)
         yield Asked(
-            arrival=number(place, fields, "timestamp") / 1000,
+            arrival=arrival,
             prompt_tokens=max(1, prompt_tokens),
             output_tokens=max(1, count(place, fields, "output_length")),
             content=ids,
             content_tokens=CONTENT_TOKENS,
             known_tokens=min(prompt_tokens, len(ids) * CONTENT_TOKENS),
-            conversation=fields["hash_ids"][min(1, len(fields["hash_ids"]) - 1)] if fields["hash_ids"] else 0,
-            tenant=str(fields.get("user_id") or ""),
+            conversation=ids[:2][-1] if ids else index,
+            tenant=name(fields, "user_id"),
         )

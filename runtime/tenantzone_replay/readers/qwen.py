@@ -8,8 +8,8 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
 
-from tenantzone_replay.load import Asked, TraceError
-from tenantzone_replay.readers.lines import count, json_lines, members, number, whole
+from tenantzone_replay.load import Asked, TraceError, first_arrival_at_zero
+from tenantzone_replay.readers.lines import count, json_lines, members, name, number, whole
 from tenantzone_replay.readers.prompts import known_prompt
 
 CONTENT_TOKENS = 16
@@ -25,6 +25,7 @@ def looks_like(line: str) -> bool:
 def read(path: Path) -> Iterator[Asked]:
     """Its requests; a conversation is a chat with all turns that followed."""
     conversation_of: OrderedDict[int, int] = OrderedDict()
+    first: float | None = None
     for place, line in json_lines(path):
         fields = members(place, line)
         chat = whole(place, fields, "chat_id")
@@ -36,13 +37,14 @@ def read(path: Path) -> Iterator[Asked]:
             conversation_of.popitem(last=False)
         prompt_tokens = count(place, fields, "input_length")
         ids = known_prompt(place, fields, prompt_tokens, CONTENT_TOKENS)
+        arrival, first = first_arrival_at_zero(number(place, fields, "timestamp"), first)
         yield Asked(
-            arrival=number(place, fields, "timestamp"),
+            arrival=arrival,
             prompt_tokens=max(1, prompt_tokens),
             output_tokens=max(1, count(place, fields, "output_length")),
             content=ids,
             content_tokens=CONTENT_TOKENS,
             known_tokens=min(prompt_tokens, len(ids) * CONTENT_TOKENS),
             conversation=conversation,
-            tenant=str(fields.get("user_id") or ""),
+            tenant=name(fields, "user_id"),
         )

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tenantzone_replay.load import Asked, TraceError, content_id, first_arrival_at_zero
-from tenantzone_replay.readers.lines import count, json_lines, members, number
+from tenantzone_replay.readers.lines import count, json_lines, members, name, number
 
 _FORMAT = 1
 _LETTERS = 8
@@ -85,7 +85,7 @@ def _requests(where: str, fields: Mapping[str, Any]) -> Iterator[Asked]:
     if not isinstance(hashes, str) or len(hashes) % _LETTERS:
         raise TraceError(f"{where}: hashes is no text of {_LETTERS} letters for each block")
     content = tuple(content_id(hashes[at : at + _LETTERS]) for at in range(0, len(hashes), _LETTERS))
-    caller = str(fields.get("caller") or "")
+    caller = name(fields, "caller")
     asked = Asked(
         arrival=0.0,
         prompt_tokens=prompt,
@@ -93,8 +93,8 @@ def _requests(where: str, fields: Mapping[str, Any]) -> Iterator[Asked]:
         content=content,
         content_tokens=size,
         known_tokens=len(content) * size,
-        conversation=content[0] if content else 0,
-        tenant=str(fields.get("tenant") or (f"caller-{caller}" if caller else "")),
+        conversation=content[0] if content else content_id(where),
+        tenant=name(fields, "tenant") or (f"caller-{caller}" if caller else ""),
     )
     for _ in range(max(1, count(where, fields, "answers", default=1, most=_MOST_ANSWERS))):
         yield asked

@@ -11,7 +11,7 @@ from typing import Any
 
 from tenantzone_replay.load import Asked, content_id, first_arrival_at_zero
 from tenantzone_replay.readers.conversations import CONTENT_TOKENS, Conversations
-from tenantzone_replay.readers.lines import count, json_lines, members, number, seconds
+from tenantzone_replay.readers.lines import count, json_lines, members, name, number, seconds
 from tenantzone_replay.readers.prompts import known_prompt
 
 
@@ -29,7 +29,7 @@ def read(path: Path) -> Iterator[Asked]:
         arrival, first = first_arrival_at_zero(_seconds(place, fields), first)
         prompt = max(1, count(place, fields, "prompt_tokens", "input_length", "input_tokens"))
         answer = max(1, count(place, fields, "output_tokens", "completion_tokens", "output_length", default=1))
-        user, session = (str(fields.get(name) or "") for name in ("user_id", "session_id"))
+        user, session = name(fields, "user_id"), name(fields, "session_id")
         content: tuple[int, ...] = ()
         content_tokens, known = CONTENT_TOKENS, prompt + answer
         if "hash_ids" in fields:
