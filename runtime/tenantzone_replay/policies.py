@@ -71,8 +71,9 @@ def policies(
         watermarks: of the pool, for what is ours.
     """
     priorities = _priorities(zones, demand or {})
-    shares = _shares(zones, blocks)
-    bucket = {tenant: share / max(1, blocks) * tokens_per_second for tenant, share in shares.items()}
+    parts = _shares(zones, blocks)
+    bucket = {tenant: share / max(1, blocks) * tokens_per_second for tenant, share in parts.items()}
+    shares = {tenant: int(share) for tenant, share in parts.items()}
     alone = Lending(lendable=0)
     fenced = [
         changed(zone, reserved=shares[zone.tenant], limit=shares[zone.tenant] or None, lending=alone) for zone in zones
@@ -144,10 +145,10 @@ def _priorities(zones: Sequence[ZoneConfig], demand: Mapping[str, int]) -> dict[
     return {zone.tenant: place for place, zone in enumerate(by_demand)}
 
 
-def _shares(zones: Sequence[ZoneConfig], blocks: int) -> dict[str, int]:
-    """The blocks that each zone reserves, and as many as every other of those that nobody reserved."""
+def _shares(zones: Sequence[ZoneConfig], blocks: int) -> dict[str, float]:
+    """The blocks that each zone reserves, and as many as every other of those that nobody reserved, down to a part."""
     reserved = {zone.tenant: floor_blocks(zone.reserved, blocks) for zone in zones}
-    left = max(0, blocks - sum(reserved.values())) // max(1, len(zones))
+    left = max(0, blocks - sum(reserved.values())) / max(1, len(zones))
     return {tenant: share + left for tenant, share in reserved.items()}
 
 

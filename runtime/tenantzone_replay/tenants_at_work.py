@@ -1,6 +1,7 @@
 """The tenants of a load, as an engine in virtual time asks for their requests and tells them of their tokens."""
 
 import heapq
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -81,14 +82,15 @@ class TenantsAtWork:
         return min(shape.longest, shape.blocks * shape.block_tokens)
 
     def send_due(self, now: float) -> None:
-        if self._in_flight is not None:
-            self._refill(now, self._in_flight)
-            return
-        while self._next is not None and self._begin + self._next[1].arrival <= now:
+        while self._next is not None and self._comes(self._next[1], now):
             number, asked = self._next
             self._next = next(self._load, None)
-            passes = self._passes_door(asked)
-            if passes <= now:
+            if self._in_flight is not None:
+                asked = asked.at(now - self._begin)
+            passes = self._passes_door(asked, now)
+            if passes == math.inf:
+                self._measures[asked.tenant].refused += 1
+            elif passes <= now:
                 self._send(number, asked)
             else:
                 heapq.heappush(self._at_door, (passes, number, asked))
@@ -96,19 +98,17 @@ class TenantsAtWork:
             _, number, asked = heapq.heappop(self._at_door)
             self._send(number, asked)
 
-    def _refill(self, now: float, in_flight: int) -> None:
-        while self._next is not None and len(self.under_way) < in_flight:
-            number, asked = self._next
-            self._next = next(self._load, None)
-            self._send(number, asked.at(now - self._begin))
-
     def next_arrival(self) -> float | None:
-        if self._in_flight is not None:
-            return None
         coming = [self._at_door[0][0]] if self._at_door else []
-        if self._next is not None:
+        if self._next is not None and self._in_flight is None:
             coming.append(self._begin + self._next[1].arrival)
         return min(coming, default=None)
+
+    def _comes(self, asked: Asked, now: float) -> bool:
+        if self._in_flight is not None:
+            # Whoever is held back at the door waits for an answer, too.
+            return len(self.under_way) + len(self._at_door) < self._in_flight
+        return self._begin + asked.arrival <= now
 
     def told(self, output: Any, now: float) -> None:
         request = self.under_way.get(output.request_id)
@@ -125,15 +125,16 @@ class TenantsAtWork:
             if request.tokens:
                 self._answered(int(output.request_id), request.tenant, request.prompt_tokens, request.hit_tokens)
 
-    def _passes_door(self, asked: Asked) -> float:
-        arrival = self._begin + asked.arrival
+    def _passes_door(self, asked: Asked, now: float) -> float:
         bucket = self._buckets.get(asked.tenant)
         if bucket is None:
-            return arrival
+            return now
+        arrival = self._begin + asked.arrival
         tokens = asked.prompt_tokens + asked.output_tokens
         passes = bucket.passes_at(arrival, tokens)
-        if passes > arrival:
-            self._measures[asked.tenant].withheld_tokens += tokens
+        if passes <= arrival:
+            return now
+        self._measures[asked.tenant].withheld_tokens += tokens
         return passes
 
     def _send(self, number: int, asked: Asked) -> None:

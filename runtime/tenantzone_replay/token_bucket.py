@@ -3,6 +3,8 @@
 (Turner, *New Directions in Communications*, IEEE Communications Magazine 24(10), 1986.)
 """
 
+import math
+
 
 class TokenBucket:
     """One tenant's.
@@ -20,7 +22,12 @@ class TokenBucket:
         """Until when; later than a request's arrival where others of its tenant still wait."""
 
     def passes_at(self, arrival: float, tokens: int) -> float:
-        """When a request that comes now may go on; what asks for more than the depth goes when that is full."""
+        """When a request that comes now may go on; what asks for more than the depth goes when that is full.
+
+        Where nothing ever flows in, that is never: ``math.inf``.
+        """
+        if not self._rate:
+            return math.inf
         now = max(arrival, self._filled)
         self._saved = min(self._depth, self._saved + (now - self._filled) * self._rate)
         missing = min(tokens, self._depth) - self._saved

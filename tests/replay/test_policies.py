@@ -79,6 +79,35 @@ def test_what_comes_from_the_tier_takes_time():
     assert later.busy_seconds > result.busy_seconds + 0.5
 
 
+@pytest.mark.parametrize("in_flight", [None, 4])
+def test_a_bucket_holds_back_who_asks_for_more_than_its_share_in_a_closed_loop_as_well(in_flight):
+    requests = [asked(0.0, "flood", range(1000 * number, 1000 * number + 100)) for number in range(1, 40)]
+    at = replace(setting(requests, blocks=2000), in_flight=in_flight)
+    result = replay(at, policies(equal_zones(["flood", "quiet"], 2000), 2000, 500.0)["bucket"])
+    assert result.tenants["flood"].requests == len(requests)
+    assert result.tenants["flood"].withheld_tokens > 0
+    # What it asks for, less what it had saved, at half of 500 tokens a second.
+    assert result.seconds == pytest.approx(sum(each.prompt_tokens + 4 for each in requests) / 250 - 60, rel=0.05)
+
+
+@pytest.mark.parametrize("in_flight", [None, 4])
+def test_who_has_no_share_gets_nothing_through_a_bucket(in_flight):
+    requests = flood_beside_a_quiet_tenant(rounds=3)
+    zones = [
+        changed(zone, reserved="100%" if zone.tenant == "quiet" else 0) for zone in equal_zones(["quiet", "flood"], 200)
+    ]
+    result = result_of("bucket", requests, blocks=200, zones=zones, in_flight=in_flight)
+    assert {tenant: (each.requests, each.refused) for tenant, each in result.tenants.items()} == {
+        "quiet": (3, 0),
+        "flood": (0, 21),
+    }
+
+
+def test_a_bucket_lets_through_what_is_less_than_a_block():
+    zones = equal_zones([f"tenant-{number}" for number in range(20)], 10)
+    assert set(policies(zones, 10, 1000.0)["bucket"].bucket.values()) == {50.0}
+
+
 @pytest.mark.parametrize("in_flight", [1, 3])
 def test_in_a_closed_loop_the_next_request_comes_when_one_ends(in_flight):
     requests = flood_beside_a_quiet_tenant(rounds=8)
