@@ -8,6 +8,7 @@ exponential, and so are the numbers of turns and the lengths of what is said.
 import heapq
 import random
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Self
 
@@ -18,6 +19,7 @@ _MOST: Final = {
     "tenants": MAX_TENANTS, "skew": 100, "seconds": MAX_SECONDS, "chats": 1e6, "turns": 40, "pause": MAX_SECONDS,
     "system": MAX_TOKENS, "said": MAX_TOKENS // 512, "answer": MAX_TOKENS // 512, "seed": 2**63,
 }  # fmt: skip
+_MAY_BE_ZERO: Final = "skew", "system", "seed"
 _SHORTEST: Final = 16
 """Tokens of what somebody says."""
 
@@ -55,18 +57,19 @@ class Chats:
         }
         if name not in kinds:
             raise ValueError(f"chats have {', '.join(f'{each}=' for each in kinds)}")
-        number = kinds[name](value)
-        if not number >= 0 or (not number and name not in ("skew", "system", "seed")):
-            raise ValueError(f"{name}= must be above 0")
-        if number > _MOST[name]:
-            raise ValueError(f"{name}= must be at most {_MOST[name]:,}")
-        changed: dict[str, Any] = {name: number}
-        return replace(self, **changed)
+        with suppress(ValueError):
+            number = kinds[name](value)
+            if 0 <= number <= _MOST[name] and (number or name in _MAY_BE_ZERO):
+                changed: dict[str, Any] = {name: number}
+                return replace(self, **changed)
+        kind = "a whole number" if kinds[name] is int else "a number"
+        least = "of at least 0" if name in _MAY_BE_ZERO else "above 0"
+        raise ValueError(f"{name}= is {kind} {least}, at most {_MOST[name]:,}")
 
     def load(self) -> Iterator[Asked]:
         """Its requests, in the order of arrival."""
         dice = random.Random(self.seed)
-        parts = [1 / (number + 1) ** self.skew for number in range(self.tenants)]
+        parts = [(number + 1) ** -self.skew for number in range(self.tenants)]
         under_way: list[tuple[float, int, _Chat]] = []
         begun, next_begin = 0, dice.expovariate(self.chats)
         while next_begin < self.seconds or under_way:

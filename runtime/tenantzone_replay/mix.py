@@ -1,15 +1,20 @@
 """Loads made of others: denser, later, with bursts, several at once."""
 
 import heapq
-from collections.abc import Iterable, Iterator
+import math
+import stat
+import sys
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from tenantzone_replay.load import MAX_SECONDS, Asked, TraceError, content_id
 from tenantzone_replay.made_up import Chats
 from tenantzone_replay.readers import READERS, guess_format
+
+_Number = TypeVar("_Number", int, float)
 
 MADE_UP: Final = "chats"
 _MOST_RATE: Final = 1e6
@@ -100,8 +105,8 @@ def parse_source(text: str) -> Source:
     """
     path, *options = text.split(",")
     source = Source(Path(path), chats=Chats() if path == MADE_UP else None)
-    if source.chats is None and not source.path.exists():
-        raise TraceError(f"{path}: there is no such file")
+    if source.chats is None:
+        _check(source.path)
     for option in options:
         name, _, value = option.partition("=")
         try:
@@ -111,26 +116,63 @@ def parse_source(text: str) -> Source:
     return source
 
 
+def _check(path: Path) -> None:
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        raise TraceError(f"{path}: there is no such file") from None
+    except OSError as error:
+        raise TraceError(f"{str(path)[:100]}: {error.strerror}") from None
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise TraceError(f"{path} is neither a file nor a folder: a trace is read several times, so write it to a file")
+
+
 def _with_option(source: Source, name: str, value: str) -> Source:
-    if name == "format":
-        if value not in READERS:
-            raise ValueError(f"expected one of {', '.join(READERS)}")
-        return replace(source, format=value)
-    if name == "tenant" and value:
-        return replace(source, tenant=value)
-    if name == "requests" and int(value) > 0:
-        return replace(source, requests=int(value))
-    if name == "shift" and 0 <= float(value) <= MAX_SECONDS:
-        return replace(source, shift=float(value))
-    if name == "rate" and 0 < float(value) <= _MOST_RATE:
-        return replace(source, rate=float(value))
-    if name == "burst":
-        begin, seconds, times = value.split(":")
-        if not 1 <= int(times) <= _MOST_TIMES:
-            raise ValueError(f"TIMES is from 1 to {_MOST_TIMES:,}")
-        return replace(source, burst=Burst(float(begin), float(seconds), int(times)))
-    if source.chats is not None:
-        return replace(source, chats=source.chats.with_option(name, value))
-    raise ValueError(
-        "expected format=, rate= above 0, shift= of at least 0, burst=START:SECONDS:TIMES, tenant= or requests= above 0"
+    if name not in _OPTIONS:
+        if source.chats is not None:
+            return replace(source, chats=source.chats.with_option(name, value))
+        raise ValueError(f"expected {', '.join(f'{each}=' for each in _OPTIONS)}")
+    understood, what = _OPTIONS[name]
+    try:
+        changed: dict[str, Any] = {name: understood(value)}
+    except ValueError:
+        raise ValueError(f"{name}= is {what}") from None
+    return replace(source, **changed)
+
+
+def _within(number: _Number, least: float, most: float) -> _Number:
+    if not least <= number <= most:
+        raise ValueError
+    return number
+
+
+def _name(text: str, names: Container[str] | None = None) -> str:
+    if not text or (names is not None and text not in names):
+        raise ValueError
+    return text
+
+
+def _burst(text: str) -> Burst:
+    begin, seconds, times = text.split(":")
+    return Burst(
+        _within(float(begin), 0, MAX_SECONDS),
+        _within(float(seconds), 0, MAX_SECONDS),
+        _within(int(times), 1, _MOST_TIMES),
     )
+
+
+_OPTIONS: Final[Mapping[str, tuple[Callable[[str], Any], str]]] = {
+    "format": (lambda text: _name(text, READERS), f"one of {', '.join(READERS)}"),
+    "rate": (
+        lambda text: _within(float(text), math.ulp(0.0), _MOST_RATE),
+        f"a number above 0, at most {_MOST_RATE:,.0f}",
+    ),
+    "shift": (lambda text: _within(float(text), 0, MAX_SECONDS), f"seconds from 0 to {MAX_SECONDS:,.0f}"),
+    "burst": (
+        _burst,
+        f"START:SECONDS:TIMES, with seconds from 0 to {MAX_SECONDS:,.0f} and TIMES from 1 to {_MOST_TIMES:,}",
+    ),
+    "tenant": (_name, "a name"),
+    "requests": (lambda text: _within(int(text), 1, sys.maxsize), f"a whole number from 1 to {sys.maxsize:,}"),
+}
+"""How each is understood, and what it is to be."""

@@ -43,6 +43,10 @@ def test_tenants_ask_for_more_and_for_less_as_is_said():
     assert max(alike.values()) < 1.3 * min(alike.values())
 
 
+def test_tenants_that_ask_for_nearly_nothing_are_no_error():
+    assert {each.tenant for each in load("chats,tenants=2000,skew=100,seconds=60")} == {"tenant-0"}
+
+
 def test_arrivals_are_in_order_and_the_same_for_the_same_seed():
     first, again, other = (load(f"chats,seconds=300,seed={seed}") for seed in (1, 1, 2))
     assert first == again != other
@@ -51,7 +55,14 @@ def test_arrivals_are_in_order_and_the_same_for_the_same_seed():
 
 
 @pytest.mark.parametrize(
-    ("option", "says"), [("turns=0", "turns= must be above 0"), ("color=1", "chats have tenants=")]
+    ("option", "says"),
+    [
+        ("turns=0", "turns= is a number above 0"),
+        ("turns=99", "turns= is a number above 0, at most 40"),
+        ("seed=-1", "seed= is a whole number of at least 0"),
+        ("tenants=two", "tenants= is a whole number above 0, at most 10,000"),
+        ("color=1", "chats have tenants="),
+    ],
 )
 def test_what_is_wrong_is_said(option, says):
     with pytest.raises(TraceError, match=says):

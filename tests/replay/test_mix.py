@@ -1,6 +1,7 @@
 """Loads made of others, and tenants by rule."""
 
 import json
+import os
 from collections import Counter
 from itertools import pairwise
 
@@ -49,16 +50,36 @@ def test_several_traces_come_in_order_and_share_nothing(trace):
 
 @pytest.mark.parametrize(
     ("option", "says"),
-    [("rate=0", "rate= above 0"), ("burst=1", "burst=1"), ("speed=3", "expected format="), ("format=x", "one of moon")],
+    [
+        ("rate=0", "rate= is a number above 0"),
+        ("shift=inf", "shift= is seconds from 0 to 34,560,000"),
+        ("requests=x", "requests= is a whole number from 1"),
+        ("requests=1" + "0" * 30, "requests= is a whole number from 1"),
+        ("tenant=", "tenant= is a name"),
+        ("burst=1", "burst= is START:SECONDS:TIMES"),
+        ("burst=1:2", "burst= is START:SECONDS:TIMES"),
+        ("burst=nan:nan:3", "burst= is START:SECONDS:TIMES"),
+        ("burst=0:inf:3", "burst= is START:SECONDS:TIMES"),
+        ("speed=3", "expected format=, rate="),
+        ("format=x", "format= is one of moon"),
+    ],
 )
 def test_what_is_wrong_with_a_source_is_said(trace, option, says):
+    for source in (trace, "chats") if not option.startswith("speed") else (trace,):
+        with pytest.raises(TraceError, match=f"can't be understood: {says}"):
+            parse_source(f"{source},{option}")
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [("nowhere", "nowhere: there is no such file"), ("x" * 5000, "File name too long"), ("pipe", "neither a file nor")],
+    ids=["no file", "a name of 5,000 letters", "a pipe"],
+)
+def test_what_can_not_be_read_again_and_again_is_named(tmp_path, monkeypatch, path, says):
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
     with pytest.raises(TraceError, match=says):
-        parse_source(f"{trace},{option}")
-
-
-def test_a_file_that_is_not_there_is_named():
-    with pytest.raises(TraceError, match="nowhere: there is no such file"):
-        parse_source("nowhere")
+        parse_source(path)
 
 
 def test_who_is_not_named_gets_a_tenant_by_conversation():

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import time
 from itertools import islice
 from pathlib import Path
 
@@ -147,6 +148,29 @@ def test_a_trace_may_be_packed(tmp_path):
     path = tmp_path / "trace.jsonl.gz"
     path.write_bytes(gzip.compress(json.dumps(line).encode()))
     assert [each.content for each in READERS[guess_format(path)](path)] == [(0, 1)]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["TIMESTAMP,ContextTokens,GeneratedTokens", "2024-05-10 00:00:00.0,200,20"],
+        [json.dumps(ASKED | {"user_id": "a"})],
+    ],
+    ids=["a table", "lines of JSON"],
+)
+def test_a_trace_may_begin_with_a_byte_order_mark(tmp_path, lines):
+    assert len(read(tmp_path / "trace", "\ufeff" + lines[0], *lines[1:])) == 1
+
+
+def test_dates_without_a_zone_are_utc_wherever_they_are_read(tmp_path, monkeypatch):
+    # There the clock went from 1:59 to 3:00.
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    dates = ["2024-03-10 01:59:59", "2024-03-10T02:00:00Z", "2024-03-10 03:00:00"]
+    requests = read(tmp_path / "any.jsonl", *(ASKED | {"user_id": "a", "timestamp": date} for date in dates))
+    monkeypatch.undo()
+    time.tzset()
+    assert [each.arrival for each in requests] == [0.0, 1.0, 3601.0]
 
 
 @pytest.mark.parametrize(

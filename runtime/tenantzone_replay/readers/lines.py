@@ -5,7 +5,7 @@ import gzip
 import json
 import zlib
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, TextIO
 
@@ -16,10 +16,10 @@ _LONGEST_LINE: Final = 2**23
 
 
 def open_text(path: Path) -> TextIO:
-    """A file to read, unpacked if its name ends in ``.gz``."""
+    """A file to read, unpacked if its name ends in ``.gz``, without a byte order mark."""
     if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8", newline="")
-    return path.open(encoding="utf-8", newline="")
+        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+    return path.open(encoding="utf-8-sig", newline="")
 
 
 def first_line(path: Path) -> str:
@@ -152,6 +152,8 @@ def count(place: str, line: Mapping[str, Any], *names: str, default: int | None 
 def seconds(place: str, line: Mapping[str, Any], *names: str) -> float:
     """The first of these members that is there, as seconds: a number, or a date with a time.
 
+    A date that names no zone is taken as UTC.
+
     Raises:
         TraceError: none is there, or it is no time.
     """
@@ -166,9 +168,10 @@ def seconds(place: str, line: Mapping[str, Any], *names: str) -> float:
                 pass
             try:
                 # Azure's have seven digits behind the point, and Python reads six.
-                return datetime.fromisoformat(_six_digits(text.strip())).timestamp()
+                date = datetime.fromisoformat(_six_digits(text.strip()))
             except ValueError:
                 raise TraceError(f"{place}: {name} is {text[:50]!r}; expected seconds, or a date and a time") from None
+            return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
     return number(place, line, *names)
 
 
