@@ -143,6 +143,19 @@ def test_kv_events_are_requests_of_what_had_to_be_computed(tmp_path):
     assert first.prompt_tokens == 33
 
 
+@pytest.mark.parametrize("kinds", [(None, None), ("sliding_window", "full_attention")])
+def test_kv_events_of_several_groups_are_those_of_one(tmp_path, kinds):
+    stored = {"type": "BlockStored", "parent_block_hash": None, "block_size": 16}
+    groups = [stored | {"group_idx": group, "kv_cache_spec_kind": kind} for group, kind in enumerate(kinds)]
+    requests = read(
+        tmp_path / "events.jsonl",
+        [100.0, [groups[0] | {"block_hashes": [12]}, groups[1] | {"block_hashes": [11, 12]}]],
+        [101.0, [groups[1] | {"block_hashes": [13, 14]}, groups[0] | {"block_hashes": [14]}]],
+    )
+    assert [each.arrival for each in requests] == [0.0, 1.0]
+    assert [len(each.content) for each in requests] == ([2, 2] if kinds[1] else [1, 1])
+
+
 def test_a_trace_may_be_packed(tmp_path):
     line = {"timestamp": 0, "input_length": 600, "output_length": 1, "hash_ids": [0, 1]}
     path = tmp_path / "trace.jsonl.gz"

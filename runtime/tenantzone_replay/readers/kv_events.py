@@ -3,7 +3,8 @@
 A batch is as vLLM publishes it, ``[ts, [event, ...]]``, or an object with ``ts`` and ``events``; an event is an object
 with ``type``. ``BlockStored`` is a chain of blocks behind a parent, so a batch's chain is a request that came at that
 time, whose prompt ends there. What was found in the cache whole left no event, and answers are not told apart from
-prompts: the load is what the engine had to compute, and one token of an answer for each.
+prompts: the load is what the engine had to compute, and one token of an answer for each. An engine with several groups
+of layers stores each prompt in each of them, and one group is read.
 """
 
 import json
@@ -18,6 +19,9 @@ from tenantzone_replay.readers.lines import count, json_lines, members, number
 _REMEMBERED_BLOCKS = 1_000_000
 """A chain goes back as far as its blocks are among the last so many."""
 
+_OF_WHOLE_PROMPTS = "full_attention", "mla_attention", "sink_full_attention"
+"""Kinds of groups, as vLLM calls them."""
+
 
 def looks_like(line: str) -> bool:
     """Whether a file that begins with this line is one of these."""
@@ -28,12 +32,14 @@ def read(path: Path) -> Iterator[Asked]:
     """One request for each chain that was stored; its tenant is the salt of its first block, if it has one."""
     chains = _Chains()
     first: float | None = None
+    group: tuple[Any, ...] = ()
     for place, line in json_lines(path):
         ts, events = _batch(place, line)
         arrival, first = first_arrival_at_zero(ts, first)
-        for event in events:
-            fields = members(place, event)
-            if fields.get("type") != "BlockStored" or fields.get("medium") not in (None, "GPU"):
+        stored = [fields for event in events if _is_stored(fields := members(place, event))]
+        group = group or _group(stored)
+        for fields in stored:
+            if (fields.get("group_idx"),) != group:
                 continue
             size = max(1, count(place, fields, "block_size"))
             content, tenant = chains.add(place, fields, MAX_TOKENS // size)
@@ -48,6 +54,16 @@ def read(path: Path) -> Iterator[Asked]:
                 conversation=content[0],
                 tenant=tenant,
             )
+
+
+def _is_stored(fields: Mapping[str, Any]) -> bool:
+    return fields.get("type") == "BlockStored" and fields.get("medium") in (None, "GPU")
+
+
+def _group(stored: list[Mapping[str, Any]]) -> tuple[Any, ...]:
+    """The group whose events are read, if some are there: the first that keeps whole prompts, or else the first."""
+    ranked = sorted(stored, key=lambda fields: fields.get("kv_cache_spec_kind") not in _OF_WHOLE_PROMPTS)
+    return tuple(fields.get("group_idx") for fields in ranked[:1])
 
 
 def _batch(place: str, line: Any) -> tuple[float, list[Any]]:
