@@ -1,17 +1,20 @@
 """What policies came to, as a page that needs no network: its pictures are drawn in it."""
 
 import html
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from tenantzone_replay.capacities import Curve, curves_table
 from tenantzone_replay.distribution import Distribution
 from tenantzone_replay.locality import Locality
 from tenantzone_replay.locality import lines as locality_lines
-from tenantzone_replay.measures import Result
+from tenantzone_replay.measures import Moment, Result
 from tenantzone_replay.pictures import Line, as_number, as_part, bars, curve
 from tenantzone_replay.tables import tables
 
+_SHOWN: Final = 20
+"""Tenants in a picture, each for itself."""
 _STYLE: Final = """
 body{font:15px/1.5 system-ui,sans-serif;max-width:64rem;margin:2rem auto;padding:0 1rem;color-scheme:light dark}
 pre{overflow-x:auto;font-size:12px} svg{max-width:100%;height:auto} text{fill:currentColor;font-size:12px}
@@ -85,16 +88,14 @@ def _load(locality: Locality) -> Iterator[str]:
 
 
 def _lost_and_lent(result: Result) -> Iterator[str]:
-    evicted = {tenant: dict(each.evicted) for tenant, each in result.tenants.items() if each.evicted}
+    evicted = {tenant: each.evicted for tenant, each in result.tenants.items() if each.evicted}
     if evicted:
+        lost = _largest({tenant: each.total() for tenant, each in evicted.items()})
         yield "<h3>Cached blocks that tenants lost, by reason</h3>"
-        yield bars(evicted, "blocks")
-    lenders = sorted({tenant for moment in result.moments for tenant in moment.lent})
-    if lenders:
+        yield bars({name: sum((evicted[each] for each in tenants), Counter()) for name, tenants in lost}, "blocks")
+    lent = _by_tenant(result, lambda moment: moment.lent)
+    if lent:
         yield "<h3>Blocks of reservations that others stood on, by lender</h3>"
-        lent: list[Line] = [
-            (tenant, [(each.seconds, float(each.lent.get(tenant, 0))) for each in result.moments]) for tenant in lenders
-        ]
         yield curve(lent, "seconds", "blocks", top_as=as_number)
 
 
@@ -112,8 +113,23 @@ def _held(result: Result) -> list[tuple[float, float]]:
 
 
 def _ownership(result: Result) -> list[Line]:
-    names = sorted({name for moment in result.moments for name in moment.held})
+    held = _by_tenant(result, lambda moment: moment.held)
+    return [(name or "all", [(when, blocks / result.blocks) for when, blocks in points]) for name, points in held]
+
+
+def _by_tenant(result: Result, of: Callable[[Moment], Mapping[str, int]]) -> list[Line]:
+    total: Counter[str] = Counter()
+    for moment in result.moments:
+        total.update(of(moment))
     return [
-        (name or "all", [(each.seconds, each.held.get(name, 0) / result.blocks) for each in result.moments])
-        for name in names
+        (name, [(each.seconds, float(sum(of(each).get(tenant, 0) for tenant in tenants))) for each in result.moments])
+        for name, tenants in _largest(total)
     ]
+
+
+def _largest(amounts: Mapping[str, float]) -> list[tuple[str, Sequence[str]]]:
+    """Whom a picture shows, by name: the tenants that have most, each for itself, and all others together."""
+    ranked = sorted(amounts, key=lambda tenant: -amounts[tenant])
+    shown: list[tuple[str, Sequence[str]]] = [(tenant, [tenant]) for tenant in sorted(ranked[:_SHOWN])]
+    others = ranked[_SHOWN:]
+    return [*shown, (f"{len(others):,} others", others)] if others else shown

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from typing import Final
 
 from tenantzone_replay import arguments
@@ -42,7 +41,7 @@ def run(options: argparse.Namespace) -> None:
     from tenantzone_replay.replay import replay
 
     sources = [parse_source(text) for text in options.sources]
-    if any(asked.tenant for asked in islice(mixed(sources), 1)):
+    if any(asked.tenant for asked in mixed(sources)):
         raise TraceError("the price of isolation needs a load whose tenants nobody has named")
     at = arguments.setting_of(options)
     rows: list[Sequence[str]] = [

@@ -104,7 +104,7 @@ class Observer:
         for event in self._scheduler.tenancy.ledger.trail.collect():
             if isinstance(event, Evicted):
                 self._of(event.zone).evicted[event.reason] += event.blocks
-            elif isinstance(event, Preempted):
+            elif isinstance(event, Preempted) and event.zone is not None:
                 self._of(event.zone).preemptions += event.requests
             elif isinstance(event, Lent):
                 self._of(event.lender).lent += event.blocks

@@ -98,6 +98,11 @@ def test_the_price_of_isolation_grows_with_the_tenants(trace, capsys):
     assert float(four[2].strip("%")) < float(one[2].strip("%"))
 
 
+def test_isolation_is_of_loads_none_of_whose_tenants_is_named(trace):
+    with pytest.raises(SystemExit, match="whose tenants nobody has named"):
+        main(["isolation", str(trace), "chats,seconds=30,shift=1", "--counts", "1"])
+
+
 def test_paging_has_more_requests_at_a_time_than_one_piece_of_memory_each(tmp_path, capsys):
     path = tmp_path / "trace.jsonl"
     lengths = [200, 200, 200, 1600]

@@ -1,0 +1,32 @@
+"""Pictures of many tenants: the largest are drawn, and the others as one."""
+
+import re
+
+from tenantzone_replay.html import pictures, report
+from tenantzone_replay.locality import Locality
+from tenantzone_replay.measures import Moment, Result, TenantMeasures
+
+TENANTS = [f"tenant-{number}" for number in range(101, 151)]
+SHOWN = [*TENANTS[30:], "30 others"]
+
+
+def result():
+    """Of fifty tenants, each of which holds, lends and has lost some blocks more than the one before it."""
+    blocks = {tenant: number for number, tenant in enumerate(TENANTS, 1)}
+    found = Result("zones", "ours", 1000, 16, {tenant: TenantMeasures() for tenant in TENANTS})
+    for tenant, lost in blocks.items():
+        found.tenants[tenant].evicted["own"] = lost
+    found.moments = [Moment(float(second), blocks, 0, 0, 0, 0, blocks) for second in range(3)]
+    return found
+
+
+def test_the_largest_tenants_are_drawn_and_the_others_as_one():
+    page = report([result()], "a load", Locality())
+    owners, lost, lenders = re.findall("<svg.*?</svg>", page.partition("Who held the blocks")[2])
+    for picture in (owners, lenders):
+        assert re.findall(r">([^<]*)</text>", picture)[-21:] == SHOWN
+        assert picture.count("<polyline") == 21
+    assert re.findall(r'text-anchor="middle">([^<]*)<', lost) == SHOWN
+    # As much as the thirty smallest have together is the highest.
+    assert f">{sum(range(1, 31))}</text>" in lost
+    assert owners == pictures([result()], [])["owners-zones"][1].partition("<figure>")[2].removesuffix("</figure>")
