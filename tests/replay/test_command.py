@@ -285,18 +285,3 @@ def test_a_zone_whose_tenant_asks_for_nothing_lends(tmp_path, capsys):
     (zones,) = json.loads(figures.read_text())["policies"]
     assert list(zones["tenants"]) == ["tenant-0"]
     assert zones["tenants"]["tenant-0"]["borrowedBlocks"] > 0
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["nowhere"], "there is no such file"),
-        (["TRACE,rate=x"], "can't be understood"),
-        (["TRACE", "--zones", "TRACE"], "TRACE"),
-        (["TRACE", "--model", "70b", "--gpus", "1"], "name more --gpus"),
-    ],
-)
-def test_what_can_not_be_used_is_said(trace, arguments, says):
-    arguments = [each.replace("TRACE", str(trace)) for each in arguments]
-    with pytest.raises(SystemExit, match=says.replace("TRACE", re.escape(str(trace)))):
-        main(["compare", *arguments])
