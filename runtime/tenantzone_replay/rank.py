@@ -70,10 +70,12 @@ def run(options: argparse.Namespace) -> None:
             "the pool is not known; name longer days of them"
         )
     before = sum(each.engines for each in alone)
-    fewer = before - engines
+    spared = (
+        f"{abs(before - engines)} {'fewer' if engines <= before else 'more'} ({abs(before - engines) / before:.0%})"
+    )
     print(
         f"\n{before} engines of {setting.hardware.title} with {setting.shape.blocks:,} blocks serve {len(alone)} "
-        f"services on engines of their own; together, with zones, {engines} do: {fewer} fewer ({fewer / before:.0%})"
+        f"services on engines of their own; together, with zones, {engines} do: {spared}"
     )
 
 
@@ -135,8 +137,9 @@ def _replayed(setting: Setting, sources: Sequence[Source], engines: int, policy:
 
 
 def _part(sources: Sequence[Source], engines: int) -> Iterator[Asked]:
-    """What one of so many engines is asked for."""
-    return (asked for asked in mixed(sources) if content_id(str(asked.conversation)) % engines == 0)
+    """What one of so many engines is asked for; conversations of two services may have one number."""
+    every = mixed(sources)
+    return (asked for asked in every if content_id(f"{asked.tenant}/{asked.conversation}") % engines == 0)
 
 
 def _table(alone: Sequence[Alone], engines: int, together: Result) -> str:
