@@ -1,12 +1,17 @@
 """What the recorder writes, and that it writes nothing that somebody said."""
 
 import asyncio
+import gzip
 import json
 import os
+import resource
+import socket
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
 
+from tenantzone_replay.load import TraceError
 from tenantzone_replay.readers import recorded as reader
 from tenantzone_runtime.door.middleware import TenantMiddleware
 from tenantzone_runtime.door.record import HASH_BYTES
@@ -106,7 +111,7 @@ def test_files_are_rotated_and_the_oldest_go(tmp_path):
         record(recorder, range(400))
     recorder.close()
     names = sorted(path.name for path in tmp_path.iterdir())
-    assert names == [f"requests-{os.getpid()}.jsonl{end}" for end in ("", ".1", ".2")]
+    assert names == [f"requests-{socket.gethostname()}-{os.getpid()}.jsonl{end}" for end in ("", ".1", ".2")]
     assert all(line["prompt_tokens"] == 400 for line in lines(tmp_path))
 
 
@@ -125,14 +130,76 @@ def test_what_the_disk_does_not_take_is_counted_and_costs_no_request(tmp_path, c
     assert caplog.text.count("are not recorded") == 1
 
 
-def test_a_process_that_comes_after_another_of_its_number_begins_a_new_file(tmp_path):
-    cut_off = tmp_path / f"requests-{os.getpid()}.jsonl"
-    cut_off.write_text('{"recorded": 1, "ti')
-    recorder = Recorder(tmp_path, 2**20, 2)
+@contextmanager
+def full_disk(at_bytes):
+    """Files can't grow beyond this, and take of a line what goes into that."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (at_bytes, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_what_a_full_disk_cut_off_costs_no_other_line(recorder, tmp_path, capsys):
+    record(recorder, range(4))
+    recorder._ended.join()
+    (path,) = (tmp_path / "recorded").iterdir()
+    with full_disk(path.stat().st_size * 3 // 2):
+        record(recorder, range(5))
+        record(recorder, range(6))
+        recorder._ended.join()
+    record(recorder, range(7))
+    recorder.close()
+    assert [each.prompt_tokens for each in reader.read(tmp_path / "recorded")] == [4, 7]
+    assert json.loads(path.read_text().splitlines()[-1])["lost"] == 2
+    assert capsys.readouterr().err == f"{path}: lines that were cut off, and are left out: 1\n"
+
+
+def test_a_line_that_nobody_recorded_is_refused(tmp_path):
+    (tmp_path / "requests-1.jsonl").write_text('{"recorded": 1, "ti\nnonsense\n')
+    with pytest.raises(TraceError, match="line 2: no JSON"):
+        list(reader.read(tmp_path))
+
+
+def test_a_process_that_comes_after_another_of_its_number_goes_on_behind_it(recorder, tmp_path):
     record(recorder, range(8))
     recorder.close()
-    assert cut_off.with_name(cut_off.name + ".1").read_text() == '{"recorded": 1, "ti'
-    assert [each.prompt_tokens for each in reader.read(tmp_path)] == [8]
+    (path,) = (tmp_path / "recorded").iterdir()
+    path.write_text(path.read_text() + '{"recorded": 1, "ti')
+    after = Recorder(tmp_path / "recorded", 2**20, 2)
+    record(after, range(9))
+    after.close()
+    assert [each.prompt_tokens for each in reader.read(tmp_path / "recorded")] == [8, 9]
+
+
+def test_pods_whose_processes_have_one_number_share_a_folder(tmp_path, monkeypatch):
+    pods = []
+    for name in ("pod-a", "pod-b"):
+        monkeypatch.setattr(socket, "gethostname", lambda name=name: name)
+        pods.append(Recorder(tmp_path, 1000, 8))
+    for length in range(4, 20):
+        record(pods[length % 2], range(length))
+    for pod in pods:
+        pod.close()
+    assert [each.prompt_tokens for each in reader.read(tmp_path)] == list(range(4, 20))
+
+
+@pytest.mark.parametrize("former", ["requests-1", "requests-pod-a-1"])
+def test_rotated_files_are_read_in_their_order_packed_or_not(recorder, tmp_path, former):
+    for length in range(4, 17):
+        record(recorder, range(length))
+    recorder.close()
+    (path,) = (tmp_path / "recorded").iterdir()
+    written = path.read_text().splitlines(keepends=True)
+    path.unlink()
+    for age, line in enumerate(reversed(written)):
+        plain = path.with_name(f"{former}.jsonl" + f".{age}" * bool(age))
+        if age % 2:
+            plain.with_name(plain.name + ".gz").write_bytes(gzip.compress(line.encode()))
+        else:
+            plain.write_text(line)
+    assert [each.prompt_tokens for each in reader.read(tmp_path / "recorded")] == list(range(4, 17))
 
 
 @pytest.mark.parametrize(("is_on", "expected"), [(True, ["acme"]), (False, [])])

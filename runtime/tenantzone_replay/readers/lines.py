@@ -53,12 +53,8 @@ def text_lines(path: Path) -> Iterator[tuple[int, str]]:
         raise TraceError(f"{path}, after line {number}: {error.strerror or error}") from None
 
 
-def json_lines(path: Path, *, may_be_cut_off: bool = False) -> Iterator[tuple[str, Any]]:
+def json_lines(path: Path) -> Iterator[tuple[str, Any]]:
     """What each line says, and where it stands.
-
-    Args:
-        path: of the trace.
-        may_be_cut_off: whether it may end in the midst of a line, which then is left out.
 
     Raises:
         TraceError: a line is no JSON.
@@ -70,8 +66,6 @@ def json_lines(path: Path, *, may_be_cut_off: bool = False) -> Iterator[tuple[st
         try:
             found = json.loads(line)
         except (ValueError, RecursionError) as error:
-            if may_be_cut_off and not line.endswith("\n"):
-                return
             raise TraceError(f"{place}: no JSON: {error}") from None
         yield place, found
 

@@ -2,17 +2,24 @@
 
 Lines are in the order in which requests ended. Each says since when the oldest one was under way that had not ended
 yet, so that arrivals can be put in order without reading ahead further than that.
+
+Where a disk was full or a process was killed, a line may be cut off, with the next one behind it in the same line or in
+one of its own. What was cut off is left out, and said.
 """
 
 import heapq
+import json
+import sys
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from tenantzone_replay.load import Asked, TraceError, content_id, first_arrival_at_zero
-from tenantzone_replay.readers.lines import count, json_lines, members, name, number
+from tenantzone_replay.readers.lines import count, members, name, number, text_lines
 
 _FORMAT = 1
+_BEGINNING = '{"recorded":'
 _LETTERS = 8
 """Of a block's hash."""
 _PATTERN = "requests-*.jsonl*"
@@ -26,7 +33,7 @@ Arrival = tuple[float, int, Asked]
 
 def looks_like(line: str) -> bool:
     """Whether a file that begins with this line is one of these."""
-    return line.startswith('{"recorded":')
+    return line.startswith(_BEGINNING)
 
 
 def files(folder: Path) -> list[list[Path]]:
@@ -44,7 +51,7 @@ def read(path: Path) -> Iterator[Asked]:
     an answer as it had.
 
     Raises:
-        TraceError: a line can't be read, or nothing is recorded there.
+        TraceError: a line was written by nobody who records, or nothing is recorded there.
     """
     processes = files(path) if path.is_dir() else [[path]]
     if not processes:
@@ -59,8 +66,7 @@ def _in_order(paths: list[Path]) -> Iterator[Arrival]:
     waiting: list[Arrival] = []
     place = 0
     for path in paths:
-        for where, line in json_lines(path, may_be_cut_off=True):
-            fields = members(where, line)
+        for where, fields in _whole_lines(path):
             oldest = number(where, fields, "oldest")
             for asked in _requests(where, fields):
                 place += 1
@@ -73,6 +79,30 @@ def _in_order(paths: list[Path]) -> Iterator[Arrival]:
                 )
     while waiting:
         yield heapq.heappop(waiting)
+
+
+def _whole_lines(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    cut_off = 0
+    for line_number, line in text_lines(path):
+        where = f"{path}, line {line_number}"
+        if not line.strip():
+            continue
+        try:
+            fields = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            if not _BEGINNING.startswith(line.rstrip()[: len(_BEGINNING)]):
+                raise TraceError(f"{where}: no JSON: {error}") from None
+            cut_off += 1
+        else:
+            yield where, members(where, fields)
+    if cut_off:
+        _say(f"{path}: lines that were cut off, and are left out: {cut_off}")
+
+
+@cache
+def _say(text: str) -> None:
+    # Once: a load is read several times.
+    print(text, file=sys.stderr, flush=True)
 
 
 def _requests(where: str, fields: Mapping[str, Any]) -> Iterator[Asked]:
@@ -101,5 +131,5 @@ def _requests(where: str, fields: Mapping[str, Any]) -> Iterator[Asked]:
 
 
 def _age(path: Path) -> int:
-    number = path.name.rpartition(".")[2]
+    number = path.name.removesuffix(".gz").rpartition(".")[2]
     return int(number) if number.isdecimal() else 0

@@ -1,18 +1,21 @@
 """The recorder: writes down what is asked for, so that it can be replayed. It is off unless it is given a folder.
 
 What a line says, ``record`` has. Lines are made and written by a thread, and a request waits for none of it: what the
-disk does not take is lost, and the next line says how much. vLLM may have several processes that serve its API, so each
-writes files of its own: ``requests-PID.jsonl`` and, rotated, ``requests-PID.jsonl.1`` and so on, the oldest last.
+disk does not take is lost, and the next line says how much. vLLM may have several processes that serve its API, and
+pods may share a folder, so each process writes files of its own: ``requests-HOST-PID.jsonl`` and, rotated,
+``requests-HOST-PID.jsonl.1`` and so on, the oldest last.
 """
 
 import atexit
 import logging
 import os
 import queue
+import socket
 import threading
 import time
 from contextvars import ContextVar
 from dataclasses import dataclass
+from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Final
@@ -72,7 +75,7 @@ class Recorder:
         folder.mkdir(parents=True, exist_ok=True)
         self.under_way: dict[int, float] = {}
         """When each began that has not ended, oldest first."""
-        self._path = folder / f"requests-{os.getpid()}.jsonl"
+        self._path = folder / f"requests-{socket.gethostname()}-{os.getpid()}.jsonl"
         self._files = _Files(self._path, maxBytes=max_bytes, backupCount=keep, encoding="utf-8", delay=True)
         self._ended: queue.Queue[tuple[Generation, float, float] | None] = queue.Queue(_WAITING)
         # Each is counted by one thread.
@@ -105,9 +108,6 @@ class Recorder:
         self._thread.join(_LEAVE_SECONDS)
 
     def _write_all(self) -> None:
-        # What a process of the same number left may end in the midst of a line.
-        if self._path.exists():
-            self._files.doRollover()
         while (ended := self._ended.get()) is not None:
             self._write(*ended)
             self._ended.task_done()
@@ -150,8 +150,22 @@ def recorded(app: App, recorder: Recorder, tenant: str, authorization: bytes | N
 
 
 class _Files(RotatingFileHandler):
-    """Files that say so when they can't be written."""
+    """Files that say so when they can't be written, and go on with a line of its own behind one that was cut off."""
+
+    def _open(self) -> TextIOWrapper:
+        file = super()._open()
+        if _ends_in_a_line(Path(self.baseFilename)):
+            file.write("\n")
+        return file
 
     def handleError(self, record: logging.LogRecord) -> None:
         self.close()
         raise  # It is called where an exception is being handled.
+
+
+def _ends_in_a_line(path: Path) -> bool:
+    with path.open("rb") as file:
+        if not file.seek(0, os.SEEK_END):
+            return False
+        file.seek(-1, os.SEEK_END)
+        return file.read() != b"\n"
