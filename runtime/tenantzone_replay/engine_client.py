@@ -5,17 +5,19 @@ import json
 import random
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
 import aiohttp
 
 from tenantzone_replay.load import TraceError
+from tenantzone_replay.readers.lines import count, members, whole
 
 _TOKENS: Final = range(10, 200)
 """That prompts are made of: numbers that each tokenizer has."""
-_PATIENCE: Final = aiohttp.ClientTimeout(total=600)
+_PATIENCE: Final = aiohttp.ClientTimeout(total=600, sock_connect=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +57,7 @@ class EngineClient:
         connector = aiohttp.TCPConnector(limit=0)
         self._session = aiohttp.ClientSession(headers=self._headers, timeout=_PATIENCE, connector=connector)
         try:
-            listed = (await self._get("/v1/models"))["data"]
-            names = [str(each["id"]) for each in listed]
-            self.model = self.model or names[0]
-            if self.model not in names:
-                raise TraceError(f"{self._url} serves {', '.join(names)}, and no model {self.model!r}")
-            self.longest = int(listed[names.index(self.model)].get("max_model_len") or 2048)
+            await self._choose_model()
         except BaseException:
             await self._session.close()
             raise
@@ -73,33 +70,32 @@ class EngineClient:
         """Ask for so many tokens behind these.
 
         Raises:
-            TraceError: it was refused, or the engine can't be reached.
+            TraceError: it was refused, answered with fewer tokens or with nonsense, or the engine can't be reached.
         """
         body = {
             "model": self.model, "prompt": list(prompt), "max_tokens": answer_tokens, "min_tokens": answer_tokens,
             "ignore_eos": True, "temperature": 0, "stream": True, "stream_options": {"include_usage": True},
         }  # fmt: skip
         tokens: list[float] = []
-        cached: int | None = None
+        usage: Mapping[str, Any] = {}
         sent = time.perf_counter()
-        try:
-            async with self._session.post(f"{self._url}/v1/completions", json=body) as response:
-                if response.status != 200:
-                    raise TraceError(f"{self._url} answers {response.status}: {(await response.text())[:300]}")
-                async for line in response.content:
-                    if not line.startswith(b"data: {"):
-                        continue
-                    told = json.loads(line[6:])
-                    if told.get("choices"):
-                        tokens.append(time.perf_counter())
-                    if told.get("usage"):
-                        details = told["usage"].get("prompt_tokens_details") or {}
-                        cached = details.get("cached_tokens", cached)
-        except aiohttp.ClientError as error:
-            raise TraceError(f"{self._url}: {error}") from None
-        if not tokens:
-            raise TraceError(f"{self._url} answered without a token")
-        return Answer(sent, tuple(tokens), cached)
+        async with self._asked("POST", "/v1/completions", body) as response:
+            url = str(response.url)
+            async for line in response.content:
+                told = _told(url, line)
+                if told.get("choices"):
+                    tokens.append(time.perf_counter())
+                usage = members(url, told.get("usage") or usage)
+        # Several may come at a time.
+        came = count(url, usage, "completion_tokens", default=len(tokens)) if tokens else 0
+        if came < answer_tokens:
+            raise TraceError(
+                f"{url} answered with {came} tokens where {answer_tokens} were asked for: what ends early, in spite of "
+                "ignore_eos and min_tokens, can't be measured"
+            )
+        details = members(url, usage.get("prompt_tokens_details") or {})
+        cached = details.get("cached_tokens")
+        return Answer(sent, tuple(tokens), None if cached is None else count(url, details, "cached_tokens"))
 
     async def ask_at_once(self, prompts: Sequence[Sequence[int]], answer_tokens: int) -> list[Answer]:
         """Ask all of it at the same time."""
@@ -108,9 +104,9 @@ class EngineClient:
     async def cache_size(self) -> tuple[int, int]:
         """The engine's blocks and the tokens of each; zeros where it does not say."""
         try:
-            async with self._session.get(f"{self._url}/metrics") as response:
-                text = await response.text() if response.status == 200 else ""
-        except aiohttp.ClientError:
+            async with self._asked("GET", "/metrics") as response:
+                text = await response.text(errors="replace")
+        except TraceError:
             return 0, 0
         line = next((line for line in text.splitlines() if line.startswith("vllm:cache_config_info{")), "")
         told = dict(re.findall(r'(\w+)="([^"]*)"', line))
@@ -118,14 +114,48 @@ class EngineClient:
         # One of them vLLM keeps for itself.
         return (int(blocks) - 1, int(tokens)) if blocks.isdecimal() and tokens.isdecimal() else (0, 0)
 
-    async def _get(self, path: str) -> Any:
+    async def _choose_model(self) -> None:
+        async with self._asked("GET", "/v1/models") as response:
+            url = str(response.url)
+            listed = members(url, _json(url, await response.read())).get("data")
+        if not isinstance(listed, list) or not listed:
+            raise TraceError(f"{url} names no model: expected a list of them, as OpenAI's API has it")
+        served = {str(members(url, each).get("id")): each for each in listed}
+        self.model = self.model or next(iter(served))
+        if self.model not in served:
+            raise TraceError(f"{self._url} serves {', '.join(served)}, and no model {self.model!r}")
+        self.longest = whole(url, served[self.model], "max_model_len", default=2048)
+
+    @asynccontextmanager
+    async def _asked(self, method: str, path: str, body: Any = None) -> AsyncIterator[aiohttp.ClientResponse]:
+        url = self._url + path
         try:
-            async with self._session.get(self._url + path) as response:
+            async with self._session.request(method, url, json=body) as response:
                 if response.status != 200:
-                    raise TraceError(f"{self._url}{path} answers {response.status}: {(await response.text())[:300]}")
-                return await response.json()
-        except (aiohttp.ClientError, ValueError) as error:
-            raise TraceError(f"{self._url}{path}: {error}") from None
+                    said = await response.text(errors="replace")
+                    raise TraceError(f"{url} answers {response.status}: {said[:300]}")
+                yield response
+        except TraceError:
+            raise
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            raise TraceError(f"{url}: {str(error) or f'no answer within {_PATIENCE.total:g} s'}") from None
+
+
+def _told(url: str, line: bytes) -> Mapping[str, Any]:
+    """What a line of a stream tells; nothing, if it is none of those that do."""
+    if not line.startswith(b"data: {"):
+        return {}
+    told = members(url, _json(url, line.removeprefix(b"data: ")))
+    if told.get("error"):
+        raise TraceError(f"{url} ended an answer with an error: {str(told['error'])[:300]}")
+    return told
+
+
+def _json(url: str, text: bytes) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise TraceError(f"{url} says what is no JSON: {text[:60].decode(errors='replace')!r}") from None
 
 
 def new_prompt(dice: random.Random, tokens: int) -> list[int]:

@@ -10,6 +10,7 @@ import random
 import statistics
 import sys
 from typing import Final
+from urllib.parse import urlsplit
 
 from tenantzone_replay.engine_client import EngineClient, new_prompt
 from tenantzone_replay.load import TraceError
@@ -25,7 +26,9 @@ _SHORTEST_STEP: Final = 1e-5
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments that say which engine it is."""
-    parser.add_argument("url", metavar="URL", help="of the engine's OpenAI API, http://127.0.0.1:8000 for instance")
+    parser.add_argument(
+        "url", type=_url, metavar="URL", help="of the engine's OpenAI API, http://127.0.0.1:8000 for instance"
+    )
     parser.add_argument("--out", type=file_to_write, required=True, metavar="FILE", help="write what was found there")
     parser.add_argument("--model", default="", help="as it is served (default: the first one)")
     parser.add_argument("--key", default="", help="API key (default: none)")
@@ -69,6 +72,19 @@ def run(options: argparse.Namespace) -> None:
     )
     if not measured.block_count:
         print("the engine does not say how many blocks it has: name --blocks to compare", file=sys.stderr)
+
+
+def _url(text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        is_one = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_one = False
+    if not is_one:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no URL of an API; it begins with http:// or https://, and names a host"
+        )
+    return text
 
 
 async def _measure(options: argparse.Namespace) -> tuple[Measured, list[Sample]]:

@@ -127,7 +127,7 @@ def read_measured(path: Path) -> Measured:
         raise TraceError(f"{path}: {error.strerror}") from None
     except TraceError:
         raise
-    except (AttributeError, KeyError, TypeError, OverflowError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, OverflowError, RecursionError, ValueError) as error:
         raise TraceError(f"{path} was not written by fit: {error!r}") from None
 
 

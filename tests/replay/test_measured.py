@@ -55,7 +55,12 @@ def test_it_is_read_as_it_was_written(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "says"), [("", "was not written by fit"), ('{"format": 9}', "measure the engine again")]
+    ("text", "says"),
+    [
+        ("", "was not written by fit"),
+        ("[" * 200_000, "was not written by fit"),
+        ('{"format": 9}', "measure the engine again"),
+    ],
 )
 def test_what_is_no_profile_is_said(tmp_path, text, says):
     (tmp_path / "engine.json").write_text(text)
