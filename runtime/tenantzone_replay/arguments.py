@@ -173,7 +173,4 @@ def _hardware(options: argparse.Namespace) -> Hardware:
         return MODELS[options.model] if options.gpus is None else MODELS[options.model].on(options.gpus)
     if options.gpus is not None:
         raise TraceError("--gpus and --profile can't be used together: the engine was measured as it is")
-    try:
-        return read_measured(options.profile)
-    except RecursionError:
-        raise TraceError(f"{options.profile} was not written by fit: it is nested too deep") from None
+    return read_measured(options.profile)
