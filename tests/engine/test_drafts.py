@@ -1,6 +1,7 @@
 """Speculative decoding: slots for what is drafted are accounted, and nobody pays for drafts that are wrong."""
 
 from collections import Counter, deque
+from copy import copy
 
 import pytest
 from hypothesis import given, settings
@@ -94,6 +95,27 @@ def test_a_request_never_uses_more_than_it_was_taken_for(config, method, drafts,
     request = driver.send("acme", prompt(2, seed=1, extra=3), max_tokens=tokens)
     assert max(driver.zone("acme").in_use for _ in run(driver, ahead)) == used
     assert (request.num_output_tokens, request.num_preemptions) == (tokens, 0)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "method", "longest"),
+    [((), ("ngram", 3), 97), (("full", "mamba align"), ("eagle", 3), 96)],
+    ids=["slots", "states"],
+)
+@pytest.mark.parametrize("ahead", [0, 1], ids=["step by step", "asynchronous"])
+def test_nobody_yields_for_drafts_beyond_the_models_length(config, kinds, method, longest, ahead):
+    """vLLM computes none of them. The pool has not a block more than its requests use."""
+    config = with_flags(with_drafts(config, *method), async_scheduling=ahead > 0)
+    config.model_config = copy(config.model_config)
+    config.model_config.max_model_len = longest
+    used = [100]
+    for _ in range(2):
+        driver = Driver(make_scheduler(config, max(used), kinds=kinds))
+        driver.drafts = WRONG
+        driver.declare(zone("acme"))
+        requests = [driver.send("acme", prompt(0, extra=tokens), max_tokens=10) for tokens in (longest - 10, 53)]
+        used = [driver.zone("acme").in_use for _ in run(driver, ahead)]
+        assert [(each.num_output_tokens, each.num_preemptions) for each in requests] == [(10, 0)] * 2
 
 
 def test_a_prompt_that_leaves_its_zone_no_room_to_draft_is_refused_and_a_shorter_one_bounded(config):

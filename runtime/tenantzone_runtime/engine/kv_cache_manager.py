@@ -44,6 +44,9 @@ class ZoneKVCacheManager(KVCacheManager):
     max_step_tokens = 0
     """That a step computes at the most."""
 
+    sampled = 0
+    """Tokens that a step adds to what it computes of a request: vLLM leaves room for them in the model's length."""
+
     refused: Request | None = None
     """The request that was refused blocks last in this step."""
 
@@ -249,9 +252,15 @@ class ZoneKVCacheManager(KVCacheManager):
         return self.blocks_to_continue(request, min(tokens, max_tokens))
 
     def blocks_to_continue(self, request: Request, num_new_tokens: int) -> int:
-        """Blocks that a running request asks for to compute so many tokens more, and to draft others after them."""
+        """Blocks that a running request asks for to compute so many tokens more, and to draft others after them.
+
+        Of what was drafted beyond the model's length vLLM computes nothing.
+        """
         computed, nothing = request.num_computed_tokens, self.empty_kv_cache_blocks.blocks
-        return self.blocks_to_allocate(request, nothing, computed, computed + num_new_tokens, self.lookahead)
+        tokens = min(computed + num_new_tokens, self.max_model_len - self.sampled)
+        if tokens <= computed:
+            return 0
+        return self.blocks_to_allocate(request, nothing, computed, tokens, self.lookahead)
 
     def _generates_its_last(self, request: Request) -> bool:
         """Whether the step in flight is sure to be a running request's last one: vLLM passes over it then."""

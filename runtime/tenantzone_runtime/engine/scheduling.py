@@ -76,7 +76,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         check_supported(self.vllm_config, self.kv_cache_config)
         self.zone_lock = RLock()
         manager = self.kv_cache_manager
-        manager.lookahead = self.num_lookahead_tokens
+        manager.lookahead, manager.sampled = self.num_lookahead_tokens, int(self.num_sampled_tokens_per_step)
         self.block_pool: ZoneBlockPool = manager.block_pool
         self.tenancy = self.block_pool.tenancy
         self._zones = self.tenancy.ledger.zones
