@@ -104,18 +104,33 @@ def test_a_request_never_uses_more_than_it_was_taken_for(config, method, drafts,
 )
 @pytest.mark.parametrize("ahead", [0, 1], ids=["step by step", "asynchronous"])
 def test_nobody_yields_for_drafts_beyond_the_models_length(config, kinds, method, longest, ahead):
-    """vLLM computes none of them. The pool has not a block more than its requests use."""
-    config = with_flags(with_drafts(config, *method), async_scheduling=ahead > 0)
+    """vLLM computes none of them."""
+    config = with_longest(with_flags(with_drafts(config, *method), async_scheduling=ahead > 0), longest)
+    check_that_nobody_yields(config, kinds, ahead, (longest - 10, 53), max_tokens=10)
+
+
+def test_nobody_yields_for_a_block_that_its_own_state_is_about_to_leave(config):
+    config = with_longest(with_flags(with_drafts(config, "eagle", 3), async_scheduling=False), 96)
+    check_that_nobody_yields(config, ("full", "mamba align"), 0, (90, 42), max_tokens=6)
+
+
+def with_longest(config, longest):
+    """The config of a model that takes so many tokens."""
     config.model_config = copy(config.model_config)
     config.model_config.max_model_len = longest
+    return config
+
+
+def check_that_nobody_yields(config, kinds, ahead, prompts, max_tokens):
+    """Requests end undisturbed in a pool that has not a block more than they use."""
     used = [100]
     for _ in range(2):
         driver = Driver(make_scheduler(config, max(used), kinds=kinds))
         driver.drafts = WRONG
         driver.declare(zone("acme"))
-        requests = [driver.send("acme", prompt(0, extra=tokens), max_tokens=10) for tokens in (longest - 10, 53)]
+        requests = [driver.send("acme", prompt(0, extra=tokens), max_tokens=max_tokens) for tokens in prompts]
         used = [driver.zone("acme").in_use for _ in run(driver, ahead)]
-        assert [(each.num_output_tokens, each.num_preemptions) for each in requests] == [(10, 0)] * 2
+        assert [(each.num_output_tokens, each.num_preemptions) for each in requests] == [(max_tokens, 0)] * len(prompts)
 
 
 def test_a_prompt_that_leaves_its_zone_no_room_to_draft_is_refused_and_a_shorter_one_bounded(config):

@@ -112,12 +112,16 @@ class ZoneEngine:
             return ()
         most, blocks_of = self._demand.max_chunk, self._manager.blocks_to_generate
         step = self._scheduler.current_step + 1
-        return [
+        needs = [
             (request, blocks)
             for request in running
             # In a pipeline, vLLM passes over a request whose last token has not come through its stages.
             if (blocks := blocks_of(request, most)) and request.next_decode_eligible_step <= step
         ]
+        for request, _ in needs:
+            # vLLM does so before it takes blocks: nobody need yield for what is there then.
+            self._manager.let_go_of_skipped(request)
+        return needs
 
     @property
     def loading(self) -> Collection[Request]:
