@@ -19,6 +19,8 @@ from tenantzone_runtime.engine.modelless import ModellessScheduler
 
 MOMENTS: Final = 120
 """Of a load, at which the engine is looked at."""
+_STUCK_SECONDS: Final = 3600.0
+"""In which nothing could run and nobody came: what waits then waits for ever, for what no time sets free."""
 
 
 def replay(setting: Setting, policy: Policy) -> Result:
@@ -67,7 +69,8 @@ def replay(setting: Setting, policy: Policy) -> Result:
             look=observer.look,
             loaded_tokens=scheduler.take_loaded_tokens,
         )
-        engine.run(lambda: False)
+        engine.run(lambda: engine.standing_seconds >= _STUCK_SECONDS and tenants.next_arrival() is None)
+        tenants.give_up()
         observer.finish(clock.seconds)
         result.seconds, result.busy_seconds, result.steps = clock.seconds - 1.0, engine.busy_seconds, engine.steps
         result.at_a_time = engine.at_a_time

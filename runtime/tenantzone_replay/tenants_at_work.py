@@ -4,6 +4,7 @@ import heapq
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from tenantzone_replay.clock import UNIX_TIME
@@ -124,6 +125,13 @@ class TenantsAtWork:
             self._ended(request, now)
             if request.tokens:
                 self._answered(int(output.request_id), request.tenant, request.prompt_tokens, request.hit_tokens)
+
+    def give_up(self) -> None:
+        """Nothing more is served: whoever has no answer yet is refused one."""
+        rest = [] if self._next is None else [self._next]
+        waiting = [asked.tenant for _, _, asked in self._at_door] + [each.tenant for each in self.under_way.values()]
+        for tenant in chain(waiting, (asked.tenant for _, asked in chain(rest, self._load))):
+            self._measures[tenant].refused += 1
 
     def _passes_door(self, asked: Asked, now: float) -> float:
         bucket = self._buckets.get(asked.tenant)

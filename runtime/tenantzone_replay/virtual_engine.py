@@ -13,7 +13,7 @@ _IDLE_SECONDS = 1.0
 _LONGER = 0.01
 """... or so much of the time for which it has had nothing to do: a trace may have a night in it, or a year."""
 _EMPTY_STEP_SECONDS = 1e-3
-"""Before an engine in which nothing can be scheduled looks again."""
+"""Before an engine in which nothing can be scheduled looks again, at the least."""
 
 
 class Scheduling(Protocol):
@@ -84,6 +84,8 @@ class VirtualEngine:
         self._in_flight: deque[tuple[float, Any, Any]] = deque()
         """When they end, what was scheduled, what comes of it."""
         self._busy_until = 0.0
+        self._stands_since: float | None = None
+        """Since when there are requests of which none can run; None: there are none such."""
         self._look = look
         self._loaded_tokens = loaded_tokens
         self._kept_house = clock.seconds
@@ -93,6 +95,11 @@ class VirtualEngine:
     def at_a_time(self) -> float:
         """Requests that ran while others waited, on average; 0.0: none ever waited."""
         return self._crowded_seats / self._crowded_seconds if self._crowded_seconds else 0.0
+
+    @property
+    def standing_seconds(self) -> float:
+        """For how long there have been requests of which none could run."""
+        return 0.0 if self._stands_since is None else self._clock.seconds - self._stands_since
 
     def run(self, is_over: Callable[[], bool]) -> None:
         """Go on until something is over, or nothing is left to do."""
@@ -106,6 +113,7 @@ class VirtualEngine:
                 arrival = self._tenants.next_arrival()
                 if arrival is None:
                     return
+                self._stands_since = None
                 # What time alone does to zones is done meanwhile.
                 idle = self._clock.seconds - self._busy_until
                 self._pass_time(min(arrival, self._clock.seconds + max(_IDLE_SECONDS, _LONGER * idle)))
@@ -116,6 +124,7 @@ class VirtualEngine:
         output, result = self._driver.schedule()
         begins = max(self._clock.seconds, self._busy_until)
         if output.total_num_scheduled_tokens:
+            self._stands_since = None
             requests = self._driver.scheduler.requests
             seconds = self._hardware.step_seconds(
                 (tokens, requests[name].num_computed_tokens) for name, tokens in output.num_scheduled_tokens.items()
@@ -127,9 +136,17 @@ class VirtualEngine:
                 self._crowded_seconds += seconds
                 self._crowded_seats += seconds * len(self._driver.scheduler.running)
         else:
-            seconds = 0.0 if self._in_flight else _EMPTY_STEP_SECONDS
+            seconds = 0.0 if self._in_flight else self._empty_step()
         self._busy_until = begins + seconds
         self._in_flight.append((self._busy_until, output, result))
+
+    def _empty_step(self) -> float:
+        """How long nothing is looked at where nothing can be scheduled: the longer, the longer that has been so."""
+        if self._stands_since is None:
+            self._stands_since = self._clock.seconds
+        seconds = max(_EMPTY_STEP_SECONDS, min(_IDLE_SECONDS, _LONGER * self.standing_seconds))
+        arrival = self._tenants.next_arrival()
+        return seconds if arrival is None else max(_EMPTY_STEP_SECONDS, min(seconds, arrival - self._clock.seconds))
 
     def _await_step(self) -> None:
         ends, output, result = self._in_flight.popleft()

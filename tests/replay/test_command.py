@@ -271,7 +271,7 @@ def test_a_service_of_which_the_replayed_engine_serves_nothing_has_no_figures_of
     assert "has nothing of rare" in printed
 
 
-def test_a_zone_whose_tenant_asks_for_nothing_lends(tmp_path, capsys):
+def test_a_zone_whose_tenant_asks_for_nothing_lends_or_who_waits_for_that_is_refused(tmp_path, capsys):
     busy, idle = (
         ZoneConfig(name=name, tenant=tenant, generation=1, reserved=reserved)
         for name, tenant, reserved in (("busy", "tenant-0", "10%"), ("idle", "idle", "90%"))
@@ -279,9 +279,11 @@ def test_a_zone_whose_tenant_asks_for_nothing_lends(tmp_path, capsys):
     path, figures = tmp_path / "config.json", tmp_path / "out.json"
     config = make_config(1, PoolConfig(namespace="replay", name="pool"), [busy, idle])
     path.write_text(config.model_dump_json(by_alias=True))
-    load = ["chats,seconds=100,chats=0.5,tenants=1", "--blocks", "200", "--policies", "zones"]
+    load = ["chats,seconds=100,chats=0.5,tenants=1", "--blocks", "200", "--policies", "zones", "zones-no-lending"]
     main(["compare", *load, "--zones", str(path), "--json", str(figures)])
     assert "requests of 1 tenants" in capsys.readouterr().err
-    (zones,) = json.loads(figures.read_text())["policies"]
-    assert list(zones["tenants"]) == ["tenant-0"]
-    assert zones["tenants"]["tenant-0"]["borrowedBlocks"] > 0
+    lending, alone = (each["tenants"] for each in json.loads(figures.read_text())["policies"])
+    assert list(lending) == list(alone) == ["tenant-0"]
+    assert lending["tenant-0"]["borrowedBlocks"] > 0 == lending["tenant-0"]["refused"]
+    assert alone["tenant-0"]["refused"] > 0
+    assert alone["tenant-0"]["requests"] + alone["tenant-0"]["refused"] == lending["tenant-0"]["requests"]
