@@ -125,25 +125,16 @@ class TestWhatIsFound:
             each.declare(declare("acme", purge="once"), declare("burst"))
         assert second.cached_tokens(second.ask("acme", tokens)) == 0
 
-    def test_what_had_to_go_is_offered_again_when_the_zone_keeps_something_again(self, config, brief):  # noqa: F811
+    @pytest.mark.parametrize("is_written", [True, False], ids=["that was written", "while it is written"])
+    def test_what_had_to_go_is_offered_again_when_the_zone_keeps_something_again(self, config, brief, is_written):  # noqa: F811
         with sharing_engines(config, brief) as make:
             (engine,) = make(1, kinds=ONE, window=WINDOW_BLOCKS * BLOCK_TOKENS, capacity=60, chunks=100)
-            tokens = prompt(8)
-            engine.ask("acme", tokens)
-            engine.declare(declare("acme", offload="Never"), declare("burst"))
-            engine.declare(declare("acme"), declare("burst"))
-            engine.until(lambda: not engine.shared.why_closed("acme"))
-            engine.evict("acme")
-            engine.ask("acme", tokens)
-            assert len(objects(brief, "/acme.")) == chunks_of(8)
-
-    def test_what_had_to_go_while_it_was_written_is_offered_again(self, config, brief):  # noqa: F811
-        with sharing_engines(config, brief) as make:
-            (engine,) = make(1, kinds=ONE, window=WINDOW_BLOCKS * BLOCK_TOKENS, capacity=60, chunks=100)
-            tokens = prompt(8)
-            written = hold_writes(engine)
+            tokens, written = prompt(8), hold_writes(engine)
             request = engine.send("acme", tokens)
             engine.until(lambda: request.request_id not in engine.scheduler.requests and written.is_waited_for)
+            if is_written:
+                written.let_go()
+                engine.rest()
             engine.declare(declare("acme", offload="Never"), declare("burst"))
             written.let_go()
             engine.until(lambda: not engine.shared._removing.has_work)

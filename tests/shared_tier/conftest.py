@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from hack.harness.cache_manager import CacheManagerProcess
-from tests.shared_tier.engines import BRIEF, LONG, POOLS, Engine, group
+from tests.shared_tier.engines import BRIEF, LONG, POOLS, engines_of, group
 
 
 def _started(folder, timing) -> CacheManagerProcess:
@@ -40,14 +40,14 @@ def own_manager(tmp_path) -> Iterator[CacheManagerProcess]:
 
 
 @pytest.fixture
+def shared(own_manager) -> CacheManagerProcess:
+    """Such a one with a group of the pool ``chat``."""
+    own_manager.share(group("chat"))
+    return own_manager
+
+
+@pytest.fixture
 def engine(manager):
     """Makes engines of the pool ``chat``."""
-    made = []
-
-    def make(**options) -> Engine:
-        made.append(Engine(manager.url, **options))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.stop()
+    with engines_of(manager.url) as make:
+        yield make

@@ -189,3 +189,19 @@ class Engine:
 
     def stop(self):
         self.tier.stop()
+
+
+@contextmanager
+def engines_of(url, *tenants):
+    """Makes engines over one manager, with a zone for each of these tenants."""
+    made = []
+
+    def make(*others, **options):
+        made.append(Engine(url, *tenants, *others, **options))
+        return made[-1]
+
+    try:
+        yield make
+    finally:
+        for each in made:
+            each.stop()

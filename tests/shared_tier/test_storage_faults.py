@@ -1,0 +1,227 @@
+"""A storage that is slow, gone or fails costs hits, is left alone for a while, and holds up nobody."""
+
+import threading
+import time
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from tenantzone_runtime.shared.queries import Query
+from tenantzone_runtime.shared.storages import FileStorages
+from tests.shared_tier.engines import (
+    HANG,
+    NUMBERS,
+    PATIENT,
+    calls,
+    contents,
+    engines_of,
+    objects,
+    prompt,
+    standing_still,
+)
+
+LATE = replace(PATIENT, load_seconds=0.3)
+"""Of tests in which a load never ends in time."""
+KEYS = prompt("a", 4)
+
+
+class HeldStorages(FileStorages):
+    """Files that wait, or fail, when they are told to."""
+
+    def __init__(self):
+        self.goes_on = threading.Event()
+        self.goes_on.set()
+        self.error = None
+        self.reads = self.writes = 0
+        self._begun = threading.Semaphore(0)
+
+    def write(self, place, content):
+        self.writes += 1
+        self._wait()
+        super().write(place, content)
+
+    def read(self, place, content):
+        self.reads += 1
+        self._begun.release()
+        self._wait()
+        return super().read(place, content)
+
+    def await_reads(self, count):
+        """Until so many have begun; meanwhile nobody is late, as nobody looks at the time."""
+        for _ in range(count):
+            assert self._begun.acquire(timeout=HANG)
+
+    def _wait(self):
+        self.goes_on.wait(HANG)
+        if self.error is not None:
+            raise self.error
+
+
+@pytest.fixture
+def engine(shared):
+    with engines_of(shared.url, "acme") as make:
+        yield make
+
+
+def test_a_storage_that_is_slow_costs_hits_and_touches_no_memory_after_that(engine):
+    storages = HeldStorages()
+    mine = engine(settings=LATE, storages=storages)
+    assert mine.store("acme", KEYS) == KEYS
+    storages.goes_on.clear()
+    assert mine.load("acme", KEYS) == []
+    assert mine.counts("acme").late == 4
+    storages.goes_on.set()
+    mine.wait(lambda: mine.tier.is_at_rest)
+    assert mine.counts("acme").read == 0
+
+
+def test_nobody_waits_twice_for_a_storage_that_hangs(engine):
+    storages = HeldStorages()
+    mine = engine(settings=LATE, storages=storages)
+    assert mine.store("acme", KEYS) == KEYS
+    storages.goes_on.clear()
+    query = Query(KEYS)
+    mine.begin_load("acme", query, mine.hits("acme", query))
+    storages.await_reads(4)
+    # However late they began, each has had its time when somebody looks.
+    time.sleep(LATE.load_seconds)
+    mine.wait(lambda: mine.ended)
+    assert mine.hits("acme", query) == 0, "it is computed"
+    assert "storage files fail: a chunk was not read within 0.3 s" in mine.tier.problem
+    breaker = mine.tier._loading.breakers.of("files")
+    breaker._closed_from += 3600
+    assert mine.found("acme", KEYS) == 0, "others do not wait"
+    breaker._closed_from -= 3600
+    mine.wait(lambda: mine.found("acme", KEYS) == 1)
+    storages.goes_on.set()
+    mine.wait(lambda: mine.load("acme", KEYS) == contents(KEYS))
+
+
+def test_what_nobody_waits_for_any_more_is_not_read(engine):
+    storages = HeldStorages()
+    mine = engine(settings=replace(LATE, readers=1), storages=storages)
+    assert mine.store("acme", KEYS) == KEYS
+    storages.goes_on.clear()
+    query = Query(KEYS)
+    number, _ = mine.begin_load("acme", query, mine.hits("acme", query))
+    storages.await_reads(1)
+    assert mine.end(number).moved == []
+    storages.goes_on.set()
+    mine.wait(lambda: mine.tier.is_at_rest)
+    assert storages.reads == 1
+
+
+def test_a_storage_is_not_blamed_for_what_waited_for_others(engine):
+    storages = HeldStorages()
+    mine = engine(settings=replace(LATE, readers=1), storages=storages)
+    assert mine.store("acme", KEYS) == KEYS
+    hanging = threading.Event()
+    mine.tier._threads.read("burst", lambda: hanging.wait(HANG), bool)
+    assert mine.load("acme", KEYS) == []
+    assert mine.counts("acme").late == 4
+    assert not mine.tier.problem
+    hanging.set()
+
+
+def test_a_storage_that_fails_is_left_alone(engine):
+    storages = HeldStorages()
+    mine = engine(storages=storages)
+    mine.store("acme", KEYS)
+    storages.error = OSError(5, "broken")
+    for _ in range(3):
+        mine.load("acme", KEYS)
+    assert mine.counts("acme").read_failures == 8, "after five failures nothing is read, but for what had begun"
+    assert "reads of storage files fail" in mine.tier.problem
+    storages.error = None
+    mine.wait(lambda: mine.load("acme", KEYS) == contents(KEYS))
+    mine.wait(lambda: not mine.tier.problem)
+
+
+def fail_to_write(engine, count):
+    """Have so many writes fail, each of a prompt of its own."""
+    for _ in range(count):
+        assert engine.store("acme", prompt(f"failed-{next(NUMBERS)}", 1)) == []
+
+
+def test_what_is_refused_says_nothing_of_its_storage(engine):
+    storages = HeldStorages()
+    mine = engine(storages=storages)
+    storages.error = OSError(28, "no space left")
+    fail_to_write(mine, 5)
+    mine.tier._storing.breakers.of("files")._closed_from += 3600
+    fail_to_write(mine, 5)
+    assert storages.writes == 5, "it is left alone, however many are refused for that"
+    assert mine.counts("acme").refused_writes == {"closed": 5}
+
+
+def test_what_is_given_up_before_it_is_written_says_nothing_of_its_storage(engine, shared):
+    storages = HeldStorages()
+    mine = engine(storages=storages)
+    storages.error = OSError(28, "no space left")
+    fail_to_write(mine, 4)
+    with standing_still(shared):
+        number = mine.begin_store("acme", Query(KEYS))
+        mine.tier.give_up_jobs()
+        mine.end(number)
+    mine.wait(lambda: mine.tier.is_at_rest)
+    assert storages.writes == 4
+    fail_to_write(mine, 1)
+    assert "writes of storage files fail" in mine.tier.problem, "five failed in a row"
+
+
+def test_what_could_not_be_written_is_found_by_nobody(engine, shared):
+    storages = HeldStorages()
+    mine = engine(storages=storages)
+    storages.error = OSError(28, "no space left")
+    assert mine.store("acme", KEYS) == []
+    assert mine.counts("acme").write_failures == 1, "what follows it is not tried"
+    assert mine.counts("acme").refused_writes == {"closed": 3}, "and that is counted"
+    storages.error = None
+    assert mine.found("acme", KEYS) == 0
+    assert mine.store("acme", KEYS) == KEYS
+
+
+def test_what_was_given_up_is_not_counted_as_refused_too(engine):
+    storages = HeldStorages()
+    mine = engine(storages=storages, settings=replace(PATIENT, store_seconds=0.3))
+    storages.goes_on.clear()
+    assert mine.store("acme", KEYS) == []
+    storages.goes_on.set()
+    mine.wait(lambda: mine.tier.is_at_rest)
+    counts = mine.counts("acme")
+    assert (counts.late, counts.refused_writes) == (4, {})
+
+
+def test_what_is_gone_of_a_prompt_is_told_at_once(engine, shared):
+    """The tenant's next question waits behind it."""
+    mine = engine()
+    mine.store("acme", KEYS)
+    for each in objects(shared):
+        each.unlink()
+    query = Query(KEYS)
+    hits = mine.hits("acme", query)
+    has_read, read = threading.Semaphore(0), mine.tier._threads._events.put
+
+    def put(event):
+        read(event)
+        has_read.release()
+
+    mine.tier._threads._events = SimpleNamespace(put=put, get_nowait=mine.tier._threads._events.get_nowait)
+    number, _ = mine.begin_load("acme", query, hits)
+    for _ in range(hits):
+        assert has_read.acquire(timeout=HANG)
+    mine.end(number)
+    mine.wait(lambda: mine.found("acme", KEYS) == 0)
+    assert mine.counts("acme").vanished == 4
+    assert calls(shared, "RemoveCache") == 1
+
+
+def test_a_folder_that_is_not_mounted_is_told(engine, shared, tmp_path):
+    mine = engine()
+    mine.store("acme", KEYS)
+    shared.storage.rename(tmp_path / "elsewhere")
+    assert mine.load("acme", KEYS) == []
+    assert mine.counts("acme").read_failures == 4, "no chunk is taken for lost"
+    (tmp_path / "elsewhere").rename(shared.storage)
+    mine.wait(lambda: mine.load("acme", KEYS) == contents(KEYS))
