@@ -15,7 +15,7 @@ from tests.operator.gateway import gateway_to
 from tests.operator.kube import Kube, eventually
 from tests.operator.lease import LEASE_PATH
 from tests.operator.replicas import SHORT, Replica, Replicas, replicas_of
-from tests.operator.world import World, world_in
+from tests.operator.world import World, conditions, world_in
 
 pytestmark = pytest.mark.controlplane
 
@@ -127,6 +127,8 @@ def test_a_leader_that_is_asked_to_end_hands_over_at_once_and_nothing_is_written
 ):
     leader, standby = replicas.two()
     world.await_ready("acme")
+    # Both statuses are written at once, and what the leader had not written the other one would.
+    eventually(lambda: conditions(world.pool())["Ready"]["status"] == "True")
     (engine,) = world.engines
     transitions = transitions_of(kube)
 
