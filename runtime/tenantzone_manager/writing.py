@@ -135,7 +135,8 @@ class Writer:
         space = spaces.blocks_of(instance)
         parents = parents_of(len(keys), parents)
         found = await self._index.get(space, keys)
-        made = standings([entry.value if entry else None for entry in found], parents, first, instance.needs_prefix)
+        blocks = [entry.value if entry else None for entry in found]
+        made = standings(blocks, parents, first, instance.needs_prefix, self._storages.is_available)
         wanted = [index for index, standing in enumerate(made) if standing is Standing.WRITE]
         if whole and Standing.NO_PREFIX in made[first:]:
             for index in wanted:
@@ -240,7 +241,7 @@ class Writer:
                     # An earlier try was made, and its answer was lost.
                     taken[index], became[index] = own, Standing.WRITE
                     continue
-                (standing,) = standings([block], [-1], 0, plan.needs_prefix)
+                (standing,) = standings([block], [-1], 0, plan.needs_prefix, self._storages.is_available)
                 if standing is Standing.WRITE and plan.needs_prefix and before and not _is_live(draft, before):
                     standing = Standing.NO_PREFIX
                 became[index] = standing

@@ -243,6 +243,32 @@ async def test_a_storage_that_is_disabled_is_neither_read_nor_written(playing: P
     assert (await playing.write(keys("c"))).locations[0].storage == "disk"
 
 
+async def test_what_only_a_disabled_storage_has_is_written_to_the_next_one(playing: Playing) -> None:
+    await playing.storage("other")
+    await playing.group(["disk", "other"])
+    await playing.write(keys("a", "b"))
+    await playing.storage("disk", enabled=False)
+    started = await playing.write(keys("a", "b"))
+    assert {location.storage for location in started.locations.values()} == {"other"}
+    assert await playing.hits(keys("a", "b")) == 2
+    assert (await playing.write(keys("a", "b"))).standings == [Standing.SERVING, Standing.SERVING]
+    await playing.storage("disk", enabled=True)
+    assert await playing.hits(keys("a", "b")) == 2
+    assert (await playing.account("s/disk")).used == (await playing.account("s/other")).used == 2 * SIZE
+
+
+async def test_what_a_disabled_storage_has_is_a_prefix_for_who_has_it_no_more(playing: Playing) -> None:
+    await playing.storage("other")
+    await playing.group(["disk", "other"])
+    await playing.write(keys("a"))
+    await playing.storage("disk", enabled=False)
+    started = await playing.write(keys("a", "b"), first=1)
+    assert started.standings == [Standing.SERVING, Standing.WRITE]
+    assert await playing.hits(keys("a", "b")) == 0
+    await playing.storage("disk", enabled=True)
+    assert await playing.hits(keys("a", "b")) == 2
+
+
 async def test_a_storage_that_breaks_is_passed_over_and_tried_again(playing: Playing) -> None:
     await playing.storage("other")
     await playing.group(["disk", "other"])

@@ -35,7 +35,13 @@ class Ending(enum.StrEnum):
     """It is not this writer's to finish any more: it took too long, or the block was removed."""
 
 
-def standings(blocks: Sequence[Block | None], parents: Sequence[int], first: int, needs_prefix: bool) -> list[Standing]:
+def standings(
+    blocks: Sequence[Block | None],
+    parents: Sequence[int],
+    first: int,
+    needs_prefix: bool,
+    can_read: Callable[[str], bool],
+) -> list[Standing]:
     """What each block is to a writer.
 
     Args:
@@ -43,12 +49,14 @@ def standings(blocks: Sequence[Block | None], parents: Sequence[int], first: int
         parents: of each, the index of the block before it in its prompt, which is a lower one; negative: there is none.
         first: of the blocks that the writer has; those before it are named only.
         needs_prefix: whether a block is of no use without all of those before it.
+        can_read: whether a storage can be read now. What the writer has and nobody can read is to be written once
+            more; what it has not is there for those after it, since its storage comes back.
     """
     made: list[Standing] = []
     is_whole: list[bool] = []
     for index, (block, parent) in enumerate(zip(blocks, parents, strict=True)):
         follows = parent < 0 or is_whole[parent]
-        standing = _standing(block)
+        standing = _standing(block, can_read if index >= first else _any)
         if standing is Standing.WRITE and (index < first or not follows):
             standing = Standing.NO_PREFIX
         is_whole.append(follows and (standing is not Standing.NO_PREFIX or not needs_prefix))
@@ -84,8 +92,13 @@ def depths_of(parents: Sequence[int]) -> list[int]:
     return depths
 
 
-def _standing(block: Block | None) -> Standing:
-    states = {location.state for location in block.locations} if block else set()
+def _any(_: str) -> bool:
+    return True
+
+
+def _standing(block: Block | None, can_read: Callable[[str], bool]) -> Standing:
+    locations = block.locations if block else ()
+    states = {each.state for each in locations if each.state is not State.SERVING or can_read(each.storage)}
     if State.SERVING in states:
         return Standing.SERVING
     return Standing.WRITING if State.WRITING in states else Standing.WRITE
