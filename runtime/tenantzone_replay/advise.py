@@ -79,7 +79,11 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _held_out_setting(options: argparse.Namespace, sources: list[str], setting: Setting) -> Setting:
+    """A held-out load, before the search: who is not asked about is said at once."""
+    from tenantzone_replay.held_out import check_tenants
+
     other = arguments.setting_of(argparse.Namespace(**{**vars(options), "sources": sources}))
+    check_tenants(" ".join(sources), other, setting.profile.demand)
     # The engine stays what it is, whatever the load's own blocks are.
     return replace(other, shape=replace(setting.shape, longest=other.shape.longest))
 

@@ -25,29 +25,17 @@ _TIER_TIMES: Final = 4
 
 
 def add_load(parser: argparse.ArgumentParser) -> None:
-    """Arguments that say what is asked for, and of which engine."""
-    load = parser.add_argument_group("the load")
-    load.add_argument(
-        "sources",
-        nargs="+",
-        metavar="TRACE",
-        help="FILE[,format=F][,rate=2][,shift=SECONDS][,burst=START:SECONDS:TIMES][,tenant=NAME][,requests=N]; "
-        "several are mixed; 'chats[,tenants=8][,skew=1][,turns=6][,…]' are made up",
-    )
-    load.add_argument("--tenants", type=tenants, default=8, help="where the trace names none (default: %(default)s)")
-    load.add_argument("--rule", choices=SHARES, default="zipf", help="of their parts (default: %(default)s)")
-    engine = parser.add_argument_group("the engine")
-    engine.add_argument("--model", choices=MODELS, default="8b", help="default: %(default)s")
-    engine.add_argument("--gpus", type=whole(), help="of the model's kind (default: as many as it needs)")
-    engine.add_argument(
-        "--profile", type=Path, metavar="FILE", help="an engine that fit has measured, in place of both"
-    )
-    engine.add_argument("--blocks", type=whole(), help="default: what fits beside the model")
-    engine.add_argument("--block-tokens", type=whole(), help="default: as the trace has them")
-    engine.add_argument("--seats", type=whole(), default=256, help="--max-num-seqs (default: %(default)s)")
-    engine.add_argument("--step-tokens", type=whole(), default=8192, help="default: %(default)s")
-    engine.add_argument("--steps-in-flight", type=int, choices=(1, 2), default=1, help="default: %(default)s")
-    engine.add_argument(
+    """Arguments that say what is asked for, by whom, of which engine, and what is in time."""
+    add_sources(parser)
+    who = parser.add_argument_group("its tenants")
+    who.add_argument("--tenants", type=tenants, default=8, help="where the trace names none (default: %(default)s)")
+    who.add_argument("--rule", choices=SHARES, default="zipf", help="of their parts (default: %(default)s)")
+    add_engine(parser)
+    room = parser.add_argument_group("its memory and seats")
+    room.add_argument("--blocks", type=whole(), help="default: what fits beside the model")
+    room.add_argument("--block-tokens", type=whole(), help="default: as the trace has them")
+    room.add_argument("--seats", type=whole(), default=256, help="--max-num-seqs (default: %(default)s)")
+    room.add_argument(
         "--in-flight",
         type=whole(),
         metavar="N",
@@ -56,6 +44,30 @@ def add_load(parser: argparse.ArgumentParser) -> None:
     target = parser.add_argument_group("what is in time")
     target.add_argument("--ttft", type=amount, default=2.0, help="seconds to the first token (default: %(default)s)")
     target.add_argument("--tpot", type=amount, default=0.1, help="seconds from token to token (default: %(default)s)")
+
+
+def add_sources(parser: argparse.ArgumentParser) -> None:
+    """Arguments that say what is asked for."""
+    load = parser.add_argument_group("the load")
+    load.add_argument(
+        "sources",
+        nargs="+",
+        metavar="TRACE",
+        help="FILE[,format=F][,rate=2][,shift=SECONDS][,burst=START:SECONDS:TIMES][,tenant=NAME][,requests=N]; "
+        "several are mixed; 'chats[,tenants=8][,skew=1][,turns=6][,…]' are made up",
+    )
+
+
+def add_engine(parser: argparse.ArgumentParser) -> None:
+    """Arguments that say how an engine steps, whatever memory it has."""
+    engine = parser.add_argument_group("the engine")
+    engine.add_argument("--model", choices=MODELS, default="8b", help="default: %(default)s")
+    engine.add_argument("--gpus", type=whole(), help="of the model's kind (default: as many as it needs)")
+    engine.add_argument(
+        "--profile", type=Path, metavar="FILE", help="an engine that fit has measured, in place of both"
+    )
+    engine.add_argument("--step-tokens", type=whole(), default=8192, help="default: %(default)s")
+    engine.add_argument("--steps-in-flight", type=int, choices=(1, 2), default=1, help="default: %(default)s")
 
 
 def add_zones(parser: argparse.ArgumentParser) -> None:

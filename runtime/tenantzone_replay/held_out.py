@@ -1,6 +1,6 @@
 """Whether what was advised for one load is worth it on others, beside equal shares as somebody sets them by hand."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from tenantzone_contract.config import ZoneConfig
@@ -24,6 +24,23 @@ class Trial:
     """The least memory of those that were tried with which equal shares do as well, or well enough; None: with none."""
 
 
+def check_tenants(load: str, setting: Setting, known: Collection[str]) -> None:
+    """Refuse a load in which somebody asks whom the advice will not be about.
+
+    Args:
+        load: what it is, in words.
+        setting: the load and the engine.
+        known: tenants of the load that advice is sought for.
+
+    Raises:
+        TraceError: there is one.
+    """
+    if missing := sorted(set(setting.profile.demand) - set(known)):
+        raise TraceError(
+            f"--held-out {load}: {', '.join(missing[:5])} asks, who does not in the load that advice is sought for"
+        )
+
+
 def try_on(
     load: str,
     setting: Setting,
@@ -38,21 +55,15 @@ def try_on(
 
     Args:
         load: what it is, in words.
-        setting: the load and the engine.
+        setting: the load, each of whose tenants has a zone, and the engine.
         zones: that were advised.
         blocks: that were advised.
         sizes: memory to try with equal shares, in blocks.
         wanted: the part of its requests that each tenant is to have in time.
         told: called with each step, in words.
         tier_blocks: that were advised, of CPU memory below the engine.
-
-    Raises:
-        TraceError: somebody asks who has no zone.
     """
     tenants = list(setting.profile.demand)
-    missing = set(tenants) - {zone.tenant for zone in zones}
-    if missing:
-        raise TraceError(f"{load}: {', '.join(sorted(missing)[:5])} asks, of whom the advice knows nothing")
 
     def worst(zones: Sequence[ZoneConfig], blocks: int, what: str) -> float:
         at = replace(setting, shape=replace(setting.shape, blocks=blocks))

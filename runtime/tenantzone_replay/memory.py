@@ -5,6 +5,7 @@ the same scheduler with blocks as long as the longest request: each has one, and
 """
 
 import argparse
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -36,8 +37,12 @@ class Fit:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of the load, and how many requests fit in one piece each."""
-    arguments.add_load(parser)
+    """Arguments of the load and the engine, and how many requests fit in one piece each."""
+    arguments.add_sources(parser)
+    arguments.add_engine(parser)
+    # Whose requests they are and when they come does not matter here, and memory and seats are tried.
+    parser.set_defaults(tenants=1, rule="equal", blocks=1, block_tokens=_BLOCK_TOKENS, seats=1, in_flight=_ALL)
+    parser.set_defaults(ttft=math.inf, tpot=math.inf)
     parser.add_argument(
         "--pieces",
         type=whole(),
@@ -89,9 +94,10 @@ def _fit(setting: Setting, what: str, block_tokens: int, blocks: int) -> Fit:
 
     if blocks * block_tokens < setting.profile.longest:
         return Fit(what, blocks * block_tokens, 0.0)
-    shape = replace(setting.shape, blocks=blocks, block_tokens=block_tokens, seats=_SEATS)
+    seats = min(_SEATS, setting.shape.step_tokens)  # Each that runs takes a token of a step at least.
+    shape = replace(setting.shape, blocks=blocks, block_tokens=block_tokens, seats=seats)
     # Each request's text is its own: what prompts have in common is not what is measured here.
-    alone = replace(setting, shape=shape, load=lambda: (_alone(asked) for asked in setting.load()), in_flight=_ALL)
+    alone = replace(setting, shape=shape, load=lambda: (_alone(asked) for asked in setting.load()))
     result = replay(alone, Policy("stock", "vLLM"))
     if not result.at_a_time:
         raise TraceError(f"all requests fit at a time with {what}: name a load with more of them, or fewer --pieces")

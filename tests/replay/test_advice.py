@@ -11,7 +11,6 @@ from tenantzone_contract.zone_terms import Lending
 from tenantzone_operator.kube.specs import zone_config
 from tenantzone_replay.advice import as_yaml, choose, front_table, return_table
 from tenantzone_replay.held_out import trials_table, try_on
-from tenantzone_replay.load import TraceError
 from tenantzone_replay.measures import Target
 from tenantzone_replay.policies import changed, equal_zones, zone_names
 from tenantzone_replay.search import Candidate, pareto, search, shares_of
@@ -165,5 +164,3 @@ def test_advice_is_tried_beside_equal_shares_on_loads_that_it_has_not_seen():
     below = try_on("other", at, zones, 80, [80], 0.9, told.append, tier_blocks=2000)
     assert below.equal > 0.9, "what the engine evicts is in the tier"
     assert "50%" in trials_table([trial], 80)
-    with pytest.raises(TraceError, match="flood asks, of whom the advice knows nothing"):
-        try_on("other", at, zones[:1], 80, [60], 0.9, told.append)

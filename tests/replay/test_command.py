@@ -110,7 +110,7 @@ def test_paging_has_more_requests_at_a_time_than_one_piece_of_memory_each(tmp_pa
         {"timestamp": 0, "input_length": lengths[each % 4], "output_length": 40, "hash_ids": []} for each in range(300)
     ]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    main(["memory", str(path), "--tenants", "1", "--pieces", "16"])
+    main(["memory", str(path), "--pieces", "16"])
     _, *rows = capsys.readouterr().out.splitlines()
     at_a_time = [float(row.split()[-2]) for row in rows]
     assert at_a_time[0] == pytest.approx(16, abs=1)
@@ -175,6 +175,7 @@ REFUSED = [
     ("advise TRACE --tiers 0 1e9", "are more than 4,000,000"),
     ("advise TRACE --tier-price nan", "expected a number of at least 0"),
     ("advise TRACE --gpu-hour -3", "expected a number of at least 0"),
+    ("advise TRACE,tenant=us --held-out TRACE,tenant=them", "them asks, who does not in the load"),
     ("advise TRACE --held-out nowhere", "there is no such file"),
     ("advise TRACE --yaml HERE/nowhere/x", "there is no folder"),
     ("advise TRACE --pool UPPER!", "no name of a ZonePool"),
@@ -185,6 +186,8 @@ REFUSED = [
     ("rank TRACE,tenant=a TRACE,tenant=a", "two services are called a"),
     ("rank TRACE --zones CONFIG", "unrecognized arguments: --zones"),
     ("memory TRACE --pieces 0", "from 1 to"),
+    ("memory TRACE --blocks 100", "unrecognized arguments: --blocks"),
+    ("memory TRACE --ttft 1", "unrecognized arguments: --ttft"),
     ("memory TRACE --zones CONFIG", "unrecognized arguments: --zones"),
     ("isolation TRACE --counts 0", "from 1 to"),
     ("isolation TRACE --counts 1 1000000", "more than 10,000"),
