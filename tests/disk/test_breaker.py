@@ -43,7 +43,6 @@ def test_who_only_looks_whether_one_may_be_tried_tries_none():
     assert [breaker.is_due(now) for now in (0.9, 1.0, 1.0)] == [False, True, True]
     assert breaker.allows(1.0)
     assert not breaker.is_due(1.0)
-    assert breaker.is_on_trial
 
 
 def test_what_was_under_way_when_it_opened_makes_no_pause_longer():

@@ -5,6 +5,9 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 
 from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, prompt, with_flags
+from tenantzone_runtime.disk.opening import open_disk_tier
+from tenantzone_runtime.disk.tier import DiskSettings
+from tenantzone_runtime.engine.disk_tier import ZoneDiskTier
 from tenantzone_runtime.engine.shared_tier import ZoneSharedTier
 from tenantzone_runtime.shared.opening import open_shared_tier
 from tenantzone_runtime.shared.writing import Shape
@@ -39,7 +42,7 @@ class SharingEngine(Driver):
     """An engine of so many blocks and chunks, which shares storages; of one group, if no kinds are given."""
 
     def __init__(
-        self, config, url, capacity=40, chunks=60, settings=PATIENT, *, kinds=(), window=None, **flags
+        self, config, url, capacity=40, chunks=60, settings=PATIENT, *, kinds=(), window=None, disk=None, **flags
     ):  # fmt: skip
         config = with_tiers(with_flags(config, **flags), chunks, len(kinds) or 1)
         super().__init__(make_scheduler(config, capacity, window=window, kinds=kinds))
@@ -59,16 +62,33 @@ class SharingEngine(Driver):
         self.shared._client._token = lambda: "chat"
         self.worker = TierWorker(self)
         shared = ZoneSharedTier(SimpleNamespace(), view, "shared", self.shared)
-        manager.__init__(manager.primary_tier, [shared])
+        self.disk = None if disk is None else self._open_disk(disk, manager, shape, size)
+        local = [] if self.disk is None else [ZoneDiskTier(SimpleNamespace(), view, "disk", self.disk)]
+        manager.__init__(manager.primary_tier, [*local, shared])
         if is_linked:
             manager.move_whole_hits(shape)
         self.scheduler.tiers.__init__(self.scheduler.connector)
         self.memory = manager.primary_tier.tier
         self.worker.chunks = Rows(view.cast("B"), size)
 
+    @staticmethod
+    def _open_disk(folder, manager, shape, size):
+        return open_disk_tier(
+            folder,
+            500 * (size + 8192),
+            size,
+            salt_key=lambda: SALT_KEY,
+            instance=instance,
+            bounds=manager.primary_tier.tier.bounds,
+            settings=DiskSettings(readers=2, writers=2, seconds=HANG),
+            shape=shape if shape.is_linked else None,
+            now=time.monotonic(),
+        )
+
     def rest(self):
         """Step until nothing is asked, copied or written; what has to go may take a lease."""
-        self.until(lambda: self.shared._storing.is_at_rest and not self.scheduler.has_requests())
+        disk = self.disk or SimpleNamespace(is_at_rest=True)
+        self.until(lambda: self.shared._storing.is_at_rest and disk.is_at_rest and not self.scheduler.has_requests())
 
     def until(self, condition):
         """Step until it is so."""

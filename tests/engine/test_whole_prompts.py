@@ -20,6 +20,7 @@ class Below:
     """A tier that has some chunks."""
 
     medium = locality = None
+    is_readable = True
 
     def __init__(self, has):
         self._has = has

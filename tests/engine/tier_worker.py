@@ -231,6 +231,8 @@ class FakeDisk:
     def may_load(self, zone, count, promised=0):
         return count + promised <= self.tier.loadable(zone)
 
+    is_readable = True
+
     def try_reading(self):
         """Nothing fails here."""
 
@@ -258,7 +260,7 @@ class FakeDisk:
             moved.append((key, slot))
         self._jobs.append((number, False, zone, moved, self._chance.randint(0, 3)))
 
-    def load(self, number, zone, chunks):
+    def load(self, number, zone, chunks, *, is_tried=False):
         moved = []
         for key, view in chunks:
             if self.find(zone, key):

@@ -27,9 +27,10 @@ KEYS = prompt("a", 4)
 
 
 class HeldStorages(FileStorages):
-    """Files that wait, or fail, when they are told to."""
+    """Files that wait, or fail, when they are told to: all, or those in one folder."""
 
-    def __init__(self):
+    def __init__(self, folder="/"):
+        self.folder = folder
         self.goes_on = threading.Event()
         self.goes_on.set()
         self.error = None
@@ -37,14 +38,16 @@ class HeldStorages(FileStorages):
         self._begun = threading.Semaphore(0)
 
     def write(self, place, content):
-        self.writes += 1
-        self._wait()
+        if self.folder in str(place.path):
+            self.writes += 1
+            self._wait()
         super().write(place, content)
 
     def read(self, place, content):
-        self.reads += 1
-        self._begun.release()
-        self._wait()
+        if self.folder in str(place.path):
+            self.reads += 1
+            self._begun.release()
+            self._wait()
         return super().read(place, content)
 
     def await_reads(self, count):
@@ -93,7 +96,7 @@ def test_nobody_waits_twice_for_a_storage_that_hangs(engine):
     breaker._closed_from += 3600
     assert mine.found("acme", KEYS) == 0, "others do not wait"
     breaker._closed_from -= 3600
-    mine.wait(lambda: mine.found("acme", KEYS) == 1)
+    mine.wait(lambda: mine.found("acme", KEYS) == 4)
     storages.goes_on.set()
     mine.wait(lambda: mine.load("acme", KEYS) == contents(KEYS))
 
@@ -117,7 +120,12 @@ def test_a_storage_is_not_blamed_for_what_waited_for_others(engine):
     mine = engine(settings=replace(LATE, readers=1), storages=storages)
     assert mine.store("acme", KEYS) == KEYS
     hanging = threading.Event()
-    mine.tier._threads.read("burst", lambda: hanging.wait(HANG), bool)
+
+    def hang():
+        yield "files"
+        hanging.wait(HANG)
+
+    mine.tier._threads.read("burst", hang(), bool)
     assert mine.load("acme", KEYS) == []
     assert mine.counts("acme").late == 4
     assert not mine.tier.problem
@@ -215,6 +223,103 @@ def test_what_is_gone_of_a_prompt_is_told_at_once(engine, shared):
     mine.wait(lambda: mine.found("acme", KEYS) == 0)
     assert mine.counts("acme").vanished == 4
     assert calls(shared, "RemoveCache") == 1
+
+
+def test_a_storage_that_fails_without_a_word_is_left_alone(engine):
+    storages = HeldStorages()
+    mine = engine(storages=storages)
+    mine.store("acme", KEYS)
+    storages.error = TimeoutError()
+    for _ in range(2):
+        mine.load("acme", KEYS)
+    assert "reads of storage files fail: TimeoutError" in mine.tier.problem
+
+
+def fail(engine, storage="files", seconds=0.0):
+    """Have a storage be left alone, and be tried after that."""
+    engine.tier._loading.breakers.note(storage, "down", at_once=True)
+    engine.tier._loading.breakers.of(storage)._closed_from = time.monotonic() + seconds
+
+
+def test_who_only_asks_what_there_is_does_not_try_it(engine):
+    mine = engine()
+    mine.store("acme", KEYS)
+    fail(mine)
+    assert [mine.found("acme", KEYS) for _ in range(2)] == [4, 4]
+    assert mine.load("acme", KEYS) == contents(KEYS)
+    assert not mine.tier.problem
+
+
+def test_of_two_who_were_told_of_it_in_one_step_one_tries_it(engine):
+    storages = HeldStorages()
+    mine = engine(storages=storages)
+    mine.store("acme", KEYS)
+    fail(mine)
+    first, second = Query(KEYS), Query(KEYS)
+    assert [mine.hits("acme", query) for query in (first, second)] == [4, 4]
+    storages.goes_on.clear()
+    (one, _), (other, _) = (mine.begin_load("acme", query, 4) for query in (first, second))
+    assert mine.end(other).moved == []
+    storages.goes_on.set()
+    assert len(mine.end(one).moved) == 4
+    assert storages.reads == 4
+
+
+def test_a_storage_that_answers_that_a_chunk_is_gone_is_well(engine, shared):
+    mine = engine()
+    mine.store("acme", KEYS)
+    for each in objects(shared):
+        each.unlink()
+    fail(mine)
+    assert mine.load("acme", KEYS) == []
+    assert not mine.tier.problem
+
+
+def test_what_is_late_takes_none_of_what_a_zone_may_load_and_store(engine):
+    storages = HeldStorages()
+    mine = engine(storages=storages, settings=replace(LATE, store_seconds=0.3, chunks_at_once=4))
+    assert mine.store("acme", KEYS) == KEYS
+    storages.goes_on.clear()
+    assert mine.load("acme", KEYS) == []
+    assert mine.store("acme", prompt("b", 4)) == []
+    zone = mine.tier.zones["acme"]
+    assert (zone.loading, zone.storing) == (0, 0)
+    storages.goes_on.set()
+    mine.wait(lambda: mine.tier.is_at_rest)
+    assert (zone.loading, zone.storing) == (0, 0)
+
+
+def test_a_storage_that_hangs_in_writes_is_left_alone(engine):
+    storages = HeldStorages()
+    mine = engine(storages=storages, settings=replace(PATIENT, store_seconds=0.3))
+    storages.goes_on.clear()
+    number = mine.begin_store("acme", Query(KEYS))
+    while not storages.writes:
+        time.sleep(0.001)
+    # However late it began, it has had its time when somebody looks.
+    time.sleep(0.3)
+    assert mine.end(number).moved == []
+    assert "writes of storage files fail: a chunk was not written within 0.3 s" in mine.tier.problem
+    storages.goes_on.set()
+    mine.wait(lambda: mine.tier.is_at_rest)
+
+
+def test_what_is_known_to_be_gone_is_told_before_the_next_question(engine, shared):
+    mine = engine()
+    mine.store("acme", KEYS)
+    query, other, third = Query(KEYS), Query(prompt("b", 2)), Query(KEYS)
+    hits = mine.hits("acme", query)
+    for each in objects(shared):
+        each.unlink()
+    mine.tier.find("acme", other, other.keys[0])
+    mine.begin_load("acme", query, hits)
+    # One request's look-ups take note of it.
+    until = time.monotonic() + HANG
+    while mine.counts("acme").vanished < 4:
+        assert time.monotonic() < until, "it is not read"
+        other.is_pending = True
+        mine.tier.is_waiting(other)
+    assert mine.hits("acme", third) == 0
 
 
 def test_a_folder_that_is_not_mounted_is_told(engine, shared, tmp_path):

@@ -32,11 +32,6 @@ class Breaker:
         """Whether transfers fail; one is tried now and then."""
         return bool(self._pause)
 
-    @property
-    def is_on_trial(self) -> bool:
-        """Whether one was let through since the last that failed."""
-        return self._is_tried
-
     def is_due(self, now: float) -> bool:
         """Whether a transfer may begin; whoever begins one asks :meth:`allows`."""
         return not self._pause or now >= self._closed_from
@@ -54,6 +49,7 @@ class Breaker:
         """A transfer has ended well."""
         self._failures = 0
         self._pause = 0.0
+        self._is_tried = False
 
     def note(self, error: Exception, doing: str) -> None:
         """Something could not be done now; the first time, that is logged."""

@@ -117,10 +117,15 @@ class DiskTier:
         if entry is None or not self.tier.has_stored(zone, entry.slot):
             counts.misses += 1
             return False
-        if promised >= self.tier.loadable(zone) or not self.read_breaker.allows(time.monotonic()):
+        if promised >= self.tier.loadable(zone) or not self.is_readable:
             counts.reads_refused += 1
             return False
         return True
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether chunks may be loaded now: not where reads fail, until one is tried."""
+        return self.read_breaker.is_due(time.monotonic())
 
     def holds(self, zone: Zone, key: bytes) -> bool:
         """Whether a chunk of the zone is there, and whole."""
@@ -132,7 +137,7 @@ class DiskTier:
 
         Whoever begins to calls :meth:`try_reading`, too.
         """
-        may = count + promised <= self.tier.loadable(zone) and self.read_breaker.is_due(time.monotonic())
+        may = count + promised <= self.tier.loadable(zone) and self.is_readable
         if not may:
             self.tier.counts_of(zone).reads_refused += count
         return may
@@ -199,15 +204,18 @@ class DiskTier:
     def _until(self, job: Job[Transfer], on_their_way: int) -> float:
         return job.began + self._settings.seconds * max(1, -(-on_their_way // self._settings.chunks))
 
-    def load(self, number: int, zone: Zone, chunks: Chunks) -> None:
+    def load(self, number: int, zone: Zone, chunks: Chunks, *, is_tried: bool = False) -> None:
         """Begin to load chunks that the zone was told of; those that it can't have any more count as failed.
 
         Args:
             number: of the job.
             zone: whose chunks they are.
             chunks: the memory of each is as it was, or all of the chunk, when the job has ended.
+            is_tried: whether :meth:`try_reading` was called for them.
         """
         job: Job[Transfer] = Job(number, True, time.monotonic(), self.chunk_bytes)
+        if not is_tried and not self.read_breaker.allows(job.began):
+            job.failed, chunks = len(chunks), ()
         for key, view in chunks:
             entry = self._catalog.entry(zone, key)
             if entry is None or not self.tier.has_stored(zone, entry.slot) or not self.tier.loadable(zone):

@@ -19,6 +19,8 @@ class Workers:
         self._queues: OrderedDict[str, deque[Work]] = OrderedDict()
         self._changed = threading.Condition()
         self._stopped = False
+        self._waiting = 0
+        """Threads that have nothing to do."""
         for number in range(count):
             # A thread that hangs in a call to the disk must not keep the process from ending.
             threading.Thread(target=self._run, name=f"{name}-{number}", daemon=True).start()
@@ -28,6 +30,12 @@ class Workers:
         with self._changed:
             self._queues.setdefault(tenant, deque()).append(work)
             self._changed.notify()
+
+    @property
+    def has_idle(self) -> bool:
+        """Whether a thread has nothing to do, and nothing waits to be done. From any thread."""
+        with self._changed:
+            return self._waiting > sum(map(len, self._queues.values()))
 
     def stop(self) -> None:
         """Do nothing more; what is being done goes on."""
@@ -42,7 +50,9 @@ class Workers:
 
     def _next(self) -> Work | None:
         with self._changed:
+            self._waiting += 1
             self._changed.wait_for(lambda: self._stopped or self._queues)
+            self._waiting -= 1
             if self._stopped:
                 return None
             tenant, queue = self._queues.popitem(last=False)

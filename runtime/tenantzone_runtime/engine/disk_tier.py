@@ -129,6 +129,11 @@ class ZoneDiskTier(ZoneSecondaryTier):
         caller = req_context.get_state(_DiskCaller)
         return caller is not None and self.disk.holds(caller.zone, key)
 
+    @property
+    def is_readable(self) -> bool:
+        """Whether what is there may be loaded now."""
+        return self.disk.is_readable
+
     def may_load(self, keys: Sequence[OffloadKey], req_context: ReqContext) -> bool:
         """Whether all of these chunks may be loaded now."""
         caller = req_context.get_state(_DiskCaller)
@@ -176,7 +181,8 @@ class ZoneDiskTier(ZoneSecondaryTier):
         caller = job_metadata.req_context.get_state(_DiskCaller)
         assert caller is not None, "who was told to load has a zone"
         self._loads.add(job_metadata.job_id)
-        self.disk.load(job_metadata.job_id, caller.zone, self._chunks(job_metadata))
+        chunks, is_tried = self._chunks(job_metadata), self.moves_whole_hits
+        self.disk.load(job_metadata.job_id, caller.zone, chunks, is_tried=is_tried)
         if not self.moves_whole_hits:
             caller.keys.update(dict.fromkeys(job_metadata.keys))
 

@@ -146,10 +146,12 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
         status.update_offload_keys()
         end = self._shape.end(min(status.req.num_tokens, begin + most) - 1)
         prompt = [group.offload_keys for group in status.group_states]
-        hit_end = whole.longest(status.req_context, prompt, begin, end)
-        if hit_end is None:
+        hits = whole.hits(status.req_context, prompt, begin, end)
+        if hits is None:
             return None
-        return hit_end - begin + 1 if whole.bring_up(status.req_context, prompt, begin, hit_end) else most
+        # Of one that can't be brought up now, a shorter one may be somewhere else.
+        brought_up = (hit for hit in hits if whole.bring_up(status.req_context, prompt, begin, hit))
+        return next((hit - begin + 1 for hit in brought_up), most)
 
     def is_looking_up(self, request: Request) -> bool:
         """Whether a request waits for an answer, for the CPU memory tier, or for what its own blocks held."""

@@ -38,8 +38,8 @@ class WholePrompts:
             if tier is not None:
                 tier.moves_whole_hits = True
 
-    def longest(self, context: ReqContext, prompt: Prompt, begin: int, end: int) -> int | None:
-        """Where a prompt's longest hit ends of which all is here, or in storages, in tokens.
+    def hits(self, context: ReqContext, prompt: Prompt, begin: int, end: int) -> list[int] | None:
+        """Where a prompt's longest hits end of which all is here, or in storages, in tokens, the longest first.
 
         Args:
             context: of the request.
@@ -53,7 +53,7 @@ class WholePrompts:
         self._manager.note_finished_jobs()
         here = self._hit_here(context, prompt, begin, end)
         there = self._hit_there(context, end) if here < end else 0
-        return None if there is None else max(here, there)
+        return None if there is None else sorted({here, there}, reverse=True)
 
     def bring_up(self, context: ReqContext, prompt: Prompt, begin: int, end: int) -> bool:
         """Begin to bring up what memory lacks of a prompt's longest hit, unless that was begun for this request before.
@@ -110,9 +110,7 @@ class WholePrompts:
 
     def _hit_here(self, context: ReqContext, prompt: Prompt, begin: int, end: int) -> int:
         """Where the longest hit ends of which all is in memory or on the disk, in tokens."""
-        primary, disk = self._primary, self._disk
-        if disk is not None and not self._may_read(disk, context):
-            disk = None
+        primary, disk = self._primary, self._readable_disk(context)
 
         def is_there(key: OffloadKey) -> bool:
             return bool(primary.holds(key, context)) or (disk is not None and disk.holds(key, context))
@@ -130,13 +128,18 @@ class WholePrompts:
         self, keys: Sequence[OffloadKey], context: ReqContext
     ) -> list[tuple[ZoneDiskTier | ZoneSharedTier, list[OffloadKey]]]:
         """Which of these chunks come from where: what the disk has, from there."""
-        disk = self._disk if self._disk is not None and self._may_read(self._disk, context) else None
+        disk = self._readable_disk(context)
         near = {key for key in keys if disk is not None and disk.holds(key, context)}
         parts: list[tuple[ZoneDiskTier | ZoneSharedTier | None, list[OffloadKey]]] = [
             (disk, [key for key in keys if key in near]),
             (self._shared, [key for key in keys if key not in near]),
         ]
         return [(tier, part) for tier, part in parts if part and tier is not None]
+
+    def _readable_disk(self, context: ReqContext) -> ZoneDiskTier | None:
+        """The disk, unless it is not for this request, or fails: then what it has may be in storages, too."""
+        disk = self._disk
+        return disk if disk is not None and disk.is_readable and self._may_read(disk, context) else None
 
     @staticmethod
     def _may_read(tier: ZoneSecondaryTier, context: ReqContext) -> bool:

@@ -46,13 +46,15 @@ class Asking:
     Args:
         locate: asks the manager.
         threads: that wait for it.
+        tell_gone: has the manager told what is known to be gone, of which it would tell the next request once more.
     """
 
-    def __init__(self, locate: Locate, threads: Threads) -> None:
+    def __init__(self, locate: Locate, threads: Threads, tell_gone: Callable[[], None]) -> None:
         self.breaker = Breaker(longest_pause=_PROBE_SECONDS)
         self._counts: Counter[QuestionOutcome] = Counter()
         self._locate = locate
         self._threads = threads
+        self._tell_gone = tell_gone
 
     @property
     def counts(self) -> Counter[QuestionOutcome]:
@@ -65,11 +67,14 @@ class Asking:
             self._counts["skipped"] += 1
             query.skip(now)
             return
+        self._tell_gone()
         query.begin(zone.space, now, budget)
-        keys, instance = list(query.keys), zone.space.instance
+        keys, instance, removals = list(query.keys), zone.space.instance, zone.space.removals
         told: list[Told] = []
 
         def work() -> None:
+            for removal in removals:
+                removal.wait(now + budget - time.monotonic())
             left = now + budget - time.monotonic()
             if left <= 0:
                 raise ManagerError("UNAVAILABLE", "the KV-cache manager was not asked in time")

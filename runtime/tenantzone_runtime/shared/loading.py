@@ -50,61 +50,75 @@ class Loading:
         """Whether a chunk may be loaded now, beside so many that the zone was told of already."""
         if promised >= self._at_once - zone.loading:
             return False
-        return any(self.breakers.of(each.storage).allows(now) for each in locations)
+        return self._is_readable(locations, now)
 
     def may_load_all(self, zone: SharedZone, chunks: Sequence[Sequence[Location]], promised: int, now: float) -> bool:
         """Whether all of these chunks may be loaded now; whoever begins to asks for :meth:`try_with`, too."""
         if promised + len(chunks) > self._at_once - zone.loading:
             return False
-        return all(any(self.breakers.of(each.storage).is_due(now) for each in locations) for locations in chunks)
+        return all(self._is_readable(locations, now) for locations in chunks)
 
-    def try_with(self, chunks: Sequence[Sequence[Location]], now: float) -> None:
+    def try_with(self, query: Query, keys: Iterable[bytes], now: float) -> None:
         """Try what fails with all of these chunks, as with one: no others are loaded from there for a while."""
-        tried: set[str] = set()
-        for locations in chunks:
-            names = [each.storage for each in locations]
-            if not any(name in tried or not self.breakers.of(name).is_open for name in names):
-                tried.update(next(([name] for name in names if self.breakers.of(name).allows(now)), []))
+        query.tried = set()
+        for key in keys:
+            names = [each.storage for each in query.found.get(key, [])]
+            if not any(name in query.tried or not self.breakers.of(name).is_open for name in names):
+                query.tried.update(next(([name] for name in names if self._may_try(name, now)), []))
 
     def begin(self, zone: SharedZone, job: Job[LoadedChunk], query: Query, key: bytes, view: memoryview) -> None:
         """Begin to load a chunk; one that the zone can't have any more counts as failed."""
-        locations = query.found.get(key, [])
-        if not locations or zone.loading >= self._at_once:
+        found = query.found.get(key, [])
+        # What fails is not asked in place of what is well, either, where that has lost the chunk.
+        usable = [each for each in found if each.storage in query.tried or not self.breakers.of(each.storage).is_open]
+        if not usable or zone.loading >= self._at_once:
             job.failed += 1
             return
-        best = sorted(locations, key=self._misgiving)
+        best = sorted(usable, key=lambda each: self.breakers.of(each.storage).is_open)
         chunk = job.left[key] = LoadedChunk(zone, query, zone.space, key, best, query.until, Memory(view))
         zone.loading += 1
         zone.counts.hits += 1
-        failed: dict[str, str] = {}
-        work = partial(chunk.read, self._storages, self._buffers, failed)
-        self._threads.read(zone.tenant, work, partial(self._ended, job, chunk, failed))
+        heard: dict[str, str] = {}
+        steps = chunk.read(self._storages, self._buffers, heard)
+        self._threads.read(zone.tenant, steps, partial(self._ended, job, chunk, heard))
 
     def late(self, job: Job[LoadedChunk]) -> None:
         """Have nobody wait again for what is late, and leave alone the storages that held it up."""
         now, slow = time.monotonic(), set()
         for chunk in job.left.values():
             chunk.query.give_up()
+            # Where it hangs, the zone has as many chunks as before for the others.
+            self._release(chunk)
             # Whoever waited for a thread most of the time says nothing of its storage.
             if now - chunk.began >= self._patience / 2:
                 slow.add(chunk.storage)
         for storage in slow:
             self.breakers.note(storage, f"a chunk was not read within {self._patience:g} s", at_once=True)
 
-    def _misgiving(self, location: Location) -> tuple[bool, bool]:
-        breaker = self.breakers.of(location.storage)
-        return breaker.is_open, not breaker.is_on_trial
+    def _is_readable(self, locations: Iterable[Location], now: float) -> bool:
+        return any(self._may_begin(each.storage, now) for each in locations)
 
-    def _ended(
-        self, job: Job[LoadedChunk], chunk: LoadedChunk, failed: dict[str, str], error: Exception | None
-    ) -> None:
-        chunk.zone.loading -= 1
+    def _may_begin(self, storage: str, now: float) -> bool:
+        """Whether a storage is well, or can be tried: not while it holds all threads that would try it."""
+        breaker = self.breakers.of(storage)
+        return breaker.is_due(now) and (not breaker.is_open or self._threads.may_read_at_once(storage))
+
+    def _may_try(self, storage: str, now: float) -> bool:
+        return self._may_begin(storage, now) and self.breakers.of(storage).allows(now)
+
+    @staticmethod
+    def _release(chunk: LoadedChunk) -> None:
+        """Count a chunk as being loaded no more."""
+        chunk.zone.loading -= chunk.is_counted
+        chunk.is_counted = False
+
+    def _ended(self, job: Job[LoadedChunk], chunk: LoadedChunk, heard: dict[str, str], error: Exception | None) -> None:
+        self._release(chunk)
         counts = chunk.zone.counts
-        for storage, why in failed.items():
+        for storage, why in heard.items():
             self.breakers.note(storage, why)
         if error is None:
             counts.read += 1
-            self.breakers.note(chunk.storage, "")
         elif isinstance(error, CorruptObjectError):
             counts.corrupt += 1
         elif isinstance(error, FileNotFoundError):

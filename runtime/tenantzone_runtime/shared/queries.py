@@ -50,6 +50,8 @@ class Query:
     """Whether its prompt's beginning was asked for to be stored, too."""
     is_given_up: bool = False
     """Whether something that was found could not be loaded; what is still being asked finds nothing, either."""
+    tried: set[str] = field(default_factory=set)
+    """Storages that fail, and are tried with what this request loads now."""
     context: Any = None
     """Of whoever asks: what he knows the request by."""
 
@@ -72,7 +74,7 @@ class Query:
 
     def skip(self, now: float) -> None:
         """It is not asked, and nothing is found."""
-        self.asked, self.found, self.hit = now, {}, 0
+        self.asked, self.found, self.hit, self.until = now, {}, 0, 0.0
 
     def begin(self, space: Space, now: float, budget: float) -> None:
         """It is being asked."""

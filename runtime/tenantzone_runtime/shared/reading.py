@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tenantzone_runtime.disk.sealing import CorruptObjectError
@@ -31,15 +32,21 @@ class LoadedChunk:
     storage: str = ""
     """That was asked for it last."""
     began: float = math.inf
-    """When that one was, on the monotonic clock."""
+    """When that one was, on the monotonic clock; infinity: it waits for a thread."""
+    is_counted: bool = True
+    """Whether it counts as being loaded: not after it is late, whatever its storage still does."""
 
-    def read(self, storages: Storages, buffers: Buffers, failed: dict[str, str]) -> None:
+    def read(self, storages: Storages, buffers: Buffers, heard: dict[str, str]) -> Iterator[str]:
         """Load the chunk; the memory has nothing that was not stored for it.
 
         Args:
             storages: where it is.
             buffers: each as long as an object.
-            failed: gets why storages failed, by their names.
+            heard: gets what became of each storage that was asked, by its name: why it failed; empty: it answered, if
+                only that the chunk is not there.
+
+        Yields:
+            The name of each storage before it is asked.
 
         Raises:
             CorruptObjectError: no location has what was written.
@@ -48,21 +55,29 @@ class LoadedChunk:
         """
         last: Exception = FileNotFoundError("it has no location")
         for location in self.locations:
-            if time.monotonic() >= self.until:
-                raise FileNotFoundError("its lease is over")
-            if not self.memory.is_wanted:
-                raise AbandonedError
-            self.storage, self.began = location.storage, time.monotonic()
+            self._check_use()
+            self.storage, self.began = location.storage, math.inf
+            yield location.storage
+            self._check_use()
+            self.began = time.monotonic()
             try:
                 self._read_from(location, storages, buffers)
             except (FileNotFoundError, CorruptObjectError) as error:
-                last = error
+                heard[location.storage], last = "", error
             except (OSError, PlaceError) as error:
-                failed[location.storage] = str(error)
+                heard[location.storage] = str(error) or type(error).__name__
                 last = error if isinstance(error, OSError) else OSError(str(error))
             else:
+                heard[location.storage] = ""
                 return
         raise last
+
+    def _check_use(self) -> None:
+        """See that the chunk is still to be read, and may be."""
+        if time.monotonic() >= self.until:
+            raise FileNotFoundError("its lease is over")
+        if not self.memory.is_wanted:
+            raise AbandonedError
 
     def _read_from(self, location: Location, storages: Storages, buffers: Buffers) -> None:
         sealed = buffers.of_this_thread()

@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass, field
+from threading import Event
 from typing import Final
 
 from tenantzone_runtime.disk.sealing import Seal
@@ -30,6 +31,8 @@ class Space:
     """Jobs of this engine under way, which may still write."""
     losses: int = 0
     """How often something was not there any more, or was not what it should be."""
+    _removals: list[Event] = field(default_factory=list)
+    """Of what the manager is being told to find no more; each is set when it was told, or could not be."""
     _stored: dict[bytes, float] = field(default_factory=dict)
     """Hits of which all was stored or there of late, by their last keys, and when on the monotonic clock."""
 
@@ -56,6 +59,16 @@ class Space:
         """Something is not there any more, or is not what it should be."""
         self.losses += 1
         self._stored.clear()
+
+    def begin_removal(self) -> Event:
+        """The manager is being told to find something no more, until what is returned is set."""
+        self._removals = [*self.removals, Event()]
+        return self._removals[-1]
+
+    @property
+    def removals(self) -> list[Event]:
+        """What the manager is being told just now: whoever asks it waits for that."""
+        return [each for each in self._removals if not each.is_set()]
 
     def close(self, seconds: float) -> None:
         """Begin no write for so long."""

@@ -71,7 +71,7 @@ class Storing:
         self._shape, self._buffers = shape, buffers
         self._asking, self._threads, self._jobs = asking, threads, jobs
         self._settings = settings
-        self._writes: set[Write] = set()
+        self._writes: dict[Write, Job[StoredChunk]] = {}
 
     @property
     def is_at_rest(self) -> bool:
@@ -133,21 +133,28 @@ class Storing:
         query.stored = True
         job.left.update((chunk.key, chunk) for chunk in run)
         write = Write(self._client, self._storages, zone.space, list(prompt), run, self._shape, self._buffers, parents)
-        self._writes.add(write)
+        self._writes[write] = job
         zone.storing += len(run)
         zone.space.transfers += 1
-        results: list[WriteResult] = []
-
-        def work() -> None:
-            # The manager takes a writer for dead some time after no caller waits for it any more.
-            results.append(
-                write.run(self.breakers.allows, self._settings.call_seconds, 4 * self._settings.store_seconds)
-            )
-
-        ended = partial(self._ended, zone, job, query, write, results)
-        query.writes.append(partial(self._threads.write, zone.tenant, work, ended))
+        result = WriteResult()
+        # The manager takes a writer for dead some time after no caller waits for it any more.
+        steps = write.run(self._may_write, self._settings.call_seconds, 4 * self._settings.store_seconds, result)
+        ended = partial(self._ended, zone, job, query, write, result)
+        query.writes.append(partial(self._threads.write, zone.tenant, steps, ended))
         if len(query.writes) == 1:
             query.writes[0]()
+
+    def late(self, job: Job[StoredChunk], zone: SharedZone) -> None:
+        """Leave alone the storages that hold a job up, and have the zone store as much elsewhere as before."""
+        now = time.monotonic()
+        for write, its_job in self._writes.items():
+            if its_job is not job:
+                continue
+            self._release(zone, write)
+            # What was asked for the first time just now may have waited for something else.
+            if now - write.began >= self._settings.store_seconds / 2:
+                error = f"a chunk was not written within {self._settings.store_seconds:g} s"
+                self.breakers.note(write.storage, error, at_once=True)
 
     def condemn(self, zone: SharedZone, keys: Iterable[bytes]) -> None:
         """Keep nothing of what is being stored under these keys."""
@@ -173,29 +180,40 @@ class Storing:
         job: Job[StoredChunk],
         query: Query,
         write: Write,
-        results: Sequence[WriteResult],
+        result: WriteResult,
         error: Exception | None,
     ) -> None:
         query.writes.popleft()
         if query.writes:
             query.writes[0]()
-        self._writes.discard(write)
-        zone.storing -= len(write.chunks)
+        del self._writes[write]
+        self._release(zone, write)
         write.space.transfers -= 1
         self._asking.heard(error)
         if error is not None:
             self._not_begun(zone, error, len(write.chunks))
-        done: set[bytes] = set()
-        for result in results:
+        else:
             self._count(zone, result)
             if result.first_missing is not None and not query.has_caught_up and self._shape.hits is None:
                 query.has_caught_up = True
                 self.gaps.append(Gap(query, result.first_missing, write.chunks[-1].index + 1))
-            done.update(result.written, result.there)
+        done = {*result.written, *result.there} if error is None else set[bytes]()
         if self._shape.hits is not None and done.issuperset(chunk.key for chunk in write.chunks):
             write.space.note_stored(write.chunks[-1].key, write.losses)
         for chunk in write.chunks:
             self._jobs.ended(job, chunk.key, None if chunk.key in done else AbandonedError())
+
+    def _may_write(self, storage: str) -> bool:
+        """Whether a storage is well, or is tried now: not while it holds all threads that would. From any thread."""
+        if self.breakers.of(storage).is_open and not self._threads.may_write_at_once(storage):
+            return False
+        return self.breakers.allows(storage)
+
+    @staticmethod
+    def _release(zone: SharedZone, write: Write) -> None:
+        """Count a write's chunks as being stored no more."""
+        zone.storing -= len(write.chunks) * write.is_counted
+        write.is_counted = False
 
     def _count(self, zone: SharedZone, result: WriteResult) -> None:
         self.problem = ""

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import takewhile
+from threading import Event
 from typing import Final
 
 from tenantzone_contract.cache_names import instance_name, owner_of, owner_part, pool_group, zone_group
@@ -72,7 +73,7 @@ class SharedTier:
         self._threads = threads = Threads(settings)
         self._jobs = jobs = Jobs(settings)
         locate = locate_prefix(client) if shape.hits is None else locate_hit(client, shape.hits)
-        self._asking = asking = Asking(locate, threads)
+        self._asking = asking = Asking(locate, threads, self._tell_gone)
         self._storing = Storing(client, storages, shape, buffers, asking, threads, jobs, settings)
         self._loading = Loading(storages, buffers, threads, jobs, self._remove, settings)
         self.whole_hits = WholeHits(
@@ -181,9 +182,11 @@ class SharedTier:
         """
         job: Job[StoredChunk] = Job(number, False, time.monotonic(), self.shape.content_bytes)
         zone = self._storing_zone(tenant)
-        if zone is not None and chunks:
-            self._storing.begin(zone, job, query, chunks)
-        self._jobs.begin(job, zone)
+        if zone is None or not chunks:
+            self._jobs.begin(job, None)
+            return
+        self._storing.begin(zone, job, query, chunks)
+        self._jobs.begin(job, zone, partial(self._storing.late, job, zone))
 
     def load(self, number: int, tenant: str, query: Query, chunks: Chunks) -> None:
         """Begin to load chunks that the request was told of.
@@ -196,11 +199,14 @@ class SharedTier:
         """
         job: Job[LoadedChunk] = Job(number, True, time.monotonic(), self.shape.content_bytes)
         zone = self._storing_zone(tenant)
+        if zone is None or query.space is not zone.space:
+            job.failed = len(chunks)
+            self._jobs.begin(job, None)
+            return
+        if self.shape.hits is None:
+            self._loading.try_with(query, [key for _, key, _ in chunks], job.began)
         for _, key, view in chunks:
-            if zone is None or query.space is not zone.space:
-                job.failed += 1
-            else:
-                self._loading.begin(zone, job, query, key, view)
+            self._loading.begin(zone, job, query, key, view)
         self._jobs.begin(job, zone, partial(self._loading.late, job))
 
     @property
@@ -368,9 +374,15 @@ class SharedTier:
         self._gone.setdefault(space, []).extend(keys)
 
     def _tell_gone(self) -> None:
-        """Have the manager find no more what is gone, all in one call: the tenant's next question waits behind it."""
+        """Have the manager find no more what is gone, all in one call: the tenant's next question waits for it."""
         gone, self._gone = self._gone, {}
         for space, keys in gone.items():
             for part in slices(keys, REMOVED_AT_ONCE):
-                work = partial(self._client.remove_cache, space.instance, part, self._settings.call_seconds)
+                work = partial(self._tell, space.instance, part, space.begin_removal())
                 self._threads.ask(space.tenant, work, self._asking.heard)
+
+    def _tell(self, instance: str, keys: Sequence[bytes], told: Event) -> None:
+        try:
+            self._client.remove_cache(instance, keys, self._settings.call_seconds)
+        finally:
+            told.set()

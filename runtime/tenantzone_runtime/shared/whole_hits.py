@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import takewhile
 
 from tenantzone_runtime.disk.transfers import Job
@@ -81,7 +82,7 @@ class WholeHits:
 
     def promise(self, query: Query, keys: Sequence[bytes]) -> None:
         """Note that these chunks are going to be loaded: storages that fail are tried with them."""
-        self._loading.try_with([query.found.get(key, []) for key in keys], time.monotonic())
+        self._loading.try_with(query, keys, time.monotonic())
 
     def first_lacking(self, tenant: str, query: Query, hit: Sequence[bytes]) -> int:
         """The index of the first chunk of a hit of which storages were not said to have it; the hit's length: none.
@@ -112,6 +113,8 @@ class WholeHits:
         """
         job: Job[StoredChunk] = Job(number, False, time.monotonic(), self._content_bytes)
         zone = self._zone_of(tenant)
-        if zone is not None and chunks:
-            self._storing.begin_hit(zone, job, query, hit, chunks)
-        self._jobs.begin(job, zone)
+        if zone is None or not chunks:
+            self._jobs.begin(job, None)
+            return
+        self._storing.begin_hit(zone, job, query, hit, chunks)
+        self._jobs.begin(job, zone, partial(self._storing.late, job, zone))

@@ -1,13 +1,15 @@
 """One write on a thread: the manager says where, the chunks go there, and the manager learns which ones did."""
 
-from collections.abc import Callable, Sequence
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Final
 
 from tenantzone_runtime.disk.sealing import Seal
 from tenantzone_runtime.disk.transfers import AbandonedError, Memory
-from tenantzone_runtime.shared.answers import BlockToWrite, StartedWrite
+from tenantzone_runtime.shared.answers import Location, StartedWrite
 from tenantzone_runtime.shared.client import ManagerClient, ManagerError
 from tenantzone_runtime.shared.places import PART, PlaceError, place_of
 from tenantzone_runtime.shared.sealing import Buffers, seal_object
@@ -95,46 +97,63 @@ class Write:
         """Of the space, before any of this was written."""
         self.condemned: set[bytes] = set()
         """Keys of which nothing may be kept; added to from another thread."""
+        self.storage, self.began = "", math.inf
+        """That is being written to, and since when, on the monotonic clock; infinity: none is. Read from any thread."""
+        self.is_counted = True
+        """Whether its chunks count as being stored: not after they are late, whatever their storage still does."""
         self._client, self._storages = client, storages
         self._prompt = prompt
         self._parents = parents
         self._shape = shape
         self._buffers = buffers
 
-    def run(self, may_write: Callable[[str], bool], call_seconds: float, write_seconds: float) -> WriteResult:
+    def run(
+        self, may_write: Callable[[str], bool], call_seconds: float, write_seconds: float, result: WriteResult
+    ) -> Iterator[str]:
         """Write what is missing.
 
         Args:
             may_write: whether a storage may be written to, or is left alone since it fails; asked once for each.
             call_seconds: that a call of the manager may take.
             write_seconds: after which the manager takes this writer for dead.
+            result: gets what becomes of it.
+
+        Yields:
+            The name of each storage before it is written to; an empty one before the manager is asked.
 
         Raises:
             ManagerError: nothing was begun.
         """
+        yield ""
         started = self._start(call_seconds, write_seconds)
         may_write = cache(may_write)
-        result = WriteResult(first_missing=_first_missing(started))
+        result.first_missing = _first_missing(started)
         keys: list[bytes] = []
         failed: list[int] = []
         blocks = started.blocks[self.chunks[0].index :]
         is_whole = not self._parents or all(block.standing in _GOING_ON for block in blocks)
+        storage = ""
         for chunk, block in zip(self.chunks, blocks, strict=False):
+            location = block.location
             if block.standing == "serving":
                 result.there.append(chunk.key)
-            elif block.location is None:
+            elif location is None:
                 result.refuse(_REFUSALS.get(block.standing, "closed"))
             else:
-                if failed or not is_whole:
-                    # What follows a chunk that is missing could never be read, nor a part of what is read as a whole.
-                    _leave_out(chunk, result)
-                    failed.append(len(keys))
-                elif not self._write(chunk, block, may_write, result):
-                    failed.append(len(keys))
                 keys.append(chunk.key)
+                # What follows a chunk that is missing could never be read, nor a part of what is read as a whole. And
+                # what was given up says nothing of its storage, which is not tried with it.
+                may_go = is_whole and not failed and chunk.memory.is_wanted and may_write(location.storage)
+                if may_go and location.storage != storage:
+                    storage = location.storage
+                    yield storage
+                if not may_go:
+                    _leave_out(chunk, result)
+                if not may_go or not self._write(chunk, location, result):
+                    failed.append(len(keys) - 1)
         if started.write_id:
+            yield ""
             self._finish(started.write_id, keys, failed, call_seconds, result)
-        return result
 
     def _start(self, call_seconds: float, write_seconds: float) -> StartedWrite:
         first = self.chunks[0].index
@@ -176,20 +195,13 @@ class Write:
                 self.space.is_registered = True
                 return
 
-    def _write(
-        self, chunk: StoredChunk, block: BlockToWrite, may_write: Callable[[str], bool], result: WriteResult
-    ) -> bool:
-        location = block.location
-        assert location is not None, "who may write is told where"
+    def _write(self, chunk: StoredChunk, location: Location, result: WriteResult) -> bool:
         seal: Seal = self.space.seal
         sealed = self._buffers.of_this_thread()
         try:
             place = place_of(location, self.space.instance, chunk.key, self._buffers.size)
             chunk.memory.use(lambda view: seal_object(seal, view, chunk.key, location.id, sealed))
-            # Not before: what is not tried says nothing of its storage.
-            if not may_write(location.storage):
-                result.refuse("closed")
-                return False
+            self.storage, self.began = location.storage, time.monotonic()
             self._storages.write(place, sealed)
         except AbandonedError:
             return False
@@ -197,6 +209,8 @@ class Write:
             result.failures += 1
             result.tried[location.storage] = str(error) or type(error).__name__
             return False
+        finally:
+            self.began = math.inf
         result.tried[location.storage] = ""
         return True
 
