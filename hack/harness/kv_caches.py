@@ -76,8 +76,12 @@ def _spec(kind: str, window: int | None, config: VllmConfig | None) -> KVCacheSp
             return ChunkedLocalAttentionSpec(**shape, attention_chunk_size=window)
         case "mamba":
             assert config is not None
-            mode, _, width = mode.partition(" ")
-            tokens = BLOCK_TOKENS * (2 if width else 1) if mode != "none" else config.model_config.max_model_len
+            mode, _, more = mode.partition(" ")
+            tokens = (
+                BLOCK_TOKENS * (2 if more == "wide" else 1) if mode != "none" else config.model_config.max_model_len
+            )
+            # States within a prompt's step, as Mamba2's layers keep them.
+            is_kept = more == "checkpoints"
             drafted = 0 if config.speculative_config is None else config.speculative_config.num_speculative_tokens
             return MambaSpec(
                 block_size=tokens,
@@ -85,5 +89,6 @@ def _spec(kind: str, window: int | None, config: VllmConfig | None) -> KVCacheSp
                 dtypes=(torch.float32,),
                 mamba_cache_mode=mode,
                 num_speculative_blocks=drafted,
+                **({"num_prefill_checkpoint_blocks": 1, "prefill_checkpoint_alignment": 1} if is_kept else {}),
             )
     raise ValueError(kind)

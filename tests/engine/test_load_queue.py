@@ -1,5 +1,7 @@
 """Requests whose loads have begun, in the order in which vLLM takes them."""
 
+from gc import get_referents
+
 import pytest
 
 from tenantzone_runtime.engine.load_queue import LoadQueue
@@ -42,3 +44,11 @@ def test_who_has_gone_since_it_was_looked_at_is_not_taken(queue):
     assert queue.pop_request() is second
     with pytest.raises(IndexError):
         queue.pop_request()
+
+
+def test_nothing_is_kept_of_who_has_gone(queue):
+    request = Waiting()
+    queue.add_request(request)
+    assert queue.peek_request() is request
+    queue.remove_requests([request])
+    assert request not in get_referents(queue.__dict__)

@@ -137,8 +137,11 @@ class BlockTables:
 
     @property
     def landing_blocks(self) -> int:
-        """Blocks that a request begins with whatever it computes behind what is loaded: vLLM copies a state there."""
-        return len(self._aligned)
+        """Blocks that a request begins with whatever it computes behind what is loaded: vLLM copies a state there.
+
+        Models that keep checkpoints of a prompt's states within a step need one more.
+        """
+        return sum(1 + int(caches.has_prefill_checkpoint_blocks) for caches in self._aligned)
 
     def without_skipped_states(self, hits: KVCacheBlocks, computed_tokens: int, null: KVCacheBlock) -> KVCacheBlocks:
         """What was found cached, less states that nothing needs: vLLM does not take them, and counts them all the same.

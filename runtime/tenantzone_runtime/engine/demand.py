@@ -48,16 +48,22 @@ class Demand:
 
     def _group(self, caches: SingleTypeKVCacheManager, steps: int) -> _Group:
         block_tokens, most = int(caches.block_size), caches.max_admission_blocks_per_request
+        coordinator = self._manager.coordinator
+        # What is found up to the midst of a block is copied, and takes a block of its own.
+        copied = int(coordinator.enable_partial_hash_hits and block_tokens > coordinator.hash_block_size)
         if not isinstance(caches, MambaManager):
             # vLLM's cap leaves out what a step needs to draft.
-            return _Group(block_tokens, 0, None if most is None else int(most) - (-self.drafting // block_tokens))
+            capped = None if most is None else int(most) + copied - (-self.drafting // block_tokens)
+            return _Group(block_tokens, copied, capped)
         drafted = int(caches.num_speculative_blocks)
         if caches.mamba_cache_mode == "align":
             # The last state that is sure, those of the steps in flight, and copies of states in the midst of blocks.
             in_step = -(-(1 + int(self._scheduler.num_spec_tokens)) // block_tokens)
-            in_step += int(caches.has_prefill_checkpoint_blocks)
-            copied = int(self._manager.coordinator.enable_partial_hash_hits)
-            return _Group(block_tokens, drafted + copied, 1 + steps * in_step + drafted + copied)
+            checkpoints = int(caches.has_prefill_checkpoint_blocks)
+            copied = int(coordinator.enable_partial_hash_hits)
+            # Behind what is loaded, however little it is, a checkpoint takes a block beside the state's.
+            beside = drafted + copied + (checkpoints if self._scheduler.connector is not None else 0)
+            return _Group(block_tokens, beside, 1 + steps * (in_step + checkpoints) + drafted + copied)
         return _Group(block_tokens, drafted, None)
 
     @property

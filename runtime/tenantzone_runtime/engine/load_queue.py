@@ -74,10 +74,12 @@ class LoadQueue(RequestQueue):
 
     def remove_request(self, request: Request) -> None:
         self._requests.pop(request, None)
+        if request is self._peeked:
+            self._peeked = None
 
     def remove_requests(self, requests: Iterable[Request]) -> None:
         for request in requests:
-            self._requests.pop(request, None)
+            self.remove_request(request)
 
     def _may_go_on(self, request: Request) -> bool:
         return self._has_landed(request) and self._can_go_on(request)

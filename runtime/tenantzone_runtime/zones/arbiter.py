@@ -74,6 +74,10 @@ class Arbiter(Generic[W]):
         )
         self.tokens_for = self._tokens.tokens_for
         self.share_of = self._tokens.share_of
+        self._doubtful: W | None = None
+        """The waiting request that the engine found no blocks for last, although it was reckoned to have them."""
+        self._overlooked: Zone | None = None
+        """Whose next request was that more than once in a row: the next step is the others'."""
         self._sent_back: dict[Zone, None] = {}
         """Zones of which a request was preempted since the last step: none of theirs is admitted in this one."""
         self._short: dict[Zone, None] = {}
@@ -132,6 +136,9 @@ class Arbiter(Generic[W]):
             self._admission.wake()
             self._look_at_short()
             self._seats.count()
+            if self._overlooked is not None:
+                self._admission.set_aside(self._overlooked)
+                self._overlooked = None
             for zone in self._admission.take_unseen():
                 if zone in self._sent_back or self._seats.is_at_limit(zone):
                     self._admission.look_again(zone)
@@ -182,6 +189,9 @@ class Arbiter(Generic[W]):
             self._held_back.turned_down(work)
         else:
             self._admission.set_aside(work.zone)
+            # What is denied blocks over and over although it was reckoned to have them stands in nobody's way.
+            self._overlooked = work.zone if work is self._doubtful else None
+            self._doubtful = work
 
     def end_step(self) -> None:
         """End the step, so that what stood aside in it may be asked for again."""
@@ -373,7 +383,7 @@ class Arbiter(Generic[W]):
         headroom = engine.headroom if engine.running else 0
         reachable = engine.free_blocks + self._ledger.cached_blocks - headroom
         # Without a prefix hit it would need the most: if that fits there is no need to look one up.
-        if engine.blocks_at_most(work) <= max(0, min(available, reachable)):
+        if work is not self._doubtful and engine.blocks_at_most(work) <= max(0, min(available, reachable)):
             return None
         count = engine.blocks_to_admit(work)
         # First what no eviction changes: nobody's cache goes for a request that must wait nevertheless.
