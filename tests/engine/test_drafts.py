@@ -221,6 +221,23 @@ def test_a_request_that_begins_with_room_for_drafts_begins_with_all_of_it_or_wai
 
 
 @pytest.mark.shows("speculative decoding (`--speculative-config`)")
+@pytest.mark.parametrize("method", [("ngram", 15), ("eagle", 15)])
+def test_nobody_loses_blocks_for_drafts_that_a_step_has_no_tokens_for(config, method):
+    """In as many blocks as were used where there were plenty."""
+    config = with_flags(config, max_num_batched_tokens=64, max_num_seqs=8)
+
+    def used(capacity):
+        driver = engine(config, method, capacity, drafts=WRONG)
+        driver.declare(zone("acme"))
+        # Their last blocks become full one after the other.
+        sent = [driver.send("acme", prompt(0, seed=n, extra=3 + 2 * n), max_tokens=40) for n in range(8)]
+        most = max(driver.zone("acme").in_use for _ in run(driver))
+        assert [request.num_preemptions for request in sent] == [0] * 8
+        return most
+
+    assert used(used(100)) > 8
+
+
 def test_drafts_of_one_zone_take_no_block_that_another_one_reserves(config):
     """A pool of 20: what is drafted for a zone that borrows finds no room where the other one's begins."""
     driver = engine(config, ("eagle", 20), capacity=20, drafts=WRONG)

@@ -246,10 +246,17 @@ class ZoneKVCacheManager(KVCacheManager):
         # Asked of every request before every step, and most write on in blocks that they hold.
         if self._tables.have_slots(request.request_id, computed + tokens + self.lookahead):
             return 0
-        is_generating = computed + 1 == request.num_tokens + request.num_output_placeholders
-        if not is_generating or self._generates_its_last(request):
+        if not self._generates(request):
             return 0
         return self.blocks_to_continue(request, min(tokens, max_tokens))
+
+    def tokens_to_generate(self, request: Request) -> int:
+        """Tokens of a step that a running request takes to generate the next one; none while it computes its prompt."""
+        if not self._generates(request):
+            return 0
+        return max(
+            0, min(1 + len(request.spec_token_ids), self.max_model_len - self.sampled - request.num_computed_tokens)
+        )
 
     def blocks_to_continue(self, request: Request, num_new_tokens: int) -> int:
         """Blocks that a running request asks for to compute so many tokens more, and to draft others after them.
@@ -261,6 +268,11 @@ class ZoneKVCacheManager(KVCacheManager):
         if tokens <= computed:
             return 0
         return self.blocks_to_allocate(request, nothing, computed, tokens, self.lookahead)
+
+    def _generates(self, request: Request) -> bool:
+        """Whether a running request's next step is one in which it generates."""
+        is_generating = request.num_computed_tokens + 1 == request.num_tokens + request.num_output_placeholders
+        return is_generating and not self._generates_its_last(request)
 
     def _generates_its_last(self, request: Request) -> bool:
         """Whether the step in flight is sure to be a running request's last one: vLLM passes over it then."""

@@ -111,17 +111,31 @@ class ZoneEngine:
         if self.free_blocks >= len(running) * self._blocks_each:
             return ()
         most, blocks_of = self._demand.max_chunk, self._manager.blocks_to_generate
-        step = self._scheduler.current_step + 1
         needs = [
             (request, blocks)
-            for request in running
-            # In a pipeline, vLLM passes over a request whose last token has not come through its stages.
-            if (blocks := blocks_of(request, most)) and request.next_decode_eligible_step <= step
+            for request in self._reached()
+            if (blocks := blocks_of(request, most)) and self._comes_through(request)
         ]
         for request, _ in needs:
             # vLLM does so before it takes blocks: nobody need yield for what is there then.
             self._manager.let_go_of_skipped(request)
         return needs
+
+    def _reached(self) -> Sequence[Request]:
+        """The running requests that the coming step has tokens for, however few their prompts get of it."""
+        running, left = self.running, int(self._scheduler.max_num_scheduled_tokens)
+        if left >= len(running) * self.tokens_each:
+            return running
+        for index, request in enumerate(running):
+            if left <= 0:
+                return running[:index]
+            if self._comes_through(request):
+                left -= self._manager.tokens_to_generate(request)
+        return running
+
+    def _comes_through(self, request: Request) -> bool:
+        """Whether vLLM does not pass over a request whose last token has not come through a pipeline's stages yet."""
+        return bool(request.next_decode_eligible_step <= self._scheduler.current_step + 1)
 
     @property
     def loading(self) -> Collection[Request]:
