@@ -42,9 +42,8 @@ class HistoryInSteps(History):
             return
         count = self.engine.blocks_for(request, granted)
         if count > 0:
-            allowed = self._takeable(request, growing=True)
             may_continue = self.arbiter.may_continue(request, count)
-            assert may_continue == (count <= allowed)
+            assert may_continue == (count <= self._takeable(request, growing=True))
             if not may_continue:
                 self._saw("loses its turn")
                 if request not in self.lost_turn:

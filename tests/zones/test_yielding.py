@@ -402,3 +402,34 @@ def test_what_was_kept_for_a_request_that_is_sent_back_is_there_for_others(core,
     work = engine.wait(lead, 37)
     assert engine.step() == ([], [work])
     assert engine.preempted == [young]
+
+
+@pytest.mark.parametrize(("asks", "left"), [(2, 1), (4, 3)])
+def test_what_was_kept_for_who_waits_behind_one_of_its_zone_that_runs_is_there_for_others(core, engine, asks, left):
+    """That one takes it, or is to have it before the next step."""
+    acme, calm = core.zone("acme", reserved=40), core.zone("calm", reserved=20)
+    first, other = engine.run(acme, 10, asks=asks), engine.run(calm, 10, asks=left)
+    core.hold(core.zone("burst"), in_use=77)
+    engine.wait(acme, 2)
+    assert engine.step() == ([first] if asks == 4 else [], [])
+    assert (len(other.blocks), core.free) == (10 + left, 0)
+
+
+def test_the_last_block_which_is_kept_for_two_is_there_for_one_of_them(core, engine):
+    """One that was not foreseen took the other."""
+    acme, calm = core.zone("acme", reserved=40), core.zone("calm", reserved=20)
+    engine.run(acme, 10, asks=1)
+    engine.foreseen = [engine.run(zone, 10, asks=1) for zone in (acme, calm)]
+    core.hold(core.zone("burst"), in_use=68)
+    assert engine.step() == (engine.foreseen[:1], [])
+    assert core.free == 0
+
+
+def test_nobody_loses_a_turn_for_more_than_who_waits_needs(core, engine):
+    zones = [core.zone(name, reserved=20) for name in ("acme", "calm", "lead")]
+    works = [engine.run(zone, 5, asks=asks) for zone, asks in zip(zones, (0, 1, 5), strict=True)]
+    core.hold(core.zone("burst"), in_use=75)
+    work = engine.wait(zones[0], 2, shared=3)
+    engine.running.reverse()
+    assert engine.step() == ([], [work])
+    assert [len(work.blocks) for work in works] == [5, 6, 10]

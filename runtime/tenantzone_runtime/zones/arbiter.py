@@ -155,13 +155,24 @@ class Arbiter(Generic[W]):
 
     def may_continue(self, work: W, count: int) -> bool:
         """Whether a running request may take blocks now; else it loses its turn, and is helped before the next step."""
-        if self._yielding.may_continue(work, count):
-            self._claims.drop(work)
+        may_continue = count <= self._yielding.available(work, growing=True) or self._comes_first(work, count)
+        # Whatever the answer, nothing need be kept for it in this step any more.
+        self._claims.drop(work)
+        if may_continue:
             self._held_back.goes_on(work)
             return True
         self._held_back.turned_down(work)
         self._tokens.was_turned_down(work)
         return False
+
+    def _comes_first(self, work: W, count: int) -> bool:
+        """Whether a running request may take blocks that are kept for others of its zone: it comes before them."""
+        self._yielding.know_better()
+        waiting = self._kept_for.get(work.zone)
+        if waiting is not None and count > self._yielding.available(work, growing=True):
+            # Not enough of that is left for who waits behind it: others may have the rest.
+            self._claims.drop(waiting)
+        return self._yielding.may_continue(work, count)
 
     def next_front(self) -> W | None:
         """The waiting request to admit next; None if there is no seat, or no zone's next request can have blocks."""

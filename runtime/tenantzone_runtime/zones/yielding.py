@@ -133,7 +133,7 @@ class Yielding(Generic[W]):
             Whether the blocks are kept for it: its zone is entitled to them.
         """
         while (missing := count - self.available(work, growing=growing)) > 0:
-            if self._know_better():
+            if self.know_better():
                 continue
             if self._are_coming(work, count, missing, growing=growing):
                 return False
@@ -183,8 +183,12 @@ class Yielding(Generic[W]):
         """
         return any(load.zone is work.zone or (entitled and load.zone.surplus > 0) for load in self._engine.landing)
 
-    def _know_better(self) -> bool:
-        """Keep no more for waiting requests than they need, before anybody yields; returns whether that was unknown."""
+    def know_better(self) -> bool:
+        """Keep no more for waiting requests than they need, before anybody lacks blocks for them.
+
+        Returns:
+            Whether that was unknown.
+        """
         rough = self._claims.take_rough()
         for work in rough:
             self._claims.keep(work, self._engine.blocks_to_admit(work))
