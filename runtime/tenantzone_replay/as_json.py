@@ -62,6 +62,7 @@ def _tenant(each: TenantMeasures, seconds: float) -> dict[str, Any]:
     return {
         "requests": each.requests,
         "refused": each.refused,
+        "cutShort": each.cut_short,
         "promptTokens": each.prompt_tokens,
         "hitTokens": each.hit_tokens,
         "outputTokens": each.output_tokens,

@@ -24,12 +24,15 @@ class TenantMeasures:
     requests: int = 0
     """That ended with an answer."""
     refused: int = 0
+    """That had no answer, or one that ended with an error."""
+    cut_short: int = 0
+    """Of the requests, those whose answer ended before it was as long as was asked for."""
     prompt_tokens: int = 0
     hit_tokens: int = 0
     """Of these, found in the cache."""
     output_tokens: int = 0
     attained: int = 0
-    """Requests that kept both targets."""
+    """Requests with a whole answer that kept both targets."""
     first_token: Distribution = field(default_factory=Distribution)
     """Seconds from arrival."""
     token: Distribution = field(default_factory=Distribution)
@@ -52,7 +55,7 @@ class TenantMeasures:
 
     @property
     def attainment(self) -> float:
-        """The part of its requests that kept both targets; a refused one did not."""
+        """The part of its requests that kept both targets; one that was refused or cut short did not."""
         asked = self.requests + self.refused
         return self.attained / asked if asked else 1.0
 
@@ -108,6 +111,11 @@ class Result:
         """Of all requests."""
         asked = sum(each.requests + each.refused for each in self.tenants.values())
         return sum(each.attained for each in self.tenants.values()) / max(1, asked)
+
+    @property
+    def cut_short(self) -> int:
+        """Of all tenants' requests."""
+        return sum(each.cut_short for each in self.tenants.values())
 
     @property
     def utilization(self) -> float:

@@ -44,6 +44,9 @@ def _policies(results: Sequence[Result]) -> str:
                 f"{sum(each.refused for each in every):,}",
             )
         )
+    if any(result.cut_short for result in results):
+        shown = ["cut short", *(f"{result.cut_short:,}" for result in results)]
+        rows = [(*row, cell) for row, cell in zip(rows, shown, strict=True)]
     return columns(rows)
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+from vllm.v1.engine import FinishReason
+
 from tenantzone_replay.clock import UNIX_TIME
 from tenantzone_replay.load import Asked
 from tenantzone_replay.measures import Target, TenantMeasures
@@ -23,6 +25,8 @@ class _UnderWay:
     tenant: str
     arrival: float
     prompt_tokens: int
+    output_tokens: int
+    """That were asked for."""
     tokens: int = 0
     """Of its answer, so far."""
     hit_tokens: int = 0
@@ -42,7 +46,8 @@ class TenantsAtWork:
         begin: the clock's seconds at the load's beginning.
         in_flight: requests that are under way at a time, whenever they came; None: they come when the load says.
         outside_seconds: what a first token takes outside the engine.
-        answered: called with the number, the tenant, the prompt's tokens and those that were found of each request.
+        answered: called with the number, the tenant, the prompt's tokens and those that were found of each request that
+            was served.
     """
 
     def __init__(
@@ -122,9 +127,11 @@ class TenantsAtWork:
         request.tokens += len(output.new_token_ids)
         if output.finish_reason is not None:
             del self.under_way[output.request_id]
-            self._ended(request, now)
-            if request.tokens:
-                self._answered(int(output.request_id), request.tenant, request.prompt_tokens, request.hit_tokens)
+            if not request.tokens or output.finish_reason is FinishReason.ERROR:
+                self._measures[request.tenant].refused += 1
+                return
+            self._served(request, now)
+            self._answered(int(output.request_id), request.tenant, request.prompt_tokens, request.hit_tokens)
 
     def give_up(self) -> None:
         """Nothing more is served: whoever has no answer yet is refused one."""
@@ -151,7 +158,7 @@ class TenantsAtWork:
             return
         arrival = self._begin + asked.arrival
         name = str(number)
-        self.under_way[name] = _UnderWay(asked.tenant, arrival, asked.prompt_tokens)
+        self.under_way[name] = _UnderWay(asked.tenant, arrival, asked.prompt_tokens, asked.output_tokens)
         self._scheduler.send(
             name,
             asked.tenant,
@@ -161,11 +168,8 @@ class TenantsAtWork:
             owner=self._owner[asked.tenant],
         )
 
-    def _ended(self, request: _UnderWay, now: float) -> None:
+    def _served(self, request: _UnderWay, now: float) -> None:
         measures = self._measures[request.tenant]
-        if not request.tokens:
-            measures.refused += 1
-            return
         measures.requests += 1
         measures.prompt_tokens += request.prompt_tokens
         measures.hit_tokens += request.hit_tokens
@@ -175,4 +179,6 @@ class TenantsAtWork:
         token = (now - request.first_token) / (request.tokens - 1) if request.tokens > 1 else 0.0
         if request.tokens > 1:
             measures.token.add(token)
-        measures.attained += first_token <= self._target.first_token and token <= self._target.token
+        is_whole = request.tokens >= request.output_tokens
+        measures.cut_short += not is_whole
+        measures.attained += is_whole and first_token <= self._target.first_token and token <= self._target.token

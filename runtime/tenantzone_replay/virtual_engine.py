@@ -136,7 +136,8 @@ class VirtualEngine:
                 self._crowded_seconds += seconds
                 self._crowded_seats += seconds * len(self._driver.scheduler.running)
         else:
-            seconds = 0.0 if self._in_flight else self._empty_step()
+            # An empty step ends with what is computed beside it; beside another empty one time would stand still.
+            seconds = 0.0 if self._in_flight and begins > self._clock.seconds else self._empty_step()
         self._busy_until = begins + seconds
         self._in_flight.append((self._busy_until, output, result))
 

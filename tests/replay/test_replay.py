@@ -6,14 +6,17 @@ import random
 import pytest
 
 from hack.harness.scheduler import Driver, make_scheduler, vllm_config
+from tenantzone_replay.as_json import as_json
 from tenantzone_replay.clock import VirtualClock
+from tenantzone_replay.locality import Locality
 from tenantzone_replay.policies import NAMES, changed, equal_zones, policies
 from tenantzone_replay.replay import replay
+from tenantzone_replay.tables import tables
 from tests.replay.loads import BLOCK_TOKENS, asked, flood_beside_a_quiet_tenant, setting
 
 
-def results(requests, *names, blocks, zones=None):
-    at = setting(requests, blocks=blocks)
+def results(requests, *names, blocks, zones=None, **more):
+    at = dataclasses.replace(setting(requests, blocks=blocks), **more)
     every = policies(
         zones or equal_zones(list(at.profile.demand), blocks), blocks, at.hardware.prompt_tokens_per_second
     )
@@ -117,6 +120,40 @@ def test_a_request_that_no_engine_could_hold_is_refused():
     (stock,) = results(requests, "stock", blocks=40)
     assert (stock.tenants["acme"].refused, stock.tenants["acme"].requests) == (1, 1)
     assert stock.attainment == 0.5
+
+
+def answer_that_outgrows_its_share():
+    """Of 40 tokens, in a zone of six blocks that have room for 16 of them; later another tenant asks."""
+    return [asked(0.0, "acme", range(1, 6), own_tokens=0, output_tokens=40), asked(100.0, "burst", [100])]
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("steps_in_flight", [1, 2])
+def test_a_replay_ends_in_which_nothing_can_run_any_more(steps_in_flight):
+    requests = answer_that_outgrows_its_share()
+    (result,) = results(requests, "zones-no-lending", blocks=12, steps_in_flight=steps_in_flight)
+    assert result.tenants["burst"].requests == 1
+    assert result.seconds >= 100
+
+
+def test_an_answer_that_ends_with_an_error_is_refused_however_much_of_it_came():
+    (result,) = results(answer_that_outgrows_its_share(), "zones-no-lending", blocks=12)
+    acme = result.tenants["acme"]
+    assert (acme.requests, acme.refused, acme.cut_short, acme.output_tokens) == (0, 1, 0, 0)
+    assert result.attainment == 0.5
+
+
+def test_an_answer_that_is_cut_short_is_counted_and_not_in_time():
+    cut, whole = results(answer_that_outgrows_its_share(), "partition", "stock", blocks=12)
+    acme = cut.tenants["acme"]
+    assert (acme.requests, acme.refused, acme.cut_short, acme.attained) == (1, 0, 1, 0)
+    assert 0 < acme.output_tokens < 40
+    assert (whole.cut_short, whole.attainment) == (0, 1.0)
+    header, *_ = tables([cut, whole]).splitlines()
+    assert header.endswith("cut short")
+    assert "cut short" not in tables([whole])
+    told = as_json([cut], Locality())["policies"][0]["tenants"]
+    assert {tenant: each["cutShort"] for tenant, each in told.items()} == {"acme": 1, "burst": 0}
 
 
 def test_two_runs_of_one_load_are_the_same():
