@@ -1,6 +1,5 @@
 """What the recorder writes, and that it writes nothing that somebody said."""
 
-import asyncio
 import gzip
 import json
 import os
@@ -15,10 +14,9 @@ from tenantzone_replay.load import TraceError
 from tenantzone_replay.readers import recorded as reader
 from tenantzone_runtime.door.middleware import TenantMiddleware
 from tenantzone_runtime.door.record import HASH_BYTES
-from tenantzone_runtime.door.recorder import Recorder, current_asker, recorded
-from tests.door.harness import PROMPT, SALT_KEY, call, echo, settings
-
-BLOCK_TOKENS = 4
+from tenantzone_runtime.door.recorder import Recorder
+from tests.door.harness import PROMPT, call, settings
+from tests.door.recordings import BLOCK_TOKENS, asker_of, engine_that_computes, record
 
 
 @pytest.fixture
@@ -30,26 +28,6 @@ def recorder(tmp_path):
 
 def lines(folder):
     return [json.loads(line) for path in sorted(folder.glob("requests-*")) for line in path.read_text().splitlines()]
-
-
-def engine_that_computes(tokens, *, answer=(7, 7), apart=(), media=()):
-    """What an API server does with a request, as far as the recorder hears of it."""
-
-    async def app(scope, receive, send):
-        asker = current_asker()
-        if asker is not None:
-            generation = asker.begin(BLOCK_TOKENS)
-            generation.prompt, generation.apart, generation.media = tokens, apart, media
-            generation.answers[0] = list(answer)
-            generation.finish = "stop"
-            asker.end(generation)
-        await echo(scope, receive, send)
-
-    return app
-
-
-def record(recorder, tokens, *, tenant="acme", authorization=b"Bearer acme-key", salt_key=SALT_KEY, **more):
-    call(recorded(engine_that_computes(tokens, **more), recorder, tenant, authorization, salt_key))
 
 
 def hashes(line):
@@ -118,16 +96,33 @@ def test_files_are_rotated_and_the_oldest_go(tmp_path):
 def test_what_the_disk_does_not_take_is_counted_and_costs_no_request(tmp_path, caplog):
     folder = tmp_path / "recorded"
     recorder = Recorder(folder, 2**20, 2)
-    folder.rename(tmp_path / "gone")
+    folder.rmdir()
+    folder.write_text("no folder")
     record(recorder, range(8))
     record(recorder, range(8))
     recorder._ended.join()
-    folder.mkdir()
+    folder.unlink()
     record(recorder, range(8))
     recorder.close()
     (line,) = lines(folder)
     assert line["lost"] == 2
     assert caplog.text.count("are not recorded") == 1
+
+
+@pytest.mark.parametrize("what", ["file", "folder"])
+def test_after_a_file_that_somebody_removes_another_is_begun(recorder, tmp_path, what):
+    folder = tmp_path / "recorded"
+    record(recorder, range(4))
+    recorder._ended.join()
+    (path,) = folder.iterdir()
+    path.unlink()
+    if what == "folder":
+        folder.rmdir()
+    record(recorder, range(5))
+    record(recorder, range(6))
+    recorder.close()
+    assert [line["prompt_tokens"] for line in lines(folder)] == [5, 6]
+    assert "lost" not in lines(folder)[0]
 
 
 @contextmanager
@@ -224,22 +219,12 @@ def test_without_tenants_the_door_records_callers(tmp_path):
 
 
 def test_arrivals_are_read_in_order_however_requests_end(recorder, tmp_path):
-    async def overlapping():
-        asker = None
-
-        async def app(scope, receive, send):
-            nonlocal asker
-            asker = current_asker()
-
-        await recorded(app, recorder, "acme", None, SALT_KEY)({}, None, None)
-        begun = []
-        for length in range(5, 10):
-            begun.append(asker.begin(BLOCK_TOKENS))
-            begun[-1].prompt = range(length)
-        for place in (4, 1, 0, 3, 2):
-            asker.end(begun[place])
-
-    asyncio.run(overlapping())
+    asker, begun = asker_of(recorder), []
+    for length in range(5, 10):
+        begun.append(asker.begin(BLOCK_TOKENS))
+        begun[-1].prompt = range(length)
+    for place in (4, 1, 0, 3, 2):
+        asker.end(begun[place])
     recorder.close()
     assert [line["prompt_tokens"] for line in lines(tmp_path / "recorded")] == [9, 6, 5, 8, 7]
     assert [each.prompt_tokens for each in reader.read(tmp_path / "recorded")] == [5, 6, 7, 8, 9]

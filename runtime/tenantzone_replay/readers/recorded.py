@@ -3,17 +3,19 @@
 Lines are in the order in which requests ended. Each says since when the oldest one was under way that had not ended
 yet, so that arrivals can be put in order without reading ahead further than that.
 
-Where a disk was full or a process was killed, a line may be cut off, with the next one behind it in the same line or in
-one of its own. What was cut off is left out, and said.
+Where a disk was full, a process was killed or the power failed, a line may be cut off or have zeros in it, with the
+next one behind it in the same line or in one of its own. What is no whole line is left out, and said.
 """
 
 import heapq
 import json
+import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tenantzone_replay.load import Asked, TraceError, content_id, first_arrival_at_zero
 from tenantzone_replay.readers.lines import count, members, name, number, text_lines
@@ -23,6 +25,8 @@ _BEGINNING = '{"recorded":'
 _LETTERS = 8
 """Of a block's hash."""
 _PATTERN = "requests-*.jsonl*"
+_NAME: Final = re.compile(r"requests-.+\.jsonl(\.[-0-9]+)?(\.gz)?", re.DOTALL)
+"""Rotated, or put away under a date; editors and copies have other endings."""
 _MOST_UNDER_WAY = 100_000
 _MOST_ANSWERS = 16_384
 """To one prompt; vLLM's own bound."""
@@ -31,17 +35,24 @@ Arrival = tuple[float, int, Asked]
 """Unix time, place in the file, and the request, whose own time is not set."""
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class _Part:
+    """A file of one process, by its first whole line; they are in the order in which they were written.
+
+    Names do not tell it: a file that is packed or moved keeps its number while those after it are rotated.
+    """
+
+    oldest: float
+    written: float
+    """When that line was."""
+    earliest: float = field(compare=False)
+    """Nothing in this file and in later ones came before that."""
+    path: Path = field(compare=False)
+
+
 def looks_like(line: str) -> bool:
     """Whether a file that begins with this line is one of these."""
     return line.startswith(_BEGINNING)
-
-
-def files(folder: Path) -> list[list[Path]]:
-    """The files of each process that wrote into a folder, the oldest first."""
-    by_process: dict[str, list[Path]] = {}
-    for path in folder.glob(_PATTERN):
-        by_process.setdefault(path.name.partition(".jsonl")[0], []).append(path)
-    return [sorted(paths, key=_age, reverse=True) for _, paths in sorted(by_process.items())]
 
 
 def read(path: Path) -> Iterator[Asked]:
@@ -53,20 +64,48 @@ def read(path: Path) -> Iterator[Asked]:
     Raises:
         TraceError: a line was written by nobody who records, or nothing is recorded there.
     """
-    processes = files(path) if path.is_dir() else [[path]]
+    processes = [sorted(_parts(paths)) for paths in (_by_process(path) if path.is_dir() else [[path]])]
     if not processes:
         raise TraceError(f"{path} has no recordings, whose names are as {_PATTERN}")
     first: float | None = None
-    for moment, _, asked in heapq.merge(*map(_in_order, processes), key=lambda each: each[0]):
-        arrival, first = first_arrival_at_zero(moment, first)
-        yield asked.at(arrival)
+    for moment, _, asked in heapq.merge(*(map(_when_due, filter(None, processes))), key=lambda each: each[0]):
+        if asked is not None:
+            arrival, first = first_arrival_at_zero(moment, first)
+            yield asked.at(arrival)
 
 
-def _in_order(paths: list[Path]) -> Iterator[Arrival]:
-    waiting: list[Arrival] = []
-    place = 0
+def _by_process(folder: Path) -> list[list[Path]]:
+    """The files of each process that wrote into a folder."""
+    by_process: dict[str, list[Path]] = {}
+    for path in sorted(folder.glob(_PATTERN)):
+        if _NAME.fullmatch(path.name):
+            by_process.setdefault(path.name.partition(".jsonl")[0], []).append(path)
+        else:
+            _say(f"{path}: it is not called as recordings are, and is left out")
+    return list(by_process.values())
+
+
+def _parts(paths: Iterable[Path]) -> Iterator[_Part]:
+    """The files that have something in them."""
     for path in paths:
         for where, fields in _whole_lines(path):
+            oldest, arrival = number(where, fields, "oldest"), number(where, fields, "time")
+            written = arrival + number(where, fields, "seconds", default=0.0)
+            yield _Part(oldest, written, min(oldest, arrival), path)
+            break
+
+
+def _when_due(parts: list[_Part]) -> Iterator[tuple[float, int, Asked | None]]:
+    # Until something in them may be next, they need not be open: there may be more files than can be.
+    yield parts[0].earliest, 0, None
+    yield from _in_order(parts)
+
+
+def _in_order(parts: list[_Part]) -> Iterator[Arrival]:
+    waiting: list[Arrival] = []
+    place = 0
+    for part in parts:
+        for where, fields in _whole_lines(part.path):
             oldest = number(where, fields, "oldest")
             for asked in _requests(where, fields):
                 place += 1
@@ -90,13 +129,27 @@ def _whole_lines(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
         try:
             fields = json.loads(line)
         except (ValueError, RecursionError) as error:
-            if not _BEGINNING.startswith(line.rstrip()[: len(_BEGINNING)]):
+            if not _is_cut_off(line):
                 raise TraceError(f"{where}: no JSON: {error}") from None
             cut_off += 1
-        else:
-            yield where, members(where, fields)
+            fields = _behind_what_was_cut_off(line)
+            if fields is None:
+                continue
+        yield where, members(where, fields)
     if cut_off:
         _say(f"{path}: lines that were cut off, and are left out: {cut_off}")
+
+
+def _is_cut_off(line: str) -> bool:
+    return "\0" in line or _BEGINNING in line or _BEGINNING.startswith(line.rstrip())
+
+
+def _behind_what_was_cut_off(line: str) -> Any:
+    """The whole line at the end of one; None: there is none."""
+    try:
+        return json.loads(line[line.rindex(_BEGINNING) :])
+    except (ValueError, RecursionError):
+        return None
 
 
 @cache
@@ -128,8 +181,3 @@ def _requests(where: str, fields: Mapping[str, Any]) -> Iterator[Asked]:
     )
     for _ in range(max(1, count(where, fields, "answers", default=1, most=_MOST_ANSWERS))):
         yield asked
-
-
-def _age(path: Path) -> int:
-    number = path.name.removesuffix(".gz").rpartition(".")[2]
-    return int(number) if number.isdecimal() else 0

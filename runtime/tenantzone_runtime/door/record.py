@@ -126,4 +126,4 @@ def _hashes(generation: Generation, tokens: Sequence[int]) -> Iterable[str]:
 
 
 def _rounded(seconds: float | None) -> float | None:
-    return None if seconds is None else round(seconds, 4)
+    return None if seconds is None else round(seconds, 6)

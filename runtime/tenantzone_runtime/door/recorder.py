@@ -43,7 +43,7 @@ class Asker:
     def begin(self, block_tokens: int) -> Generation:
         """The engine is given a prompt now."""
         generation = Generation(self.recorder.now(), self.tenant, self.caller, self.key, block_tokens)
-        self.recorder.under_way[id(generation)] = generation.arrival
+        self.recorder.under_way[generation.arrival] = None
         return generation
 
     def end(self, generation: Generation) -> None:
@@ -73,8 +73,8 @@ class Recorder:
 
     def __init__(self, folder: Path, max_bytes: int, keep: int) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.under_way: dict[int, float] = {}
-        """When each began that has not ended, oldest first."""
+        self.under_way: dict[float, None] = {}
+        """When each began that has not ended, oldest first; no two began at once."""
         self._path = folder / f"requests-{socket.gethostname()}-{os.getpid()}.jsonl"
         self._files = _Files(self._path, maxBytes=max_bytes, backupCount=keep, encoding="utf-8", delay=True)
         self._ended: queue.Queue[tuple[Generation, float, float] | None] = queue.Queue(_WAITING)
@@ -93,9 +93,9 @@ class Recorder:
 
     def end(self, generation: Generation) -> None:
         """Have a line written of a request that has ended."""
-        del self.under_way[id(generation)]
+        del self.under_way[generation.arrival]
         now = self.now()
-        oldest = next(iter(self.under_way.values()), now)
+        oldest = next(iter(self.under_way), now)
         try:
             self._ended.put_nowait((generation, now - generation.arrival, oldest))
         except queue.Full:
@@ -150,9 +150,24 @@ def recorded(app: App, recorder: Recorder, tenant: str, authorization: bytes | N
 
 
 class _Files(RotatingFileHandler):
-    """Files that say so when they can't be written, and go on with a line of its own behind one that was cut off."""
+    """Files that say so when they can't be written, and go on with a line of its own behind one that was cut off.
+
+    One that somebody has removed or moved is begun again, with its folder: what is written into it nobody would find.
+    """
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self.stream is not None and not self._is_there(self.stream):
+            self.close()
+        super().emit(record)
+
+    def _is_there(self, file: TextIOWrapper) -> bool:
+        try:
+            return os.path.samestat(Path(self.baseFilename).stat(), os.fstat(file.fileno()))
+        except OSError:
+            return False
 
     def _open(self) -> TextIOWrapper:
+        Path(self.baseFilename).parent.mkdir(parents=True, exist_ok=True)
         file = super()._open()
         if _ends_in_a_line(Path(self.baseFilename)):
             file.write("\n")

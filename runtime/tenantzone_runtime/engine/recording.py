@@ -1,7 +1,7 @@
 """What the recorder hears of each prompt in vLLM's API server: its tokens, and what becomes of it."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 from vllm.outputs import RequestOutput
@@ -32,26 +32,36 @@ def _recorded(generate: _Generate) -> _Generate:
         asker = current_asker()
         if asker is None:
             return outputs
-        generation = asker.begin(engine.vllm_config.cache_config.block_size)
-        if isinstance(prompt, Mapping):
-            generation.prompt = prompt.get("prompt_token_ids") or ()
-        generation.apart = apart_of(prompt, kwargs.get("lora_request"))
-        generation.media = media_of(prompt)
-        return _heard(outputs, asker, generation, sampling_params.output_kind)
+        begin = partial(_begun, asker, engine.vllm_config.cache_config.block_size, prompt, kwargs.get("lora_request"))
+        return _heard(outputs, asker, begin, sampling_params.output_kind)
 
     return generate_recorded
 
 
+def _begun(asker: Asker, block_tokens: int, prompt: Any, adapter: Any) -> Generation:
+    generation = asker.begin(block_tokens)
+    if isinstance(prompt, Mapping):
+        generation.prompt = prompt.get("prompt_token_ids") or ()
+    generation.apart = apart_of(prompt, adapter)
+    generation.media = media_of(prompt)
+    return generation
+
+
 async def _heard(
-    outputs: AsyncGenerator[RequestOutput, None], asker: Asker, generation: Generation, kind: RequestOutputKind
+    outputs: AsyncGenerator[RequestOutput, None],
+    asker: Asker,
+    begin: Callable[[], Generation],
+    kind: RequestOutputKind,
 ) -> AsyncGenerator[RequestOutput, None]:
+    # The engine is given the prompt with the first step. One that is never iterated has no end, either.
+    generation = begin()
     try:
         async for output in outputs:
             _hear(output, asker, generation, kind)
             yield output
     finally:
-        await outputs.aclose()
         asker.end(generation)
+        await outputs.aclose()
 
 
 def _hear(output: RequestOutput, asker: Asker, generation: Generation, kind: RequestOutputKind) -> None:
