@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
+from tenantzone_contract.text import printable
 from tenantzone_replay import arguments
 from tenantzone_replay.advice import as_yaml, choose, front_table, nobodys, return_table
 from tenantzone_replay.load import TraceError
@@ -94,7 +95,7 @@ def _held_out(held_out: Mapping[str, Setting], chosen: Candidate, setting: Setti
     sizes = [int(setting.shape.blocks * size) for size in SIZES]
     told = partial(print, file=sys.stderr, flush=True)
     trials = [
-        try_on(load, other, chosen.zones, chosen.blocks, sizes, wanted, told, chosen.tier_blocks)
+        try_on(printable(load), other, chosen.zones, chosen.blocks, sizes, wanted, told, chosen.tier_blocks)
         for load, other in held_out.items()
     ]
     return trials_table(trials, chosen.blocks)

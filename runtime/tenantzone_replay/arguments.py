@@ -9,7 +9,7 @@ from typing import Final
 from tenantzone_contract.config import ConfigError, RuntimeConfig, Watermarks, ZoneConfig
 from tenantzone_contract.packing import PACKED_KEY, ConfigFiles, unpack_config
 from tenantzone_replay.hardware import MODELS, Hardware
-from tenantzone_replay.load import MAX_BLOCKS, Asked, TraceError
+from tenantzone_replay.load import MAX_BLOCKS, MAX_TOKENS, Asked, TraceError
 from tenantzone_replay.measured import read_measured
 from tenantzone_replay.measures import Target
 from tenantzone_replay.mix import Source, mixed, parse_source
@@ -66,7 +66,7 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
     engine.add_argument(
         "--profile", type=Path, metavar="FILE", help="an engine that fit has measured, in place of both"
     )
-    engine.add_argument("--step-tokens", type=whole(), default=8192, help="default: %(default)s")
+    engine.add_argument("--step-tokens", type=whole(most=2 * MAX_TOKENS), default=8192, help="default: %(default)s")
     engine.add_argument("--steps-in-flight", type=int, choices=(1, 2), default=1, help="default: %(default)s")
 
 
@@ -81,13 +81,18 @@ def add_zones(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def setting_of(options: argparse.Namespace) -> Setting:
+def setting_of(options: argparse.Namespace, sources: Sequence[Source] | None = None) -> Setting:
     """The load and the engine that were asked for.
+
+    Args:
+        options: that were given.
+        sources: of the load; None: as they name them.
 
     Raises:
         TraceError: the load can't be read, or there is nothing in it.
     """
-    sources = [parse_source(text) for text in options.sources]
+    if sources is None:
+        sources = [parse_source(text) for text in options.sources]
     load = partial(_begin, sources, options.tenants, options.rule)
     found = profile(load())
     if not found.requests:
@@ -176,7 +181,7 @@ def _read_config(path: Path) -> RuntimeConfig:
         raise TraceError(f"{path}: {error}") from None
 
 
-def _begin(sources: list[Source], tenants: int, rule: Rule) -> Iterator[Asked]:
+def _begin(sources: Sequence[Source], tenants: int, rule: Rule) -> Iterator[Asked]:
     return with_tenants(mixed(sources), tenants, rule)
 
 

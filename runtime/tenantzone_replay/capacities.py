@@ -41,7 +41,7 @@ def curves(
     Args:
         setting: with all its blocks.
         zones: for these.
-        parts: of the blocks, that are tried. Reservations and limits that are numbers of blocks change with them.
+        parts: of the blocks, that are tried. What is reserved, lent and allowed in numbers of blocks changes with them.
         names: of the policies; what is infinite has no curve.
         policies_of: makes all policies for a setting and zones.
         told: called with each result.
@@ -71,4 +71,7 @@ def _scaled(zone: ZoneConfig, part: float) -> ZoneConfig:
     }
     if amounts.get("limit") == 0:
         amounts["limit"] = 1
-    return changed(zone, **amounts)
+    lending = zone.lending
+    if isinstance(lending.lendable, int):
+        lending = lending.model_copy(update={"lendable": int(lending.lendable * part)})
+    return changed(zone, lending=lending, **amounts)

@@ -2,9 +2,14 @@
 
 import argparse
 import json
+import os
 import sys
+from collections.abc import Mapping
 from functools import partial
+from itertools import combinations
+from pathlib import Path
 
+from tenantzone_contract.text import printable
 from tenantzone_replay import arguments
 from tenantzone_replay.load import TraceError
 from tenantzone_replay.locality import lines
@@ -45,6 +50,7 @@ def run(options: argparse.Namespace) -> None:
         raise TraceError(
             "--capacities has no curve of infinite, which has all the blocks it needs: name other --policies"
         )
+    _check_places({"--json": options.json, "--html": options.html, "--pictures": options.pictures})
     setting = arguments.setting_of(options)
     arguments.check_sizes(setting, options.capacities or [], "--capacities")
     zones, watermarks = arguments.zones_of(options, list(setting.profile.demand), setting.shape.blocks)
@@ -82,7 +88,16 @@ def run(options: argparse.Namespace) -> None:
     if options.html:
         from tenantzone_replay.html import report
 
-        options.html.write_text(report(results, " ".join(options.sources), locality, found))
+        options.html.write_text(report(results, printable(" ".join(options.sources)), locality, found))
+
+
+def _check_places(places: Mapping[str, Path | None]) -> None:
+    """Refuse a file where another one or a folder is to be."""
+    real = {option: Path(os.path.realpath(path)) for option, path in places.items() if path}
+    for (first, file), (second, other) in combinations(real.items(), 2):
+        # The last one is a folder, which is made with those above it.
+        if file == other or file in other.parents:
+            raise TraceError(f"{first} and {second} are to be in one place: name another for one of them")
 
 
 def _tell_capacity(result: Result) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tenantzone_replay import arguments
-from tenantzone_replay.load import Asked, TraceError
+from tenantzone_replay.load import MAX_BLOCKS, Asked, TraceError
 from tenantzone_replay.option_types import whole
 from tenantzone_replay.policies import Policy
 from tenantzone_replay.setting import Setting
@@ -60,14 +60,19 @@ def run(options: argparse.Namespace) -> None:
     setting = arguments.setting_of(options)
     longest = -(-setting.profile.longest // _BLOCK_TOKENS) * _BLOCK_TOKENS
     print(f"the longest request has {setting.profile.longest:,} tokens", file=sys.stderr)
+    pages = options.pieces * (longest // _BLOCK_TOKENS)
+    if pages > MAX_BLOCKS:
+        raise TraceError(
+            f"--pieces {options.pieces:,} of {longest:,} tokens are {pages:,} blocks, more than {MAX_BLOCKS:,}: "
+            f"name fewer --pieces"
+        )
     contiguous = _fit(setting, "one piece each", longest, options.pieces)
-    paged = _fit(setting, f"pages of {_BLOCK_TOKENS} tokens", _BLOCK_TOKENS, contiguous.tokens // _BLOCK_TOKENS)
+    paged = _fit(setting, f"pages of {_BLOCK_TOKENS} tokens", _BLOCK_TOKENS, pages)
     fits = [contiguous, paged]
-    least = contiguous.tokens // _BLOCK_TOKENS
     # Memory with which as many run at a time: by halving, to a fiftieth of it.
-    low, high = 0, least
+    low, high = 0, pages
     best = paged
-    while high - low > max(1, least // 50):
+    while high - low > max(1, pages // 50):
         middle = (low + high) // 2
         tried = _fit(setting, "pages, for as many at a time", _BLOCK_TOKENS, middle)
         if tried.at_a_time >= contiguous.at_a_time:

@@ -4,7 +4,8 @@ import math
 import os
 import re
 from argparse import ArgumentTypeError
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -74,20 +75,30 @@ def object_name(text: str) -> str:
 def file_to_write(text: str) -> Path:
     """A file that can be written when the work is done."""
     path = Path(text)
-    if path.is_dir():
-        raise ArgumentTypeError(f"{text!r} is a folder; name a file in it")
-    if not path.parent.is_dir():
-        raise ArgumentTypeError(f"there is no folder {str(path.parent)!r}; make it first, or name another file")
-    return _writable(path, path if path.exists() else path.parent)
+    with _places_that_can_be_looked_at():
+        if path.is_dir():
+            raise ArgumentTypeError(f"{text!r} is a folder; name a file in it")
+        if not path.parent.is_dir():
+            raise ArgumentTypeError(f"there is no folder {str(path.parent)!r}; make it first, or name another file")
+        return _writable(path, path if path.exists() else path.parent)
 
 
 def folder_to_write(text: str) -> Path:
     """A folder that is there or can be made, with those above it."""
     path = Path(text)
-    there = next(each for each in (path, *path.absolute().parents) if each.exists())
-    if not there.is_dir():
-        raise ArgumentTypeError(f"{str(there)!r} is a file; name a folder")
-    return _writable(path, there)
+    with _places_that_can_be_looked_at():
+        there = next(each for each in (path, *path.absolute().parents) if each.exists())
+        if not there.is_dir():
+            raise ArgumentTypeError(f"{str(there)!r} is a file; name a folder")
+        return _writable(path, there)
+
+
+@contextmanager
+def _places_that_can_be_looked_at() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ArgumentTypeError(f"{str(error.filename)!r:.60}: {error.strerror}; name another place") from None
 
 
 def _writable(path: Path, there: Path) -> Path:

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Final
 
 from tenantzone_contract.config import ZoneConfig
+from tenantzone_contract.text import printable
 from tenantzone_replay import arguments
 from tenantzone_replay.load import Asked, TraceError, content_id
 from tenantzone_replay.measures import Result
@@ -24,6 +25,8 @@ from tenantzone_replay.profile import profile
 from tenantzone_replay.setting import Setting
 from tenantzone_replay.tables import columns, percent
 
+_LONGEST_NAME: Final = 200
+"""Of what is taken of a file's name."""
 _MOST_ENGINES: Final = 64
 _SPARED: Final = 0.5
 """Engines with less than this part of the work of all are not tried: hits do not spare so much."""
@@ -59,7 +62,7 @@ def run(options: argparse.Namespace) -> None:
     names = [source.tenant for source in sources]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise TraceError(f"two services are called {twice}: name each once (tenant=)")
-    setting = arguments.setting_of(options)
+    setting = arguments.setting_of(options, sources)
     alone = [_alone(setting, source, options.attain) for source in sources]
     engines, together = _together(setting, sources, alone, options.attain)
     print(_table(alone, engines, together))
@@ -80,7 +83,10 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _named(source: Source, number: int) -> Source:
-    return source if source.tenant else replace(source, tenant=f"{source.path.name.partition('.')[0]}-{number}")
+    if source.tenant:
+        return source
+    name = printable(source.path.name.partition(".")[0], _LONGEST_NAME)
+    return replace(source, tenant=f"{name}-{number}")
 
 
 def _alone(setting: Setting, source: Source, wanted: float) -> Alone:

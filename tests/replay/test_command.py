@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import re
 from collections import Counter
 
@@ -10,18 +11,8 @@ import pytest
 from tenantzone_contract.config import PoolConfig, Watermarks, ZoneConfig
 from tenantzone_contract.config_text import dump_config, make_config
 from tenantzone_contract.packing import PACKED_KEY, PackedHead
+from tenantzone_contract.zone_terms import Lending
 from tenantzone_replay.__main__ import main
-
-
-@pytest.fixture
-def trace(tmp_path):
-    path = tmp_path / "trace.jsonl"
-    lines = [
-        {"timestamp": 200 * number, "input_length": 1300, "output_length": 8, "hash_ids": [0, number % 5, 99 + number]}
-        for number in range(40)
-    ]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return path
 
 
 @pytest.fixture
@@ -140,99 +131,12 @@ def test_services_are_ranked_by_what_they_free_in_a_pool(capsys):
     assert after < before
 
 
-REFUSED = [
-    ("compare nowhere", "there is no such file"),
-    ("compare TRACE,rate=x", "can't be understood"),
-    ("compare TRACE --model 70b --gpus 1", "name more --gpus"),
-    ("compare TRACE --blocks x", "expected a whole number from 1 to"),
-    ("compare TRACE --blocks 0", "expected a whole number from 1 to"),
-    ("compare TRACE --tenants 20000", "more than 10,000"),
-    ("compare TRACE --ttft nan", "expected a number of at least 0, got 'nan'"),
-    ("compare TRACE --ttft -1", "expected a number of at least 0, got '-1'"),
-    ("compare TRACE --tpot x", "expected a number of at least 0, got 'x'"),
-    ("compare TRACE --step-tokens 16", "--step-tokens 16 is less than --seats 256"),
-    ("compare TRACE --policies infinite --capacities 50%", "name other --policies"),
-    ("compare TRACE --capacities nan", "'nan' is no part above 0"),
-    ("compare TRACE --capacities inf", "'inf' is no part above 0"),
-    ("compare TRACE --capacities 50% 1e9", "are more than 4,000,000"),
-    ("compare TRACE --json HERE/nowhere/x", "there is no folder '.*nowhere'"),
-    ("compare TRACE --html HERE/nowhere/x", "there is no folder '.*nowhere'"),
-    ("compare TRACE --html HERE", "is a folder; name a file in it"),
-    ("compare TRACE --pictures TRACE/x", "is a file; name a folder"),
-    ("compare TRACE --zones TRACE", "TRACE: "),
-    ("compare TRACE --zones BINARY", "BINARY is no text: name the pool's config.json"),
-    ("compare TRACE --zones HERE/nowhere", "nowhere: No such file"),
-    ("compare TRACE --zones HEAD", "config.jsonl.gz is missing beside it"),
-    ("compare TRACE --profile DEEP", "DEEP was not written by fit"),
-    ("compare TRACE --tier-blocks 9999999", "from 1 to 4,000,000"),
-    ("advise TRACE --blocks 3", "name 4 --blocks or more"),
-    ("advise TRACE --trials -7", "from 0 to"),
-    ("advise TRACE --seed -1", "from 0 to"),
-    ("advise TRACE --attain nan", "no part above 0 and up to 1"),
-    ("advise TRACE --attain 101%", "no part above 0 and up to 1"),
-    ("advise TRACE --tiers -1", "expected a number of at least 0"),
-    ("advise TRACE --tiers inf", "expected a number of at least 0"),
-    ("advise TRACE --tiers 0 1e9", "are more than 4,000,000"),
-    ("advise TRACE --tier-price nan", "expected a number of at least 0"),
-    ("advise TRACE --gpu-hour -3", "expected a number of at least 0"),
-    ("advise TRACE,tenant=us --held-out TRACE,tenant=them", "them asks, who does not in the load"),
-    ("advise TRACE --held-out nowhere", "there is no such file"),
-    ("advise TRACE --yaml HERE/nowhere/x", "there is no folder"),
-    ("advise TRACE --pool UPPER!", "no name of a ZonePool"),
-    ("advise TRACE --zones CONFIG", "unrecognized arguments: --zones"),
-    ("advise TRACE --tier-blocks 77", "unrecognized arguments: --tier-blocks"),
-    ("rank TRACE --attain 200%", "no part above 0 and up to 1"),
-    ("rank TRACE --attain nan", "no part above 0 and up to 1"),
-    ("rank TRACE,tenant=a TRACE,tenant=a", "two services are called a"),
-    ("rank TRACE --zones CONFIG", "unrecognized arguments: --zones"),
-    ("memory TRACE --pieces 0", "from 1 to"),
-    ("memory TRACE --blocks 100", "unrecognized arguments: --blocks"),
-    ("memory TRACE --ttft 1", "unrecognized arguments: --ttft"),
-    ("memory TRACE --zones CONFIG", "unrecognized arguments: --zones"),
-    ("isolation TRACE --counts 0", "from 1 to"),
-    ("isolation TRACE --counts 1 1000000", "more than 10,000"),
-    ("isolation TRACE --zones CONFIG", "unrecognized arguments: --zones"),
-    ("fit http://127.0.0.1:1 --out HERE/x --at-once 0", "from 1 to"),
-    ("fit http://127.0.0.1:1 --out HERE/x --gpus -1", "from 1 to"),
-    ("fit http://127.0.0.1:1 --out HERE/x --blocks -5", "from 1 to"),
-    ("fit http://127.0.0.1:1 --out HERE/x --block-tokens -1", "from 1 to"),
-    ("fit http://127.0.0.1:1 --out HERE/x --cache-bytes-per-token -5", "from 1 to"),
-    ("fit http://127.0.0.1:1 --out HERE/x --step-tokens 4", "from 64 to"),
-    ("fit http://127.0.0.1:1 --out HERE/nowhere/x", "there is no folder"),
-]
-
-
-@pytest.mark.parametrize(("command", "says"), REFUSED, ids=[command for command, _ in REFUSED])
-def test_what_can_not_be_used_is_said_in_one_line_before_anything_is_replayed(trace, tmp_path, capsys, command, says):
-    head = '{"schemaVersion": 2, "generation": 1, "hash": "sha256:%s", "content": "config.jsonl.gz"}' % ("0" * 64)
-    contents = {"BINARY": b"\x7fELF\xff\xfe", "HEAD": head.encode(), "DEEP": b"[" * 200_000}
-    for name, content in contents.items():
-        (tmp_path / name).write_bytes(content)
-    where = {"TRACE": trace, "HERE": tmp_path} | {name: tmp_path / name for name in contents}
-    for name, path in where.items():
-        command, says = command.replace(name, str(path)), says.replace(name, re.escape(str(path)))
-    with pytest.raises(SystemExit) as end:
-        main(command.split())
-    printed = capsys.readouterr()
-    # What argparse finds wrong stands below how the command is used.
-    (line,) = printed.err.splitlines()[-1:] if end.value.code == 2 else str(end.value.code).splitlines()
-    assert re.search(says, line)
-    assert line.startswith("tenantzone-replay")
-    assert not re.search("virtual seconds|worst tenant", printed.err)
-
-
 def test_tenants_whose_zones_might_have_one_name_are_compared(tmp_path, capsys):
     path = tmp_path / "trace.jsonl"
     line = {"session_id": "s", "timestamp": 1, "prompt_tokens": 100, "output_tokens": 8}
     path.write_text("".join(json.dumps(line | {"user_id": tenant}) + "\n" for tenant in ("a-1", "A")))
     main(["compare", str(path), "--blocks", "200", "--policies", "zones"])
     assert re.search(r"^zones +0.0%", capsys.readouterr().out, re.MULTILINE)
-
-
-def test_what_can_not_be_written_in_the_end_is_said(trace, capsys):
-    arguments = ["compare", str(trace), "--blocks", "40", "--policies", "salted"]
-    with pytest.raises(SystemExit, match="No space left on device"):
-        main([*arguments, "--json", "/dev/full"])
 
 
 def test_zones_are_those_of_a_packed_config_with_its_pools_watermarks(documents, tmp_path, capsys):
@@ -290,3 +194,40 @@ def test_a_zone_whose_tenant_asks_for_nothing_lends_or_who_waits_for_that_is_ref
     assert lending["tenant-0"]["borrowedBlocks"] > 0 == lending["tenant-0"]["refused"]
     assert alone["tenant-0"]["refused"] > 0
     assert alone["tenant-0"]["requests"] + alone["tenant-0"]["refused"] == lending["tenant-0"]["requests"]
+
+
+def test_what_zones_lend_changes_with_the_capacity_that_is_tried(documents, tmp_path, capsys):
+    zones = [
+        ZoneConfig(name=tenant, tenant=tenant, generation=1, reserved=12, lending=Lending(lendable=12))
+        for tenant in ("tenant-0", "tenant-1")
+    ]
+    config = tmp_path / "config.json"
+    config.write_text(dump_config(make_config(1, PoolConfig(namespace="models", name="pool"), zones)))
+    options = ["--tenants", "2", "--blocks", "24", "--policies", "zones", "--zones", str(config)]
+    main(["compare", str(documents), *options, "--capacities", "50%", "200%"])
+    assert re.search(r"^hit rate with blocks +12 +48$", capsys.readouterr().out, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", [b"\xff.jsonl", b"\x1b[2J.jsonl"], ids=["no text", "clears the screen"])
+def test_a_file_may_have_any_name(documents, tmp_path, capsys, name):
+    source, page = os.fsdecode(os.fsencode(tmp_path) + b"/" + name), tmp_path / "out.html"
+    documents.rename(source)
+    options = ["--blocks", "40", "--html", str(page)]
+    main(["compare", source, *options, "--policies", "salted"])
+    main(["rank", source, f"{source},shift=1", "--blocks", "400", "--attain", "0.1"])
+    printed = capsys.readouterr().out
+    for text in (printed, page.read_text()):
+        assert "\N{REPLACEMENT CHARACTER}" in text
+        assert "\x1b" not in text
+    advice = ["advise", source, "--tenants", "1", "--blocks", "40", "--trials", "0", "--attain", "1%"]
+    main([*advice, "--held-out", source])
+    assert "\N{REPLACEMENT CHARACTER}" in capsys.readouterr().out
+
+
+def test_a_service_that_is_ranked_may_have_more_users_than_are_compared(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("tenantzone_replay.tenants.MAX_TENANTS", 10)
+    path = tmp_path / "trace.jsonl"
+    line = {"prompt_tokens": 100, "output_tokens": 8}
+    path.write_text("".join(json.dumps(line | {"user_id": each, "timestamp": each}) + "\n" for each in range(40)))
+    main(["rank", str(path), "--blocks", "200"])
+    assert re.search(r"^trace-0 +1 ", capsys.readouterr().out, re.MULTILINE)

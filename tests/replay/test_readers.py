@@ -156,6 +156,54 @@ def test_kv_events_of_several_groups_are_those_of_one(tmp_path, kinds):
     assert [len(each.content) for each in requests] == ([2, 2] if kinds[1] else [1, 1])
 
 
+@pytest.mark.parametrize(("later", "lengths"), [("full_attention", [1, 2]), ("mamba", [1])])
+def test_kv_events_are_of_whole_prompts_from_the_first_that_is_told_of_those(tmp_path, later, lengths):
+    stored = {"type": "BlockStored", "parent_block_hash": None, "block_size": 16}
+    requests = read(
+        tmp_path / "events.jsonl",
+        [100.0, [stored | {"group_idx": 0, "kv_cache_spec_kind": "sliding_window", "block_hashes": [12]}]],
+        [101.0, [stored | {"group_idx": 1, "kv_cache_spec_kind": later, "block_hashes": [13, 14]}]],
+    )
+    assert [len(each.content) for each in requests] == lengths
+
+
+def test_the_first_time_that_is_there_is_taken(tmp_path):
+    times = [
+        {"timestamp": 10.0, "ts": "2023-11-16 18:15:46"},
+        {"timestamp": 11.0, "time": "noon"},
+        {"timestamp": "", "time": 12},
+        {"timestamp": None, "arrival": "13", "time": 99.0},
+        {"timestamp_ms": None, "timestamp": 14.0},
+    ]
+    requests = read(
+        tmp_path / "any.jsonl", *({"user_id": "a", "prompt_tokens": 64, "output_tokens": 1} | each for each in times)
+    )
+    assert [each.arrival for each in requests] == [0.0, 1.0, 2.0, 3.0, 4.0]
+
+
+@pytest.mark.parametrize("line", [{"user_id": "a"}, {"chat_id": 7, "parent_chat_id": -1}], ids=["sessions", "qwen"])
+def test_null_is_as_what_is_not_there(tmp_path, line):
+    plain, null = read(tmp_path / "any.jsonl", ASKED | line, ASKED | line | {"hash_ids": None, "block_size": None})
+    assert (plain.content, plain.content_tokens) == (null.content, null.content_tokens)
+
+
+@pytest.mark.parametrize("nobody", [None, -1.0])
+def test_a_chats_parents_may_be_written_as_pandas_does(tmp_path, nobody):
+    chats = [(7.0, nobody), (9.0, 7.0)]
+    requests = read(
+        tmp_path / "qwen.jsonl", *(ASKED | {"chat_id": chat, "parent_chat_id": parent} for chat, parent in chats)
+    )
+    assert [each.conversation for each in requests] == [7, 7]
+
+
+def test_blank_lines_of_a_table_are_left_out(tmp_path):
+    path = tmp_path / "azure.csv"
+    rows = ["", "   ", "TIMESTAMP,ContextTokens,GeneratedTokens", "", "2024-05-10 00:00:00.0,200,20"]
+    assert [each.prompt_tokens for each in read(path, *rows)] == [200]
+    with pytest.raises(TraceError, match="line 5: ContextTokens is 'x'"):
+        read(path, *rows[:4], "2024-05-10 00:00:00.0,x,20")
+
+
 def test_a_trace_may_be_packed(tmp_path):
     line = {"timestamp": 0, "input_length": 600, "output_length": 1, "hash_ids": [0, 1]}
     path = tmp_path / "trace.jsonl.gz"
@@ -194,6 +242,11 @@ def test_dates_without_a_zone_are_utc_wherever_they_are_read(tmp_path, monkeypat
         ('{"timestamp": 0, "input_length": 1, "hash_ids": "x", "output_length": 1}', "expected a list"),
         ('{"timestamp": 0, "input_length": 1, "hash_ids": [', "no JSON"),
         ('{"session_id": "s", "timestamp": "noon", "prompt_tokens": 1}', "expected seconds, or a date and a time"),
+        (
+            '{"user_id": "a", "ts": 1764000000000000000, "prompt_tokens": 1}',
+            r"expected a number below 10\^15; times are",
+        ),
+        ('{"user_id": "a", "ts": "1.764e18", "prompt_tokens": 1}', "times are seconds or milliseconds"),
         ("what is this", "no format is known that begins so: 'what is this'"),
     ],
 )

@@ -9,7 +9,7 @@ of layers stores each prompt in each of them, and one group is read.
 
 import json
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +32,14 @@ def read(path: Path) -> Iterator[Asked]:
     """One request for each chain that was stored; its tenant is the salt of its first block, if it has one."""
     chains = _Chains()
     first: float | None = None
-    group: tuple[Any, ...] = ()
+    group = _Group()
     for place, line in json_lines(path):
         ts, events = _batch(place, line)
         arrival, first = first_arrival_at_zero(ts, first)
         stored = [fields for event in events if _is_stored(fields := members(place, event))]
-        group = group or _group(stored)
+        group.look_at(stored)
         for fields in stored:
-            if (fields.get("group_idx"),) != group:
+            if not group.has(fields):
                 continue
             size = max(1, count(place, fields, "block_size"))
             content, tenant = chains.add(place, fields, MAX_TOKENS // size)
@@ -60,10 +60,23 @@ def _is_stored(fields: Mapping[str, Any]) -> bool:
     return fields.get("type") == "BlockStored" and fields.get("medium") in (None, "GPU")
 
 
-def _group(stored: list[Mapping[str, Any]]) -> tuple[Any, ...]:
-    """The group whose events are read, if some are there: the first that keeps whole prompts, or else the first."""
-    ranked = sorted(stored, key=lambda fields: fields.get("kv_cache_spec_kind") not in _OF_WHOLE_PROMPTS)
-    return tuple(fields.get("group_idx") for fields in ranked[:1])
+class _Group:
+    """The group whose events are read: the first that keeps whole prompts, and until one is seen, the first."""
+
+    def __init__(self) -> None:
+        self._index: tuple[Any, ...] = ()
+        self._is_of_whole_prompts = False
+
+    def look_at(self, stored: Iterable[Mapping[str, Any]]) -> None:
+        """See whether a better one is among these."""
+        for fields in stored:
+            is_of_whole_prompts = fields.get("kv_cache_spec_kind") in _OF_WHOLE_PROMPTS
+            if not self._index or (is_of_whole_prompts and not self._is_of_whole_prompts):
+                self._index, self._is_of_whole_prompts = (fields.get("group_idx"),), is_of_whole_prompts
+
+    def has(self, fields: Mapping[str, Any]) -> bool:
+        """Whether an event is of that group."""
+        return (fields.get("group_idx"),) == self._index
 
 
 def _batch(place: str, line: Any) -> tuple[float, list[Any]]:

@@ -3,6 +3,7 @@
 import csv
 import gzip
 import json
+import math
 import zlib
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -78,6 +79,9 @@ def csv_rows(path: Path, *columns: str) -> Iterator[tuple[str, dict[str, str]]]:
     """
     rows = csv.DictReader(line for _, line in text_lines(path))
     try:
+        while rows.fieldnames is not None and not "".join(rows.fieldnames).strip():
+            # A blank line: the names are in one behind it.
+            rows.fieldnames = None
         for column in columns:
             if column not in (rows.fieldnames or ()):
                 raise TraceError(
@@ -116,10 +120,13 @@ def number(place: str, line: Mapping[str, Any], *names: str, default: float | No
         if line.get(name) not in (None, ""):
             try:
                 found = float(line[name])
-            except (TypeError, ValueError, OverflowError):
+            except OverflowError:
+                found = math.inf
+            except (TypeError, ValueError):
                 found = -1.0
             if not 0 <= found < 1e15:
-                raise TraceError(f"{place}: {name} is {str(line[name])[:50]!r}; expected a number of at least 0")
+                expected = "below 10^15; times are seconds or milliseconds" if found > 0 else "of at least 0"
+                raise TraceError(f"{place}: {name} is {str(line[name])[:50]!r}; expected a number {expected}")
             return found
     if default is None:
         raise TraceError(f"{place}: {' or '.join(names)} is missing")
@@ -153,6 +160,8 @@ def seconds(place: str, line: Mapping[str, Any], *names: str) -> float:
     """
     for name in names:
         text = line.get(name)
+        if text in (None, ""):
+            continue
         if isinstance(text, str):
             try:
                 return number(place, {name: float(text)}, name)
@@ -166,6 +175,7 @@ def seconds(place: str, line: Mapping[str, Any], *names: str) -> float:
             except ValueError:
                 raise TraceError(f"{place}: {name} is {text[:50]!r}; expected seconds, or a date and a time") from None
             return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
+        break
     return number(place, line, *names)
 
 

@@ -15,7 +15,9 @@ def known_prompt(place: str, fields: Mapping[str, Any], prompt_tokens: int, cont
     Raises:
         TraceError: they are no list of whole numbers of at least 0 that 63 bits have room for.
     """
-    ids = fields.get("hash_ids", [])
+    ids = fields.get("hash_ids")
+    if ids is None:
+        return ()
     if not isinstance(ids, list) or not all(isinstance(each, int) and 0 <= each < 2**63 for each in ids):
         raise TraceError(
             f"{place}: hash_ids is {repr(ids)[:50]!r}; expected a list of whole numbers from 0 to 2^63 - 1"

@@ -29,10 +29,11 @@ def read(path: Path) -> Iterator[Asked]:
     for place, line in json_lines(path):
         fields = members(place, line)
         chat = whole(place, fields, "chat_id")
-        parent = fields.get("parent_chat_id", -1)
-        if not isinstance(parent, int):
+        parent = fields.get("parent_chat_id")
+        # Where some are missing, pandas writes null for these and 7.0 for the others.
+        if not (parent is None or isinstance(parent, int) or (isinstance(parent, float) and parent.is_integer())):
             raise TraceError(f"{place}: parent_chat_id is {str(parent)[:50]!r}; expected a whole number, -1 for none")
-        conversation = conversation_of[chat] = conversation_of.get(parent, chat)
+        conversation = conversation_of[chat] = chat if parent is None else conversation_of.get(int(parent), chat)
         if len(conversation_of) > _REMEMBERED_CHATS:
             conversation_of.popitem(last=False)
         prompt_tokens = count(place, fields, "input_length")

@@ -32,7 +32,7 @@ def read(path: Path) -> Iterator[Asked]:
         user, session = name(fields, "user_id"), name(fields, "session_id")
         content: tuple[int, ...] = ()
         content_tokens, known = CONTENT_TOKENS, prompt + answer
-        if "hash_ids" in fields:
+        if fields.get("hash_ids") is not None:
             content_tokens = max(1, count(place, fields, "block_size", default=512))
             content, known = known_prompt(place, fields, prompt, content_tokens), prompt
         elif session:
@@ -50,6 +50,6 @@ def read(path: Path) -> Iterator[Asked]:
 
 
 def _seconds(place: str, fields: Mapping[str, Any]) -> float:
-    if "timestamp_ms" in fields:
+    if fields.get("timestamp_ms") not in (None, ""):
         return number(place, fields, "timestamp_ms") / 1000
     return seconds(place, fields, "timestamp", "arrival", "time", "ts")
