@@ -186,6 +186,15 @@ def test_what_can_not_be_changed(stored: Cluster, name: str, patch: dict[str, An
 
 
 @pytest.mark.controlplane
+def test_a_tenant_may_be_named_that_is_the_name_anyway(stored: Cluster):
+    """As by somebody who applies what was advised."""
+    for tenant in ("unnamed", None):
+        stored.kubectl(
+            "patch", "tenantzone", "unnamed", "--type=merge", "--patch", json.dumps({"spec": {"tenant": tenant}})
+        )
+
+
+@pytest.mark.controlplane
 def test_what_is_filled_in(control_plane: Cluster):
     answer = control_plane.kubectl("create", "--dry-run=server", "--output=json", "--filename=-", stdin=zone())
 
