@@ -294,7 +294,9 @@ def test_a_storage_that_hangs_in_writes_is_left_alone(engine):
     mine = engine(storages=storages, settings=replace(PATIENT, store_seconds=0.3))
     storages.goes_on.clear()
     number = mine.begin_store("acme", Query(KEYS))
+    until = time.monotonic() + HANG
     while not storages.writes:
+        assert time.monotonic() < until, "nothing is written"
         time.sleep(0.001)
     # However late it began, it has had its time when somebody looks.
     time.sleep(0.3)
@@ -302,6 +304,41 @@ def test_a_storage_that_hangs_in_writes_is_left_alone(engine):
     assert "writes of storage files fail: a chunk was not written within 0.3 s" in mine.tier.problem
     storages.goes_on.set()
     mine.wait(lambda: mine.tier.is_at_rest)
+
+
+def test_a_storage_that_hangs_is_noticed_though_nobody_waits_for_it_any_more(engine):
+    """As when the engine is reset, or it began to hang just before a job was given up."""
+    storages = HeldStorages()
+    mine = engine(storages=storages, settings=replace(LATE, store_seconds=0.3))
+    assert mine.store("acme", KEYS) == KEYS
+    storages.goes_on.clear()
+    query = Query(KEYS)
+    mine.begin_load("acme", query, mine.hits("acme", query))
+    mine.begin_store("acme", Query(prompt("b", 4)))
+    storages.await_reads(4)
+    until = time.monotonic() + HANG
+    while storages.writes < 5:
+        assert time.monotonic() < until, "nothing is written"
+        time.sleep(0.001)
+    mine.tier.give_up_jobs()
+    zone = mine.tier.zones["acme"]
+    assert (zone.loading, zone.storing) == (0, 0)
+    mine.wait(lambda: "a chunk was not read within 0.3 s" in mine.tier.problem)
+    mine.wait(lambda: "a chunk was not written within 0.3 s" in mine.tier.problem)
+    storages.goes_on.set()
+    mine.wait(lambda: mine.tier.is_at_rest)
+    mine.wait(lambda: mine.load("acme", KEYS) == contents(KEYS))
+
+
+def test_a_removal_that_takes_long_makes_no_question_late(engine):
+    mine = engine(settings=replace(PATIENT, query_seconds=1.0))
+    mine.store("acme", KEYS)
+    goes_on = threading.Event()
+    mine.tier._client.remove_cache = lambda *_: goes_on.wait(HANG)
+    mine.tier.lose("acme", prompt("b", 1))
+    assert mine.found("acme", KEYS) == 4
+    assert mine.tier.figures().questions == {"answered": 1}
+    goes_on.set()
 
 
 def test_what_is_known_to_be_gone_is_told_before_the_next_question(engine, shared):

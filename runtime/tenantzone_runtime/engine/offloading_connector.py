@@ -37,7 +37,7 @@ from tenantzone_runtime.engine.moved_prompt import Jobs
 from tenantzone_runtime.engine.offloading_spec import BOUNDS, ZoneOffloadingSpec, ZoneTieringManager
 from tenantzone_runtime.engine.quiet_requests import QuietRequests
 from tenantzone_runtime.engine.requests import may_be_cached, zone_of
-from tenantzone_runtime.engine.whole_prompts import WholePrompts
+from tenantzone_runtime.engine.whole_prompts import BringUp, WholePrompts
 from tenantzone_runtime.salt import SaltKeySource
 from tenantzone_runtime.settings import read_settings
 from tenantzone_runtime.zones.forgetting import is_under_way
@@ -149,9 +149,14 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
         hits = whole.hits(status.req_context, prompt, begin, end)
         if hits is None:
             return None
-        # Of one that can't be brought up now, a shorter one may be somewhere else.
-        brought_up = (hit for hit in hits if whole.bring_up(status.req_context, prompt, begin, hit))
-        return next((hit - begin + 1 for hit in brought_up), most)
+        for hit in hits:
+            match whole.bring_up(status.req_context, prompt, begin, hit):
+                case BringUp.BEGUN:
+                    return hit - begin + 1
+                case BringUp.NEEDLESS:
+                    break
+            # What can't be had from where it is now may be somewhere else as far as a shorter one goes.
+        return most
 
     def is_looking_up(self, request: Request) -> bool:
         """Whether a request waits for an answer, for the CPU memory tier, or for what its own blocks held."""

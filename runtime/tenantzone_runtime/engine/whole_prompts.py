@@ -4,6 +4,7 @@ vLLM moves chunk by chunk: it brings up each that it looks for, and hands down e
 use together only, a part of them is of no use, and takes room.
 """
 
+import enum
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,16 @@ from tenantzone_runtime.zones.hit_shape import HitShape
 
 Prompt = Sequence[Sequence[OffloadKey]]
 """For each group, the keys of its chunks from the beginning."""
+
+
+class BringUp(enum.Enum):
+    """What became of bringing up a hit."""
+
+    BEGUN = enum.auto()
+    NEEDLESS = enum.auto()
+    """Memory lacks nothing of it, or it was begun before."""
+    REFUSED = enum.auto()
+    """It can't be had from where it is now, or there is no room for it."""
 
 
 class WholePrompts:
@@ -55,7 +66,7 @@ class WholePrompts:
         there = self._hit_there(context, end) if here < end else 0
         return None if there is None else sorted({here, there}, reverse=True)
 
-    def bring_up(self, context: ReqContext, prompt: Prompt, begin: int, end: int) -> bool:
+    def bring_up(self, context: ReqContext, prompt: Prompt, begin: int, end: int) -> BringUp:
         """Begin to bring up what memory lacks of a prompt's longest hit, unless that was begun for this request before.
 
         Until it is there, look-ups of it are pending. What memory or what is below has no room for is looked for no
@@ -66,26 +77,23 @@ class WholePrompts:
             prompt: its keys.
             begin: tokens that are in the engine's blocks.
             end: of the hit, in tokens.
-
-        Returns:
-            whether it has begun.
         """
         keys = self._shape.keys(prompt, end, begin)
         primary = self._primary
         primary.count_on(keys, context)
         lacking = [key for key in keys if not primary.holds(key, context)]
         if not primary.may_bring_up(lacking, context):
-            return False
+            return BringUp.NEEDLESS
         sources = self._sources(lacking, context)
         if not all(tier.may_load(part, context) for tier, part in sources):
-            return False
+            return BringUp.REFUSED
         chunk_ids = dict(zip(lacking, primary.make_room_for_hit(keys, context), strict=False))
         if len(chunk_ids) < len(lacking):
-            return False
+            return BringUp.REFUSED
         for tier, part in sources:
             tier.promise(part, context)
             self._manager.load_from(tier, part, [chunk_ids[key] for key in part], context)
-        return True
+        return BringUp.BEGUN
 
     def hand_down(self, context: ReqContext) -> None:
         """Begin to store below what memory has of a request's prompt that has ended, hit by hit."""

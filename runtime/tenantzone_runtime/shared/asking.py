@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
+from threading import Event
 from typing import Final
 
 from tenantzone_runtime.disk.breaker import Breaker
@@ -61,20 +62,27 @@ class Asking:
         """What became of all questions; a copy that nobody changes."""
         return self._counts.copy()
 
-    def ask(self, zone: SharedZone, query: Query, now: float, budget: float) -> None:
-        """Ask about a request's whole prompt, unless the manager fails."""
+    def ask(self, zone: SharedZone, query: Query, now: float, budget: float, removals: Sequence[Event] = ()) -> None:
+        """Ask about a request's whole prompt, unless the manager fails.
+
+        Args:
+            zone: whose request it is.
+            query: the request's own.
+            now: on the monotonic clock.
+            budget: seconds that the answer may take.
+            removals: that the manager is to hear of before, if they take no more than half of that.
+        """
         if self.breaker.is_open:
             self._counts["skipped"] += 1
             query.skip(now)
             return
-        self._tell_gone()
         query.begin(zone.space, now, budget)
-        keys, instance, removals = list(query.keys), zone.space.instance, zone.space.removals
+        keys, instance = list(query.keys), zone.space.instance
         told: list[Told] = []
 
         def work() -> None:
             for removal in removals:
-                removal.wait(now + budget - time.monotonic())
+                removal.wait(now + budget / 2 - time.monotonic())
             left = now + budget - time.monotonic()
             if left <= 0:
                 raise ManagerError("UNAVAILABLE", "the KV-cache manager was not asked in time")
@@ -85,7 +93,8 @@ class Asking:
     def must_wait(self, zone: SharedZone, query: Query, now: float, budget: float) -> bool:
         """Ask about a request's prompt if nothing is known that may be believed; returns whether to wait for it."""
         if query.must_ask(now):
-            self.ask(zone, query, now, budget)
+            self._tell_gone()
+            self.ask(zone, query, now, budget, zone.space.removals)
         return self.is_pending(query, now)
 
     def is_pending(self, query: Query, now: float) -> bool:

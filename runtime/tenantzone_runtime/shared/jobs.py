@@ -21,13 +21,13 @@ class Jobs:
 
     def __init__(self, settings: SharedSettings) -> None:
         self._patience = {True: settings.load_seconds, False: settings.store_seconds}
-        self._under_way: dict[int, tuple[AnyJob, SharedZone, Callable[[], object]]] = {}
+        self._under_way: dict[int, tuple[AnyJob, SharedZone, Callable[[bool], object]]] = {}
         self._ends: list[JobEnd] = []
 
-    def begin(self, job: AnyJob, zone: SharedZone | None, late: Callable[[], object] = bool) -> None:
-        """A job is under way, if any of it is; ``late`` is called before it is given up for that."""
+    def begin(self, job: AnyJob, zone: SharedZone | None, giving_up: Callable[[bool], object] = bool) -> None:
+        """A job is under way, if any of it is; ``giving_up`` is called before it is given up: whether as it is late."""
         if job.left and zone is not None:
-            self._under_way[job.number] = job, zone, late
+            self._under_way[job.number] = job, zone, giving_up
         else:
             self._ends.append(end_of(job, time.monotonic()))
 
@@ -39,15 +39,16 @@ class Jobs:
     def give_up_late(self) -> None:
         """Let nobody wait any longer for what is late."""
         now = time.monotonic()
-        for job, zone, late in list(self._under_way.values()):
+        for job, zone, giving_up in list(self._under_way.values()):
             if now - job.began > self._patience[job.is_load]:
                 zone.counts.late += len(job.left)
-                late()
+                giving_up(True)
                 self._give_up(job)
 
     def give_up_all(self) -> None:
         """No memory of the caller's is touched when this returns."""
-        for job, *_ in list(self._under_way.values()):
+        for job, _, giving_up in list(self._under_way.values()):
+            giving_up(False)
             self._give_up(job)
 
     def take_ends(self) -> list[JobEnd]:

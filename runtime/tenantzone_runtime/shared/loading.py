@@ -45,6 +45,8 @@ class Loading:
         self._remove = remove
         self._at_once = settings.chunks_at_once
         self._patience = settings.load_seconds
+        self._given_up: set[LoadedChunk] = set()
+        """Which threads may still be at."""
 
     def may_load(self, zone: SharedZone, locations: Iterable[Location], promised: int, now: float) -> bool:
         """Whether a chunk may be loaded now, beside so many that the zone was told of already."""
@@ -82,18 +84,32 @@ class Loading:
         steps = chunk.read(self._storages, self._buffers, heard)
         self._threads.read(zone.tenant, steps, partial(self._ended, job, chunk, heard))
 
-    def late(self, job: Job[LoadedChunk]) -> None:
+    def giving_up(self, job: Job[LoadedChunk], is_late: bool) -> None:
         """Have nobody wait again for what is late, and leave alone the storages that held it up."""
         now, slow = time.monotonic(), set()
         for chunk in job.left.values():
-            chunk.query.give_up()
             # Where it hangs, the zone has as many chunks as before for the others.
             self._release(chunk)
+            if is_late:
+                chunk.query.give_up()
             # Whoever waited for a thread most of the time says nothing of its storage.
-            if now - chunk.began >= self._patience / 2:
+            if is_late and now - chunk.began >= self._patience / 2:
                 slow.add(chunk.storage)
+            else:
+                self._given_up.add(chunk)
         for storage in slow:
-            self.breakers.note(storage, f"a chunk was not read within {self._patience:g} s", at_once=True)
+            self._is_slow(storage)
+
+    def watch(self) -> None:
+        """Leave alone storages that hold a thread up although nobody waits for that any more."""
+        now = time.monotonic()
+        slow = {chunk for chunk in self._given_up if now - chunk.began >= self._patience}
+        self._given_up -= slow
+        for storage in {chunk.storage for chunk in slow}:
+            self._is_slow(storage)
+
+    def _is_slow(self, storage: str) -> None:
+        self.breakers.note(storage, f"a chunk was not read within {self._patience:g} s", at_once=True)
 
     def _is_readable(self, locations: Iterable[Location], now: float) -> bool:
         return any(self._may_begin(each.storage, now) for each in locations)
@@ -114,6 +130,7 @@ class Loading:
 
     def _ended(self, job: Job[LoadedChunk], chunk: LoadedChunk, heard: dict[str, str], error: Exception | None) -> None:
         self._release(chunk)
+        self._given_up.discard(chunk)
         counts = chunk.zone.counts
         for storage, why in heard.items():
             self.breakers.note(storage, why)

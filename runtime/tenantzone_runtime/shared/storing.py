@@ -72,6 +72,8 @@ class Storing:
         self._asking, self._threads, self._jobs = asking, threads, jobs
         self._settings = settings
         self._writes: dict[Write, Job[StoredChunk]] = {}
+        self._given_up: set[Write] = set()
+        """Which threads may still be at."""
 
     @property
     def is_at_rest(self) -> bool:
@@ -144,7 +146,7 @@ class Storing:
         if len(query.writes) == 1:
             query.writes[0]()
 
-    def late(self, job: Job[StoredChunk], zone: SharedZone) -> None:
+    def giving_up(self, job: Job[StoredChunk], zone: SharedZone, is_late: bool) -> None:
         """Leave alone the storages that hold a job up, and have the zone store as much elsewhere as before."""
         now = time.monotonic()
         for write, its_job in self._writes.items():
@@ -152,9 +154,22 @@ class Storing:
                 continue
             self._release(zone, write)
             # What was asked for the first time just now may have waited for something else.
-            if now - write.began >= self._settings.store_seconds / 2:
-                error = f"a chunk was not written within {self._settings.store_seconds:g} s"
-                self.breakers.note(write.storage, error, at_once=True)
+            if is_late and now - write.began >= self._settings.store_seconds / 2:
+                self._is_slow(write.storage)
+            else:
+                self._given_up.add(write)
+
+    def watch(self) -> None:
+        """Leave alone storages that hold a thread up although nobody waits for that any more."""
+        now = time.monotonic()
+        slow = {write for write in self._given_up if now - write.began >= self._settings.store_seconds}
+        self._given_up -= slow
+        for storage in {write.storage for write in slow}:
+            self._is_slow(storage)
+
+    def _is_slow(self, storage: str) -> None:
+        error = f"a chunk was not written within {self._settings.store_seconds:g} s"
+        self.breakers.note(storage, error, at_once=True)
 
     def condemn(self, zone: SharedZone, keys: Iterable[bytes]) -> None:
         """Keep nothing of what is being stored under these keys."""
@@ -187,6 +202,7 @@ class Storing:
         if query.writes:
             query.writes[0]()
         del self._writes[write]
+        self._given_up.discard(write)
         self._release(zone, write)
         write.space.transfers -= 1
         self._asking.heard(error)

@@ -24,7 +24,7 @@ before it waits for the manager; and may raise what those do."""
 Ended = Callable[[Exception | None], None]
 """Is called on the caller's thread with what became of work."""
 
-_MOST_STORAGES: Final = 16
+_MOST_STORAGES: Final = 32
 """With threads of their own; any further ones share some."""
 _OTHERS: Final = "\n"
 """No storage's name."""

@@ -186,7 +186,7 @@ class SharedTier:
             self._jobs.begin(job, None)
             return
         self._storing.begin(zone, job, query, chunks)
-        self._jobs.begin(job, zone, partial(self._storing.late, job, zone))
+        self._jobs.begin(job, zone, partial(self._storing.giving_up, job, zone))
 
     def load(self, number: int, tenant: str, query: Query, chunks: Chunks) -> None:
         """Begin to load chunks that the request was told of.
@@ -207,7 +207,7 @@ class SharedTier:
             self._loading.try_with(query, [key for _, key, _ in chunks], job.began)
         for _, key, view in chunks:
             self._loading.begin(zone, job, query, key, view)
-        self._jobs.begin(job, zone, partial(self._loading.late, job))
+        self._jobs.begin(job, zone, partial(self._loading.giving_up, job))
 
     @property
     def has_gaps(self) -> bool:
@@ -299,6 +299,8 @@ class SharedTier:
         self._threads.take_note()
         self._tell_gone()
         self._jobs.give_up_late()
+        self._loading.watch()
+        self._storing.watch()
 
     # Zones
 

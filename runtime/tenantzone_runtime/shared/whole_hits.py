@@ -117,4 +117,4 @@ class WholeHits:
             self._jobs.begin(job, None)
             return
         self._storing.begin_hit(zone, job, query, hit, chunks)
-        self._jobs.begin(job, zone, partial(self._storing.late, job, zone))
+        self._jobs.begin(job, zone, partial(self._storing.giving_up, job, zone))
