@@ -65,12 +65,12 @@ def hold_writes(engine):
 
 class TestWhatIsFound:
     def test_what_memory_has_more_of_than_storages_is_not_loaded(self, engines):
-        (mine,) = engines(1)
+        mine, other = engines(2)
         longest = prompt(12)
-        mine.ask("acme", longest[: 6 * BLOCK_TOKENS + 1])
         mine.shared._storing.breakers.note("files", "down", at_once=True)
         mine.shared._storing.breakers.of("files")._closed_from += 3600
         mine.ask("acme", longest[: 8 * BLOCK_TOKENS + 1])
+        other.ask("acme", longest[: 6 * BLOCK_TOKENS + 1])
         mine.evict("acme")
         assert mine.cached_tokens(mine.ask("acme", longest)) == 8 * BLOCK_TOKENS
         assert mine.shared.zones["acme"].counts.read == 0
