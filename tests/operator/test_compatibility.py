@@ -18,6 +18,9 @@ TIGHTENED = {
     "v1alpha1.spec.pool: pattern was unset, is ^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$",
     # Nothing acted on it; now a header that nothing proves would serve nobody. What is there may go on being changed.
     "v1alpha1.spec.identity.trustedHeader: a new rule, has(self.proof)",
+    # It takes the place of a stricter one, by which a tenant could not be named that was the zone's name anyway.
+    "v1alpha1: a new rule, (has(self.spec.tenant) ? self.spec.tenant : self.metadata.name) == "
+    "(has(oldSelf.spec.tenant) ? oldSelf.spec.tenant : oldSelf.metadata.name)",
 }
 
 
