@@ -30,6 +30,7 @@ from tests.engine.histories.events import (
     Turns,
     Wait,
 )
+from tests.engine.histories.reckoning import longest
 
 MAX_EVENTS = 80
 DRAFTING = [None, None, ("ngram", 3), ("eagle", 3), ("draft_model", 1), ("mtp", 2), ("eagle", 15)]
@@ -98,7 +99,7 @@ def flags(draw: st.DrawFn) -> Flags:
     may_be_whole = encoder is not None and chunked and batched_tokens > 256 and not long_prefill
     may_be_whole = may_be_whole and (drafting is None or drafting[0] != "mtp")
     may_be_whole = may_be_whole and not any("align" in kind for kind in kinds)
-    return Flags(
+    made = Flags(
         capacity=draw(st.sampled_from([40, 60, 100])),
         seats=draw(st.sampled_from([64, 2, 3, 4, 8])),
         batched_tokens=batched_tokens,
@@ -120,6 +121,9 @@ def flags(draw: st.DrawFn) -> Flags:
         steps_in_pauses=draw(st.sampled_from([False, False, True])),
         tiers=draw(_tiers_for(kinds, drafting)) if chunked else None,
     )
+    # With many states that are drafted, no request at all has room in the smallest pool.
+    has_room = longest(made.capacity, kinds, drafting[1] if drafting else 0, made.steps_in_flight) > 0
+    return made if has_room else replace(made, capacity=100)
 
 
 def _goes(kinds: tuple[str, ...], chunked: bool, prefix_caching: bool) -> bool:
