@@ -98,7 +98,7 @@ def _held_out(held_out: Mapping[str, Setting], chosen: Candidate, setting: Setti
         try_on(printable(load), other, chosen.zones, chosen.blocks, sizes, wanted, told, chosen.tier_blocks)
         for load, other in held_out.items()
     ]
-    return trials_table(trials, chosen.blocks)
+    return trials_table(trials)
 
 
 def _tell(each: Candidate) -> None:

@@ -50,7 +50,7 @@ def curves(
     for part in sorted(parts):
         blocks = max(1, int(setting.shape.blocks * part))
         at = replace(setting, shape=replace(setting.shape, blocks=blocks))
-        every = policies_of(at, [_scaled(zone, part) for zone in zones])
+        every = policies_of(at, [scaled(zone, part) for zone in zones])
         for name, points in found.items():
             result = replay(at, every[name])
             told(result)
@@ -65,7 +65,8 @@ def curves_table(found: Sequence[Curve]) -> str:
     return columns(rows)
 
 
-def _scaled(zone: ZoneConfig, part: float) -> ZoneConfig:
+def scaled(zone: ZoneConfig, part: float) -> ZoneConfig:
+    """A zone for an engine with so many times the blocks: what it has as a number of blocks is as many times that."""
     amounts = {
         name: int(amount * part) for name in ("reserved", "limit") if isinstance(amount := getattr(zone, name), int)
     }

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from tenantzone_contract.config import ZoneConfig
+from tenantzone_replay.capacities import scaled
 from tenantzone_replay.load import TraceError
 from tenantzone_replay.policies import Policy, equal_zones
 from tenantzone_replay.replay import replay
@@ -20,8 +21,10 @@ class Trial:
     """The part of its requests that the worst tenant has in time with the advised zones and memory."""
     equal: float
     """The same with equal shares of as much memory."""
+    advised_blocks: int
+    """The least memory of those that were tried with which the advised zones do as well, or well enough."""
     equal_blocks: int | None
-    """The least memory of those that were tried with which equal shares do as well, or well enough; None: with none."""
+    """The same for equal shares; None: none that was tried."""
 
 
 def check_tenants(load: str, setting: Setting, known: Collection[str]) -> None:
@@ -58,7 +61,7 @@ def try_on(
         setting: the load, each of whose tenants has a zone, and the engine.
         zones: that were advised.
         blocks: that were advised.
-        sizes: memory to try with equal shares, in blocks.
+        sizes: memory to try with both, in blocks; reservations are parts of it.
         wanted: the part of its requests that each tenant is to have in time.
         told: called with each step, in words.
         tier_blocks: that were advised, of CPU memory below the engine.
@@ -72,24 +75,33 @@ def try_on(
         told(f"  {load}, {what} with {blocks:,} blocks: worst tenant {found:.1%} in time")
         return found
 
+    def least(zones_of: Callable[[int], Sequence[ZoneConfig]], what: str, enough: float) -> int | None:
+        for size in sorted({*sizes, blocks}):
+            if worst(zones_of(size), size, what) >= enough:
+                return size
+        return None
+
     advised = worst(zones, blocks, "advised")
-    by_size: dict[int, float] = {}
-    for size in sorted({*sizes, blocks}):
-        by_size[size] = worst(equal_zones(tenants, size), size, "equal shares")
-        # As good as the advice, or as good as is wanted: more memory is not needed.
-        if by_size[size] >= min(advised, wanted) and size >= blocks:
-            break
-    enough = [size for size, found in by_size.items() if found >= min(advised, wanted)]
-    return Trial(load, advised, by_size[blocks], min(enough, default=None))
+    # As good as the advice, or as good as is wanted: more is not needed.
+    enough = min(advised, wanted)
+    return Trial(
+        load,
+        advised,
+        worst(equal_zones(tenants, blocks), blocks, "equal shares"),
+        least(lambda size: [scaled(zone, size / blocks) for zone in zones], "advised", enough) or blocks,
+        least(lambda size: equal_zones(tenants, size), "equal shares", enough),
+    )
 
 
-def trials_table(trials: Sequence[Trial], blocks: int) -> str:
+def trials_table(trials: Sequence[Trial]) -> str:
     """What the advice is worth, load by load."""
     rows: list[Sequence[str]] = [
-        ("held-out load", "advised, worst in time", "equal shares", "equal shares need", "memory saved")
+        ("held-out load", "advised, worst in time", "equal shares", "advised need", "equal shares need", "memory saved")
     ]
     for each in trials:
         needs = "more than was tried" if each.equal_blocks is None else f"{each.equal_blocks:,} blocks"
-        saved = "" if each.equal_blocks is None else f"{1 - blocks / each.equal_blocks:.0%}"
-        rows.append((each.load, f"{each.advised:.1%}", f"{each.equal:.1%}", needs, saved))
+        saved = "" if each.equal_blocks is None else f"{1 - each.advised_blocks / each.equal_blocks:.0%}"
+        rows.append(
+            (each.load, f"{each.advised:.1%}", f"{each.equal:.1%}", f"{each.advised_blocks:,} blocks", needs, saved)
+        )
     return columns(rows)
