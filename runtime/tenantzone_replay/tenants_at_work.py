@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from vllm.v1.engine import FinishReason
-
 from tenantzone_replay.clock import UNIX_TIME
 from tenantzone_replay.load import Asked
 from tenantzone_replay.measures import Target, TenantMeasures
@@ -127,7 +125,7 @@ class TenantsAtWork:
         request.tokens += len(output.new_token_ids)
         if output.finish_reason is not None:
             del self.under_way[output.request_id]
-            if not request.tokens or output.finish_reason is FinishReason.ERROR:
+            if not request.tokens or str(output.finish_reason) == "error":
                 self._measures[request.tenant].refused += 1
                 return
             self._served(request, now)
