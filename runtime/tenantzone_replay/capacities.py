@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from tenantzone_contract.config import ZoneConfig
 from tenantzone_replay.measures import Result
-from tenantzone_replay.policies import Policy, changed
+from tenantzone_replay.policies import Policy, scaled
 from tenantzone_replay.replay import replay
 from tenantzone_replay.setting import Setting
 from tenantzone_replay.tables import columns
@@ -63,16 +63,3 @@ def curves_table(found: Sequence[Curve]) -> str:
     rows: list[Sequence[str]] = [("hit rate with blocks", *(f"{each.blocks:,}" for each in found[0].points))]
     rows += [(curve.policy, *(f"{each.hit_rate:.1%}" for each in curve.points)) for curve in found]
     return columns(rows)
-
-
-def scaled(zone: ZoneConfig, part: float) -> ZoneConfig:
-    """A zone for an engine with so many times the blocks: what it has as a number of blocks is as many times that."""
-    amounts = {
-        name: int(amount * part) for name in ("reserved", "limit") if isinstance(amount := getattr(zone, name), int)
-    }
-    if amounts.get("limit") == 0:
-        amounts["limit"] = 1
-    lending = zone.lending
-    if isinstance(lending.lendable, int):
-        lending = lending.model_copy(update={"lendable": int(lending.lendable * part)})
-    return changed(zone, lending=lending, **amounts)

@@ -4,9 +4,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from tenantzone_contract.config import ZoneConfig
-from tenantzone_replay.capacities import scaled
 from tenantzone_replay.load import TraceError
-from tenantzone_replay.policies import Policy, equal_zones
+from tenantzone_replay.policies import Policy, equal_zones, scaled
 from tenantzone_replay.replay import replay
 from tenantzone_replay.setting import Setting
 from tenantzone_replay.tables import columns

@@ -154,3 +154,16 @@ def _shares(zones: Sequence[ZoneConfig], blocks: int) -> dict[str, float]:
 
 NAMES: Final = tuple(policies([], 0, 0.0))
 """Of all policies, in the order of a table."""
+
+
+def scaled(zone: ZoneConfig, part: float) -> ZoneConfig:
+    """A zone for an engine with so many times the blocks: what it has as a number of blocks is as many times that."""
+    amounts = {
+        name: int(amount * part) for name in ("reserved", "limit") if isinstance(amount := getattr(zone, name), int)
+    }
+    if amounts.get("limit") == 0:
+        amounts["limit"] = 1
+    lending = zone.lending
+    if isinstance(lending.lendable, int):
+        lending = lending.model_copy(update={"lendable": int(lending.lendable * part)})
+    return changed(zone, lending=lending, **amounts)
