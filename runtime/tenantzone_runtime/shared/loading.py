@@ -39,14 +39,11 @@ class Loading:
         remove: Callable[[Space, Sequence[bytes]], None],
         settings: SharedSettings,
     ) -> None:
-        self.breakers = StorageBreakers("reads")
+        self.breakers = StorageBreakers("reads", settings.load_seconds)
         self._storages, self._buffers = storages, buffers
         self._threads, self._jobs = threads, jobs
         self._remove = remove
         self._at_once = settings.chunks_at_once
-        self._patience = settings.load_seconds
-        self._given_up: set[LoadedChunk] = set()
-        """Which threads may still be at."""
 
     def may_load(self, zone: SharedZone, locations: Iterable[Location], promised: int, now: float) -> bool:
         """Whether a chunk may be loaded now, beside so many that the zone was told of already."""
@@ -86,30 +83,12 @@ class Loading:
 
     def giving_up(self, job: Job[LoadedChunk], is_late: bool) -> None:
         """Have nobody wait again for what is late, and leave alone the storages that held it up."""
-        now, slow = time.monotonic(), set()
         for chunk in job.left.values():
             # Where it hangs, the zone has as many chunks as before for the others.
             self._release(chunk)
             if is_late:
                 chunk.query.give_up()
-            # Whoever waited for a thread most of the time says nothing of its storage.
-            if is_late and now - chunk.began >= self._patience / 2:
-                slow.add(chunk.storage)
-            else:
-                self._given_up.add(chunk)
-        for storage in slow:
-            self._is_slow(storage)
-
-    def watch(self) -> None:
-        """Leave alone storages that hold a thread up although nobody waits for that any more."""
-        now = time.monotonic()
-        slow = {chunk for chunk in self._given_up if now - chunk.began >= self._patience}
-        self._given_up -= slow
-        for storage in {chunk.storage for chunk in slow}:
-            self._is_slow(storage)
-
-    def _is_slow(self, storage: str) -> None:
-        self.breakers.note(storage, f"a chunk was not read within {self._patience:g} s", at_once=True)
+            self.breakers.gave_up(chunk, is_late=is_late)
 
     def _is_readable(self, locations: Iterable[Location], now: float) -> bool:
         return any(self._may_begin(each.storage, now) for each in locations)
@@ -130,7 +109,7 @@ class Loading:
 
     def _ended(self, job: Job[LoadedChunk], chunk: LoadedChunk, heard: dict[str, str], error: Exception | None) -> None:
         self._release(chunk)
-        self._given_up.discard(chunk)
+        self.breakers.ended(chunk)
         counts = chunk.zone.counts
         for storage, why in heard.items():
             self.breakers.note(storage, why)

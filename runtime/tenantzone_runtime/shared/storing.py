@@ -62,7 +62,7 @@ class Storing:
         jobs: Jobs,
         settings: SharedSettings,
     ) -> None:
-        self.breakers = StorageBreakers("writes")
+        self.breakers = StorageBreakers("writes", settings.store_seconds)
         self.problem = ""
         """Why a zone may not store; empty: none was refused of late."""
         self.gaps: list[Gap] = []
@@ -72,8 +72,6 @@ class Storing:
         self._asking, self._threads, self._jobs = asking, threads, jobs
         self._settings = settings
         self._writes: dict[Write, Job[StoredChunk]] = {}
-        self._given_up: set[Write] = set()
-        """Which threads may still be at."""
 
     @property
     def is_at_rest(self) -> bool:
@@ -148,28 +146,9 @@ class Storing:
 
     def giving_up(self, job: Job[StoredChunk], zone: SharedZone, is_late: bool) -> None:
         """Leave alone the storages that hold a job up, and have the zone store as much elsewhere as before."""
-        now = time.monotonic()
-        for write, its_job in self._writes.items():
-            if its_job is not job:
-                continue
+        for write in [each for each, its_job in self._writes.items() if its_job is job]:
             self._release(zone, write)
-            # What was asked for the first time just now may have waited for something else.
-            if is_late and now - write.began >= self._settings.store_seconds / 2:
-                self._is_slow(write.storage)
-            else:
-                self._given_up.add(write)
-
-    def watch(self) -> None:
-        """Leave alone storages that hold a thread up although nobody waits for that any more."""
-        now = time.monotonic()
-        slow = {write for write in self._given_up if now - write.began >= self._settings.store_seconds}
-        self._given_up -= slow
-        for storage in {write.storage for write in slow}:
-            self._is_slow(storage)
-
-    def _is_slow(self, storage: str) -> None:
-        error = f"a chunk was not written within {self._settings.store_seconds:g} s"
-        self.breakers.note(storage, error, at_once=True)
+            self.breakers.gave_up(write, is_late=is_late)
 
     def condemn(self, zone: SharedZone, keys: Iterable[bytes]) -> None:
         """Keep nothing of what is being stored under these keys."""
@@ -202,7 +181,7 @@ class Storing:
         if query.writes:
             query.writes[0]()
         del self._writes[write]
-        self._given_up.discard(write)
+        self.breakers.ended(write)
         self._release(zone, write)
         write.space.transfers -= 1
         self._asking.heard(error)

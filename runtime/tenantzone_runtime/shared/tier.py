@@ -299,8 +299,8 @@ class SharedTier:
         self._threads.take_note()
         self._tell_gone()
         self._jobs.give_up_late()
-        self._loading.watch()
-        self._storing.watch()
+        self._loading.breakers.watch()
+        self._storing.breakers.watch()
 
     # Zones
 
