@@ -345,6 +345,20 @@ def test_who_waits_for_a_seat_only_is_short_of_no_blocks(core):
     assert (acme.wait_reason, acme.short) == (None, 0)
 
 
+def test_who_has_no_seat_gets_its_blocks_when_what_it_waited_for_besides_is_there(core):
+    """Nobody tells that: a tier has answered, or a grammar is compiled."""
+    engine = SmallEngine(core, seats=1)
+    acme = core.zone("acme", reserved=100)
+    borrower = engine.run(core.zone("burst"), 10)
+    work = engine.wait(acme, 100, waits_for_else=True)
+    for _ in range(3):
+        assert engine.step() == ([], [])
+    assert engine.preempted == []
+    work.waits_for_else = False
+    assert engine.step() == ([], [work])
+    assert engine.preempted == [borrower]
+
+
 @pytest.mark.parametrize("headroom", [0, 1])
 def test_nobody_yields_to_who_can_not_be_admitted_yet_for_another_reason(core, headroom):
     engine = SmallEngine(core, headroom=headroom)

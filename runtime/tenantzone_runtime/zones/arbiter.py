@@ -81,7 +81,8 @@ class Arbiter(Generic[W]):
         self._sent_back: dict[Zone, None] = {}
         """Zones of which a request was preempted since the last step: none of theirs is admitted in this one."""
         self._short: dict[Zone, None] = {}
-        """Zones that lack blocks of their reservation, in the order in which they were looked at."""
+        """Zones that lack blocks of their reservation, or may when their next requests wait for nothing else any more,
+        in the order in which they were looked at."""
         self._stuck_at: int | None = None
         """How much had changed when lending everything helped nobody."""
 
@@ -252,7 +253,7 @@ class Arbiter(Generic[W]):
     def _claim(self, zone: Zone) -> None:
         """Make room for a zone's next request if the zone is entitled to it, and note if it must wait."""
         # What waits for something else, such as a grammar, is passed over in the step, and this one comes.
-        work, _ = next(candidates(self._engine, zone), (self._engine.front(zone), 0))
+        work, at_most = next(candidates(self._engine, zone), (self._engine.front(zone), 0))
         denied = self._denied(work)
         count, is_rough = self._blocks_to_claim(work) if denied is None else (denied.blocks, False)
         # Nobody yields to whom one of its own zone keeps waiting.
@@ -263,13 +264,15 @@ class Arbiter(Generic[W]):
             denied = self._denied(work)
         if denied is None:
             self._tenancy.may_go_on(zone)
-        elif zone.in_use < zone.spec.quota.reserved:
-            # The step itself may not get to the zone; that its reservation is not there must show all the same.
+        if zone.in_use < zone.spec.quota.reserved and (denied is not None or not at_most):
+            # The step itself may not get to the zone, and nobody tells when what it waits for besides blocks is there.
             self._short[zone] = None
-            self._tenancy.must_wait(zone, denied.blocks, self._engine.free_blocks, work.peak)
+            if denied is not None:
+                # That its reservation is not there must show all the same.
+                self._tenancy.must_wait(zone, denied.blocks, self._engine.free_blocks, work.peak)
 
     def _look_at_short(self) -> None:
-        """Have zones that lack reserved blocks looked at: the step itself looks at nobody where no seat is free."""
+        """Have zones that may lack reserved blocks looked at: the step itself looks at nobody where no seat is free."""
         for zone in list(islice(self._short, _SHORT_AT_ONCE)):
             del self._short[zone]
             if not zone.parked:
