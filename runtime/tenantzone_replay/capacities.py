@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from tenantzone_contract.config import ZoneConfig
 from tenantzone_replay.measures import Result
-from tenantzone_replay.policies import Policy, scaled
+from tenantzone_replay.policies import Policy, part_of, scaled
 from tenantzone_replay.replay import replay
 from tenantzone_replay.setting import Setting
 from tenantzone_replay.tables import columns
@@ -48,7 +48,7 @@ def curves(
     """
     found: dict[str, list[Point]] = {name: [] for name in names if name != "infinite"}
     for part in sorted(parts):
-        blocks = max(1, int(setting.shape.blocks * part))
+        blocks = max(1, part_of(setting.shape.blocks, part))
         at = replace(setting, shape=replace(setting.shape, blocks=blocks))
         every = policies_of(at, [scaled(zone, part) for zone in zones])
         for name, points in found.items():

@@ -43,6 +43,10 @@ class Observer:
         self._stock = StockCache(self._scheduler) if policy.zones is None else None
         self._name = {number + 1: tenant for number, tenant in enumerate(result.tenants)}
         self._lost_to_quota: Counter[int] = Counter()
+        self._ran: Counter[str] = Counter()
+        """Of each tenant, when somebody looked last; ..."""
+        self._held_then: dict[str, int] = {}
+        """... blocks then."""
         self._absent = TenantMeasures()
         """Of zones whose tenants ask for nothing in the load."""
         if policy.salted:
@@ -53,22 +57,32 @@ class Observer:
         if self._policy.quotas is not None and self._stock is not None and now - self._trimmed >= QUOTA_SECONDS:
             self._trimmed = now
             self._lost_to_quota.update(self._stock.evict_above(self._quotas))
-        if now - self._looked < _LOOK_SECONDS:
+        # Soon after the load's beginning, too: it may be over within a second.
+        if self._looked > self._begin and now - self._looked < _LOOK_SECONDS:
             return
-        passed, self._looked = now - self._looked, now
-        held = self._held()
         under_way = self._tenants.under_way
-        for request in self._scheduler.running:
-            self._result.tenants[under_way[request.request_id].tenant].seat_seconds += passed
-        for tenant, blocks in held.items():
-            self._of(tenant).block_seconds += blocks * passed
+        self._ran = Counter(under_way[request.request_id].tenant for request in self._scheduler.running)
+        self._held_then = self._held()
+        self._account(now)
         self._collect()
         if now - self._kept >= self._interval:
             self._kept = now
-            self._keep(now, held)
+            self._keep(now, self._held_then)
+
+    def _account(self, now: float) -> None:
+        """Count what was seen for the time that has passed since it was done last."""
+        passed, self._looked = now - self._looked, now
+        for tenant, requests in self._ran.items():
+            self._of(tenant).seat_seconds += requests * passed
+        for tenant, blocks in self._held_then.items():
+            self._of(tenant).block_seconds += blocks * passed
 
     def finish(self, now: float) -> None:
         """The last answer has been given."""
+        # Nobody runs any more: the rest of the time was as it was when somebody looked last.
+        self._account(now)
+        if self._stock is None:
+            self._scheduler.let_time_pass()
         self._collect()
         self._keep(now, self._held())
         if self._stock is not None:

@@ -156,14 +156,19 @@ NAMES: Final = tuple(policies([], 0, 0.0))
 """Of all policies, in the order of a table."""
 
 
+def part_of(blocks: int, part: float) -> int:
+    """Whole blocks; what floats make of a whole number may be a hair below it."""
+    return int(blocks * part + 1e-9)
+
+
 def scaled(zone: ZoneConfig, part: float) -> ZoneConfig:
     """A zone for an engine with so many times the blocks: what it has as a number of blocks is as many times that."""
     amounts = {
-        name: int(amount * part) for name in ("reserved", "limit") if isinstance(amount := getattr(zone, name), int)
+        name: part_of(amount, part) for name in ("reserved", "limit") if isinstance(amount := getattr(zone, name), int)
     }
     if amounts.get("limit") == 0:
         amounts["limit"] = 1
     lending = zone.lending
     if isinstance(lending.lendable, int):
-        lending = lending.model_copy(update={"lendable": int(lending.lendable * part)})
+        lending = lending.model_copy(update={"lendable": part_of(lending.lendable, part)})
     return changed(zone, lending=lending, **amounts)

@@ -76,7 +76,7 @@ class TenantsAtWork:
             tenant: TokenBucket(rate, rate * BUCKET_SECONDS) for tenant, rate in (policy.bucket or {}).items()
         }
         self._at_door: list[tuple[float, int, Asked]] = []
-        """What a bucket holds back: when it goes on, and its number."""
+        """What came and was not sent yet: when it passes the bucket, if there is one, and its number."""
         self._next = next(self._load, None)
 
     @property
@@ -91,11 +91,10 @@ class TenantsAtWork:
             self._next = next(self._load, None)
             if self._in_flight is not None:
                 asked = asked.at(now - self._begin)
-            passes = self._passes_door(asked, now)
-            if passes == math.inf:
+            # What the engine refuses for its length takes nothing out of a bucket.
+            is_too_long = asked.prompt_tokens + asked.output_tokens > self.longest
+            if is_too_long or (passes := self._passes_door(asked, now)) == math.inf:
                 self._measures[asked.tenant].refused += 1
-            elif passes <= now:
-                self._send(number, asked)
             else:
                 heapq.heappush(self._at_door, (passes, number, asked))
         while self._at_door and self._at_door[0][0] <= now:
@@ -139,23 +138,21 @@ class TenantsAtWork:
             self._measures[tenant].refused += 1
 
     def _passes_door(self, asked: Asked, now: float) -> float:
+        # Who comes now may come a hair later, as floats have it.
+        arrival = min(self._begin + asked.arrival, now)
         bucket = self._buckets.get(asked.tenant)
         if bucket is None:
-            return now
-        arrival = self._begin + asked.arrival
+            return arrival
         tokens = asked.prompt_tokens + asked.output_tokens
         passes = bucket.passes_at(arrival, tokens)
-        if passes <= arrival:
-            return now
-        self._measures[asked.tenant].withheld_tokens += tokens
+        if passes > arrival:
+            self._measures[asked.tenant].withheld_tokens += tokens
         return passes
 
     def _send(self, number: int, asked: Asked) -> None:
-        if asked.prompt_tokens + asked.output_tokens > self.longest:
-            self._measures[asked.tenant].refused += 1
-            return
         arrival = self._begin + asked.arrival
-        name = str(number)
+        # Of those that came at one time, vLLM's queue by priority takes the first by name.
+        name = f"{number:012}"
         self.under_way[name] = _UnderWay(asked.tenant, arrival, asked.prompt_tokens, asked.output_tokens)
         self._scheduler.send(
             name,

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import logging
 import os
 import re
 from collections import Counter
@@ -51,8 +52,8 @@ def test_a_comparison_is_a_table_a_file_and_a_page_that_loads_nothing(documents,
     assert policies[1]["hitRate"] > 0.2
     assert sum(each["requests"] for each in policies[0]["tenants"].values()) == 60
     text = page.read_text()
-    # Of all policies, of the load, who held what, and what was lost.
-    assert text.count("<svg") == 4 + 2 + 2 + 2
+    # Of all policies, of the load, who held what, and what zones lost.
+    assert text.count("<svg") == 4 + 2 + 2 + 1
     assert not re.search(r"(src|href)=|url\(|@import|<script", text)
 
 
@@ -160,6 +161,21 @@ def test_zones_are_those_of_a_packed_config_with_its_pools_watermarks(documents,
     high = Watermarks(low=0.8, high=0.9)
     assert evicted(high, packed=True) == evicted(high, packed=False)
     assert evicted(high, packed=True)["watermark"] > 0 == evicted(Watermarks(), packed=True)["watermark"]
+
+
+def test_what_vllm_remarks_on_an_engine_does_not_stand_between_the_lines_of_a_command(trace):
+    remarked = []
+    handler = logging.Handler()
+    handler.emit = remarked.append
+    logger = logging.getLogger("vllm")
+    before = logger.level
+    logger.addHandler(handler)
+    try:
+        main(["compare", str(trace), "--blocks", "200", "--policies", "zones"])
+    finally:
+        logger.removeHandler(handler)
+    assert [record for record in remarked if record.levelno < logging.ERROR] == []
+    assert logger.level == before
 
 
 def test_requests_without_a_conversation_are_spread_over_engines(tmp_path, capsys):

@@ -4,8 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from tenantzone_replay.policies import changed, equal_zones, policies
+from tenantzone_replay.load import Asked
+from tenantzone_replay.measures import Target, TenantMeasures
+from tenantzone_replay.policies import Policy, changed, equal_zones, part_of, policies, scaled
 from tenantzone_replay.replay import replay
+from tenantzone_replay.tenants_at_work import TenantsAtWork
+from tenantzone_runtime.engine.engine_shape import EngineShape
 from tests.replay.loads import BLOCK_TOKENS, asked, flood_beside_a_quiet_tenant, setting
 
 DEMAND = {"quiet": 1, "flood": 2}
@@ -117,3 +121,55 @@ def test_in_a_closed_loop_the_next_request_comes_when_one_ends(in_flight):
     assert result.seconds < 5
     assert result.utilization > 0.99
     assert max(moment.running for moment in result.moments) <= in_flight
+
+
+def test_what_the_engine_refuses_for_its_length_takes_nothing_out_of_a_bucket():
+    short = [asked(1.0 + 0.1 * number, "flood", range(number, number + 2)) for number in range(20)]
+    long = [asked(0.0, "flood", range(1000)) for _ in range(10)]
+    bucket = policies(equal_zones(["flood", "quiet"], 200), 200, 500.0)["bucket"]
+    alone, beside = (replay(setting(requests, blocks=200), bucket) for requests in (short, [*long, *short]))
+    assert (beside.tenants["flood"].requests, beside.tenants["flood"].refused) == (20, 10)
+    assert beside.tenants["flood"].withheld_tokens == 0
+    assert beside.seconds == pytest.approx(alone.seconds)
+
+
+def test_requests_of_a_tenant_pass_its_bucket_in_their_order():
+    """However long a step takes, in which the last of them comes and the one before it becomes free to go."""
+    sent = []
+
+    class Scheduler:
+        shape = EngineShape(blocks=1000, longest=100_000)
+
+        def send(self, name, *_, **__):
+            sent.append(int(name))
+
+    requests = [Asked(0.0, 600, 1, tenant="a"), Asked(1.0, 100, 1, tenant="a"), Asked(8.0, 10, 1, tenant="a")]
+    policy = Policy("bucket", "of ten tokens a second", bucket={"a": 10.0})
+    tenants = TenantsAtWork(iter(requests), Scheduler(), policy, {"a": TenantMeasures()}, Target(), 0.0)
+    for now in (0.0, 5.0, 30.0):
+        tenants.send_due(now)
+    assert sent == [0, 1, 2]
+
+
+@pytest.mark.parametrize("policy", ["salted", "priority", "radix-priority"])
+def test_requests_that_come_at_one_time_are_served_in_the_order_of_the_load(policy):
+    requests = [asked(0.0, "one", range(100 * number, 100 * number + 4)) for number in range(1, 31)]
+    served = []
+    at = replace(setting(requests, blocks=200, seats=1), told=lambda number, *_: served.append(number))
+    replay(at, policies(equal_zones(["one"], 200), 200, 1000.0)[policy])
+    assert served == list(range(30))
+
+
+@pytest.mark.parametrize("policy", ["salted", "zones"])
+def test_what_runs_all_the_time_has_its_seats_all_the_time(policy):
+    requests = [asked(0.0, "one", range(100 * number, 100 * number + 4), output_tokens=200) for number in range(1, 9)]
+    result = result_of(policy, requests, blocks=400)
+    assert result.seconds % 1.0 > 0.3, "the last look was some time before the end"
+    assert result.tenants["one"].seat_seconds / result.seconds == pytest.approx(8, rel=0.1)
+
+
+@pytest.mark.parametrize("hundredths", range(1, 101))
+def test_a_part_of_a_hundred_blocks_is_as_many_as_are_named(hundredths):
+    assert part_of(100, hundredths / 100) == hundredths
+    (zone,) = equal_zones(["one"], 100)
+    assert scaled(zone, hundredths / 100).reserved == hundredths
