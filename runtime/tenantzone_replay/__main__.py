@@ -1,8 +1,10 @@
 """The ``tenantzone-replay`` command."""
 
 import argparse
+import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NoReturn
 
 from tenantzone_contract.config import ConfigError
@@ -30,11 +32,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sub.set_defaults(run=command.run)
     options = parser.parse_args(arguments)
     try:
-        options.run(options)
+        with _without_remarks():
+            options.run(options)
     except (TraceError, ConfigError) as error:
         _end(str(error))
     except OSError as error:
         _end(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+
+
+@contextmanager
+def _without_remarks() -> Iterator[None]:
+    """What vLLM and zones remark on each engine and request is about serving, and the tables count what was refused."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 def _end(why: str) -> NoReturn:

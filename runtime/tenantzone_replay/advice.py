@@ -1,6 +1,7 @@
 """The zones that are advised, as YAML to apply, with the reasons."""
 
 import json
+import math
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -10,7 +11,7 @@ from typing import Final
 from tenantzone_contract.config import ZoneConfig
 from tenantzone_replay.search import Candidate, pareto
 from tenantzone_replay.setting import Setting
-from tenantzone_replay.tables import columns, percent
+from tenantzone_replay.tables import columns, percent, whole_percent
 
 _TENANT: Final = re.compile(r"[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?")
 """As the CRD has ``spec.tenant``."""
@@ -126,21 +127,26 @@ def _why(chosen: Candidate, candidates: Sequence[Candidate], setting: Setting, w
         f"With {chosen.blocks:,} blocks of {setting.shape.block_tokens} tokens ({_gibibytes(chosen, setting):.1f} GiB)"
         f"{tier} on {setting.hardware.title}, each tenant {reached} {percent(wanted)} of its requests in time (first "
         f"token within {target.first_token:g} s, {target.token:g} s from token to token); {last} has least with "
-        f"{chosen.worst:.1%}. "
+        f"{_at_least(chosen.worst)}. "
         f"{chosen.result.hit_rate:.1%} of all prompt tokens were found in the cache. "
     )
     equal = [each for each in candidates if each.is_equal and each.worst >= wanted]
     if equal and chosen.worst >= wanted:
         least = min(equal, key=lambda each: each.cost)
         below = f" and a tier of {least.tier_blocks:,}" if least.tier_blocks else ""
-        saved = 1 - chosen.cost / least.cost
-        text += f"Equal shares needed {least.blocks:,} blocks{below} for the same, which is {saved:.0%} saved. "
+        saved = whole_percent(1 - chosen.cost / least.cost)
+        text += f"Equal shares needed {least.blocks:,} blocks{below} for the same, which is {saved} saved. "
     elif chosen.worst >= wanted:
         text += "Equal shares did not come so far with any memory that was tried. "
     return text + (
         f"Found by replaying {setting.profile.requests:,} requests of {setting.profile.seconds:,.0f} s "
         f"{len(candidates)} times; another load may need other zones."
     )
+
+
+def _at_least(part: float) -> str:
+    """Rounded down, so that what falls short of a target does not look as if it reached it."""
+    return f"{math.floor(1000 * part + 1e-9) / 1000:.1%}"
 
 
 def _zone(zone: ZoneConfig, pool: str) -> str:

@@ -12,7 +12,7 @@ from tenantzone_replay import arguments
 from tenantzone_replay.advice import as_yaml, choose, front_table, nobodys, return_table
 from tenantzone_replay.load import TraceError
 from tenantzone_replay.option_types import amount, file_to_write, object_name, part_of_all, whole
-from tenantzone_replay.search import SIZES, Candidate, search
+from tenantzone_replay.search import SIZES, Candidate, narrowed, search
 from tenantzone_replay.setting import Setting
 
 
@@ -65,12 +65,15 @@ def run(options: argparse.Namespace) -> None:
     if left_out := nobodys(setting.profile.demand):
         print(left_out, file=sys.stderr, flush=True)
     try:
-        tried = search(setting, options.trials, options.seed, _tell, options.tiers, options.tier_price)
+        searched = search(
+            setting, options.trials, options.seed, _tell, options.attain, options.tiers, options.tier_price
+        )
     except ImportError:
         raise TraceError("advice needs Optuna: pip install 'tenantzone[advice]'") from None
+    tried = searched + narrowed(setting, searched, options.attain, _tell, options.tier_price)
     chosen = choose(tried, options.attain)
     text = as_yaml(chosen, tried, setting, options.attain, options.pool)
-    print(f"{front_table(tried, setting)}\n\n{return_table(tried, setting, options.gpu_hour)}")
+    print(f"{front_table(tried, setting)}\n\n{return_table(searched, setting, options.gpu_hour)}")
     if held_out:
         print(f"\n{_held_out(held_out, chosen, setting, options.attain)}")
     if options.yaml:
@@ -94,10 +97,12 @@ def _held_out(held_out: Mapping[str, Setting], chosen: Candidate, setting: Setti
 
     sizes = [int(setting.shape.blocks * size) for size in SIZES]
     told = partial(print, file=sys.stderr, flush=True)
-    trials = [
-        try_on(printable(load), other, chosen.zones, chosen.blocks, sizes, wanted, told, chosen.tier_blocks)
-        for load, other in held_out.items()
-    ]
+    trials = []
+    for load, other in held_out.items():
+        told(f"held out: {printable(load)}")
+        trials.append(
+            try_on(printable(load), other, chosen.zones, chosen.blocks, sizes, wanted, told, chosen.tier_blocks)
+        )
     return trials_table(trials)
 
 

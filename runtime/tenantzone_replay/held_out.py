@@ -4,11 +4,12 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from tenantzone_contract.config import ZoneConfig
+from tenantzone_replay.halving import halved
 from tenantzone_replay.load import TraceError
 from tenantzone_replay.policies import Policy, equal_zones, scaled
 from tenantzone_replay.replay import replay
 from tenantzone_replay.setting import Setting
-from tenantzone_replay.tables import columns
+from tenantzone_replay.tables import columns, whole_percent
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +72,18 @@ def try_on(
         at = replace(setting, shape=replace(setting.shape, blocks=blocks))
         result = replay(at, Policy("tried", "zones that are tried", zones=tuple(zones), tier_blocks=tier_blocks))
         found = min(each.attainment for each in result.tenants.values())
-        told(f"  {load}, {what} with {blocks:,} blocks: worst tenant {found:.1%} in time")
+        told(f"  {what} with {blocks:,} blocks: worst tenant {found:.1%} in time")
         return found
 
     def least(zones_of: Callable[[int], Sequence[ZoneConfig]], what: str, enough: float) -> int | None:
+        def is_enough(size: int) -> bool:
+            return worst(zones_of(size), size, what) >= enough
+
+        too_little = 0
         for size in sorted({*sizes, blocks}):
-            if worst(zones_of(size), size, what) >= enough:
-                return size
+            if is_enough(size):
+                return halved(too_little, size, is_enough)
+            too_little = size
         return None
 
     advised = worst(zones, blocks, "advised")
@@ -93,14 +99,31 @@ def try_on(
 
 
 def trials_table(trials: Sequence[Trial]) -> str:
-    """What the advice is worth, load by load."""
+    """What the advice is worth: load by load, and for who buys once for all of them."""
     rows: list[Sequence[str]] = [
         ("held-out load", "advised, worst in time", "equal shares", "advised need", "equal shares need", "memory saved")
     ]
-    for each in trials:
-        needs = "more than was tried" if each.equal_blocks is None else f"{each.equal_blocks:,} blocks"
-        saved = "" if each.equal_blocks is None else f"{1 - each.advised_blocks / each.equal_blocks:.0%}"
-        rows.append(
-            (each.load, f"{each.advised:.1%}", f"{each.equal:.1%}", f"{each.advised_blocks:,} blocks", needs, saved)
-        )
-    return columns(rows)
+    rows += [_row(str(number), each) for number, each in enumerate(trials, 1)]
+    if len(trials) > 1:
+        rows.append(_row("all of them", _whole(trials)))
+    loads = [f"{number}: {each.load}" for number, each in enumerate(trials, 1)]
+    return "\n".join([columns(rows), "", *loads])
+
+
+def _whole(trials: Sequence[Trial]) -> Trial:
+    """The worst of each, which is what has to be bought where all of these loads are to be served."""
+    needed = [each.equal_blocks for each in trials]
+    known = [blocks for blocks in needed if blocks is not None]
+    return Trial(
+        "",
+        min(each.advised for each in trials),
+        min(each.equal for each in trials),
+        max(each.advised_blocks for each in trials),
+        max(known) if len(known) == len(needed) else None,
+    )
+
+
+def _row(name: str, trial: Trial) -> tuple[str, ...]:
+    needs = "more than was tried" if trial.equal_blocks is None else f"{trial.equal_blocks:,} blocks"
+    saved = "" if trial.equal_blocks is None else whole_percent(1 - trial.advised_blocks / trial.equal_blocks)
+    return (name, f"{trial.advised:.1%}", f"{trial.equal:.1%}", f"{trial.advised_blocks:,} blocks", needs, saved)

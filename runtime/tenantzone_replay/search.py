@@ -6,13 +6,15 @@ et al., *Multiobjective Tree-Structured Parzen Estimator*, JAIR 73, 2022.)
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from tenantzone_contract.config import ZoneConfig
 from tenantzone_contract.share import Percent, percentage
 from tenantzone_contract.zone_terms import Lending, SeatShare
+from tenantzone_replay.halving import halved
 from tenantzone_replay.measures import Result
-from tenantzone_replay.policies import Policy, zone_names
+from tenantzone_replay.policies import Policy, part_of, scaled, zone_names
 from tenantzone_replay.replay import replay
 from tenantzone_replay.setting import Setting
 from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
@@ -26,6 +28,8 @@ _SEATS: Final = ("blocks", "alike")
 """As they come with the blocks; or reserved by name, for each tenant as many."""
 _MOST: Final = 8
 """Parts of what is reserved that a tenant may be given; in all they come to one."""
+_NARROWED: Final = 3
+"""Zones, besides equal ones, that are tried with less memory."""
 _KEPT: Final = 0.9
 """The least part of what is to be reserved that whole percentages have to come to."""
 
@@ -53,6 +57,7 @@ def search(
     trials: int,
     seed: int,
     told: Callable[[Candidate], None],
+    wanted: float,
     tiers: Sequence[float] = (0.0,),
     tier_price: float = 0.1,
 ) -> list[Candidate]:
@@ -63,7 +68,8 @@ def search(
         trials: how many, besides those first ones.
         seed: the same one gives the same trials.
         told: called with each.
-        tiers: sizes of a tier of CPU memory, as parts of the engine's blocks.
+        wanted: the part of its requests that each tenant is to have in time.
+        tiers: sizes of a tier of CPU memory, as parts of the engine's blocks, in any order.
         tier_price: of a block of it, to that of one of the engine's.
     """
     # Only who asks for advice needs it.
@@ -75,8 +81,10 @@ def search(
         directions=["minimize", "maximize"], sampler=optuna.samplers.TPESampler(seed=seed, multivariate=True)
     )
     tried: list[Candidate] = []
-    for size in SIZES:
-        study.enqueue_trial(_equal(size, tenants, tiers[0]))
+    tiers = tuple(sorted(set(tiers)))
+    alike = [_equal(size, tenants, tier) for tier in tiers for size in SIZES]
+    for start in alike:
+        study.enqueue_trial(start)
 
     def objective(trial: optuna.Trial) -> tuple[float, float]:
         candidate = _candidate(setting, tenants, trial, tiers, tier_price)
@@ -84,8 +92,52 @@ def search(
         told(candidate)
         return candidate.cost, candidate.worst
 
-    study.optimize(objective, n_trials=len(SIZES) + trials)
+    study.optimize(objective, n_trials=len(alike))
+    # What each holds where there is most room for it; with that it goes on from the least that was enough.
+    used = _by_use(tried[len(SIZES) - 1].result, tenants)
+    _, least = min(zip(tried, alike, strict=True), key=lambda pair: _short_of(pair[0], wanted))
+    for parts in used[:trials]:
+        study.enqueue_trial(least | parts)
+    study.optimize(objective, n_trials=trials)
     return tried
+
+
+def narrowed(
+    setting: Setting,
+    tried: Sequence[Candidate],
+    wanted: float,
+    told: Callable[[Candidate], None],
+    tier_price: float = 0.1,
+) -> list[Candidate]:
+    """Try with how much less memory those do that reached the target with least, equal shares among them.
+
+    Args:
+        setting: as it was searched for.
+        tried: by the search.
+        wanted: the part of its requests that each tenant is to have in time.
+        told: called with each.
+        tier_price: as for the search.
+    """
+    enough = sorted((each for each in tried if each.worst >= wanted), key=lambda each: (each.cost, -each.worst))
+    best: dict[tuple[ZoneConfig, ...], Candidate] = {}
+    for each in enough:
+        if not each.is_equal:
+            best.setdefault(each.zones, each)
+    starts = [each for each in enough if each.is_equal][:1] + list(best.values())[:_NARROWED]
+    smaller: list[Candidate] = []
+
+    def reaches(start: Candidate, blocks: int) -> bool:
+        part = blocks / start.blocks
+        tier_blocks = part_of(start.tier_blocks, part)
+        zones = tuple(scaled(zone, part) for zone in start.zones)
+        found = _replayed(setting, blocks, zones, start.lends, tier_blocks, tier_price, start.is_equal)
+        smaller.append(found)
+        told(found)
+        return found.worst >= wanted
+
+    for start in starts:
+        halved(0, start.blocks, partial(reaches, start))
+    return smaller
 
 
 def pareto(candidates: Iterable[Candidate]) -> list[Candidate]:
@@ -129,6 +181,22 @@ def _equal(size: float, tenants: list[str], tier: float) -> dict[str, Any]:
     return whole | {"tier": tier} | alike
 
 
+def _by_use(result: Result, tenants: Sequence[str]) -> list[dict[str, int]]:
+    """Parts to begin with: by the blocks that each tenant held, and by those of them that were found again."""
+    held = [result.tenants[tenant].block_seconds for tenant in tenants]
+    again = [blocks * result.tenants[tenant].hit_rate for blocks, tenant in zip(held, tenants, strict=True)]
+    return [
+        {f"part {number}": round(_MOST * part / max(parts)) for number, part in enumerate(parts)}
+        for parts in (again, held)
+        if max(parts)
+    ]
+
+
+def _short_of(each: Candidate, wanted: float) -> tuple[float, float]:
+    """How far from the target it is, and what it costs."""
+    return max(0.0, wanted - each.worst), each.cost
+
+
 def _candidate(
     setting: Setting, tenants: list[str], trial: Any, tiers: Sequence[float], tier_price: float
 ) -> Candidate:
@@ -138,7 +206,7 @@ def _candidate(
     limit = trial.suggest_categorical("limit", _LIMITS)
     seats = trial.suggest_categorical("seats", _SEATS)
     policy = trial.suggest_categorical("policy", tuple(EVICTION_POLICIES))
-    tier_blocks = int(blocks * trial.suggest_categorical("tier", tuple(tiers)))
+    tier_blocks = part_of(blocks, trial.suggest_categorical("tier", tiers))
     parts = [trial.suggest_int(f"part {number}", 0, _MOST) for number in range(len(tenants))]
     weights = [trial.suggest_categorical(f"weight {number}", _WEIGHTS) for number in range(len(tenants))]
     seat_shares = shares_of(1.0, [1] * len(tenants), setting.shape.seats) if seats == "alike" else [None] * len(tenants)
@@ -158,9 +226,21 @@ def _candidate(
             zone_names(tenants), tenants, shares_of(reserved, parts, blocks), weights, seat_shares, strict=True
         )
     )
+    is_plain = lends and not limit and seats == "blocks" and policy == "LRU"
+    is_equal = len(set(parts)) == len(set(weights)) == 1 and is_plain
+    return _replayed(setting, blocks, zones, lends, tier_blocks, tier_price, is_equal)
+
+
+def _replayed(
+    setting: Setting,
+    blocks: int,
+    zones: tuple[ZoneConfig, ...],
+    lends: bool,
+    tier_blocks: int,
+    tier_price: float,
+    is_equal: bool,
+) -> Candidate:
     at = replace(setting, shape=replace(setting.shape, blocks=blocks))
     result = replay(at, Policy("advised", "zones that are tried", zones=zones, tier_blocks=tier_blocks))
     worst = min(each.attainment for each in result.tenants.values())
-    is_plain = lends and not limit and seats == "blocks" and policy == "LRU"
-    is_equal = len(set(parts)) == len(set(weights)) == 1 and is_plain
     return Candidate(blocks, zones, lends, tier_blocks, blocks + tier_price * tier_blocks, worst, result, is_equal)

@@ -98,6 +98,11 @@ def percent(part: float) -> str:
     return f"{100 * part:.10g}%"
 
 
+def whole_percent(part: float) -> str:
+    """A part that was found, rounded; nothing is never less than nothing."""
+    return f"{round(part, 2) + 0.0:.0%}"
+
+
 def columns(rows: Sequence[Sequence[str]], *, last_is_text: bool = False) -> str:
     """Rows as lines with aligned columns: the first to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -10,10 +10,11 @@ import yaml
 from tenantzone_contract.zone_terms import Lending
 from tenantzone_operator.kube.specs import zone_config
 from tenantzone_replay.advice import as_yaml, choose, front_table, return_table
-from tenantzone_replay.held_out import trials_table, try_on
+from tenantzone_replay.halving import halved
+from tenantzone_replay.held_out import Trial, trials_table, try_on
 from tenantzone_replay.measures import Target
 from tenantzone_replay.policies import changed, equal_zones, zone_names
-from tenantzone_replay.search import Candidate, pareto, search, shares_of
+from tenantzone_replay.search import Candidate, narrowed, pareto, search, shares_of
 from tests.replay.loads import BLOCK_TOKENS, asked, flood_beside_a_quiet_tenant, setting
 from tests.replay.test_replay import results
 
@@ -83,7 +84,7 @@ def test_memory_saved_is_that_of_the_tier_too(measured):
     ]
     text = as_yaml(tried[0], tried, setting(LOAD, blocks=200), 0.9, "demo")
     assert "Equal shares needed 200 blocks and a tier of 400 for the same, which is 25% saved" in why(text)
-    assert all(each.is_equal for each in search(setting(LOAD, blocks=160), 0, 1, [].append, [2.0]))
+    assert all(each.is_equal for each in search(setting(LOAD, blocks=160), 0, 1, [].append, 0.9, [2.0]))
 
 
 @pytest.mark.parametrize(("wanted", "told"), [(0.95, "95% of"), (0.996, "99.6% of"), (0.29, "29% of")])
@@ -120,13 +121,94 @@ def test_whole_blocks_are_reserved_where_percentages_are_too_coarse(reserved, pa
 def test_a_search_tries_equal_zones_first_and_is_the_same_for_the_same_seed():
     at = setting(LOAD, blocks=160)
     told = []
-    first, second = (search(at, 2, 7, told.append) for _ in range(2))
+    first, second = (search(at, 2, 7, told.append, 0.9) for _ in range(2))
     assert [(each.blocks, each.zones, each.worst) for each in first] == [
         (each.blocks, each.zones, each.worst) for each in second
     ]
     assert told == [*first, *second]
     assert all(each.is_equal for each in first[:7])
     assert first[0].blocks < first[6].blocks == 160
+
+
+@pytest.fixture(scope="module")
+def long_prompts_beside_short_ones():
+    """Who computes a third of the long prompt is late, and no short one is asked for twice."""
+    requests = []
+    for number in range(20):
+        requests.append(asked(float(number), "quiet", range(1, 61)))
+        for each in range(1, 8):
+            first = 1000 * (number * 10 + each)
+            requests.append(asked(number + 0.1 * each, "flood", range(first, first + 8)))
+    return replace(setting(requests, blocks=160), target=Target(first_token=0.012))
+
+
+def test_a_search_goes_on_with_what_each_tenant_used(long_prompts_beside_short_ones):
+    searched = search(long_prompts_beside_short_ones, 2, 7, [].append, 0.9)
+    reserved = [{zone.tenant: zone.reserved for zone in each.zones} for each in searched[-2:]]
+    assert reserved[0] == {"quiet": "100%", "flood": "0%"}, "only one is asked again for what it holds"
+    assert searched[-2].blocks == next(each.blocks for each in searched if each.worst >= 0.9)
+    assert searched[-2].worst >= 0.9
+
+
+def test_equal_shares_are_tried_with_each_tier_whichever_is_named_first(long_prompts_beside_short_ones):
+    def tried(*tiers):
+        found = search(long_prompts_beside_short_ones, 3, 7, [].append, 0.9, tiers, 1.0)
+        return [(each.blocks, each.tier_blocks, each.zones, each.worst) for each in found]
+
+    assert tried(0.0, 2.0) == tried(2.0, 0.0) == tried(2.0, 0.0, 2.0)
+    assert {tier_blocks // blocks for blocks, tier_blocks, _, _ in tried(2.0, 0.0)[:14]} == {0, 2}
+
+
+def test_what_falls_short_does_not_look_as_if_it_reached_the_target(measured):
+    tried = [candidate(measured, 150, 0.9497)]
+    assert "has least with 94.9%" in why(as_yaml(tried[0], tried, setting(LOAD, blocks=200), 0.95, "p"))
+    assert " 0%" in trials_table([Trial("a", 0.9, 0.9, 1001, 1000)])
+
+
+def test_what_reached_the_target_is_tried_with_less_memory(long_prompts_beside_short_ones):
+    at, told = long_prompts_beside_short_ones, []
+    searched = search(at, 2, 7, [].append, 0.9)
+    smaller = narrowed(at, searched, 0.9, told.append)
+    assert told == smaller
+    assert {each.is_equal for each in smaller} == {True, False}
+    equal, advised = (
+        min(each.blocks for each in [*searched, *smaller] if each.worst >= 0.9 and each.is_equal is alike)
+        for alike in (True, False)
+    )
+    assert advised < equal
+    assert (
+        advised
+        == choose([*searched, *smaller], 0.9).blocks
+        < min(each.blocks for each in searched if each.worst >= 0.9)
+    )
+    assert narrowed(at, searched, 1.1, told.append) == [], "nothing reached it"
+
+
+@pytest.mark.parametrize(
+    ("too_little", "enough", "least"), [(0, 1000, 32), (0, 1000, 500), (400, 500, 453), (7, 8, 8), (0, 0, 0)]
+)
+def test_halving_ends_a_part_in_32_from_the_least(too_little, enough, least):
+    asked_for = []
+
+    def is_enough(size):
+        asked_for.append(size)
+        return size >= least
+
+    found = halved(too_little, enough, is_enough)
+    assert found >= least
+    assert found - least <= (enough - too_little) / 32
+    assert len(asked_for) <= 5
+    assert all(too_little < size < enough for size in asked_for)
+
+
+def test_who_serves_all_held_out_loads_buys_what_the_greediest_needs():
+    loads = [Trial("a", 0.9, 0.8, 100, 90), Trial("b", 0.95, 0.9, 80, 200)]
+    *_, whole, blank, first, second = trials_table(loads).splitlines()
+    assert whole.split() == ["all", "of", "them", "90.0%", "80.0%", "100", "blocks", "200", "blocks", "50%"]
+    assert (blank, first, second) == ("", "1: a", "2: b")
+    assert "all of them" not in trials_table(loads[:1])
+    unknown = trials_table([*loads, replace(loads[0], equal_blocks=None)])
+    assert unknown.splitlines()[4].endswith("more than was tried")
 
 
 def test_what_a_further_gib_brings_is_told_from_size_to_size(measured):
@@ -146,21 +228,14 @@ def test_what_a_further_gib_brings_is_told_from_size_to_size(measured):
     assert "money" in header
 
 
-def test_advice_is_tried_beside_equal_shares_on_loads_that_it_has_not_seen():
-    requests = []
-    for number in range(20):
-        requests.append(asked(float(number), "quiet", range(1, 61)))
-        for each in range(1, 8):
-            first = 1000 * (number * 10 + each)
-            requests.append(asked(number + 0.1 * each, "flood", range(first, first + 8)))
-    # So short that whoever has to compute a third of the long prompt is late.
-    at = replace(setting(requests, blocks=160), target=Target(first_token=0.012))
+def test_advice_is_tried_beside_equal_shares_on_loads_that_it_has_not_seen(long_prompts_beside_short_ones):
+    at = long_prompts_beside_short_ones
     reserved = {"quiet": "85%", "flood": "10%"}
     zones = [changed(zone, reserved=reserved[zone.tenant]) for zone in equal_zones(["quiet", "flood"], 80)]
     told = []
     trial = try_on("other", at, zones, 80, [60, 80, 160], 0.9, told.append)
     assert trial.advised > 0.9 > trial.equal, "the long prompt is kept whole"
-    assert (trial.advised_blocks, trial.equal_blocks) == (80, 160)
+    assert 60 < trial.advised_blocks <= 80 < trial.equal_blocks <= 160
     below = try_on("other", at, zones, 80, [80], 0.9, told.append, tier_blocks=2000)
     assert below.equal > 0.9, "what the engine evicts is in the tier"
-    assert "50%" in trials_table([trial])
+    assert f"{1 - trial.advised_blocks / trial.equal_blocks:.0%}" in trials_table([trial])
