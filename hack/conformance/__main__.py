@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from hack.conformance.comparison import compare, describe, read_reasons
+from hack.conformance.kinds import by_kind
 from hack.conformance.sides import NO_ZONE, TESTS, WITH_ONE_ZONE, run_sides
 from hack.conformance.source import SourceError, installed_vllm
 from hack.progress import CommandFailed
@@ -36,6 +37,8 @@ def main() -> int:
     for what, comparison in comparisons.items():
         print(f"\nvLLM {installed_vllm()}, {TESTS}, once with vLLM's classes and once with ours, {what}:")
         print(*describe(comparison), sep="\n")
+        print("\nBy kinds of models and features, passed with both or with stock only:")
+        print(*by_kind(comparison), sep="\n")
     conforms = all(comparison.conforms for comparison in comparisons.values())
     print(f"\n{'conforms' if conforms else 'does not conform'}; {time.monotonic() - began:.0f} s")
     return 0 if conforms else 1

@@ -3,6 +3,7 @@
 import pytest
 
 from hack.conformance.comparison import Outcome, compare, describe, read_reasons
+from hack.conformance.kinds import by_kind
 
 PASSED = Outcome("passed")
 FAILED = Outcome("failed", "assert 1 == 2", "test_x.py:7: in test_x\nE   assert 1 == 2")
@@ -87,3 +88,26 @@ def test_a_difference_is_known_from_the_version_on_that_brings_it(tmp_path):
     table.write_text('[[difference]]\nsince = "0.10"\nreason = "It is new."\ntests = ["a"]\n')
     assert read_reasons(table, "0.10.0") == {"a": "It is new."}
     assert read_reasons(table, "0.9.9") == {}
+
+
+def test_each_kind_has_the_tests_that_are_named_for_it():
+    stock = dict.fromkeys(
+        (
+            "test_swa_free.py::test_eagle",
+            "test_a.py::test_Mamba_group",
+            "test_a.py::test_lora",
+            "test_a.py::test_respect",
+        ),
+        PASSED,
+    )
+    ours = stock | {"test_a.py::test_Mamba_group": FAILED, "test_a.py::test_lora": FAILED}
+    lines = list(by_kind(compare(stock, ours, {"test_a.py::test_lora": "it is so"})))
+    counts = {line[:43].strip(): tuple(map(int, line[43:].split())) for line in lines[1:]}
+    assert {kind: found for kind, found in counts.items() if found[0]} == {
+        "several groups of KV caches": (1, 0, 0, 1),
+        "sliding windows, chunked local attention": (1, 1, 0, 0),
+        "Mamba, linear attention": (1, 0, 0, 1),
+        "speculative decoding": (1, 1, 0, 0),
+        "LoRA": (1, 0, 1, 0),
+        "all": (4, 2, 1, 1),
+    }
