@@ -109,6 +109,44 @@ def test_what_the_disk_does_not_take_is_counted_and_costs_no_request(tmp_path, c
     assert caplog.text.count("are not recorded") == 1
 
 
+@pytest.mark.parametrize("token", [2**32, 2**70, -1])
+def test_tokens_that_no_model_has_leave_no_hashes_and_cost_no_line(recorder, tmp_path, token):
+    record(recorder, range(8))
+    record(recorder, [*range(8), token])
+    record(recorder, range(8))
+    recorder.close()
+    before, line, after = lines(tmp_path / "recorded")
+    assert (line["prompt_tokens"], hashes(line)) == (9, [])
+    assert hashes(before) == hashes(after) != []
+    assert "lost" not in after
+
+
+def test_names_that_are_no_unicode_are_hashed_as_others_are(recorder, tmp_path):
+    record(recorder, range(4), apart=("\ud800",), answer=())
+    record(recorder, range(4), apart=("\ud801",), answer=())
+    record(recorder, range(4), media=((0, "\ud802"),), answer=())
+    recorder.close()
+    assert len({hashes(line)[0] for line in lines(tmp_path / "recorded")}) == 3
+
+
+def test_a_request_of_which_no_line_can_be_made_costs_that_line_only(recorder, tmp_path, caplog):
+    record(recorder, ["secret"] * 4)
+    record(recorder, ["secret"] * 4)
+    record(recorder, range(8))
+    recorder.close()
+    (line,) = lines(tmp_path / "recorded")
+    assert line["lost"] == 2
+    assert caplog.text.count("are not recorded") == 1
+    assert "secret" not in caplog.text
+
+
+def test_hashes_of_former_recordings_are_those_of_new_ones(recorder, tmp_path):
+    record(recorder, range(8), apart=("adapter", "salt"), media=((5, "cat"),))
+    recorder.close()
+    (line,) = lines(tmp_path / "recorded")
+    assert line["hashes"] == "lXwzt809hu8TIh+f"
+
+
 @pytest.mark.parametrize("what", ["file", "folder"])
 def test_after_a_file_that_somebody_removes_another_is_begun(recorder, tmp_path, what):
     folder = tmp_path / "recorded"

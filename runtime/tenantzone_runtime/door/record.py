@@ -72,7 +72,7 @@ def line_of(generation: Generation, seconds: float, oldest: float, lost: int) ->
         "seconds": _rounded(seconds),
         "lost": lost,
         "block_tokens": generation.block_tokens,
-        "hashes": "".join(_hashes(generation, whole)),
+        "hashes": "".join(_hashes(generation, _ids(whole))),
     }
     return json.dumps({name: value for name, value in fields.items() if value not in (None, "", 0)})
 
@@ -114,15 +114,28 @@ def media_of(prompt: Any) -> tuple[tuple[int, str], ...]:
     )
 
 
-def _hashes(generation: Generation, tokens: Sequence[int]) -> Iterable[str]:
+def _ids(tokens: Sequence[int]) -> "array[int]":
+    try:
+        return array("I", tokens)
+    except OverflowError:
+        # vLLM's protocol lets such tokens through, and the engine refuses them: no model has any.
+        return array("I")
+
+
+def _hashes(generation: Generation, tokens: "array[int]") -> Iterable[str]:
     size = generation.block_tokens
-    chain = hashlib.blake2b("\0".join(generation.apart).encode(), key=generation.key)
+    chain = hashlib.blake2b(_bytes("\0".join(generation.apart)), key=generation.key)
     media = list(generation.media)
     for end in range(size, len(tokens) + 1, size):
         while media and media[0][0] < end:
-            chain.update(media.pop(0)[1].encode())
-        chain.update(array("I", tokens[end - size : end]).tobytes())
+            chain.update(_bytes(media.pop(0)[1]))
+        chain.update(tokens[end - size : end].tobytes())
         yield base64.b64encode(chain.digest()[:HASH_BYTES]).decode()
+
+
+def _bytes(text: str) -> bytes:
+    # JSON may have half a letter in it.
+    return text.encode(errors="surrogatepass")
 
 
 def _rounded(seconds: float | None) -> float | None:

@@ -1,9 +1,9 @@
 """The recorder: writes down what is asked for, so that it can be replayed. It is off unless it is given a folder.
 
 What a line says, ``record`` has. Lines are made and written by a thread, and a request waits for none of it: what the
-disk does not take is lost, and the next line says how much. vLLM may have several processes that serve its API, and
-pods may share a folder, so each process writes files of its own: ``requests-HOST-PID.jsonl`` and, rotated,
-``requests-HOST-PID.jsonl.1`` and so on, the oldest last.
+disk does not take is lost, and so is what no line can be made of; the next line says how much. vLLM may have several
+processes that serve its API, and pods may share a folder, so each process writes files of its own:
+``requests-HOST-PID.jsonl`` and, rotated, ``requests-HOST-PID.jsonl.1`` and so on, the oldest last.
 """
 
 import atexit
@@ -115,14 +115,17 @@ class Recorder:
 
     def _write(self, generation: Generation, seconds: float, oldest: float) -> None:
         lost = self._no_room + self._not_taken
-        line = line_of(generation, seconds, oldest, lost - self._told)
         try:
+            line = line_of(generation, seconds, oldest, lost - self._told)
             self._files.emit(logging.makeLogRecord({"msg": line}))
             self._told, self._is_failing = lost, False
-        except OSError as error:
+        # Whatever it is: the thread has to write what comes after it.
+        except Exception as error:
             self._not_taken += 1
             if not self._is_failing:
-                _log.error("requests are not recorded in %s: %s", self._path, error.strerror)
+                # An error may say in its text what somebody asked.
+                why = error.strerror if isinstance(error, OSError) else type(error).__name__
+                _log.error("requests are not recorded in %s: %s", self._path, why)
             self._is_failing = True
 
 
