@@ -42,6 +42,22 @@ def test_files_of_other_names_are_left_out_and_named(recording, tmp_path, capsys
     assert capsys.readouterr().err == f"{backup}: it is not called as recordings are, and is left out\n"
 
 
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("ends_earlier", ["copy", "original"])
+def test_a_recording_and_its_copy_are_read_once_and_the_longer_one(recording, tmp_path, capsys, packed, ends_earlier):
+    whole = recording.read_bytes()
+    begun = b"".join(whole.splitlines(keepends=True)[:2])
+    name = f"{recording.name}.2026-11-26{'.gz' * packed}"
+    copy = recording.with_name(name)
+    text = begun if ends_earlier == "copy" else whole
+    copy.write_bytes(gzip.compress(text) if packed else text)
+    if ends_earlier == "original":
+        recording.write_bytes(begun)
+    shorter, longer = (copy, recording) if ends_earlier == "copy" else (recording, copy)
+    assert lengths(tmp_path) == [4, 5, 6, 7]
+    assert capsys.readouterr().err == f"{shorter}: it begins as {longer} does, and is left out\n"
+
+
 def pack(path):
     path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
     path.unlink()

@@ -47,6 +47,8 @@ class _Part:
     """When that line was."""
     earliest: float = field(compare=False)
     """Nothing in this file and in later ones came before that."""
+    beginning: int = field(compare=False)
+    """An id of that line."""
     path: Path = field(compare=False)
 
 
@@ -64,7 +66,7 @@ def read(path: Path) -> Iterator[Asked]:
     Raises:
         TraceError: a line was written by nobody who records, or nothing is recorded there.
     """
-    processes = [sorted(_parts(paths)) for paths in (_by_process(path) if path.is_dir() else [[path]])]
+    processes = [sorted(_once(_parts(paths))) for paths in (_by_process(path) if path.is_dir() else [[path]])]
     if not processes:
         raise TraceError(f"{path} has no recordings, whose names are as {_PATTERN}")
     first: float | None = None
@@ -91,8 +93,22 @@ def _parts(paths: Iterable[Path]) -> Iterator[_Part]:
         for where, fields in _whole_lines(path):
             oldest, arrival = number(where, fields, "oldest"), number(where, fields, "time")
             written = arrival + number(where, fields, "seconds", default=0.0)
-            yield _Part(oldest, written, min(oldest, arrival), path)
+            yield _Part(oldest, written, min(oldest, arrival), content_id(json.dumps(fields)), path)
             break
+
+
+def _once(parts: Iterable[_Part]) -> Iterator[_Part]:
+    """Of files that begin alike one: no two lines of a process are alike, so the others are copies, packed or not."""
+    by_beginning: dict[int, list[_Part]] = {}
+    for part in parts:
+        by_beginning.setdefault(part.beginning, []).append(part)
+    for alike in by_beginning.values():
+        # What was still being written when it was copied has more in it than the copy.
+        longest = alike[0] if len(alike) == 1 else max(alike, key=lambda part: sum(1 for _ in _whole_lines(part.path)))
+        yield longest
+        for part in alike:
+            if part is not longest:
+                _say(f"{part.path}: it begins as {longest.path} does, and is left out")
 
 
 def _when_due(parts: list[_Part]) -> Iterator[tuple[float, int, Asked | None]]:
