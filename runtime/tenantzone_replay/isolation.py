@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> None:
     sources = [parse_source(text) for text in options.sources]
     if any(asked.tenant for asked in mixed(sources)):
         raise TraceError("the price of isolation needs a load whose tenants nobody has named")
-    at = arguments.setting_of(options)
+    at = arguments.setting_of(options, sources)
     rows: list[Sequence[str]] = [
         (
             "tenants",

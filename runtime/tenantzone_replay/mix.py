@@ -5,7 +5,7 @@ import math
 import stat
 import sys
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 from tenantzone_replay.load import MAX_SECONDS, Asked, TraceError, content_id
 from tenantzone_replay.made_up import Chats
 from tenantzone_replay.readers import READERS, guess_format
+from tenantzone_replay.readers.seen import Seen
 
 _Number = TypeVar("_Number", int, float)
 
@@ -51,6 +52,8 @@ class Source:
     """The first so many; None: all."""
     chats: Chats | None = None
     """In place of a trace."""
+    seen: Seen = field(default_factory=Seen, compare=False, repr=False)
+    """What there was of the trace when it was read first."""
 
     def load(self) -> Iterator[Asked]:
         """Its requests, in the order of arrival.
@@ -72,7 +75,7 @@ class Source:
     def _read(self) -> Iterator[Asked]:
         if self.chats is not None:
             return self.chats.load()
-        return READERS[self.format or guess_format(self.path)](self.path)
+        return READERS[self.format or guess_format(self.path, self.seen)](self.path, self.seen)
 
     def _repeated(self, asked: Asked, number: int) -> Iterator[Asked]:
         burst = self.burst

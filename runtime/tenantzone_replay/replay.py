@@ -2,12 +2,13 @@
 
 import tempfile
 import time
+from collections.abc import Container, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from tenantzone_replay.clock import VirtualClock
-from tenantzone_replay.load import MAX_BLOCKS, TraceError
+from tenantzone_replay.load import MAX_BLOCKS, Asked, TraceError
 from tenantzone_replay.measures import Result, TenantMeasures
 from tenantzone_replay.observer import Observer
 from tenantzone_replay.policies import Policy
@@ -49,7 +50,7 @@ def replay(setting: Setting, policy: Policy) -> Result:
             clock.monotonic,
         )
         tenants = TenantsAtWork(
-            setting.load(),
+            _of_known(setting.load(), measures),
             scheduler,
             policy,
             measures,
@@ -76,6 +77,16 @@ def replay(setting: Setting, policy: Policy) -> Result:
         result.at_a_time = engine.at_a_time
     result.took_seconds = time.perf_counter() - began
     return result
+
+
+def _of_known(load: Iterator[Asked], tenants: Container[str]) -> Iterator[Asked]:
+    for number, asked in enumerate(load, 1):
+        if asked.tenant not in tenants:
+            raise TraceError(
+                f"request {number} is now of {asked.tenant!r}, who asked for nothing when the load was read first; "
+                f"replay a copy of a trace that others still write"
+            )
+        yield asked
 
 
 def _shape(setting: Setting, policy: Policy) -> EngineShape:

@@ -1,14 +1,20 @@
 """Readers of traces, by name. A new format is a module, and a line here."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from tenantzone_replay.load import Asked, TraceError
 from tenantzone_replay.readers import azure, burstgpt, kv_events, mooncake, qwen, recorded, sessions
 from tenantzone_replay.readers.lines import first_line
+from tenantzone_replay.readers.seen import Seen
 
-Reader = Callable[[Path], Iterator[Asked]]
+
+class Reader(Protocol):
+    """Reads a trace: the file, and what there was of it when it was read before."""
+
+    def __call__(self, path: Path, seen: Seen | None = None) -> Iterator[Asked]: ...
+
 
 READERS: Final[Mapping[str, Reader]] = {
     "mooncake": mooncake.read,
@@ -22,7 +28,7 @@ READERS: Final[Mapping[str, Reader]] = {
 """Each yields the requests of a file in the order of their arrival, and reads no further than it is asked."""
 
 
-def guess_format(path: Path) -> str:
+def guess_format(path: Path, seen: Seen | None = None) -> str:
     """The format of a trace, by its first line.
 
     Raises:
@@ -30,7 +36,7 @@ def guess_format(path: Path) -> str:
     """
     if path.is_dir():
         return "recorded"
-    line = first_line(path)
+    line = first_line(path, seen)
     # What names its users may have the members that Mooncake's traces are known by besides.
     for name, module in (
         ("recorded", recorded),

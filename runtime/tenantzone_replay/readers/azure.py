@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tenantzone_replay.load import Asked, first_arrival_at_zero
 from tenantzone_replay.readers.lines import count, csv_rows, seconds
+from tenantzone_replay.readers.seen import Seen
 
 
 def looks_like(line: str) -> bool:
@@ -17,10 +18,10 @@ def looks_like(line: str) -> bool:
     return "ContextTokens" in line and "GeneratedTokens" in line
 
 
-def read(path: Path) -> Iterator[Asked]:
+def read(path: Path, seen: Seen | None = None) -> Iterator[Asked]:
     """Its requests; each is a conversation of its own."""
     first: float | None = None
-    for index, (place, row) in enumerate(csv_rows(path, "TIMESTAMP", "ContextTokens", "GeneratedTokens")):
+    for index, (place, row) in enumerate(csv_rows(path, "TIMESTAMP", "ContextTokens", "GeneratedTokens", seen=seen)):
         arrival, first = first_arrival_at_zero(seconds(place, row, "TIMESTAMP"), first)
         yield Asked(
             arrival=arrival,

@@ -10,6 +10,7 @@ from pathlib import Path
 from tenantzone_replay.load import Asked, content_id, first_arrival_at_zero
 from tenantzone_replay.readers.conversations import CONTENT_TOKENS, Conversations
 from tenantzone_replay.readers.lines import count, csv_rows, seconds
+from tenantzone_replay.readers.seen import Seen
 
 
 def looks_like(line: str) -> bool:
@@ -17,11 +18,11 @@ def looks_like(line: str) -> bool:
     return "Request tokens" in line and "Response tokens" in line
 
 
-def read(path: Path) -> Iterator[Asked]:
+def read(path: Path, seen: Seen | None = None) -> Iterator[Asked]:
     """Its requests; those of a session go on with what was said, and one without a session stands alone."""
     conversations = Conversations()
     first: float | None = None
-    for index, (place, row) in enumerate(csv_rows(path, "Timestamp", "Request tokens", "Response tokens")):
+    for index, (place, row) in enumerate(csv_rows(path, "Timestamp", "Request tokens", "Response tokens", seen=seen)):
         arrival, first = first_arrival_at_zero(seconds(place, row, "Timestamp"), first)
         prompt = max(1, count(place, row, "Request tokens"))
         answer = max(1, count(place, row, "Response tokens"))

@@ -15,6 +15,7 @@ from typing import Any
 
 from tenantzone_replay.load import MAX_TOKENS, Asked, TraceError, content_id, first_arrival_at_zero
 from tenantzone_replay.readers.lines import count, json_lines, members, number
+from tenantzone_replay.readers.seen import Seen
 
 _REMEMBERED_BLOCKS = 1_000_000
 """A chain goes back as far as its blocks are among the last so many."""
@@ -28,12 +29,12 @@ def looks_like(line: str) -> bool:
     return '"BlockStored"' in line or '"BlockRemoved"' in line or '"AllBlocksCleared"' in line
 
 
-def read(path: Path) -> Iterator[Asked]:
+def read(path: Path, seen: Seen | None = None) -> Iterator[Asked]:
     """One request for each chain that was stored; its tenant is the salt of its first block, if it has one."""
     chains = _Chains()
     first: float | None = None
     group = _Group()
-    for place, line in json_lines(path):
+    for place, line in json_lines(path, seen):
         ts, events = _batch(place, line)
         arrival, first = first_arrival_at_zero(ts, first)
         stored = [fields for event in events if _is_stored(fields := members(place, event))]

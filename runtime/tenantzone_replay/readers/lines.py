@@ -2,45 +2,56 @@
 
 import csv
 import gzip
+import io
 import json
 import math
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, TextIO
 
 from tenantzone_replay.load import MAX_TOKENS, TraceError
+from tenantzone_replay.readers.seen import Seen
 
 _LONGEST_LINE: Final = 2**23
 """Letters. A prompt of four million tokens has less to tell."""
 
 
-def open_text(path: Path) -> TextIO:
+@contextmanager
+def _opened(path: Path, seen: Seen) -> Iterator[TextIO]:
     """A file to read, unpacked if its name ends in ``.gz``, without a byte order mark."""
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
-    return path.open(encoding="utf-8-sig", newline="")
+    with (
+        seen.opened(path) as file,
+        gzip.open(file) if path.suffix == ".gz" else file as plain,
+        io.TextIOWrapper(plain, encoding="utf-8-sig", newline="") as text,
+    ):
+        yield text
 
 
-def first_line(path: Path) -> str:
+def first_line(path: Path, seen: Seen | None = None) -> str:
     """The first line that is not empty; an empty one if there is none.
 
     Raises:
         TraceError: the file can't be read.
     """
-    return next((line.strip() for _, line in text_lines(path) if line.strip()), "")
+    return next((line.strip() for _, line in text_lines(path, seen) if line.strip()), "")
 
 
-def text_lines(path: Path) -> Iterator[tuple[int, str]]:
+def text_lines(path: Path, seen: Seen | None = None) -> Iterator[tuple[int, str]]:
     """The lines of a file, from number 1 on. However long one is, no more of it is read than a trace may have.
+
+    Args:
+        path: of the file.
+        seen: what there was of it when it was read before; None: it is read once.
 
     Raises:
         TraceError: the file can't be read, or is none of lines.
     """
     number = 0
     try:
-        with open_text(path) as file:
+        with _opened(path, seen or Seen()) as file:
             while line := file.readline(_LONGEST_LINE + 1):
                 number += 1
                 if len(line) > _LONGEST_LINE:
@@ -54,13 +65,13 @@ def text_lines(path: Path) -> Iterator[tuple[int, str]]:
         raise TraceError(f"{path}, after line {number}: {error.strerror or error}") from None
 
 
-def json_lines(path: Path) -> Iterator[tuple[str, Any]]:
+def json_lines(path: Path, seen: Seen | None = None) -> Iterator[tuple[str, Any]]:
     """What each line says, and where it stands.
 
     Raises:
         TraceError: a line is no JSON.
     """
-    for number, line in text_lines(path):
+    for number, line in text_lines(path, seen):
         if not line.strip():
             continue
         place = f"{path}, line {number}"
@@ -71,13 +82,13 @@ def json_lines(path: Path) -> Iterator[tuple[str, Any]]:
         yield place, found
 
 
-def csv_rows(path: Path, *columns: str) -> Iterator[tuple[str, dict[str, str]]]:
+def csv_rows(path: Path, *columns: str, seen: Seen | None = None) -> Iterator[tuple[str, dict[str, str]]]:
     """The rows of a table whose first line names its columns, and where each stands.
 
     Raises:
         TraceError: one of these columns is missing, or it is no table.
     """
-    rows = csv.DictReader(line for _, line in text_lines(path))
+    rows = csv.DictReader(line for _, line in text_lines(path, seen))
     try:
         while rows.fieldnames is not None and not "".join(rows.fieldnames).strip():
             # A blank line: the names are in one behind it.

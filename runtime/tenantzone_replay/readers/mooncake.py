@@ -10,6 +10,7 @@ from pathlib import Path
 from tenantzone_replay.load import Asked, first_arrival_at_zero
 from tenantzone_replay.readers.lines import count, json_lines, members, name, number
 from tenantzone_replay.readers.prompts import known_prompt
+from tenantzone_replay.readers.seen import Seen
 
 CONTENT_TOKENS = 512
 
@@ -19,10 +20,10 @@ def looks_like(line: str) -> bool:
     return line.startswith("{") and '"hash_ids"' in line and '"input_length"' in line
 
 
-def read(path: Path) -> Iterator[Asked]:
+def read(path: Path, seen: Seen | None = None) -> Iterator[Asked]:
     """Its requests; a conversation has its second block in common, since nearly all have the first."""
     first: float | None = None
-    for index, (place, line) in enumerate(json_lines(path)):
+    for index, (place, line) in enumerate(json_lines(path, seen)):
         fields = members(place, line)
         prompt_tokens = count(place, fields, "input_length")
         ids = known_prompt(place, fields, prompt_tokens, CONTENT_TOKENS)

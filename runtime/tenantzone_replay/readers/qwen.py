@@ -11,6 +11,7 @@ from pathlib import Path
 from tenantzone_replay.load import Asked, TraceError, first_arrival_at_zero
 from tenantzone_replay.readers.lines import count, json_lines, members, name, number, whole
 from tenantzone_replay.readers.prompts import known_prompt
+from tenantzone_replay.readers.seen import Seen
 
 CONTENT_TOKENS = 16
 _REMEMBERED_CHATS = 200_000
@@ -22,11 +23,11 @@ def looks_like(line: str) -> bool:
     return line.startswith("{") and '"parent_chat_id"' in line
 
 
-def read(path: Path) -> Iterator[Asked]:
+def read(path: Path, seen: Seen | None = None) -> Iterator[Asked]:
     """Its requests; a conversation is a chat with all turns that followed."""
     conversation_of: OrderedDict[int, int] = OrderedDict()
     first: float | None = None
-    for place, line in json_lines(path):
+    for place, line in json_lines(path, seen):
         fields = members(place, line)
         chat = whole(place, fields, "chat_id")
         parent = fields.get("parent_chat_id")

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from tenantzone_replay.load import Asked, TraceError, content_id, first_arrival_at_zero
 from tenantzone_replay.readers.lines import count, members, name, number, text_lines
+from tenantzone_replay.readers.seen import Seen
 
 _FORMAT = 1
 _BEGINNING = '{"recorded":'
@@ -57,7 +58,7 @@ def looks_like(line: str) -> bool:
     return line.startswith(_BEGINNING)
 
 
-def read(path: Path) -> Iterator[Asked]:
+def read(path: Path, seen: Seen | None = None) -> Iterator[Asked]:
     """Requests in the order of their arrival.
 
     What the engine refused is left out: its client asked again. What nobody waited for is there, with as many tokens of
@@ -66,20 +67,24 @@ def read(path: Path) -> Iterator[Asked]:
     Raises:
         TraceError: a line was written by nobody who records, or nothing is recorded there.
     """
-    processes = [sorted(_once(_parts(paths))) for paths in (_by_process(path) if path.is_dir() else [[path]])]
+    seen = seen or Seen()
+    by_process = _by_process(path, seen) if path.is_dir() else [[path]]
+    processes = [sorted(_once(_parts(paths, seen), seen)) for paths in by_process]
     if not processes:
         raise TraceError(f"{path} has no recordings, whose names are as {_PATTERN}")
     first: float | None = None
-    for moment, _, asked in heapq.merge(*(map(_when_due, filter(None, processes))), key=lambda each: each[0]):
+    for moment, _, asked in heapq.merge(
+        *(_when_due(parts, seen) for parts in processes if parts), key=lambda each: each[0]
+    ):
         if asked is not None:
             arrival, first = first_arrival_at_zero(moment, first)
             yield asked.at(arrival)
 
 
-def _by_process(folder: Path) -> list[list[Path]]:
+def _by_process(folder: Path, seen: Seen) -> list[list[Path]]:
     """The files of each process that wrote into a folder."""
     by_process: dict[str, list[Path]] = {}
-    for path in sorted(folder.glob(_PATTERN)):
+    for path in seen.names(folder, _PATTERN):
         if _NAME.fullmatch(path.name):
             by_process.setdefault(path.name.partition(".jsonl")[0], []).append(path)
         else:
@@ -87,41 +92,45 @@ def _by_process(folder: Path) -> list[list[Path]]:
     return list(by_process.values())
 
 
-def _parts(paths: Iterable[Path]) -> Iterator[_Part]:
+def _parts(paths: Iterable[Path], seen: Seen) -> Iterator[_Part]:
     """The files that have something in them."""
     for path in paths:
-        for where, fields in _whole_lines(path):
+        for where, fields in _whole_lines(path, seen):
             oldest, arrival = number(where, fields, "oldest"), number(where, fields, "time")
             written = arrival + number(where, fields, "seconds", default=0.0)
             yield _Part(oldest, written, min(oldest, arrival), content_id(json.dumps(fields)), path)
             break
 
 
-def _once(parts: Iterable[_Part]) -> Iterator[_Part]:
+def _once(parts: Iterable[_Part], seen: Seen) -> Iterator[_Part]:
     """Of files that begin alike one: no two lines of a process are alike, so the others are copies, packed or not."""
     by_beginning: dict[int, list[_Part]] = {}
     for part in parts:
         by_beginning.setdefault(part.beginning, []).append(part)
     for alike in by_beginning.values():
         # What was still being written when it was copied has more in it than the copy.
-        longest = alike[0] if len(alike) == 1 else max(alike, key=lambda part: sum(1 for _ in _whole_lines(part.path)))
+        longest = alike[0] if len(alike) == 1 else max(alike, key=lambda part: _length(part.path, seen))
         yield longest
         for part in alike:
             if part is not longest:
                 _say(f"{part.path}: it begins as {longest.path} does, and is left out")
 
 
-def _when_due(parts: list[_Part]) -> Iterator[tuple[float, int, Asked | None]]:
+def _length(path: Path, seen: Seen) -> int:
+    return sum(1 for _ in _whole_lines(path, seen))
+
+
+def _when_due(parts: list[_Part], seen: Seen) -> Iterator[tuple[float, int, Asked | None]]:
     # Until something in them may be next, they need not be open: there may be more files than can be.
     yield parts[0].earliest, 0, None
-    yield from _in_order(parts)
+    yield from _in_order(parts, seen)
 
 
-def _in_order(parts: list[_Part]) -> Iterator[Arrival]:
+def _in_order(parts: list[_Part], seen: Seen) -> Iterator[Arrival]:
     waiting: list[Arrival] = []
     place = 0
     for part in parts:
-        for where, fields in _whole_lines(part.path):
+        for where, fields in _whole_lines(part.path, seen):
             oldest = number(where, fields, "oldest")
             for asked in _requests(where, fields):
                 place += 1
@@ -136,9 +145,9 @@ def _in_order(parts: list[_Part]) -> Iterator[Arrival]:
         yield heapq.heappop(waiting)
 
 
-def _whole_lines(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _whole_lines(path: Path, seen: Seen) -> Iterator[tuple[str, Mapping[str, Any]]]:
     cut_off = 0
-    for line_number, line in text_lines(path):
+    for line_number, line in text_lines(path, seen):
         where = f"{path}, line {line_number}"
         if not line.strip():
             continue

@@ -13,6 +13,7 @@ from tenantzone_replay.load import Asked, content_id, first_arrival_at_zero
 from tenantzone_replay.readers.conversations import CONTENT_TOKENS, Conversations
 from tenantzone_replay.readers.lines import count, json_lines, members, name, number, seconds
 from tenantzone_replay.readers.prompts import known_prompt
+from tenantzone_replay.readers.seen import Seen
 
 
 def looks_like(line: str) -> bool:
@@ -20,11 +21,11 @@ def looks_like(line: str) -> bool:
     return line.startswith("{") and ('"user_id"' in line or '"session_id"' in line)
 
 
-def read(path: Path) -> Iterator[Asked]:
+def read(path: Path, seen: Seen | None = None) -> Iterator[Asked]:
     """Its requests; the tenant is the user, and a session goes on with what was said in it."""
     conversations = Conversations()
     first: float | None = None
-    for index, (place, line) in enumerate(json_lines(path)):
+    for index, (place, line) in enumerate(json_lines(path, seen)):
         fields = members(place, line)
         arrival, first = first_arrival_at_zero(_seconds(place, fields), first)
         prompt = max(1, count(place, fields, "prompt_tokens", "input_length", "input_tokens"))

@@ -1,0 +1,133 @@
+"""What a trace had in it when it was seen first: it is read several times, and others may still write to it."""
+
+import hashlib
+import io
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from tenantzone_replay.load import TraceError
+
+_TRIES: Final = 10
+"""To look at files that are renamed meanwhile."""
+_END_BYTES: Final = 4096
+"""Of a file's beginning, and of its end: by these it is known again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    device: int
+    inode: int
+    size: int = field(compare=False)
+
+
+class Seen:
+    """The files of one trace, as they were when they were seen first. That is what is read of them, each time.
+
+    What is written behind it is another load's. A file is found again under whatever name its folder has it.
+    """
+
+    def __init__(self) -> None:
+        self._names: list[Path] | None = None
+        self._files: dict[Path, _File | None] = {}
+        self._ends: dict[Path, bytes] = {}
+
+    def names(self, folder: Path, pattern: str) -> list[Path]:
+        """The files of a folder, by the names that they had."""
+        if self._names is None:
+            for _ in range(_TRIES):
+                self._files = _files(folder, pattern)
+                # They are renamed one after another: between two looks that find the same, nobody did.
+                if self._files == _files(folder, pattern):
+                    break
+            self._names = list(self._files)
+        return self._names
+
+    @contextmanager
+    def opened(self, path: Path) -> Iterator[BinaryIO]:
+        """A file, up to where it had been written.
+
+        Raises:
+            OSError: it can't be read.
+            TraceError: what it had in it is not there any more.
+        """
+        first = self._files.get(path)
+        if first is not None and not first.size:
+            yield io.BytesIO()
+            return
+        with path.open("rb", buffering=0) if first is None else _found(path, first) as file:
+            if first is None:
+                first = self._files[path] = _file(os.fstat(file.fileno()))
+            ends = _ends(file, first.size)
+            if self._ends.setdefault(path, ends) != ends:
+                raise _changed(path)
+            yield io.BufferedReader(_UpTo(file, first.size, path))
+
+
+class _UpTo(io.RawIOBase):
+    """A file's first bytes."""
+
+    def __init__(self, file: io.FileIO, size: int, path: Path) -> None:
+        self._file = file
+        self._left = size
+        self._path = path
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        part = memoryview(buffer)[: self._left]
+        read = self._file.readinto(part)
+        if not read and len(part):
+            raise _changed(self._path)
+        self._left -= read
+        return read
+
+
+def _files(folder: Path, pattern: str) -> dict[Path, _File | None]:
+    found: dict[Path, _File | None] = {}
+    for path in sorted(folder.glob(pattern)):
+        found[path] = None
+        # Whoever opens one that is none will hear why.
+        with suppress(OSError):
+            state = path.stat()
+            found[path] = _file(state) if stat.S_ISREG(state.st_mode) else None
+    return found
+
+
+def _file(state: os.stat_result) -> _File:
+    return _File(state.st_dev, state.st_ino, state.st_size)
+
+
+def _found(path: Path, wanted: _File) -> io.FileIO:
+    for _ in range(_TRIES):
+        # Its folder is looked through only where it has not this name any more.
+        for candidate in chain([path], path.parent.iterdir()):
+            with suppress(FileNotFoundError):
+                if _file(candidate.stat()) == wanted:
+                    file = candidate.open("rb", buffering=0)
+                    if _file(os.fstat(file.fileno())) == wanted:
+                        return file
+                    file.close()
+    raise _changed(path)
+
+
+def _ends(file: io.FileIO, size: int) -> bytes:
+    """A hash: a disk gives the number of a file that is removed to the next one that is made."""
+    digest = hashlib.blake2b(file.read(min(size, _END_BYTES)))
+    file.seek(max(0, size - _END_BYTES))
+    digest.update(file.read(min(size, _END_BYTES)))
+    file.seek(0)
+    return digest.digest()
+
+
+def _changed(path: Path) -> TraceError:
+    return TraceError(
+        f"{path}: it was removed, packed or written anew while it was replayed; "
+        f"replay a copy of a trace that others still write"
+    )
