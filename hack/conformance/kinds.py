@@ -15,7 +15,7 @@ KINDS: Final[Mapping[str, str]] = {
     "images, encoders": r"encoder|mm_|multimodal|image|embed|cross_attn|ec_connector",
     "pipelines": r"_pp_",
     "LoRA": r"lora",
-    "KV connectors, loads": r"kv_connector|remote_kv|external|kv_load|with_connector",
+    "KV connectors, loads": r"^(?!.*ec_connector).*(connector|remote_kv|external|kv_load)",
     "structured output": r"grammar|structured",
 }
 """Words in a test's file or name, by kind; a test may be of several."""

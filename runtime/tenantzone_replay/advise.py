@@ -27,7 +27,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of each tenant's requests (default: %(default)s)",
     )
     parser.add_argument(
-        "--trials", type=whole(0), default=40, help=f"besides {len(SIZES)} with equal zones (default: %(default)s)"
+        "--trials",
+        type=whole(0),
+        default=40,
+        help=f"besides {len(SIZES)} with equal zones for each tier, and the best of all with less memory "
+        "(default: %(default)s)",
     )
     parser.add_argument(
         "--tiers", type=amount, nargs="+", default=[0.0], metavar="TIMES",

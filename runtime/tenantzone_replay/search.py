@@ -109,7 +109,7 @@ def narrowed(
     told: Callable[[Candidate], None],
     tier_price: float = 0.1,
 ) -> list[Candidate]:
-    """Try with how much less memory those do that reached the target with least, equal shares among them.
+    """Try with how much less memory those do that reached the target with least; with each tier equal shares do, too.
 
     Args:
         setting: as it was searched for.
@@ -120,10 +120,14 @@ def narrowed(
     """
     enough = sorted((each for each in tried if each.worst >= wanted), key=lambda each: (each.cost, -each.worst))
     best: dict[tuple[ZoneConfig, ...], Candidate] = {}
+    equal: dict[float, Candidate] = {}
+    """By the tier's part of the engine's blocks."""
     for each in enough:
-        if not each.is_equal:
+        if each.is_equal:
+            equal.setdefault(round(each.tier_blocks / each.blocks, 1), each)
+        else:
             best.setdefault(each.zones, each)
-    starts = [each for each in enough if each.is_equal][:1] + list(best.values())[:_NARROWED]
+    starts = [*equal.values(), *list(best.values())[:_NARROWED]]
     smaller: list[Candidate] = []
 
     def reaches(start: Candidate, blocks: int) -> bool:

@@ -159,6 +159,12 @@ def test_equal_shares_are_tried_with_each_tier_whichever_is_named_first(long_pro
     assert {tier_blocks // blocks for blocks, tier_blocks, _, _ in tried(2.0, 0.0)[:14]} == {0, 2}
 
 
+def test_equal_shares_are_tried_with_less_of_each_tier(long_prompts_beside_short_ones):
+    searched = search(long_prompts_beside_short_ones, 0, 7, [].append, 0.9, (0.0, 2.0), 0.5)
+    smaller = narrowed(long_prompts_beside_short_ones, searched, 0.9, [].append, 0.5)
+    assert {round(each.tier_blocks / each.blocks) for each in smaller if each.is_equal} == {0, 2}
+
+
 def test_what_falls_short_does_not_look_as_if_it_reached_the_target(measured):
     tried = [candidate(measured, 150, 0.9497)]
     assert "has least with 94.9%" in why(as_yaml(tried[0], tried, setting(LOAD, blocks=200), 0.95, "p"))

@@ -80,6 +80,13 @@ def test_a_file_that_is_rotated_is_found_again(tmp_path):
     assert lengths(source.load()) == [1, 2]
 
 
+def test_a_file_is_found_again_beside_links_that_lead_nowhere(recording):
+    assert lengths(recording.load()) == ALL
+    rotate(recording.path)
+    (recording.path / "round").symlink_to("round")
+    assert lengths(recording.load()) == ALL
+
+
 def test_a_recording_of_which_the_oldest_file_goes_is_refused(recording):
     assert lengths(recording.load()) == ALL
     rotate(recording.path, oldest="removed")

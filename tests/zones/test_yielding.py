@@ -345,18 +345,36 @@ def test_who_waits_for_a_seat_only_is_short_of_no_blocks(core):
     assert (acme.wait_reason, acme.short) == (None, 0)
 
 
-def test_who_has_no_seat_gets_its_blocks_when_what_it_waited_for_besides_is_there(core):
+@pytest.mark.parametrize("behind", [[], [10]])
+def test_who_has_no_seat_gets_its_blocks_when_what_it_waited_for_besides_is_there(core, behind):
     """Nobody tells that: a tier has answered, or a grammar is compiled."""
     engine = SmallEngine(core, seats=1)
-    acme = core.zone("acme", reserved=100)
-    borrower = engine.run(core.zone("burst"), 10)
-    work = engine.wait(acme, 100, waits_for_else=True)
+    acme = core.zone("acme", reserved=90)
+    borrower = engine.run(core.zone("burst"), 20)
+    work = engine.wait(acme, 90, waits_for_else=True)
+    for count in behind:
+        engine.wait(acme, count)
     for _ in range(3):
         assert engine.step() == ([], [])
     assert engine.preempted == []
     work.waits_for_else = False
     assert engine.step() == ([], [work])
     assert engine.preempted == [borrower]
+
+
+def test_nobody_yields_to_who_was_denied_by_the_engine_and_waits_for_something_else_since(core):
+    engine = SmallEngine(core, seats=5)
+    acme, burst = core.zone("acme", reserved=50), core.zone("burst")
+    work = engine.wait(acme, 40)
+    engine.arbiter.begin_step()
+    assert engine.arbiter.next_front() is work
+    engine.arbiter.turned_down(work)
+    engine.arbiter.end_step()
+    engine.run(burst, 80)
+    work.waits_for_else = True
+    for _ in range(4):
+        assert engine.step() == ([], [])
+    assert engine.preempted == []
 
 
 @pytest.mark.parametrize("headroom", [0, 1])

@@ -7,7 +7,6 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -36,6 +35,8 @@ class Seen:
         self._names: list[Path] | None = None
         self._files: dict[Path, _File | None] = {}
         self._ends: dict[Path, bytes] = {}
+        self._now: dict[_File, Path] = {}
+        """Where files are that were renamed, as far as somebody has looked."""
 
     def names(self, folder: Path, pattern: str) -> list[Path]:
         """The files of a folder, by the names that they had."""
@@ -60,7 +61,7 @@ class Seen:
         if first is not None and not first.size:
             yield io.BytesIO()
             return
-        with path.open("rb", buffering=0) if first is None else _found(path, first) as file:
+        with path.open("rb", buffering=0) if first is None else _found(path, first, self._now) as file:
             if first is None:
                 first = self._files[path] = _file(os.fstat(file.fileno()))
             ends = _ends(file, first.size)
@@ -104,17 +105,26 @@ def _file(state: os.stat_result) -> _File:
     return _File(state.st_dev, state.st_ino, state.st_size)
 
 
-def _found(path: Path, wanted: _File) -> io.FileIO:
+def _found(path: Path, wanted: _File, now: dict[_File, Path]) -> io.FileIO:
     for _ in range(_TRIES):
-        # Its folder is looked through only where it has not this name any more.
-        for candidate in chain([path], path.parent.iterdir()):
-            with suppress(FileNotFoundError):
-                if _file(candidate.stat()) == wanted:
-                    file = candidate.open("rb", buffering=0)
-                    if _file(os.fstat(file.fileno())) == wanted:
-                        return file
-                    file.close()
+        for candidate in (path, now.get(wanted)):
+            if candidate is not None and (file := _opened_if(candidate, wanted)):
+                return file
+        # Its folder is looked through only where it is under neither name, and for all files at once.
+        for other in path.parent.iterdir():
+            with suppress(OSError):
+                now[_file(other.stat())] = other
     raise _changed(path)
+
+
+def _opened_if(path: Path, wanted: _File) -> io.FileIO | None:
+    with suppress(FileNotFoundError):
+        if _file(path.stat()) == wanted:
+            file = path.open("rb", buffering=0)
+            if _file(os.fstat(file.fileno())) == wanted:
+                return file
+            file.close()
+    return None
 
 
 def _ends(file: io.FileIO, size: int) -> bytes:

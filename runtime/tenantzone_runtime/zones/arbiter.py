@@ -253,7 +253,8 @@ class Arbiter(Generic[W]):
     def _claim(self, zone: Zone) -> None:
         """Make room for a zone's next request if the zone is entitled to it, and note if it must wait."""
         # What waits for something else, such as a grammar, is passed over in the step, and this one comes.
-        work, at_most = next(candidates(self._engine, zone), (self._engine.front(zone), 0))
+        front = self._engine.front(zone)
+        work, at_most = next(candidates(self._engine, zone), (front, 0))
         denied = self._denied(work)
         count, is_rough = self._blocks_to_claim(work) if denied is None else (denied.blocks, False)
         # Nobody yields to whom one of its own zone keeps waiting.
@@ -264,7 +265,8 @@ class Arbiter(Generic[W]):
             denied = self._denied(work)
         if denied is None:
             self._tenancy.may_go_on(zone)
-        if zone.in_use < zone.spec.quota.reserved and (denied is not None or not at_most):
+        waits_for_else = work is not front or not at_most
+        if zone.in_use < zone.spec.quota.reserved and (denied is not None or waits_for_else):
             # The step itself may not get to the zone, and nobody tells when what it waits for besides blocks is there.
             self._short[zone] = None
             if denied is not None:
@@ -397,7 +399,8 @@ class Arbiter(Generic[W]):
         headroom = engine.headroom if engine.running else 0
         reachable = engine.free_blocks + self._ledger.cached_blocks - headroom
         # Without a prefix hit it would need the most: if that fits there is no need to look one up.
-        if work is not self._doubtful and engine.blocks_at_most(work) <= max(0, min(available, reachable)):
+        at_most = engine.blocks_at_most(work)
+        if not at_most or (work is not self._doubtful and at_most <= max(0, min(available, reachable))):
             return None
         count = engine.blocks_to_admit(work)
         # First what no eviction changes: nobody's cache goes for a request that must wait nevertheless.
