@@ -117,6 +117,8 @@ async def _large(index: str, folder: Path, url: str, blocks: int) -> None:
             keys.append(key)
             parent = key
         await backend.commit(Commit(changes))
+        # What it does beside writes has its turn.
+        await asyncio.sleep(0)
         if begin % 200_000 == 0:
             say(NAME, f"{index}: {begin:,} blocks")
     await backend.close()

@@ -2,13 +2,15 @@
 
 Statements run on the event loop's own thread: they find their pages in memory, take less time than handing them to a
 thread would, and need no lock. What waits for the disk does not run there: writes go to the log without a sync, and
-the log is synced and copied into the file by a thread (`PRAGMA wal_checkpoint`). A process that is killed loses
-nothing; a machine that loses power may lose the last seconds, and never finds half a commit.
+the log is synced and copied into the file by a thread (`PRAGMA wal_checkpoint`), all but the rest of a large one. A
+process that is killed loses nothing; a machine that loses power may lose the last seconds, and never finds half a
+commit.
 """
 
 import asyncio
 import contextlib
 import fcntl
+import logging
 import secrets
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -21,7 +23,13 @@ from tenantzone_manager.core.books import RankChange
 from tenantzone_manager.core.quota import Account, charged, with_terms
 from tenantzone_manager.index.backend import Change, Commit, Conflict, IndexBackend, IndexUnavailable, Listener
 
+_log = logging.getLogger(__name__)
+
 CHECKPOINT_SECONDS: Final = 5.0
+LOG_BYTES: Final = 64 * 2**20
+"""Of the log beside the file, from which on it is begun anew."""
+_ROUNDS: Final = 3
+"""In a thread, before the rest of a large log is copied."""
 _PARAMETERS: Final = 500
 """In one statement; SQLite before 3.32 takes no more than 999."""
 _SCHEMA: Final = """
@@ -130,9 +138,20 @@ class SqliteBackend(IndexBackend):
         try:
             while True:
                 await asyncio.sleep(CHECKPOINT_SECONDS)
-                await asyncio.to_thread(database.execute, "PRAGMA wal_checkpoint(PASSIVE)")
+                try:
+                    await self._checkpoint(database)
+                except sqlite3.OperationalError as error:
+                    _log.warning("%s: its log can't be copied into it now: %s", self._path, error)
         finally:
             database.close()
+
+    async def _checkpoint(self, database: sqlite3.Connection) -> None:
+        for _ in range(_ROUNDS):
+            if await asyncio.to_thread(_copy_log, database) <= LOG_BYTES:
+                return
+        # Beside steady writes no round comes to the log's end, and it would grow for ever. Each leaves less to do;
+        # while the rest is done nobody writes, and the next write begins the log anew.
+        _copy_log(self._database)
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -200,6 +219,13 @@ class SqliteBackend(IndexBackend):
         come = [(number, score, member) for number, _, score, member in rows if score is not None]
         self._database.executemany("DELETE FROM rank WHERE rank = ? AND score = ? AND member = ?", gone)
         self._database.executemany("INSERT OR REPLACE INTO rank VALUES (?, ?, ?)", come)
+
+
+def _copy_log(database: sqlite3.Connection) -> int:
+    """Copy the log into the file as far as nobody writes to it meanwhile; returns the bytes of what the log has."""
+    (page_bytes,) = database.execute("PRAGMA page_size").fetchone()
+    _, pages, _ = database.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    return int(page_bytes) * int(pages)
 
 
 def _marks(values: Sequence[object] | set[str]) -> str:
