@@ -49,11 +49,16 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         prog="python -m bench.kinds", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "kinds", nargs="*", default=list(KINDS), choices=list(KINDS), metavar="KIND",
+        # Without choices: to Python 3.11 a list, even an empty one, is none of them.
+        "kinds", nargs="*", metavar="KIND",
         help=f"which to try (default: all): {', '.join(KINDS)}",
     )  # fmt: skip
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep models and the engines' logs in there")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if unknown := [kind for kind in options.kinds if kind not in KINDS]:
+        parser.error(f"{unknown[0]!r} is none of {', '.join(KINDS)}")
+    options.kinds = options.kinds or list(KINDS)
+    return options
 
 
 def _try(kind: Kind, keep: Path | None) -> Result:

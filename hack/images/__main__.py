@@ -7,17 +7,21 @@ from pathlib import Path
 from hack.images.build import TARGETS, ImageError, build
 from hack.progress import CommandFailed
 
+_DEFAULT = ("operator", "engine")
+
 
 def main() -> int:
     """Build the images that were asked for and print their sizes; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m hack.images", description=__doc__)
-    parser.add_argument(
-        "target", nargs="*", choices=TARGETS, default=["operator", "engine"], help="default: %(default)s"
-    )
+    names = ", ".join(TARGETS)
+    # Without choices: to Python 3.11 a list, even an empty one, is none of them.
+    parser.add_argument("target", nargs="*", help=f"of {names} (default: {' '.join(_DEFAULT)})")
     parser.add_argument("--export", type=Path, metavar="FOLDER", help="write archives that docker and ctr can load")
     arguments = parser.parse_args()
+    if unknown := [target for target in arguments.target if target not in TARGETS]:
+        parser.error(f"{unknown[0]!r} is none of {names}")
     try:
-        for target in arguments.target:
+        for target in arguments.target or _DEFAULT:
             image = build(target)
             print(f"{image.name}  {image.size_bytes / 1e6:.0f} MB  {image.digest}")
             if arguments.export is not None:

@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from bench.kinds import story
+from bench.kinds.__main__ import _options
 from bench.kinds.kinds import KINDS
 from bench.kinds.results import Drafts, Result, equal, reason_in, table
 from bench.kinds.story import Answer, Told, question, request, tell
@@ -160,3 +161,11 @@ def test_each_kinds_flags_name_its_blocks_and_its_drafts(tmp_path):
         if kind.speculation is not None:
             speculation = json.loads(flags[flags.index("--speculative-config") + 1])
             assert ("model" in speculation) == (kind.make_draft is not None)
+
+
+def test_without_a_name_all_kinds_are_tried(capsys):
+    assert _options([]).kinds == list(KINDS)
+    assert _options(["gemma3", "full"]).kinds == ["gemma3", "full"]
+    with pytest.raises(SystemExit):
+        _options(["gemma4"])
+    assert "'gemma4' is none of full, n-gram" in capsys.readouterr().err
