@@ -2,20 +2,22 @@
 
 Statements run on the event loop's own thread: they find their pages in memory, take less time than handing them to a
 thread would, and need no lock. What waits for the disk does not run there: writes go to the log without a sync, and
-the log is synced and copied into the file by a thread (`PRAGMA wal_checkpoint`), all but the rest of a large one. A
-process that is killed loses nothing; a machine that loses power may lose the last seconds, and never finds half a
-commit.
+the log is synced and copied into the file by a thread (`PRAGMA wal_checkpoint`), all but the rest of a large one. The
+file is synced by the thread, too: SQLite does that only where a round comes to the log's end. A process that is killed
+loses nothing; a machine that loses power may lose the last seconds, and never finds half a commit.
 """
 
 import asyncio
 import contextlib
 import fcntl
 import logging
+import os
 import secrets
 import sqlite3
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, NamedTuple
 
 import msgspec
 
@@ -56,7 +58,11 @@ class SqliteBackend(IndexBackend):
         self._path = path
         self._cache_bytes = cache_bytes
         self._names: dict[str, int] = {}
+        self._problem = ""
+        """With the log; empty: there is none."""
         self._lock: IO[bytes]
+        self._file: int
+        """Open to be synced. It is closed last: with any of a process' descriptors of a file its locks go."""
         self._database: sqlite3.Connection
         self._checkpoints: asyncio.Task[None]
 
@@ -70,6 +76,7 @@ class SqliteBackend(IndexBackend):
         self._lock = self._path.with_name(f"{self._path.name}.lock").open("wb")
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._database = self._connect()
+        self._file = os.open(self._path, os.O_RDWR)
         self._database.executescript(_SCHEMA)
         self._names = dict(self._database.execute("SELECT name, id FROM name"))
         self._checkpoints = asyncio.create_task(self._checkpoint_always())
@@ -78,6 +85,7 @@ class SqliteBackend(IndexBackend):
         self._checkpoints.cancel()
         await asyncio.gather(self._checkpoints, return_exceptions=True)
         self._database.close()
+        os.close(self._file)
         self._lock.close()
 
     async def get(self, space: str, keys: Sequence[bytes]) -> list[bytes | None]:
@@ -135,23 +143,34 @@ class SqliteBackend(IndexBackend):
 
     async def _checkpoint_always(self) -> None:
         database = self._connect()
+        thread = ThreadPoolExecutor(1)
         try:
             while True:
                 await asyncio.sleep(CHECKPOINT_SECONDS)
                 try:
-                    await self._checkpoint(database)
-                except sqlite3.OperationalError as error:
-                    _log.warning("%s: its log can't be copied into it now: %s", self._path, error)
+                    self._tell(await self._checkpoint(database, thread))
+                except (sqlite3.Error, OSError) as error:
+                    self._tell(f"can't be copied into it now: {error}")
         finally:
+            # It copies on though nobody waits for it any more, and to close the connection under it ends the process.
+            thread.shutdown()
             database.close()
 
-    async def _checkpoint(self, database: sqlite3.Connection) -> None:
+    async def _checkpoint(self, database: sqlite3.Connection, thread: Executor) -> str:
+        """Copy the log; returns what keeps it from being begun anew."""
+        loop = asyncio.get_running_loop()
         for _ in range(_ROUNDS):
-            if await asyncio.to_thread(_copy_log, database) <= LOG_BYTES:
-                return
+            if await loop.run_in_executor(thread, _copy_and_sync, database, self._file) <= LOG_BYTES:
+                return ""
         # Beside steady writes no round comes to the log's end, and it would grow for ever. Each leaves less to do;
         # while the rest is done nobody writes, and the next write begins the log anew.
-        _copy_log(self._database)
+        log = _copy_log(self._database)
+        return "" if log.is_copied else "can't be begun anew while another process reads the file"
+
+    def _tell(self, problem: str) -> None:
+        if problem and problem != self._problem:
+            _log.warning("%s: its log %s", self._path, problem)
+        self._problem = problem
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -159,11 +178,14 @@ class SqliteBackend(IndexBackend):
             self._database.execute("BEGIN IMMEDIATE")
             try:
                 yield
+                self._database.execute("COMMIT")
             except BaseException:
-                self._database.execute("ROLLBACK")
-                self._names = dict(self._database.execute("SELECT name, id FROM name"))
+                # Names that this transaction gave numbers have none, and others get these.
+                self._names.clear()
+                if self._database.in_transaction:
+                    self._database.execute("ROLLBACK")
+                self._names.update(self._database.execute("SELECT name, id FROM name"))
                 raise
-            self._database.execute("COMMIT")
         except sqlite3.OperationalError as error:
             raise IndexUnavailable(f"{self._path}: {error}") from error
 
@@ -221,11 +243,24 @@ class SqliteBackend(IndexBackend):
         self._database.executemany("INSERT OR REPLACE INTO rank VALUES (?, ?, ?)", come)
 
 
-def _copy_log(database: sqlite3.Connection) -> int:
-    """Copy the log into the file as far as nobody writes to it meanwhile; returns the bytes of what the log has."""
+class _Log(NamedTuple):
+    bytes: int
+    """Of what was written to it since it was begun."""
+    is_copied: bool
+    """Whether all of that is in the file."""
+
+
+def _copy_and_sync(database: sqlite3.Connection, file: int) -> int:
+    log = _copy_log(database)
+    os.fsync(file)
+    return log.bytes
+
+
+def _copy_log(database: sqlite3.Connection) -> _Log:
+    """Copy the log into the file, as far as nobody writes to it meanwhile and nobody reads what was there before."""
     (page_bytes,) = database.execute("PRAGMA page_size").fetchone()
-    _, pages, _ = database.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-    return int(page_bytes) * int(pages)
+    _, pages, copied = database.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    return _Log(int(page_bytes) * int(pages), copied == pages)
 
 
 def _marks(values: Sequence[object] | set[str]) -> str:
