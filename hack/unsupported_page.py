@@ -76,6 +76,12 @@ def _feature(unsupported: Unsupported) -> str:
 
 
 def _setting(setting: Setting) -> str:
+    if setting.but_beside:
+        return f"{_refused_values(setting)} without {' or '.join(map(_code, setting.but_beside))}"
+    return _refused_values(setting)
+
+
+def _refused_values(setting: Setting) -> str:
     names = ", ".join(map(_code, setting.names))
     if setting.without is not None:
         return f"{names} without {_code(setting.without)}"

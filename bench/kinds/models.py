@@ -59,6 +59,12 @@ def gpt_oss(folder: Path) -> None:
     _save("GptOss", folder, {**_SIZES, **experts, "layer_types": layers, "sliding_window": WINDOW})
 
 
+def qwen3_moe(folder: Path) -> None:
+    """Qwen3 MoE: each layer attends to all tokens; experts."""
+    experts = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 64}
+    _save("Qwen3Moe", folder, {**_SIZES, **experts})
+
+
 def llama4(folder: Path) -> None:
     """Llama 4: of four layers, three attend to the tokens of their own chunk only."""
     layers = ["chunked_attention"] * 3 + ["full_attention"]

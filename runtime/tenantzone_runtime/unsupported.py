@@ -28,6 +28,8 @@ class Setting:
     """Only if its list lacks this."""
     but_if: Callable[[str], bool] | None = None
     """But for values of which this holds."""
+    but_beside: tuple[str, ...] = ()
+    """But where one of these flags is given, too."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -126,6 +128,9 @@ def _keeps_other_ends(config: Any) -> bool:
     return interval != 0 or ends_in_blocks or config.speculative_config is not None
 
 
+_RANKS: Final = ("--data-parallel-rank", "-dpn", "--data-parallel-external-lb", "-dpe")
+"""Say that an engine is one rank of several, each with an API server."""
+
 STREAMING_SESSIONS: Final = Unsupported(
     "streaming input sessions",
     "a session keeps its blocks while it waits for its client, where no queue or grace of a zone bounds it",
@@ -211,25 +216,35 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
         is_configured=lambda config, _: config.ec_manager_config.encoder_cache_manager_cls is not None,
     ),
     Unsupported(
-        "data parallelism",
-        "a front door, an admin port and a report are of one engine; of the ranks that have an API server each vLLM "
-        "takes a mixture of experts only, and its CPU backend ends at their first request, so that zones were never "
-        "tried there",
-        "run one Pod for each engine, without these flags: the pool's zones hold in each",
+        "several ranks of data parallelism behind one API server",
+        "a front door, an admin port and a report are of one engine",
+        "run one Pod for each rank, with --data-parallel-size and --data-parallel-rank, or one for each engine, "
+        "without these flags: the pool's zones hold in each",
         flags=(
-            Setting("--data-parallel-size", ("-dp",), bound_to="1"),
+            Setting("--data-parallel-size", ("-dp",), bound_to="1", but_beside=_RANKS),
+            Setting("--data-parallel-size-local", ("-dpl",), bound_to="1"),
             Setting(
-                "--data-parallel-size-local",
-                (
-                    "--data-parallel-rank",
-                    "--data-parallel-start-rank",
-                    "--data-parallel-external-lb",
-                    "--data-parallel-hybrid-lb",
-                    "--data-parallel-multi-port-external-lb",
-                ),
+                "--data-parallel-start-rank",
+                ("-dpr", "--data-parallel-hybrid-lb", "-dph", "--data-parallel-multi-port-external-lb", "-dpm"),
             ),
         ),
-        is_configured=lambda config, _: config.parallel_config.data_parallel_size > 1,
+        is_configured=lambda config, _: (
+            config.parallel_config.data_parallel_size > 1 and not config.parallel_config.data_parallel_external_lb
+        ),
+    ),
+    Unsupported(
+        "ranks that Ray starts",
+        "an engine core that runs elsewhere does not share its API server's seal key",
+        "leave the flag out, and run one Pod for each rank",
+        flags=(Setting("--data-parallel-backend", ("-dpb",), bound_to="mp"),),
+        is_configured=lambda config, _: config.parallel_config.data_parallel_backend == "ray",
+    ),
+    Unsupported(
+        "engines that go on after a step has failed",
+        "what zones held in that step is counted no more",
+        "leave the flag out: Kubernetes starts the Pod again",
+        flags=(Setting("--enable-fault-tolerance", ("--fault-tolerance-config",)),),
+        is_configured=lambda config, _: getattr(config.parallel_config, "enable_fault_tolerance", False),
     ),
     Unsupported(
         "pipeline parallelism without asynchronous scheduling",
@@ -341,6 +356,8 @@ def check(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
     given = flag_values(arguments)
     for unsupported in UNSUPPORTED:
         for name, setting in _named(unsupported.flags):
+            if any(other in given for other in setting.but_beside):
+                continue
             if any(setting.refuses(value) for value in given.get(name, ())):
                 raise UsageError(unsupported.refusal(name))
         for name, setting in _named(unsupported.variables):

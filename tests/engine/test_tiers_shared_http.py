@@ -7,12 +7,10 @@ from contextlib import suppress
 from functools import partial
 from itertools import count
 
-import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tenantzone_contract.migration import MIGRATION_PATH, MigrationOrder, parse_migration
-from tests.engine.real_engine import ADMIN_PORT
+from tests.engine.migrating import migrate
 from tests.engine.tiered_engines import BLOCK_BYTES, BLOCK_TOKENS, OBJECT_BYTES, TEAM, ZONES, offered
 from tests.zones.core import declare
 
@@ -113,25 +111,6 @@ def is_excused(engine, before):
 def has_receipt(engine, tenant, purge):
     lines = [line for path in engine.journal_folder.iterdir() for line in path.read_text().splitlines()]
     return any(all(f'"{word}"' in line for word in ("tier_receipt", "shared", tenant, purge)) for line in lines)
-
-
-def migrate(engine, what, **more):
-    """Give an engine an order for acme's zone, and wait for the end; returns what came of it."""
-    order = MigrationOrder(order=what, tenant="acme", **more)
-    body = order.model_dump_json(by_alias=True)
-    told = [
-        parse_migration(
-            httpx.post(f"http://{engine.address}:{ADMIN_PORT}{MIGRATION_PATH}", content=body, timeout=60).content
-        )
-    ]
-
-    def is_over():
-        told.append(parse_migration(engine.admin(f"{MIGRATION_PATH}?tenant=acme&prompts=true").content))
-        return not told[-1].is_running
-
-    engine.wait(is_over, f"{what} is over", 60)
-    assert told[-1].state == "Done", told[-1].problem
-    return told[-1]
 
 
 def test_what_no_storage_has_is_moved_from_one_engine_to_another_while_both_sleep(tiered_pair, cache_manager):

@@ -86,7 +86,7 @@ def test_a_plain_model_is_supported(config):
 def test_flags_are_refused_by_name(config):
     config.parallel_config.data_parallel_size = 2
     config.parallel_config.pipeline_parallel_size = 2
-    with pytest.raises(UnsupportedError, match=r"data parallelism .*; pipeline parallelism ") as refusal:
+    with pytest.raises(UnsupportedError, match=r"several ranks .*; pipeline parallelism ") as refusal:
         check_supported(config, caches(10))
     assert isinstance(config.model_config, ModelConfig)
     assert config.model_config.model in str(refusal.value)

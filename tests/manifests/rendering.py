@@ -20,10 +20,11 @@ OVERLAYS = {
     "monitoring": "overlays/monitoring",
     "cpu-demo": "overlays/cpu-demo",
     "gpu": "overlays/gpu",
+    "data-parallel": "overlays/data-parallel",
     "manager": "overlays/manager",
     "manager-tls": "overlays/manager-tls",
 }
-ENGINES = ("cpu-demo", "gpu")
+ENGINES = ("cpu-demo", "gpu", "data-parallel")
 """Those that say no namespace: they go where the user's is."""
 
 Objects = dict[tuple[str, str], dict[str, Any]]

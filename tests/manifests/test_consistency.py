@@ -48,7 +48,7 @@ def ports_of_services_and_probes(objects: Objects) -> Iterator[tuple[str, str]]:
             yield from ((f"{kind} {name}", port["targetPort"]) for port in body["spec"]["ports"])
         elif kind == "NetworkPolicy":
             rules = body["spec"].get("ingress", [])
-            yield from ((f"{kind} {name}", port["port"]) for rule in rules for port in rule["ports"])
+            yield from ((f"{kind} {name}", port["port"]) for rule in rules for port in rule.get("ports", []))
     for template in templates(objects):
         for container in template["spec"]["containers"]:
             probes = (probe for field, probe in container.items() if field.endswith("Probe"))

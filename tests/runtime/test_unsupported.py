@@ -65,6 +65,7 @@ def test_each_variable_is_refused_with_its_reason_and_empty_ones_are_not(unsuppo
         (Setting("-pp", bound_to="1"), ["1"], ["2", ""]),
         (Setting("--kind", refused=("this",)), ["that", "other"], ["this"]),
         (Setting("--hash", but_for=("sha256", "sha256_cbor")), ["sha256", "sha256_cbor"], ["xxhash", "builtin", ""]),
+        (Setting("-dp", bound_to="1", but_beside=("-dpn",)), ["1"], ["2", ""]),
         (Setting("VLLM_PLUGINS", without="ours"), ["ours", "other,ours"], ["other", "ourselves"]),
     ],
     ids=[
@@ -72,11 +73,42 @@ def test_each_variable_is_refused_with_its_reason_and_empty_ones_are_not(unsuppo
         "bound to one value",
         "some values",
         "all but some values",
+        "one value, but for another flag",
         "a list that lacks something",
     ],
 )
 def test_what_a_setting_refuses(setting, goes, refused):
     assert [value for value in (*goes, *refused) if setting.refuses(value)] == refused
+
+
+ONE_RANK = ["--data-parallel-size=2", "--data-parallel-rank", "1", "--data-parallel-size-local", "1"]
+
+
+@pytest.mark.parametrize("rank", ["--data-parallel-rank", "--data_parallel_rank", "-dpn"])
+def test_a_rank_with_an_api_server_of_its_own_goes_with_zones(rank):
+    check(["model", "--data-parallel-size", "2", rank, "1"], {})
+    check(["model", "-dp", "4", f"{rank}=3"], {})
+    check(["model", "--data-parallel-external-lb", "--data-parallel-size", "2", "--nnodes", "2"], {})
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["--data-parallel-size-local", "2"],
+        ["-dpl", "2"],
+        ["--data-parallel-start-rank", "1"],
+        ["--data-parallel-hybrid-lb"],
+        ["--data-parallel-multi-port-external-lb"],
+        ["--data-parallel-backend", "ray"],
+        ["--enable-fault-tolerance"],
+        ["--fault-tolerance-config.engine_recovery_timeout_sec", "60"],
+    ],
+    ids=lambda more: more[0],
+)
+def test_a_rank_is_refused_where_several_share_an_api_server_or_go_on_after_a_failure(more):
+    check(["model", *ONE_RANK], {})
+    with pytest.raises(UsageError, match=f"{more[0].partition('.')[0]} can't be used"):
+        check(["model", *ONE_RANK, *more], {})
 
 
 def test_zones_own_flags_go_with_zones():

@@ -26,7 +26,10 @@ from tenantzone_runtime.usage import UsageError
             ["--kv-transfer-config", "{}"],
             "--kv-transfer-config can't be used: other KV connectors move blocks past the zones",
         ),
-        (["--data-parallel-size=2"], "without these flags: the pool's zones hold in each"),
+        (
+            ["--data-parallel-size=2"],
+            "one Pod for each rank, with --data-parallel-size and --data-parallel-rank, or one",
+        ),
         (["--prefix-caching-hash-algo=builtin"], "--prefix-caching-hash-algo can't be used: whoever makes two prompts"),
         (["--prefix_caching_hash_algo", "xxhash_cbor"], "--prefix-caching-hash-algo can't be used: whoever makes two"),
         (["--grpc"], "--grpc can't be used: gRPC requests do not pass the front door"),
@@ -90,6 +93,14 @@ def with_several_engines(config):
     config.parallel_config.data_parallel_size = 2
 
 
+def with_ray(config):
+    config.parallel_config.data_parallel_backend = "ray"
+
+
+def with_fault_tolerance(config):
+    config.parallel_config.enable_fault_tolerance = True
+
+
 def with_a_pipeline(config):
     config.parallel_config.pipeline_parallel_size = 2
     config.scheduler_config.async_scheduling = False
@@ -116,7 +127,9 @@ USES = {
     "encoder cache connectors": with_encoder_connector,
     "another encoder cache manager": with_an_encoder_cache,
     "encoder-decoder models": with_encoder,
-    "data parallelism": with_several_engines,
+    "several ranks of data parallelism behind one API server": with_several_engines,
+    "ranks that Ray starts": with_ray,
+    "engines that go on after a step has failed": with_fault_tolerance,
     "pipeline parallelism without asynchronous scheduling": with_a_pipeline,
     "a prefix hash that is not SHA-256": with_a_fast_hash,
 }
@@ -140,6 +153,13 @@ def test_a_pipeline_with_asynchronous_scheduling_is_let_in(tmp_path):
     config.scheduler_config.async_scheduling = True
     check_supported(config, caches(10))
     check(["model", "-pp", "2"], {})
+
+
+def test_a_rank_with_an_api_server_of_its_own_is_let_in(tmp_path):
+    config = vllm_config(tmp_path)
+    with_several_engines(config)
+    config.parallel_config.data_parallel_external_lb = True
+    check_supported(config, caches(10))
 
 
 def test_all_that_a_configuration_tells_is_tried_here():
