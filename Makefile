@@ -27,8 +27,8 @@ demo: ready ## the product at work on real parts, as a story; MODEL=smollm2 tell
 demo-fleet: python ## two engines that share their tenants' caches through a KV-cache manager, as a story
 	@PYTHONPATH=operator:runtime $(VENV)/python -m hack.fleet
 
-up: ready ## start everything for playing, and say what to try
-	@$(DEMO) up $(if $(MODEL),--model $(MODEL))
+up: ready ## start everything for playing, and say what to try; TIERS=1 with CPU memory and a disk below the blocks
+	@$(DEMO) up $(if $(MODEL),--model $(MODEL)) $(if $(TIERS),--tiers)
 
 down: python ## end what `make up` started
 	@$(DEMO) down

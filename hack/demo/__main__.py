@@ -41,9 +41,9 @@ def main() -> int:
         if arguments.command == "run":
             return _run(model, arguments.kubeconfig)
         if arguments.command == "up":
-            playground.up(model, arguments.kubeconfig)
+            playground.up(model, arguments.kubeconfig, with_tiers=arguments.tiers)
         elif arguments.command == "keep":
-            playground.keep(model, arguments.kubeconfig)
+            playground.keep(model, arguments.kubeconfig, with_tiers=arguments.tiers)
         else:
             playground.down()
     except _EXPLAINED as error:
@@ -78,6 +78,8 @@ def _parse() -> argparse.Namespace:
             default=os.environ.get("KUBECONFIG"),
             help="use this cluster in place of a control plane of the demo's own (default: KUBECONFIG)",
         )
+        if name in ("up", "keep"):
+            command.add_argument("--tiers", action="store_true", help="CPU memory and a disk below the engine's blocks")
     return parser.parse_args()
 
 

@@ -55,6 +55,22 @@ def cores_for(index: int, engines: int) -> str:
     return ",".join(map(str, cores[first : first + share]))
 
 
+@dataclass(frozen=True, slots=True)
+class Tiers:
+    """What an engine has below its blocks."""
+
+    folder: Path
+    """Of the disk."""
+    cpu: str = "256Mi"
+    disk: str = "1Gi"
+
+    @property
+    def flags(self) -> list[str]:
+        """Of the engine."""
+        sizes = {"--cpu-tier": f"{self.cpu}B", "--disk-tier": str(self.folder), "--disk-tier-size": f"{self.disk}B"}
+        return [part for flag in sizes.items() for part in flag]
+
+
 def zone_command(engine: Engine, model: Model, *, keys: Path, volumes: Path, admin_port: int) -> list[str]:
     """The command line of an engine with zones, whose volumes are in a folder."""
     return [

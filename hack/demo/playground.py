@@ -3,6 +3,7 @@
 One process of ours, the keeper, holds all the others, which end with it; so ``down`` has one process to end.
 """
 
+import json
 import os
 import shlex
 import signal
@@ -29,7 +30,7 @@ class KeeperError(Exception):
     """The keeper did not do what was asked of it."""
 
 
-def up(model: Model, kubeconfig: str | None) -> None:
+def up(model: Model, kubeconfig: str | None, *, with_tiers: bool = False) -> None:
     """Start everything in the background, and say what to try.
 
     Raises:
@@ -40,6 +41,7 @@ def up(model: Model, kubeconfig: str | None) -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
     _GUIDE.unlink(missing_ok=True)
     named = ["--kubeconfig", kubeconfig] if kubeconfig else []
+    named += ["--tiers"] if with_tiers else []
     with _LOG.open("wb") as log:
         keeper = subprocess.Popen(
             [PYTHON, "-m", "hack.demo", "keep", "--model", model.name, *named],
@@ -73,10 +75,10 @@ def down() -> None:
     say("What up had started has ended.")
 
 
-def keep(model: Model, kubeconfig: str | None) -> None:
+def keep(model: Model, kubeconfig: str | None, *, with_tiers: bool = False) -> None:
     """Be the keeper: run everything until SIGTERM."""
     record_keeper(FOLDER)
-    with running(model, FOLDER, kubeconfig=kubeconfig, compare=False) as stack:
+    with running(model, FOLDER, kubeconfig=kubeconfig, compare=False, with_tiers=with_tiers) as stack:
         _EXPORTS.touch(mode=0o600)
         _EXPORTS.write_text(exports(stack))
         # The guide comes last: it tells up that everything runs.
@@ -137,9 +139,31 @@ That sets KUBECONFIG, OPENAI_BASE_URL ({stack.zone.base_url}), ENGINE_ADMIN and 
   curl -s $ENGINE_ADMIN/report -H "Authorization: Bearer $ENGINE_ADMIN_TOKEN"
   curl -s $OPENAI_BASE_URL/chat/completions -H "Authorization: Bearer $ACME_KEY" \\
     -H 'Content-Type: application/json' -d '{question}'
-
+{_of_tiers(stack)}
 Logs are in {FOLDER / "log"}. make down ends it.
 """
+
+
+def _of_tiers(stack: Stack) -> str:
+    """What to try with tiers, if there are some."""
+    if stack.tiers is None:
+        return ""
+    tiers = {
+        "cpu": {"bytes": stack.tiers.cpu},
+        "disk": {"folder": str(stack.tiers.folder), "bytes": stack.tiers.disk},
+    }
+    shares = [{"tier": tier, "reserved": "50%"} for tier in tiers]
+    return f"""
+The engine has {stack.tiers.cpu} of CPU memory and {stack.tiers.disk} of disk. To reserve some of both:
+
+  kubectl patch zonepool {stack.samples.pool} --type=merge --patch={_patch(tiers=tiers)}
+  kubectl patch tenantzone acme --type=merge --patch={_patch(tiers=shares)}
+  kubectl get tenantzones -o wide
+"""
+
+
+def _patch(**spec: object) -> str:
+    return shlex.quote(json.dumps({"spec": spec}))
 
 
 def _operator_namespace(stack: Stack) -> str:

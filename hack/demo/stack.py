@@ -17,6 +17,7 @@ from hack.demo.console import chapter, say, wait_until
 from hack.demo.engines import (
     API_PORT,
     Engine,
+    Tiers,
     cores_for,
     engine_environment,
     reach_directly,
@@ -54,6 +55,8 @@ class Stack:
     """Opens the engine's admin port."""
     console_port: int
     """Of the operator's page, on localhost."""
+    tiers: Tiers | None = None
+    """Of the engine with zones; None: it has none."""
 
     @property
     def cluster(self) -> Cluster:
@@ -71,7 +74,9 @@ class Stack:
 
 
 @contextmanager
-def running(model: Model, folder: Path, *, kubeconfig: str | None, compare: bool) -> Iterator[Stack]:
+def running(
+    model: Model, folder: Path, *, kubeconfig: str | None, compare: bool, with_tiers: bool = False
+) -> Iterator[Stack]:
     """Start all of it, wait until every zone is ready, and end it with the block.
 
     Args:
@@ -79,6 +84,7 @@ def running(model: Model, folder: Path, *, kubeconfig: str | None, compare: bool
         folder: of this run: logs, keys, volumes, the control plane's data. What an earlier run left there is removed.
         kubeconfig: names a cluster to use in place of a control plane of our own.
         compare: also start stock vLLM.
+        with_tiers: whether the engine with zones has CPU memory and a disk below its blocks.
 
     Raises:
         AlreadyRunningError: another demo runs in the folder.
@@ -89,7 +95,8 @@ def running(model: Model, folder: Path, *, kubeconfig: str | None, compare: bool
     prepare(model)
     with fresh_folder(folder) as lock, Processes(folder / "log", lock) as engines:
         keys = make_keys(folder / "keys", samples.tenants)
-        zone, stock = _start_engines(engines, model, samples, folder, compare=compare)
+        tiers = Tiers(folder / "disk") if with_tiers else None
+        zone, stock = _start_engines(engines, model, samples, folder, tiers, compare=compare)
         with (
             connect_or_start(folder / "control-plane", kubeconfig) as whole_cluster,
             workspace(whole_cluster, folder) as place,
@@ -106,7 +113,7 @@ def running(model: Model, folder: Path, *, kubeconfig: str | None, compare: bool
             _await_salt(cluster)
             token = folder / "volumes" / ADMIN_VOLUME / TOKEN_FILE
             try:
-                yield Stack(place, samples, model, zone, stock, keys, token.read_text(), console_port)
+                yield Stack(place, samples, model, zone, stock, keys, token.read_text(), console_port, tiers)
             except Exception:
                 # Most likely one of them died; then its log says more than the error that it has caused.
                 engines.check()
@@ -124,7 +131,7 @@ def fresh_folder(folder: Path) -> Iterator[int]:
     except BlockingIOError:
         os.close(lock)
         raise AlreadyRunningError(f"a demo runs in {folder}, or is just ending; wait for it, or end it") from None
-    for name in ("log", "keys", "volumes", "control-plane", "manager", "redis", "s3"):
+    for name in ("log", "keys", "volumes", "control-plane", "manager", "redis", "s3", "disk"):
         shutil.rmtree(folder / name, ignore_errors=True)
     try:
         yield lock
@@ -133,7 +140,7 @@ def fresh_folder(folder: Path) -> Iterator[int]:
 
 
 def _start_engines(
-    engines: Processes, model: Model, samples: Samples, folder: Path, *, compare: bool
+    engines: Processes, model: Model, samples: Samples, folder: Path, tiers: Tiers | None, *, compare: bool
 ) -> tuple[Engine, Engine | None]:
     """Start them first: they take longest. The zone engine finds its config when the operator has written it."""
     count = 2 if compare else 1
@@ -142,6 +149,7 @@ def _start_engines(
     (folder / "volumes" / CONFIG_VOLUME).mkdir(parents=True)
     keys, volumes = folder / "keys", folder / "volumes"
     command = zone_command(zone, model, keys=keys, volumes=volumes, admin_port=samples.admin_port)
+    command += tiers.flags if tiers is not None else []
     engines.start("zone-engine", command, engine_environment(cores_for(0, count), POD_NAME=POD))
     if not compare:
         return zone, None

@@ -1,5 +1,6 @@
 """What ``make up`` leaves running, and the plugin's commands that it says to try; the engine alone is simulated."""
 
+import json
 import os
 import re
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 
 from hack.controlplane import ControlPlane
 from hack.demo import playground
-from hack.demo.engines import API_PORT, Engine
+from hack.demo.engines import API_PORT, Engine, Tiers
 from hack.demo.model import MODELS
 from hack.demo.playground import exports, guide
 from hack.demo.processes import Processes
@@ -107,6 +108,17 @@ def test_top_shows_the_zones(stack: Stack, run: Run):
     done = run(suggested(stack, "kubectl tenantzone top") + " --live")
 
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["NAME", "acme", "burst"]
+
+
+def test_what_it_says_of_tiers_is_taken_and_without_them_it_says_nothing(stack: Stack, run: Run, tmp_path: Path):
+    with_tiers = replace(stack, tiers=Tiers(tmp_path / "the disk"))
+    assert "tiers" not in guide(stack)
+    for what in ("zonepool demo", "tenantzone acme"):
+        done = run(suggested(with_tiers, f'kubectl patch {what} --type=merge --patch=\'{{"spec": {{"tiers'))
+        assert done.returncode == 0, done.stderr
+    pool = json.loads(run("kubectl get zonepool demo -o jsonpath={.spec.tiers}").stdout)
+    assert pool == {"cpu": {"bytes": "256Mi"}, "disk": {"folder": str(tmp_path / "the disk"), "bytes": "1Gi"}}
+    assert "CPU" in run(suggested(with_tiers, "kubectl get tenantzones -o wide")).stdout.split("\n")[0]
 
 
 def test_the_exports_are_read_as_the_guide_says_in_a_folder_with_spaces_in_its_name(
