@@ -128,6 +128,16 @@ def _keeps_other_ends(config: Any) -> bool:
     return interval != 0 or ends_in_blocks or config.speculative_config is not None
 
 
+def _shares_an_api_server(parallel: Any) -> bool:
+    """Whether there are several ranks behind an API server.
+
+    Of a dense model's ranks vLLM makes engines that know of no others; only their numbers are left.
+    """
+    if parallel.data_parallel_size > 1:
+        return not parallel.data_parallel_external_lb
+    return bool(getattr(parallel, "data_parallel_index", 0))
+
+
 _RANKS: Final = ("--data-parallel-rank", "-dpn", "--data-parallel-external-lb", "-dpe")
 """Say that an engine is one rank of several, each with an API server."""
 
@@ -227,10 +237,16 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
                 "--data-parallel-start-rank",
                 ("-dpr", "--data-parallel-hybrid-lb", "-dph", "--data-parallel-multi-port-external-lb", "-dpm"),
             ),
+            # It takes back what lets a size in.
+            Setting("--no-data-parallel-external-lb"),
         ),
-        is_configured=lambda config, _: (
-            config.parallel_config.data_parallel_size > 1 and not config.parallel_config.data_parallel_external_lb
-        ),
+        is_configured=lambda config, _: _shares_an_api_server(config.parallel_config),
+    ),
+    Unsupported(
+        "ranks that the environment names",
+        "vLLM takes them for ranks without a coordinator, of which none wakes the others",
+        "unset the variable, and use --data-parallel-size and --data-parallel-rank",
+        variables=(Setting("VLLM_DP_SIZE", bound_to="1"), Setting("VLLM_DP_RANK", bound_to="0")),
     ),
     Unsupported(
         "ranks that Ray starts",

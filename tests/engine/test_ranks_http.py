@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import httpx
+import openai
 import pytest
 
 from bench.kinds.models import qwen3_moe
@@ -179,6 +180,16 @@ def test_a_cache_moves_between_ranks_of_which_none_has_a_request(ranks: Ranks, m
     assert (up.moved, up.found, up.left) == (blocks, blocks, 0)
     assert ask(second, "acme", text) == (answer, blocks * BLOCK_TOKENS)
     assert ask(second, "burst", text)[1] == 0
+
+
+def test_a_rank_that_refuses_all_that_it_is_asked_keeps_the_other_from_nothing(ranks: Ranks):
+    first, second = ranks
+    first.declare(zone("acme", limit=2), zone("burst"))
+    for number in range(5):
+        with pytest.raises(openai.BadRequestError, match="limit"):
+            ask(first, "acme", prompt(f"too long {number}", 4))
+    assert ask(second, "acme", prompt("beside it", 4))[1] == 0
+    assert ask(first, "burst", prompt("after it", 4))[1] == 0
 
 
 def test_no_client_chooses_another_rank(ranks: Ranks):

@@ -99,6 +99,7 @@ def test_a_rank_with_an_api_server_of_its_own_goes_with_zones(rank):
         ["--data-parallel-start-rank", "1"],
         ["--data-parallel-hybrid-lb"],
         ["--data-parallel-multi-port-external-lb"],
+        ["--no-data-parallel-external-lb"],
         ["--data-parallel-backend", "ray"],
         ["--enable-fault-tolerance"],
         ["--fault-tolerance-config.engine_recovery_timeout_sec", "60"],

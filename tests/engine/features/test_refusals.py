@@ -155,6 +155,19 @@ def test_a_pipeline_with_asynchronous_scheduling_is_let_in(tmp_path):
     check(["model", "-pp", "2"], {})
 
 
+@pytest.mark.parametrize("rank", [0, 1])
+def test_the_second_rank_of_a_dense_model_is_refused_and_one_that_has_no_others_is_let_in(tmp_path, rank):
+    config = vllm_config(tmp_path)
+    config.parallel_config.data_parallel_size = 2
+    config.parallel_config.data_parallel_index = rank
+    config.parallel_config.reconfigure_for_independent_dp_rank()
+    if rank == 0:
+        check_supported(config, caches(10))
+    else:
+        with pytest.raises(UnsupportedError, match="several ranks of data parallelism behind one API server"):
+            check_supported(config, caches(10))
+
+
 def test_a_rank_with_an_api_server_of_its_own_is_let_in(tmp_path):
     config = vllm_config(tmp_path)
     with_several_engines(config)
