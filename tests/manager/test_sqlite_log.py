@@ -5,13 +5,18 @@ import contextlib
 import random
 import resource
 import sqlite3
+import subprocess
+import sys
 import threading
+from functools import partial
 
 import pytest
 
-from tenantzone_manager.index import sqlite
+from tenantzone_manager.core.books import RankChange
+from tenantzone_manager.index import sqlite_log
 from tenantzone_manager.index.backend import Address, Change, Commit, IndexUnavailable
 from tenantzone_manager.index.sqlite import SqliteBackend
+from tests.waiting import await_that
 
 SPACE = "blocks"
 TOO_LARGE = 2**31
@@ -48,8 +53,8 @@ async def stored(path):
 
 async def test_beside_steady_writes_the_log_is_begun_anew(tmp_path, monkeypatch):
     # So seldom that a round has much to copy, and is not over before the next write.
-    monkeypatch.setattr(sqlite, "CHECKPOINT_SECONDS", 0.5)
-    monkeypatch.setattr(sqlite, "LOG_BYTES", 2**20)
+    monkeypatch.setattr(sqlite_log, "CHECKPOINT_SECONDS", 0.5)
+    monkeypatch.setattr(sqlite_log, "FEW_RECORDS", 1000)
     path = tmp_path / "index.db"
     backend = SqliteBackend(path)
     await backend.start(lambda *_: None)
@@ -59,31 +64,99 @@ async def test_beside_steady_writes_the_log_is_begun_anew(tmp_path, monkeypatch)
     assert await stored(path) == written > 0, "nothing of it is lost"
 
 
-async def test_the_log_is_copied_on_after_a_disk_that_took_nothing(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(sqlite, "CHECKPOINT_SECONDS", 0.01)
-    failures = [sqlite3.OperationalError("disk I/O error"), OSError("No space left on device")]
-    copied = []
-    copy = sqlite._copy_and_sync
+@pytest.mark.parametrize(
+    ("failure", "told"),
+    [
+        (sqlite3.OperationalError("disk I/O error"), "disk I/O error"),
+        (OSError("No space left on device"), "No space left on device"),
+        (MemoryError(), "MemoryError"),
+        (RuntimeError("can't start new thread"), "can't start new thread"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+@pytest.mark.parametrize("where", ["copy_log", "connect"])
+async def test_the_log_is_copied_on_after_whatever_a_round_failed_at(
+    tmp_path, monkeypatch, caplog, failure, told, where
+):
+    monkeypatch.setattr(sqlite_log, "CHECKPOINT_SECONDS", 0.01)
+    failures = [failure] * 3
 
-    def fail_first(database, file):
+    def fail_first(work, *arguments):
         if failures:
             raise failures.pop()
-        copied.append(copy(database, file))
-        return copied[-1]
+        return work(*arguments)
 
-    monkeypatch.setattr(sqlite, "_copy_and_sync", fail_first)
     path = tmp_path / "index.db"
     backend = SqliteBackend(path)
     await backend.start(lambda *_: None)
-    await write_steadily(backend, path, lambda: any(copied))
+    if where == "copy_log":
+        monkeypatch.setattr(sqlite_log, "copy_log", partial(fail_first, sqlite_log.copy_log))
+    else:
+        backend._log._connect = partial(fail_first, backend._log._connect)
+    before = begun(path)
+    await write_steadily(backend, path, lambda: begun(path) > before)
     await backend.close()
-    assert "its log can't be copied into it now: disk I/O error" in caplog.text
-    assert "its log can't be copied into it now: No space left on device" in caplog.text
+    assert f"its log can't be copied into it now: {told}" in caplog.text
+    assert not failures
+
+
+async def test_the_log_is_begun_anew_by_the_thread_so_that_no_write_waits_for_the_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr(sqlite_log, "CHECKPOINT_SECONDS", 0.01)
+    path = tmp_path / "index.db"
+    backend = SqliteBackend(path)
+    await backend.start(lambda *_: None)
+    for number in range(3):
+        before = begun(path)
+        await put(backend, f"space {number}", b"value")
+        await asyncio.to_thread(await_that, lambda before=before: begun(path) > before, "it is begun anew")
+    await backend.close()
+
+
+async def test_while_the_rest_is_copied_writes_wait_and_reads_do_not(tmp_path, monkeypatch):
+    monkeypatch.setattr(sqlite_log, "CHECKPOINT_SECONDS", 0.01)
+    copies, may_end, copy = threading.Event(), threading.Event(), sqlite_log.copy_log
+
+    def copy_for_long(database):
+        copies.set()
+        may_end.wait()
+        return copy(database)
+
+    backend = SqliteBackend(tmp_path / "index.db")
+    await backend.start(lambda *_: None)
+    monkeypatch.setattr(sqlite_log, "copy_log", copy_for_long)
+    await put(backend, SPACE, b"before")
+    await asyncio.to_thread(copies.wait)
+    writing = asyncio.create_task(put(backend, SPACE, b"meanwhile", before=b"before"))
+    assert [await backend.get(SPACE, [b"\0"]) for _ in range(3)] == [[b"before"]] * 3
+    assert not writing.done()
+    may_end.set()
+    await writing
+    assert await backend.get(SPACE, [b"\0"]) == [b"meanwhile"]
+    await backend.close()
+
+
+async def test_another_process_that_copies_the_log_is_told_of_until_it_ends(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(sqlite_log, "CHECKPOINT_SECONDS", 0.01)
+    path = tmp_path / "index.db"
+    backend = SqliteBackend(path)
+    await backend.start(lambda *_: None)
+    await put(backend, SPACE, b"value")
+    # Byte 121 is whose who copies, https://sqlite.org/walformat.html.
+    hold = "import fcntl, sys; f = open(sys.argv[1], 'r+b'); fcntl.lockf(f, fcntl.LOCK_EX, 1, 121); print(); input()"
+    other = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", hold, f"{path}-shm", stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    await other.stdout.readline()
+    await write_steadily(backend, path, lambda: "can't be copied into it while another process does" in caplog.text)
+    await other.communicate(b"end\n")
+    before = begun(path)
+    await write_steadily(backend, path, lambda: begun(path) > before)
+    await backend.close()
 
 
 async def test_a_reader_beside_it_keeps_the_log_and_is_told_of_until_it_ends(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(sqlite, "CHECKPOINT_SECONDS", 0.01)
-    monkeypatch.setattr(sqlite, "LOG_BYTES", 2**20)
+    monkeypatch.setattr(sqlite_log, "CHECKPOINT_SECONDS", 0.01)
+    monkeypatch.setattr(sqlite_log, "FEW_RECORDS", 1000)
     path = tmp_path / "index.db"
     backend = SqliteBackend(path)
     await backend.start(lambda *_: None)
@@ -99,23 +172,37 @@ async def test_a_reader_beside_it_keeps_the_log_and_is_told_of_until_it_ends(tmp
 
 
 async def test_closing_waits_for_a_thread_that_copies(tmp_path, monkeypatch):
-    monkeypatch.setattr(sqlite, "CHECKPOINT_SECONDS", 0.01)
-    copies, ended = threading.Event(), []
-    copy = sqlite._copy_and_sync
+    monkeypatch.setattr(sqlite_log, "CHECKPOINT_SECONDS", 0.01)
+    copies, ended, copy = threading.Event(), [], sqlite_log.copy_log
 
-    def copy_for_long(database, file):
+    def copy_for_long(database):
         copies.set()
         for _ in range(2000):
-            found = copy(database, file)
+            found = copy(database)
         ended.append(found)
         return found
 
-    monkeypatch.setattr(sqlite, "_copy_and_sync", copy_for_long)
     backend = SqliteBackend(tmp_path / "index.db")
     await backend.start(lambda *_: None)
+    monkeypatch.setattr(sqlite_log, "copy_log", copy_for_long)
+    await put(backend, SPACE, b"value")
     await asyncio.to_thread(copies.wait)
     await backend.close()
     assert ended, "its connection was not closed under it"
+    await backend.close()
+
+
+async def test_who_is_interrupted_while_it_closes_leaves_nothing_open(tmp_path):
+    backend = SqliteBackend(tmp_path / "index.db")
+    await backend.start(lambda *_: None)
+    await put(backend, SPACE, b"value")
+    closing = asyncio.create_task(backend.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    await backend.close()
+    assert await stored(tmp_path / "index.db") == 1
 
 
 @pytest.mark.parametrize("fails", ["when it is committed", "before"])
@@ -125,17 +212,130 @@ async def test_names_of_what_the_disk_did_not_take_get_numbers_of_their_own_late
     backend = SqliteBackend(path, cache_bytes=2**16)
     await backend.start(lambda *_: None)
 
-    def put(space, value, records=1):
-        return backend.commit(Commit([Change(Address(space, bytes([n])), None, value) for n in range(records)]))
-
-    await put("first", b"1")
+    await put(backend, "first", b"1")
+    what = {"value": b"A"} if fails == "when it is committed" else {"value": bytes(100_000), "records": 50}
     with file_size_bound_to(log_of(path).stat().st_size), pytest.raises(IndexUnavailable):
-        await (put("acme", b"A") if fails == "when it is committed" else put("acme", bytes(100_000), 50))
-    await put("burst", b"B")
-    await put("acme", b"A")
+        await put(backend, "acme", **what)
+    await put(backend, "burst", b"B")
+    await put(backend, "acme", b"A")
     found = [await backend.get(space, [b"\0"]) for space in ("first", "burst", "acme")]
     await backend.close()
     assert found == [[b"1"], [b"B"], [b"A"]]
+
+
+READS = {
+    "get": lambda backend: backend.get("never written", [b"key"]),
+    "scan": lambda backend: backend.scan(SPACE, b"", 10),
+    "random_sample": lambda backend: backend.random_sample(SPACE, 10),
+    "count": lambda backend: backend.count(SPACE),
+    "lowest": lambda backend: backend.lowest(SPACE, 10, 1.0),
+    "accounts": lambda backend: backend.accounts([SPACE]),
+}
+
+
+@pytest.mark.parametrize("read", READS)
+async def test_a_read_of_a_damaged_file_is_no_answer_of_the_store(tmp_path, read):
+    path = tmp_path / "index.db"
+    backend = SqliteBackend(path)
+    await backend.start(lambda *_: None)
+    await put(backend, SPACE, b"value")
+    await backend.close()
+    backend = SqliteBackend(path)
+    await backend.start(lambda *_: None)
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xff" * (path.stat().st_size - 4096))
+    backend._database.execute("PRAGMA shrink_memory")
+    backend._names.clear()
+    with pytest.raises(IndexUnavailable, match=r"index\.db: "):
+        await READS[read](backend)
+    await backend.close()
+
+
+@pytest.mark.parametrize("content", [b"no database" * 1000, b""], ids=["no database", "a folder for it is full"])
+async def test_a_file_that_can_not_be_opened_is_told_of_and_left_as_it_was(tmp_path, content):
+    path = tmp_path / "index.db"
+    path.write_bytes(content)
+    with file_size_bound_to(len(content)) if not content else contextlib.nullcontext(), pytest.raises(IndexUnavailable):
+        await SqliteBackend(path).start(lambda *_: None)
+    assert path.read_bytes() == content
+    if not content:
+        assert await stored(path) == 0, "its lock is free again"
+
+
+async def test_reads_of_what_was_never_written_write_nothing(tmp_path):
+    backend = SqliteBackend(tmp_path / "index.db")
+    await backend.start(lambda *_: None)
+    await put(backend, SPACE, b"value")
+    size = log_of(tmp_path / "index.db").stat().st_size
+    for number in range(10):
+        assert await backend.get(f"never {number}", [b"\0"]) == [None]
+        assert await backend.scan(f"never {number}", b"", 10) == ([], b"")
+        assert await backend.random_sample(f"never {number}", 10) == []
+        assert (await backend.count(f"never {number}"), await backend.lowest(f"never {number}", 10, 1.0)) == (0, [])
+    assert log_of(tmp_path / "index.db").stat().st_size == size
+    await backend.close()
+
+
+class ForgetfulConnection:
+    """A connection that has no memory for the next ROLLBACK."""
+
+    def __init__(self, connection):
+        self._connection, self.failures = connection, 1
+
+    def execute(self, statement, *arguments):
+        if statement == "ROLLBACK" and self.failures:
+            self.failures -= 1
+            raise MemoryError
+        return self._connection.execute(statement, *arguments)
+
+    def __getattr__(self, name):
+        return getattr(self._connection, name)
+
+
+@pytest.mark.parametrize("follows", ["read", "write"])
+async def test_a_transaction_that_could_not_be_rolled_back_is_before_whatever_follows(tmp_path, follows):
+    backend = SqliteBackend(tmp_path / "index.db")
+    await backend.start(lambda *_: None)
+    await put(backend, SPACE, b"1")
+    backend._database = ForgetfulConnection(backend._database)
+    wrong = Commit([Change(Address(SPACE, b"\0"), b"1", b"2")], ranks=[RankChange("rank", object(), None, 1.0)])
+    with pytest.raises(IndexUnavailable):
+        await backend.commit(wrong)
+    assert backend._database.failures == 0
+    if follows == "write":
+        await put(backend, "other", b"3")
+        assert await backend.get("other", [b"\0"]) == [b"3"]
+    assert await backend.get(SPACE, [b"\0"]) == [b"1"]
+    await backend.close()
+
+
+async def test_a_file_that_is_taken_away_takes_no_more(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(sqlite_log, "CHECKPOINT_SECONDS", 0.01)
+    path = tmp_path / "index.db"
+    backend = SqliteBackend(path)
+    await backend.start(lambda *_: None)
+    await put(backend, SPACE, b"value")
+    path.unlink()
+    await asyncio.to_thread(await_that, lambda: backend._log.lost, "it has looked at the file")
+    for asked in (put(backend, "other", b"value"), backend.get(SPACE, [b"\0"])):
+        with pytest.raises(IndexUnavailable, match="another file is in its place, or none"):
+            await asked
+    assert caplog.text.count("another file is in its place, or none") == 1
+    await backend.close()
+
+
+async def test_by_another_name_it_is_the_same_file(tmp_path):
+    (tmp_path / "link.db").symlink_to(tmp_path / "index.db")
+    backend = SqliteBackend(tmp_path / "index.db")
+    await backend.start(lambda *_: None)
+    with pytest.raises(BlockingIOError):
+        await SqliteBackend(tmp_path / "link.db").start(lambda *_: None)
+    await backend.close()
+
+
+async def put(backend, space, value, *, before=None, records=1):
+    await backend.commit(Commit([Change(Address(space, bytes([n])), before, value) for n in range(records)]))
 
 
 @contextlib.contextmanager
