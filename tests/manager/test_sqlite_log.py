@@ -310,13 +310,16 @@ async def test_a_transaction_that_could_not_be_rolled_back_is_before_whatever_fo
     await backend.close()
 
 
-async def test_a_file_that_is_taken_away_takes_no_more(tmp_path, monkeypatch, caplog):
+@pytest.mark.parametrize("is_replaced", [False, True])
+async def test_a_file_that_is_taken_away_takes_no_more(tmp_path, monkeypatch, caplog, is_replaced):
     monkeypatch.setattr(sqlite_log, "CHECKPOINT_SECONDS", 0.01)
     path = tmp_path / "index.db"
     backend = SqliteBackend(path)
     await backend.start(lambda *_: None)
     await put(backend, SPACE, b"value")
     path.unlink()
+    if is_replaced:
+        path.touch()
     await asyncio.to_thread(await_that, lambda: backend._log.lost, "it has looked at the file")
     for asked in (put(backend, "other", b"value"), backend.get(SPACE, [b"\0"])):
         with pytest.raises(IndexUnavailable, match="another file is in its place, or none"):
