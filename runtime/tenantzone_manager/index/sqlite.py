@@ -57,7 +57,7 @@ class SqliteBackend(IndexBackend):
         self._log: SqliteLog
         self._copying: asyncio.Task[None]
         self._opened: contextlib.ExitStack
-        self._closing: asyncio.Task[None]
+        self._closing: asyncio.Task[None] | None = None
 
     async def start(self, listener: Listener) -> None:
         """Open the file. Nobody else changes it, so the listener hears nothing.
@@ -79,17 +79,24 @@ class SqliteBackend(IndexBackend):
                 self._database = opened.enter_context(contextlib.closing(self._connect()))
                 self._database.executescript(_SCHEMA)
                 self._names = dict(self._database.execute("SELECT name, id FROM name"))
-            except (sqlite3.Error, MemoryError) as error:
+                opened.callback(self._log.end)
+                await self._log.begin()
+            except (sqlite3.Error, MemoryError, RuntimeError) as error:
+                # The last of them where no thread can be started.
                 raise IndexUnavailable(f"{self._path}: {str(error) or type(error).__name__}") from error
+            self._closing = None
             self._copying = asyncio.create_task(self._log.keep())
             self._opened = opened.pop_all()
 
     async def close(self) -> None:
-        # Whoever waits for it may be interrupted; nothing stays open for that, nor is closed under a thread.
-        self._closing = asyncio.create_task(self._let_go())
+        # Whoever waits for it may be interrupted, or wait once more; it is done once, and to its end.
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._let_go())
         await asyncio.shield(self._closing)
 
     async def _let_go(self) -> None:
+        # Before any write is let in again: what is closed in a thread must not be used beside it.
+        self._log.lost = "it is closed"
         await end([self._copying])
         # SQLite copies its log once more.
         await asyncio.to_thread(self._opened.close)
@@ -101,13 +108,13 @@ class SqliteBackend(IndexBackend):
             return [found.get(key) for key in keys]
 
     async def commit(self, commit: Commit) -> None:
-        async with self._log.writes:
-            self._log.written += 1 + len(commit.changes) + len(commit.ranks)
-            with self._transaction():
-                self._check(commit.changes)
-                self._charge(commit)
-                self._write(commit.changes)
-                self._rank(commit.ranks)
+        await self._log.may_write()
+        self._log.written += 1 + len(commit.changes) + len(commit.ranks)
+        with self._transaction():
+            self._check(commit.changes)
+            self._charge(commit)
+            self._write(commit.changes)
+            self._rank(commit.ranks)
 
     async def scan(self, space: str, cursor: bytes, count: int) -> tuple[list[tuple[bytes, bytes]], bytes]:
         with self._asked():

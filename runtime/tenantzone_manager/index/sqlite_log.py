@@ -6,7 +6,6 @@ write of its own; meanwhile nobody else writes, and reads go on.
 """
 
 import asyncio
-import contextlib
 import logging
 import os
 import sqlite3
@@ -19,14 +18,12 @@ _log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
 
 CHECKPOINT_SECONDS: Final = 5.0
-ROUNDS: Final = 3
-"""Beside writes, before the rest is copied."""
 FEW_RECORDS: Final = 10_000
-"""That are copied at once: 40 MB of pages at most."""
+"""That are copied at once, while nobody writes: 40 MB of pages at most."""
 
 
 class SqliteLog:
-    """Copies a store's log into its file, round after round.
+    """Copies a store's log into its file, again and again.
 
     Args:
         path: of the file, which is there.
@@ -34,35 +31,50 @@ class SqliteLog:
     """
 
     def __init__(self, path: Path, connect: Callable[[], sqlite3.Connection]) -> None:
-        self.writes = asyncio.Lock()
-        """Held by who writes."""
         self.written = 0
         """Records since the log was last looked at."""
         self.lost = ""
-        """Why nothing that is written will be there the next time; empty: it will."""
+        """Why nobody may ask for anything; empty: everybody may."""
+        self._may_write = asyncio.Event()
+        self._may_write.set()
         self._path = path
         self._connect = connect
         self._problem = ""
         self._file = os.open(path, os.O_RDWR)
+        self._files: list[tuple[int, int] | None] = []
+        """Which files the store has: what a path leads to may be another one later."""
         self._thread = ThreadPoolExecutor(1)
         self._database: sqlite3.Connection | None = None
+        self._reader: sqlite3.Connection | None = None
+        """While it reads, no write begins the log anew."""
+
+    async def begin(self) -> None:
+        """Begin the log, so that no write does, and note which files there are."""
+        self._tell(await self._in_thread(self._begin_anew))
+        self._files = self._there()
+
+    async def may_write(self) -> None:
+        """Wait until writes are let in; what is written before the event loop has another turn is."""
+        while not self._may_write.is_set():
+            await self._may_write.wait()
 
     async def keep(self) -> None:
         """Copy what is written, every few seconds, until this is cancelled."""
-        try:
-            while True:
-                await asyncio.sleep(CHECKPOINT_SECONDS)
-                try:
-                    self._look_at_the_file()
-                    self._tell(await self._copy())
-                except Exception as error:
-                    # Whatever it is, a log that is copied no more fills the disk.
-                    self._tell(f"can't be copied into it now: {str(error) or type(error).__name__}")
-        finally:
-            # It copies on though nobody waits for it any more, and to close the connection under it ends the process.
-            self._thread.shutdown()
-            if self._database is not None:
-                self._database.close()
+        while True:
+            await asyncio.sleep(CHECKPOINT_SECONDS)
+            try:
+                self._look_at_the_files()
+                self._tell(await self._copy())
+            except Exception as error:
+                # Whatever it is, a log that is copied no more fills the disk.
+                self._tell(f"can't be copied into it now: {str(error) or type(error).__name__}")
+
+    def end(self) -> None:
+        """Wait for the thread, which copies on though nobody waits for it, and close its connections."""
+        self._thread.shutdown()
+        for connection in (self._database, self._reader):
+            if connection is not None:
+                connection.close()
 
     def close(self) -> None:
         """Let go of the file, after all connections: with any of a process' descriptors of a file its locks go."""
@@ -72,17 +84,42 @@ class SqliteLog:
         """Copy the log; returns what keeps it from being begun anew."""
         if not self.written and not self._problem:
             return ""
-        for _ in range(ROUNDS):
-            if self.written <= FEW_RECORDS:
-                break
+        if self.written > FEW_RECORDS:
             self.written = 0
-            await self._in_thread(self._copy_and_sync)
-        async with self.writes:
+            await self._in_thread(self._copy_most)
+        self._may_write.clear()
+        try:
             self.written = 0
             return await self._in_thread(self._begin_anew)
+        finally:
+            self._may_write.set()
 
-    async def _in_thread(self, work: Callable[[sqlite3.Connection], _Result]) -> _Result:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: work(self._own()))
+    async def _in_thread(self, work: Callable[[], _Result]) -> _Result:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    def _copy_most(self) -> None:
+        """Copy what there is, beside those who write."""
+        if self._reader is None:
+            self._reader = self._connect()
+        self._let_anew()
+        self._reader.execute("BEGIN")
+        self._reader.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        copy_log(self._own())
+        os.fsync(self._file)
+
+    def _begin_anew(self) -> str:
+        """Copy what is left, while nobody writes."""
+        self._let_anew()
+        database = self._own()
+        problem = copy_log(database)
+        if not problem:
+            (version,) = database.execute("PRAGMA user_version").fetchone()
+            database.execute(f"PRAGMA user_version = {(version + 1) % 2**31}")
+        return problem
+
+    def _let_anew(self) -> None:
+        if self._reader is not None and self._reader.in_transaction:
+            self._reader.execute("COMMIT")
 
     def _own(self) -> sqlite3.Connection:
         """The thread's connection."""
@@ -90,27 +127,13 @@ class SqliteLog:
             self._database = self._connect()
         return self._database
 
-    def _copy_and_sync(self, database: sqlite3.Connection) -> None:
-        copy_log(database)
-        os.fsync(self._file)
-
-    @staticmethod
-    def _begin_anew(database: sqlite3.Connection) -> str:
-        problem = copy_log(database)
-        if not problem:
-            (version,) = database.execute("PRAGMA user_version").fetchone()
-            database.execute(f"PRAGMA user_version = {(version + 1) % 2**31}")
-        return problem
-
-    def _look_at_the_file(self) -> None:
-        own = os.fstat(self._file)
-        with contextlib.suppress(FileNotFoundError):
-            there = self._path.stat()
-            if (there.st_dev, there.st_ino) == (own.st_dev, own.st_ino):
-                return
-        if not self.lost:
-            self.lost = "another file is in its place, or none; start the manager again"
+    def _look_at_the_files(self) -> None:
+        if not self.lost and self._there() != self._files:
+            self.lost = "another file is in its place or in its log's, or none; start the manager again"
             _log.error("%s: %s", self._path, self.lost)
+
+    def _there(self) -> list[tuple[int, int] | None]:
+        return [_identity(self._path.with_name(f"{self._path.name}{end}")) for end in ("", "-wal", "-shm")]
 
     def _tell(self, problem: str) -> None:
         if problem and problem != self._problem:
@@ -128,3 +151,11 @@ def copy_log(database: sqlite3.Connection) -> str:
     if is_busy or pages < 0:
         return "can't be copied into it while another process does"
     return "" if copied == pages else "can't be begun anew while another process reads the file"
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
