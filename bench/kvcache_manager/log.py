@@ -1,8 +1,8 @@
 """``python -m bench.kvcache_manager.log``: SQLite's log beside the index's file, while blocks are written steadily.
 
 Each write changes 65 records, with keys by chance, in one commit, as a prompt of 64 blocks does. It says how many there
-were, how large the log's file became, how often the log was begun anew, and the longest time in which nobody else had a
-turn.
+were, how large the log's file became, how often the log was begun anew, how long the slowest write took, and the
+longest time in which nobody else had a turn.
 """
 
 import argparse
@@ -21,6 +21,7 @@ NAME: Final = "log"
 _RECORDS: Final = 65
 _VALUE: Final = bytes(110)
 _TELL_SECONDS: Final = 5.0
+_TURN_SECONDS: Final = 0.001
 
 
 def main() -> None:
@@ -32,36 +33,62 @@ def main() -> None:
         help="between two writes (default: %(default)s)",
     )  # fmt: skip
     options = parser.parse_args()
-    print("| pause, ms | writes a second | log's file, MB | begun anew | longest turn, ms |", flush=True)
-    print("|---|---|---|---|---|", flush=True)
+    print(
+        "| pause, ms | writes a second | log's file, MB | begun anew | slowest write, ms | longest turn, ms |",
+        flush=True,
+    )
+    print("|---|---|---|---|---|---|", flush=True)
     for pause in options.pauses:
         with tempfile.TemporaryDirectory() as folder:
             asyncio.run(_write(Path(folder) / "index.db", options.seconds, pause / 1000))
+
+
+class _Turns:
+    """The time between two turns of a task that does nothing else."""
+
+    def __init__(self) -> None:
+        self.longest = 0.0
+        self._task = asyncio.create_task(self._take())
+
+    def end(self) -> None:
+        """Take no more."""
+        self._task.cancel()
+
+    async def _take(self) -> None:
+        before = time.perf_counter()
+        while True:
+            await asyncio.sleep(_TURN_SECONDS)
+            now = time.perf_counter()
+            self.longest = max(self.longest, now - before - _TURN_SECONDS)
+            before = now
 
 
 async def _write(path: Path, seconds: float, pause: float) -> None:
     backend = SqliteBackend(path)
     await backend.start(lambda *_: None)
     log = path.with_name(f"{path.name}-wal")
-    began = told = turn = time.perf_counter()
-    writes, largest, longest = 0, 0, 0.0
+    turns = _Turns()
+    began = told = time.perf_counter()
+    writes, largest, slowest = 0, 0, 0.0
     while (now := time.perf_counter()) - began < seconds:
-        longest = max(longest, now - turn - pause)
-        turn = now
         changes = [Change(Address("blocks", random.randbytes(32)), None, _VALUE) for _ in range(_RECORDS)]
+        asked = time.perf_counter()
         await backend.commit(Commit(changes))
+        slowest = max(slowest, time.perf_counter() - asked)
         writes += 1
         largest = max(largest, log.stat().st_size)
         if now - told >= _TELL_SECONDS:
             told = now
             say(NAME, f"{writes:,} writes, {largest / 1e6:,.0f} MB")
         await asyncio.sleep(pause)
+    turns.end()
     # A number in its head, https://sqlite.org/walformat.html.
     with log.open("rb") as file:
         begun = int.from_bytes(file.read(16)[12:])
     await backend.close()
     rate = writes / (time.perf_counter() - began)
-    print(f"| {1000 * pause:g} | {rate:,.0f} | {largest / 1e6:,.0f} | {begun} | {1000 * longest:.0f} |", flush=True)
+    figures = f"{1000 * pause:g}", f"{rate:,.0f}", f"{largest / 1e6:,.0f}", f"{begun}"
+    print(f"| {' | '.join(figures)} | {1000 * slowest:.0f} | {1000 * turns.longest:.0f} |", flush=True)
 
 
 if __name__ == "__main__":
