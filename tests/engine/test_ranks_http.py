@@ -19,6 +19,7 @@ from hack.harness.cache_manager import CacheManagerProcess
 from hack.harness.cpu_ranks import write_plugin
 from hack.ports import free_address
 from tenantzone_contract.config import ZoneConfig
+from tenantzone_contract.migration import MigrationReport
 from tenantzone_contract.report import REPORT_PATH
 from tenantzone_contract.summary import ZoneSummary
 from tenantzone_operator.engines.reports import read_report_text
@@ -61,7 +62,7 @@ def both(tmp_path_factory: pytest.TempPathFactory, manager: CacheManagerProcess)
             "--data-parallel-size", "2", "--data-parallel-rank", str(rank), "--data-parallel-address", address,
             "--data-parallel-rpc-port", str(RPC_PORT), "--num-gpu-blocks-override", str(BLOCKS + 1),
             "--max-model-len", str(BLOCKS * BLOCK_TOKENS), "--cpu-tier", str(CHUNKS * CHUNK_BYTES),
-            "--manager-url", manager.url, "--manager-token-file", str(token),
+            "--manager-url", manager.url, "--manager-token-file", str(token), "--manager-budget", "2",
         ]  # fmt: skip
 
     def start(rank: int, beside: StartingEngine | None = None) -> StartingEngine:
@@ -158,6 +159,15 @@ def test_each_rank_reports_what_it_holds_and_the_operator_adds_it_up(ranks: Rank
     assert (summary.reserved, summary.held) == (BLOCKS // 2 + BLOCKS // 4, 9)
 
 
+def move_all(engine: RealEngine, what: str, **more: object) -> MigrationReport:
+    """Move acme's cache, and what was late on busy cores once more."""
+    for _ in range(10):
+        report = migrate(engine, what, **more)
+        if not report.left:
+            return report
+    raise AssertionError(f"{report.left} chunks are left")
+
+
 def _is_well(engine: RealEngine) -> bool:
     """Whether it can ask its manager."""
     return next(tier for tier in engine.report().tiers if tier.tier == "shared").problem == ""
@@ -174,10 +184,9 @@ def test_a_cache_moves_between_ranks_of_which_none_has_a_request(ranks: Ranks, m
     manager.start()
     for engine in ranks:
         engine.wait(partial(_is_well, engine), "it has heard of the manager", 60)
-    down = migrate(first, "hand-down")
-    assert (down.moved, down.found, down.left) == (blocks, blocks, 0)
-    up = migrate(second, "warm-up", prompts=down.prompts)
-    assert (up.moved, up.found, up.left) == (blocks, blocks, 0)
+    down = move_all(first, "hand-down")
+    assert down.found == blocks
+    assert move_all(second, "warm-up", prompts=down.prompts).found == blocks
     assert ask(second, "acme", text) == (answer, blocks * BLOCK_TOKENS)
     assert ask(second, "burst", text)[1] == 0
 
