@@ -1,6 +1,7 @@
 """The chapters in which a server is killed while two engines are asked all the time."""
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -120,9 +121,12 @@ def is_killed(fleet: Fleet, claims: Claims, letter: str, server: Killed) -> None
 
 
 def _moves(fleet: Fleet, server: Killed) -> bool:
-    """Whether both engines use the storage again; each finds out with what it stores."""
+    """Whether both engines use the storage again; each finds out with what it stores.
+
+    So they are asked something new each time: what was late once is in their own memory, and not stored again.
+    """
     for engine in (0, 1):
-        prompt = make_prompt(fleet.model, 8, seed=f"again {server.what} {engine}")
+        prompt = make_prompt(fleet.model, 8, seed=f"again {server.what} {engine} {time.monotonic_ns()}")
         fleet.tenant("acme", engine).ask(prompt, answer_tokens=1)
     return not server.problem() and not fleet.problem(0) and not fleet.problem(1)
 
