@@ -38,7 +38,7 @@ def _all_gatherv(
     assert dim == 0
     if isinstance(input_, list):
         return [self.all_gatherv(each, dim, sizes) for each in input_]
-    rows = _rows(self, input_, sizes)
+    rows = sizes or [len(input_)] * self.world_size
     padded = input_.new_zeros((max(rows), *input_.shape[1:]))
     padded[: len(input_)] = input_
     parts = [torch.empty_like(padded) for _ in rows]
@@ -56,7 +56,3 @@ def _reduce_scatterv(
     rows = sizes or [len(input_) // self.world_size] * self.world_size
     first = sum(rows[: self.rank_in_group])
     return whole[first : first + rows[self.rank_in_group]]
-
-
-def _rows(communicator: Any, tensor: torch.Tensor, sizes: Sequence[int] | None) -> Sequence[int]:
-    return sizes or [len(tensor)] * communicator.world_size

@@ -72,6 +72,8 @@ def both(tmp_path_factory: pytest.TempPathFactory, manager: CacheManagerProcess)
 
     # None is healthy before the other is there.
     starting = [first := start(0), start(1, beside=first)]
+    for each in starting:
+        each.engine.add_keys("acme", "burst")
     try:
         first, second = (each.await_health() for each in starting)
         yield first, second
@@ -84,7 +86,6 @@ def both(tmp_path_factory: pytest.TempPathFactory, manager: CacheManagerProcess)
 def ranks(both: Ranks) -> Ranks:
     """Both, with nothing cached, and zones that offload nothing."""
     for engine in both:
-        engine.add_keys("acme", "burst")
         engine.declare()
         engine.declare(zone("acme", reserved="50%"), zone("burst", limit="60%"))
     return both
@@ -108,6 +109,11 @@ def ask(engine: RealEngine, tenant: str, text: str, tokens: int = 8) -> tuple[st
     assert answer.usage is not None
     assert answer.usage.completion_tokens == tokens
     return answer.choices[0].text, answer.usage.prompt_tokens_details.cached_tokens
+
+
+def test_before_any_config_each_rank_answers_whoever_has_a_key(both: Ranks):
+    assert [engine.report().config.applied_hash for engine in both] == [None, None]
+    assert len({ask(engine, "acme", prompt("early", 2)) for engine in both}) == 1
 
 
 @pytest.mark.shows("data parallelism with an external balancer")

@@ -367,7 +367,7 @@ async def test_a_file_that_is_taken_away_takes_no_more(tmp_path, monkeypatch, ca
     taken.rename(tmp_path / "elsewhere")
     if is_replaced:
         taken.touch()
-    await asyncio.to_thread(await_that, lambda: backend._log.lost, "it has looked at the file")
+    await asyncio.to_thread(await_that, lambda: backend._log.refusal, "it has looked at the file")
     for asked in (put(backend, "other", b"value"), backend.get(SPACE, [b"\0"])):
         with pytest.raises(IndexUnavailable, match="another file is in its place or in its log's, or none"):
             await asked

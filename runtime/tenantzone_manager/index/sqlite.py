@@ -2,8 +2,8 @@
 
 Statements run on the event loop's own thread: they find their pages in memory, take less time than handing them to a
 thread would, and need no lock. What waits for the disk does not run there: writes go to the log without a sync, and a
-thread does [the rest](sqlite_log.py). A process that is killed loses nothing; a machine that loses power may lose the
-last seconds, and never finds half a commit.
+thread does the rest (:mod:`tenantzone_manager.index.sqlite_log`). A process that is killed loses nothing; a machine
+that loses power may lose the last seconds, and never finds half a commit.
 """
 
 import asyncio
@@ -96,7 +96,7 @@ class SqliteBackend(IndexBackend):
 
     async def _let_go(self) -> None:
         # Before any write is let in again: what is closed in a thread must not be used beside it.
-        self._log.lost = "it is closed"
+        self._log.refusal = "it is closed"
         await end([self._copying])
         # SQLite copies its log once more.
         await asyncio.to_thread(self._opened.close)
@@ -170,8 +170,8 @@ class SqliteBackend(IndexBackend):
     def _asked(self) -> Iterator[None]:
         """Whatever SQLite fails at is the store's not answering."""
         try:
-            if self._log.lost:
-                raise IndexUnavailable(f"{self._path}: {self._log.lost}")
+            if self._log.refusal:
+                raise IndexUnavailable(f"{self._path}: {self._log.refusal}")
             # Of a transaction that could not be rolled back, for want of memory.
             if self._database.in_transaction:
                 self._database.execute("ROLLBACK")

@@ -33,8 +33,8 @@ class SqliteLog:
     def __init__(self, path: Path, connect: Callable[[], sqlite3.Connection]) -> None:
         self.written = 0
         """Records since the log was last looked at."""
-        self.lost = ""
-        """Why nobody may ask for anything; empty: everybody may."""
+        self.refusal = ""
+        """Of whatever the store is asked for; empty: it answers."""
         self._may_write = asyncio.Event()
         self._may_write.set()
         self._path = path
@@ -128,9 +128,9 @@ class SqliteLog:
         return self._database
 
     def _look_at_the_files(self) -> None:
-        if not self.lost and self._there() != self._files:
-            self.lost = "another file is in its place or in its log's, or none; start the manager again"
-            _log.error("%s: %s", self._path, self.lost)
+        if not self.refusal and self._there() != self._files:
+            self.refusal = "another file is in its place or in its log's, or none; start the manager again"
+            _log.error("%s: %s", self._path, self.refusal)
 
     def _there(self) -> list[tuple[int, int] | None]:
         return [_identity(self._path.with_name(f"{self._path.name}{end}")) for end in ("", "-wal", "-shm")]
