@@ -74,7 +74,7 @@ async def test_beside_steady_writes_the_log_is_begun_anew(tmp_path, monkeypatch)
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-@pytest.mark.parametrize("where", ["copy_log", "connect"])
+@pytest.mark.parametrize("where", [(sqlite_log, "copy_log"), (sqlite_log.os, "fsync")], ids=lambda where: where[1])
 async def test_the_log_is_copied_on_after_whatever_a_round_failed_at(
     tmp_path, monkeypatch, caplog, failure, told, where
 ):
@@ -90,10 +90,7 @@ async def test_the_log_is_copied_on_after_whatever_a_round_failed_at(
     backend = SqliteBackend(path)
     await backend.start(lambda *_: None)
     monkeypatch.setattr(sqlite_log, "FEW_RECORDS", 10)
-    if where == "copy_log":
-        monkeypatch.setattr(sqlite_log, "copy_log", partial(fail_first, sqlite_log.copy_log))
-    else:
-        backend._log._connect = partial(fail_first, backend._log._connect)
+    monkeypatch.setattr(*where, partial(fail_first, getattr(*where)))
     before = begun(path)
     await write_steadily(backend, path, lambda: begun(path) > before)
     await backend.close()
@@ -373,6 +370,26 @@ async def test_a_file_that_is_taken_away_takes_no_more(tmp_path, monkeypatch, ca
             await asked
     assert caplog.text.count("another file is in its place or in its log's, or none") == 1
     await backend.close()
+
+
+async def test_a_file_that_is_put_back_has_all_that_was_written_while_it_was_there(tmp_path, monkeypatch):
+    monkeypatch.setattr(sqlite_log, "CHECKPOINT_SECONDS", 0.01)
+    monkeypatch.setattr(sqlite_log, "FEW_RECORDS", 10)
+    path = tmp_path / "index.db"
+    backend = SqliteBackend(path)
+    await backend.start(lambda *_: None)
+    await put(backend, SPACE, b"value", records=50)
+    path.rename(tmp_path / "elsewhere.db")
+    await asyncio.to_thread(await_that, lambda: backend._log.refusal, "it has looked at the file")
+    await backend.close()
+    assert not path.exists()
+    (tmp_path / "elsewhere.db").rename(path)
+    assert await stored(path) == 50
+
+
+async def test_one_that_was_not_started_is_closed(tmp_path):
+    await SqliteBackend(tmp_path / "index.db").close()
+    assert not list(tmp_path.iterdir())
 
 
 async def test_by_another_name_it_is_the_same_file(tmp_path):

@@ -9,6 +9,7 @@ that loses power may lose the last seconds, and never finds half a commit.
 import asyncio
 import contextlib
 import fcntl
+import os
 import secrets
 import sqlite3
 from collections.abc import Collection, Iterator, Sequence
@@ -56,7 +57,8 @@ class SqliteBackend(IndexBackend):
         self._database: sqlite3.Connection
         self._log: SqliteLog
         self._copying: asyncio.Task[None]
-        self._opened: contextlib.ExitStack
+        self._opened: contextlib.ExitStack | None = None
+        """What is closed at the end; None: it was not started yet."""
         self._closing: asyncio.Task[None] | None = None
 
     async def start(self, listener: Listener) -> None:
@@ -65,6 +67,7 @@ class SqliteBackend(IndexBackend):
         Raises:
             BlockingIOError: another process has it.
             IndexUnavailable: it is no file of this store's, or there is no room for it.
+            OSError: it can't be opened, or its folder can't be made.
         """
         self._path.parent.mkdir(parents=True, exist_ok=True)
         # By whatever name it is opened, its lock is the same.
@@ -73,12 +76,14 @@ class SqliteBackend(IndexBackend):
             lock = opened.enter_context(self._path.with_name(f"{self._path.name}.lock").open("wb"))
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._path.touch()
-            self._log = SqliteLog(self._path, self._connect)
-            opened.callback(self._log.close)
+            # Closed last: with any of a process' descriptors of a file its locks go.
+            file = os.open(self._path, os.O_RDWR)
+            opened.callback(os.close, file)
             try:
                 self._database = opened.enter_context(contextlib.closing(self._connect()))
                 self._database.executescript(_SCHEMA)
                 self._names = dict(self._database.execute("SELECT name, id FROM name"))
+                self._log = SqliteLog(self._path, file, self._connect)
                 opened.callback(self._log.end)
                 await self._log.begin()
             except (sqlite3.Error, MemoryError, RuntimeError) as error:
@@ -90,11 +95,14 @@ class SqliteBackend(IndexBackend):
 
     async def close(self) -> None:
         # Whoever waits for it may be interrupted, or wait once more; it is done once, and to its end.
+        if self._opened is None:
+            return
         if self._closing is None:
             self._closing = asyncio.create_task(self._let_go())
         await asyncio.shield(self._closing)
 
     async def _let_go(self) -> None:
+        assert self._opened is not None
         # Before any write is let in again: what is closed in a thread must not be used beside it.
         self._log.refusal = "it is closed"
         await end([self._copying])

@@ -27,10 +27,14 @@ class SqliteLog:
 
     Args:
         path: of the file, which is there.
+        file: it, open to be synced.
         connect: opens a connection of the store.
+
+    Raises:
+        sqlite3.Error: there is none.
     """
 
-    def __init__(self, path: Path, connect: Callable[[], sqlite3.Connection]) -> None:
+    def __init__(self, path: Path, file: int, connect: Callable[[], sqlite3.Connection]) -> None:
         self.written = 0
         """Records since the log was last looked at."""
         self.refusal = ""
@@ -38,14 +42,14 @@ class SqliteLog:
         self._may_write = asyncio.Event()
         self._may_write.set()
         self._path = path
-        self._connect = connect
         self._problem = ""
-        self._file = os.open(path, os.O_RDWR)
+        self._file = file
         self._files: list[tuple[int, int] | None] = []
         """Which files the store has: what a path leads to may be another one later."""
         self._thread = ThreadPoolExecutor(1)
-        self._database: sqlite3.Connection | None = None
-        self._reader: sqlite3.Connection | None = None
+        # Opened once: later there may be another file at the path, or none, and SQLite would begin a new log for it.
+        self._database = connect()
+        self._reader = connect()
         """While it reads, no write begins the log anew."""
 
     async def begin(self) -> None:
@@ -64,6 +68,8 @@ class SqliteLog:
             await asyncio.sleep(CHECKPOINT_SECONDS)
             try:
                 self._look_at_the_files()
+                if self.refusal:
+                    continue
                 self._tell(await self._copy())
             except Exception as error:
                 # Whatever it is, a log that is copied no more fills the disk.
@@ -72,19 +78,14 @@ class SqliteLog:
     def end(self) -> None:
         """Wait for the thread, which copies on though nobody waits for it, and close its connections."""
         self._thread.shutdown()
-        for connection in (self._database, self._reader):
-            if connection is not None:
-                connection.close()
-
-    def close(self) -> None:
-        """Let go of the file, after all connections: with any of a process' descriptors of a file its locks go."""
-        os.close(self._file)
+        self._database.close()
+        self._reader.close()
 
     async def _copy(self) -> str:
         """Copy the log; returns what keeps it from being begun anew."""
         if not self.written and not self._problem:
             return ""
-        if self.written > FEW_RECORDS:
+        if self.written > FEW_RECORDS or self._problem:
             self.written = 0
             await self._in_thread(self._copy_most)
         self._may_write.clear()
@@ -99,33 +100,24 @@ class SqliteLog:
 
     def _copy_most(self) -> None:
         """Copy what there is, beside those who write."""
-        if self._reader is None:
-            self._reader = self._connect()
         self._let_anew()
         self._reader.execute("BEGIN")
         self._reader.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        copy_log(self._own())
+        copy_log(self._database)
         os.fsync(self._file)
 
     def _begin_anew(self) -> str:
         """Copy what is left, while nobody writes."""
         self._let_anew()
-        database = self._own()
-        problem = copy_log(database)
+        problem = copy_log(self._database)
         if not problem:
-            (version,) = database.execute("PRAGMA user_version").fetchone()
-            database.execute(f"PRAGMA user_version = {(version + 1) % 2**31}")
+            (version,) = self._database.execute("PRAGMA user_version").fetchone()
+            self._database.execute(f"PRAGMA user_version = {(version + 1) % 2**31}")
         return problem
 
     def _let_anew(self) -> None:
-        if self._reader is not None and self._reader.in_transaction:
+        if self._reader.in_transaction:
             self._reader.execute("COMMIT")
-
-    def _own(self) -> sqlite3.Connection:
-        """The thread's connection."""
-        if self._database is None:
-            self._database = self._connect()
-        return self._database
 
     def _look_at_the_files(self) -> None:
         if not self.refusal and self._there() != self._files:
