@@ -90,8 +90,12 @@ class SqliteBackend(IndexBackend):
                 # The last of them where no thread can be started.
                 raise IndexUnavailable(f"{self._path}: {str(error) or type(error).__name__}") from error
             self._closing = None
-            self._copying = asyncio.create_task(self._log.keep())
+            self._copying = asyncio.create_task(self._keep())
             self._opened = opened.pop_all()
+
+    async def _keep(self) -> None:
+        """Copy the log; whoever lets go of an open store without closing it keeps its lock by this, too."""
+        await self._log.keep()
 
     async def close(self) -> None:
         # Whoever waits for it may be interrupted, or wait once more; it is done once, and to its end.
