@@ -39,8 +39,9 @@ class TierSummary:
 
     @property
     def shown(self) -> str:
-        """What is held, and what is reserved, for people: ``7.9Gi/8Gi``."""
-        return f"{shown_bytes(self.held)}/{shown_bytes(self.reserved)}"
+        """What is held, and what is reserved, for people: ``7.9Gi/8Gi``; of a shared tier a group reserves, and no zone."""
+        held = shown_bytes(self.held)
+        return held if self.tier == SHARED_TIER else f"{held}/{shown_bytes(self.reserved)}"
 
     @classmethod
     def read(cls, row: Mapping[str, Any]) -> Self:

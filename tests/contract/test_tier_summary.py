@@ -21,6 +21,11 @@ def test_what_engines_share_is_held_once_and_counted_by_each():
     )
 
 
+def test_nothing_is_said_to_be_reserved_of_what_engines_share():
+    own, shared = tier_summaries([told("shared", 2**20), told("cpu", 2**20)])
+    assert (own.shown, shared.shown) == ("1Mi/0", "1Mi")
+
+
 def test_no_sum_is_more_than_a_status_can_show():
     (found,) = tier_summaries([told("disk", MAX_COUNT), told("disk", MAX_COUNT)])
     assert found.held == MAX_COUNT

@@ -8,7 +8,7 @@ import yaml
 
 from tenantzone_contract.config import RuntimeConfig
 from tenantzone_contract.report import TierReport, ZoneTierReport
-from tenantzone_contract.tiers import TIER_NAMES
+from tenantzone_contract.tiers import SHARED_TIER, TIER_NAMES
 from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.kube.resources import Pool, Zone
 from tenantzone_operator.planning.config_room import ConfigRoom
@@ -66,7 +66,7 @@ def test_the_condition_has_a_column(kind: str):
 def test_each_tier_has_a_column():
     columns = [column["jsonPath"] for column in definition("tenantzones")["additionalPrinterColumns"]]
     assert [path for path in columns if path.startswith(".status.tiers")] == [
-        f'.status.tiers[?(@.tier=="{name}")].summary' for name in TIER_NAMES
+        f'.status.tiers[?(@.tier=="{name}")].summary' for name in (*TIER_NAMES, SHARED_TIER)
     ]
 
 
