@@ -39,7 +39,7 @@ class TierSummary:
 
     @property
     def shown(self) -> str:
-        """What is held, and what is reserved, for people: ``7.9Gi/8Gi``; of a shared tier a group reserves, and no zone."""
+        """What is held, and what is reserved, for people: ``7.9Gi/8Gi``. Of a shared tier no zone reserves any."""
         held = shown_bytes(self.held)
         return held if self.tier == SHARED_TIER else f"{held}/{shown_bytes(self.reserved)}"
 

@@ -1,16 +1,15 @@
 """What is registered: storages, groups, instances, service accounts; in the index, and in memory as last read."""
 
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, TypeVar
 
 from tenantzone_manager import spaces
 from tenantzone_manager.core import books
+from tenantzone_manager.core.promises import group_terms, lifted, zone_of, zone_terms
 from tenantzone_manager.core.quota import UNLIMITED, Terms
 from tenantzone_manager.core.settings import (
     Instance,
     InstanceGroup,
-    InstanceQuota,
-    Quota,
     ServiceAccount,
     Storage,
     check_group,
@@ -31,6 +30,14 @@ class NotFound(Exception):
 
 class Refused(Exception):
     """It contradicts what is registered; the message says what to change."""
+
+
+class _ZonesUnread(Exception):
+    """Others have named zones meanwhile, whose instances must be read, too."""
+
+    def __init__(self, zones: set[str]) -> None:
+        super().__init__()
+        self.zones = zones
 
 
 class Catalog:
@@ -119,24 +126,61 @@ class Catalog:
         for other in self.groups.values():
             if other.name != group.name and (taken := set(group.aliases) & set(other.aliases)):
                 raise Refused(f"group {group.name}: {min(taken)} is an alias of the group {other.name} already")
-        address = Address(spaces.GROUPS, group.name.encode())
         registered = await self._registered(group) if namespace else {}
+        zones = {*group.zones, *self.groups.get(group.name, group).zones}
+        while True:
+            try:
+                made = await self._put(group, namespace, registered, zones)
+            except _ZonesUnread as error:
+                zones |= error.zones
+            else:
+                self.groups[group.name] = made
+                return made
+
+    async def _put(
+        self, group: InstanceGroup, namespace: str, registered: Registered, zones: Collection[str]
+    ) -> InstanceGroup:
+        """The same, where it names no zones but these.
+
+        Raises:
+            _ZonesUnread: it names others, too.
+        """
+        address = Address(spaces.GROUPS, group.name.encode())
+        members = {spaces.members_of(group.name, zone): zone for zone in zones}
+        unrecorded = await self._unrecorded(group.name, members)
         made = group
 
-        def modifier(found: Found) -> dict[Address, InstanceGroup]:
+        def modifier(found: Found) -> dict[Address, Any]:
             nonlocal made
             if namespace:
                 made = shared(found[address], group, namespace, registered)
                 check_group(made, found[address])
-            return {address: made}
+            named = {*made.zones, *(found[address] or made).zones}
+            if not named <= set(zones):
+                raise _ZonesUnread(named)
+            # Written as they were: an instance that is registered meanwhile must not miss what is said here.
+            kept = {at: found[at] or unrecorded.get(at) for at in members}
+            return {address: made, **{at: names for at, names in kept.items() if names}}
 
         def terms(found: Found) -> list[Terms]:
-            latest = {each.chain: each for each in (*_terms(found[address], lifted=True), *_terms(made))}
+            names = {zone: found[at] or unrecorded.get(at, ()) for at, zone in members.items()}
+            before = group_terms(found[address], names) if found[address] is not None else []
+            latest = {each.chain: each for each in (*lifted(before), *group_terms(made, names))}
             return list(latest.values())
 
-        await self._index.read_modify_write([address], modifier, terms)
-        self.groups[group.name] = made
+        await self._index.read_modify_write([address, *members], modifier, terms)
         return made
+
+    async def _unrecorded(self, group: str, members: Mapping[Address, str]) -> dict[Address, tuple[str, ...]]:
+        """The instances of zones of which there is no record, as in an index of before there were such records."""
+        mine = self.instances_of(group)
+        names = {at: tuple(each.name for each in mine if zone_of(each) == zone) for at, zone in members.items()}
+        there = {name for some in names.values() for name in some if await self._is_there(name)}
+        return {at: kept for at, some in names.items() if (kept := tuple(name for name in some if name in there))}
+
+    async def _is_there(self, name: str) -> bool:
+        (found,) = await self._index.get(spaces.INSTANCES, [name.encode()])
+        return found is not None
 
     async def group_of(self, group: InstanceGroup, namespace: str) -> InstanceGroup:
         """A group as it is for one namespace."""
@@ -154,9 +198,11 @@ class Catalog:
             raise Refused(f"group {name} has instances: {', '.join(members[:5])}; unregister them first")
         address = Address(spaces.GROUPS, name.encode())
         evictions = Address(spaces.EVICTIONS, name.encode())
-        await self._index.read_modify_write(
-            [address, evictions], dict.fromkeys, lambda found: _terms(found[address], lifted=True)
-        )
+
+        def terms(found: Found) -> list[Terms]:
+            return lifted(group_terms(found[address], {})) if found[address] is not None else []
+
+        await self._index.read_modify_write([address, evictions], dict.fromkeys, terms)
         # Another call may have taken it out meanwhile.
         self.groups.pop(name, None)
 
@@ -171,8 +217,11 @@ class Catalog:
         check_instance(instance)
         self.group(instance.group)
         address = Address(spaces.INSTANCES, instance.name.encode())
+        in_group = Address(spaces.GROUPS, instance.group.encode())
+        zone = zone_of(instance)
+        members = spaces.members_of(instance.group, zone)
 
-        def modifier(found: Found) -> dict[Address, Instance]:
+        def modifier(found: Found) -> dict[Address, Any]:
             known = found[address]
             if known is not None and known != instance:
                 raise Refused(
@@ -181,21 +230,47 @@ class Catalog:
                 )
             if known is not None:
                 return {}
+            if found[in_group] is None:
+                raise NotFound(f"there is no instance group {instance.group}")
             for other in self.groups.values():
                 if other.name != instance.group and instance.name in other.instances:
                     raise Refused(
                         f"the group {other.name} promises something to the instance {instance.name}; end that first"
                     )
-            return {address: instance}
+            if not zone:
+                return {address: instance}
+            # The group is written as it was: what is said of the zone meanwhile must not miss this instance.
+            return {address: instance, in_group: found[in_group], members: _with(found[members], instance.name)}
 
-        await self._index.read_modify_write([address], modifier)
+        def terms(found: Found) -> list[Terms]:
+            if found[address] is not None or not zone:
+                return []
+            return zone_terms(found[in_group], zone, _with(found[members], instance.name))
+
+        await self._index.read_modify_write([address, in_group, members], modifier, terms)
         self.instances[instance.name] = instance
         return instance
 
-    async def forget_instance(self, name: str) -> None:
-        """Take out an instance, which has no blocks any more."""
-        await self._index.delete(spaces.INSTANCES, [name.encode()])
-        self.instances.pop(name, None)
+    async def forget_instance(self, instance: Instance) -> None:
+        """Take out an instance, which has no blocks any more; those of its zone share what it was promised."""
+        address = Address(spaces.INSTANCES, instance.name.encode())
+        in_group = Address(spaces.GROUPS, instance.group.encode())
+        zone = zone_of(instance)
+        members = spaces.members_of(instance.group, zone)
+
+        def modifier(found: Found) -> dict[Address, Any]:
+            changed = {address: None, in_group: found[in_group], members: _without(found[members], instance.name)}
+            return {at: after for at, after in changed.items() if found[at] is not None}
+
+        def terms(found: Found) -> list[Terms]:
+            group, names = found[in_group], found[members]
+            if group is None or instance.name not in (names or ()):
+                return []
+            before, after = (zone_terms(group, zone, some) for some in (names, _without(names, instance.name) or ()))
+            return list({each.chain: each for each in (*lifted(before), *after)}.values())
+
+        await self._index.read_modify_write([address, in_group, members], modifier, terms)
+        self.instances.pop(instance.name, None)
 
     async def put_storage(self, storage: Storage) -> None:
         """Have a storage be so from now on.
@@ -278,20 +353,10 @@ def _place_of(storage: Storage) -> tuple[str, dict[str, str | int | bool]]:
     return storage.type, {name: value for name, value in storage.options.items() if name not in _NOT_OF_THE_PLACE}
 
 
-def _terms(group: InstanceGroup | None, lifted: bool = False) -> list[Terms]:
-    """What a group's accounts may use; ``lifted``: as if nothing was said of them."""
-    if group is None:
-        return []
-    none, no_own = Quota(), InstanceQuota()
+def _with(names: tuple[str, ...] | None, name: str) -> tuple[str, ...]:
+    return (*(each for each in names or () if each != name), name)
 
-    def limit(quota: Quota | InstanceQuota) -> int:
-        return UNLIMITED if quota.limit is None else quota.limit
 
-    made = [Terms((f"g/{group.name}",), limit=limit(none if lifted else group.total))]
-    for where, quota in group.types.items():
-        made.append(Terms((books.group_chain(group.name, where)[0],), limit=limit(none if lifted else quota)))
-    for name, quotas in group.instances.items():
-        for where, said in quotas.items():
-            own = no_own if lifted else said
-            made.append(Terms(books.chain(books.Owner(name, group.name), where), own.reserved, limit(own)))
-    return made
+def _without(names: tuple[str, ...] | None, name: str) -> tuple[str, ...] | None:
+    """None: nobody is left."""
+    return tuple(each for each in names or () if each != name) or None

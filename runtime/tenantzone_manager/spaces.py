@@ -15,6 +15,8 @@ from tenantzone_manager.index.meta_index import Codec
 
 GROUPS: Final = "groups"
 INSTANCES: Final = "instances"
+MEMBERS: Final = "members"
+"""Has a record for each zone that instances of a group are of: their names."""
 STORAGES: Final = "storages"
 SERVICE_ACCOUNTS: Final = "service-accounts"
 EVICTIONS: Final = "evictions"
@@ -31,6 +33,11 @@ def blocks_of(instance: Instance) -> str:
 def slots_of(group: str, storage: str) -> str:
     """The space of the large files that a group has in a storage."""
     return f"slots/{group}/{storage}"
+
+
+def members_of(group: str, zone: str) -> Address:
+    """Where the names of a zone's instances in a group are."""
+    return Address(MEMBERS, f"{group}/{zone}".encode())
 
 
 @lru_cache(maxsize=4096)
@@ -50,7 +57,7 @@ def _effects(address: Address, before: Any, after: Any) -> tuple[list[Charge], l
     return books.charges(owner, before, after), books.rank_changes(owner, address.key, before, after)
 
 
-def _json(kind: type) -> Codec:
+def _json(kind: Any) -> Codec:
     return Codec(msgspec.json.encode, msgspec.json.Decoder(kind).decode)
 
 
@@ -59,6 +66,7 @@ _CODECS: Final = {
     "slots": Codec(msgspec.msgpack.encode, msgspec.msgpack.Decoder(SlotFile).decode),
     GROUPS: _json(InstanceGroup),
     INSTANCES: _json(Instance),
+    MEMBERS: _json(tuple[str, ...]),
     STORAGES: _json(Storage),
     SERVICE_ACCOUNTS: _json(ServiceAccount),
     EVICTIONS: _json(Evictions),

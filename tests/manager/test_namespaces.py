@@ -185,7 +185,7 @@ async def test_what_was_promised_to_an_instance_that_is_gone_goes(catalog: Catal
     await catalog.put_group(said("shop"), "shop")
     await catalog.register_instance(instance("shop"))
     await catalog.put_group(said("shop", reserved=6, total=Quota(10)), "shop")
-    await catalog.forget_instance("of-shop")
+    await catalog.forget_instance(catalog.instances["of-shop"])
     assert "of-shop" in (await catalog.group_of(catalog.group("team"), "lab")).instances
     await catalog.put_group(said("lab", total=Quota(10)), "lab")
     assert catalog.group("team").instances == {}

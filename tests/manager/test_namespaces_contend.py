@@ -101,7 +101,7 @@ async def test_who_is_promised_more_needs_room_beside_what_others_are(catalog: C
 async def test_two_let_a_group_go_at_once(catalog: Catalog) -> None:
     await catalog.put_group(said("shop", 5), "shop")
     for each in NAMESPACES:
-        await catalog.forget_instance(f"of-{each}")
+        await catalog.forget_instance(catalog.instances[f"of-{each}"])
     ended = await asyncio.gather(*(catalog.remove_group("team") for _ in NAMESPACES), return_exceptions=True)
     assert {type(each) for each in ended} <= {type(None), NotFound}, ended
     assert (await committed(catalog), catalog.groups) == (0, {})
@@ -111,7 +111,7 @@ async def test_a_group_goes_with_what_another_manager_was_told_of_it(catalogs: l
     first, second = catalogs
     await first.put_group(said("shop", 5), "shop")
     for each in NAMESPACES:
-        await second.forget_instance(f"of-{each}")
+        await second.forget_instance(second.instances[f"of-{each}"])
     await second.remove_group("team")
     assert [await reserved(second, each) for each in NAMESPACES] == [0, 0]
     assert await committed(second) == 0
@@ -135,7 +135,7 @@ async def test_nothing_is_promised_to_an_instance_in_another_group_than_its_own(
     other = InstanceGroup("other", ("disk",))
     await catalog.put_group(other)
     shop = catalog.instances["of-shop"]
-    await catalog.forget_instance(shop.name)
+    await catalog.forget_instance(shop)
     with pytest.raises(Refused, match="the group team promises something to the instance of-shop"):
         await catalog.register_instance(replace(shop, group="other"))
     await catalog.put_group(said("shop", 0), "shop")

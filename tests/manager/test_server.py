@@ -416,7 +416,7 @@ async def test_what_a_group_has_lost_is_told_and_forgotten_with_it(ask: Client, 
     (told,) = (await ask("ListInstanceGroups", "root"))["groups"]
     assert (told["evicted_blocks"], told["evicted_bytes"]) == (2, 2 * 4096)
     assert await manager.index.count("evictions") == 1
-    await manager.catalog.forget_instance("chat-1")
+    await manager.catalog.forget_instance(manager.catalog.instances["chat-1"])
     await ask("RemoveInstanceGroup", "root", group="team")
     assert await manager.index.count("evictions") == 0
 

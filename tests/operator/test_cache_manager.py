@@ -14,7 +14,7 @@ import pytest
 
 from hack.controlplane import Cluster
 from hack.ports import free_ports
-from tenantzone_contract.cache_names import instance_name, pool_group
+from tenantzone_contract.cache_names import instance_name, pool_group, zone_group
 from tests.operator.conftest import Operator
 from tests.operator.kube import Kube, eventually
 from tests.operator.manager_process import ManagerRefusal
@@ -60,6 +60,23 @@ def name() -> str:
 def world(site: Site, control_plane: Cluster, kube: Kube, namespace: str) -> Iterator[World]:
     with world_in(control_plane, kube, namespace) as made:
         yield made
+
+
+def test_a_zone_s_limit_holds_from_its_first_block_on(
+    site: Site, world: World, control_plane: Cluster, name: str
+) -> None:
+    token = engine_token(control_plane, world.namespace)
+    site.disk(name)
+    world.add_pool(tiers={"manager": {"serviceAccountName": "engines"}})
+    world.add_zone("acme")
+    limited = {"namespace": world.namespace, "name": "acme", "types": [{"type": "FileSystem", "limit": 2 * SIZE}]}
+    site.create("KVCacheGroup", name, storages=[name], zones=[limited])
+    site.condition("KVCacheGroup", name, "Ready", "True")
+    instance = instance_name("acme", "1" * 64)
+    register(site, token, instance, zone_group(world.namespace, "demo", "acme"))
+    keys = ["AAAA", "BBBB", "CCCC"]
+    started = site.manager.ask("StartWriteCache", token, instance_id=instance, block_keys=keys)
+    assert [block["standing"] for block in started["blocks"]] == ["write", "write", "no_room"]
 
 
 def test_a_team_s_engines_store_blocks_within_its_quota_and_all_of_it_goes(

@@ -8,6 +8,8 @@ import pytest
 import yaml
 
 from tenantzone_contract.cache_names import instance_name, pool_group, zone_group
+from tenantzone_manager.core.promises import zone_of
+from tenantzone_manager.core.settings import Instance, Spec
 from tenantzone_operator.cache_manager.declared import (
     Declared,
     DeclaredGroup,
@@ -221,7 +223,7 @@ def test_a_pool_s_zones_share_a_group_by_the_pool_s_name_and_others_by_their_own
     assert shared.problems == ()
     assert shared.pools == ("default/demo", "default/other")
     assert shared.aliases == (pool_group("default", "demo"), zone_group("default", "other", "a"))
-    told = with_members(named, shared, [])
+    told = with_members(named, shared)
     assert told == named.wanted | {"pools": list(shared.pools), "aliases": list(shared.aliases)}
 
 
@@ -296,20 +298,19 @@ def test_what_nobody_has_looked_at_is_not_taken_for_well() -> None:
     assert message == "no operator that serves the namespace lab has looked at what it names there"
 
 
-def test_a_zone_s_quotas_are_those_of_its_instances() -> None:
+def test_a_zone_s_quotas_are_said_by_its_name_and_its_instances_are_added_up() -> None:
     types = [{"type": "S3", "reserved": "1Ki", "limit": "4Ki"}, {"type": "FileSystem", "reserved": 0}]
     named = group(zones=[ACME | {"types": types}])
     shared = sharing(named, [pool("demo", "vllm")], [zone("acme")])
+    assert with_members(named, shared)["zones"] == {
+        "default/demo/acme": {"S3": {"reserved": 1024, "limit": 4096}, "FileSystem": {}}
+    }
     mine = [instance(name, S3=100) for name in MINE]
     others = [
         instance(instance_name("burst", "0" * 64)),
         instance(MINE[0], "default/other"),
         instance(MINE[0], of="elsewhere"),
     ]
-    assert "instances" not in with_members(named, shared, others)
-    first, both = (dict(quotas(named, shared, [*some, *others])) for some in (mine[:1], mine))
-    assert first == {MINE[0]: {"S3": {"reserved": 1024, "limit": 4096}, "FileSystem": {}}}
-    assert both == {name: {"S3": {"reserved": 512, "limit": 2048}, "FileSystem": {}} for name in MINE}
     rows = zone_rows(named, shared, [*mine, *others])
     assert rows == [
         {"namespace": "default", "name": "acme", "type": "FileSystem", "held": 0, "reserved": 0},
@@ -317,8 +318,19 @@ def test_a_zone_s_quotas_are_those_of_its_instances() -> None:
     ]
 
 
-def quotas(named: DeclaredGroup, shared: Members, instances: list[dict[str, Any]]) -> list[tuple[str, Any]]:
-    return list(with_members(named, shared, instances)["instances"].items())
+def test_a_zone_that_is_not_there_or_has_no_quotas_is_promised_nothing() -> None:
+    types = {"types": [{"type": "S3", "reserved": "1Ki"}]}
+    named = group(zones=[ACME, {"namespace": "default", "name": "burst"} | types])
+    shared = sharing(named, [pool("demo", "vllm")], [zone("acme")])
+    assert "zones" not in with_members(named, shared)
+
+
+def test_a_zone_is_named_as_its_instances_are() -> None:
+    named = group(zones=[ACME | {"types": [{"type": "S3", "limit": 1}]}])
+    shared = sharing(named, [pool("demo", "vllm")], [zone("acme", tenant="A tenant!")])
+    (name,) = with_members(named, shared)["zones"]
+    registered = Instance(instance_name("A tenant!", "0" * 64), "team", 16, (Spec("tp0", 1),), pool="default/demo")
+    assert zone_of(registered) == name
 
 
 @pytest.mark.parametrize(

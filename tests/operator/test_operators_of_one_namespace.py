@@ -172,7 +172,7 @@ def test_neither_takes_out_of_a_group_what_the_other_has_put_there(
         eventually(partial(is_let_in, site, f"{world.namespace}/engines"))
         register(site, token, instances[-1], zone_group(world.namespace, "demo", "acme"))
         write(site, token, instances[-1], "aa", "bb")
-    eventually(lambda: set(told(site, group).get("instances", {})) == set(instances))
+    assert set(told(site, group)["zones"]) == {f"{each.namespace}/demo/acme" for each in worlds}
     site.condition("KVCacheGroup", group, "Ready", "True")
     held = sorted((world.namespace, 2 * SIZE) for world in worlds)
 
@@ -192,7 +192,7 @@ def test_neither_takes_out_of_a_group_what_the_other_has_put_there(
     eventually(lambda: set(told(site, group)["pools"]) == pools_of([second]))
     missing = site.condition("KVCacheGroup", group, "PoolsResolved", "False")
     assert missing["message"].startswith(f"ZonePool {first.namespace}/demo is not there")
-    assert set(told(site, group)["instances"]) == {instances[1]}
+    assert set(told(site, group)["zones"]) == {f"{second.namespace}/demo/acme"}
     # What its engines had stored nobody has evicted for that.
     assert {each for each in instances if each in site.registered("ListInstances", "instance")} == set(instances)
     assert site.status("KVCacheGroup", group)["evictedBlocks"] == 0
@@ -214,7 +214,7 @@ def test_a_group_that_promises_something_in_both_shrinks_and_goes(
         write(site, token, name, "aa", "bb")
 
     def floors() -> list[int]:
-        return [each["FileSystem"]["reserved"] for each in told(site, group).get("instances", {}).values()]
+        return [each["FileSystem"]["reserved"] for each in told(site, group).get("zones", {}).values()]
 
     def promise(size: int, limit: int) -> None:
         types = [{"type": "FileSystem", "reserved": size}]

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tenantzone_contract.cache_names import is_instance_of, pool_group, zone_group
+from tenantzone_contract.cache_names import is_instance_of, owner_part, pool_group, zone_group
 from tenantzone_operator.cache_manager.declared import DeclaredGroup
 from tenantzone_operator.kube.conditions import name_some
 from tenantzone_operator.kube.resources import Pool, Zone
@@ -78,11 +78,11 @@ def members(
     return made
 
 
-def with_members(group: DeclaredGroup, shared: Members, instances: Sequence[Body]) -> dict[str, Any]:
-    """A group in the manager's words, with who shares it and what its zones' instances are promised."""
+def with_members(group: DeclaredGroup, shared: Members) -> dict[str, Any]:
+    """A group in the manager's words, with who shares it and what its zones are promised."""
     made = {**group.wanted}
-    if quotas := _instance_quotas(group, shared, instances):
-        made["instances"] = quotas
+    if quotas := _zone_quotas(group, shared):
+        made["zones"] = quotas
     if shared.pools:
         made["pools"] = list(shared.pools)
     if shared.aliases:
@@ -169,18 +169,14 @@ def _members(
     return Members(tuple(sorted(pools)), tuple(aliases), zones, tuple(dict.fromkeys(lines)))
 
 
-def _instance_quotas(
-    group: DeclaredGroup, shared: Members, instances: Sequence[Body]
-) -> dict[str, dict[str, dict[str, int]]]:
-    """By instance and storage type; of a zone with several instances each has an equal part."""
+def _zone_quotas(group: DeclaredGroup, shared: Members) -> dict[str, dict[str, dict[str, int]]]:
+    """By zone, as the manager knows it, and by storage type; without what is the default."""
     quotas: dict[str, dict[str, dict[str, int]]] = {}
     for declared in group.zones:
         zone = shared.zones.get(declared.zone)
-        of_zone = _instances_of(zone, group, instances) if zone is not None and declared.types else []
-        for instance in of_zone:
-            quotas[instance["instance"]["name"]] = {
-                kind: _part(quota, len(of_zone)) for kind, quota in declared.types.items()
-            }
+        if zone is not None and declared.types:
+            name = f"{zone.meta.namespace}/{zone.pool}/{owner_part(zone.tenant)}"
+            quotas[name] = {kind: _without_defaults(quota) for kind, quota in declared.types.items()}
     return quotas
 
 
@@ -195,7 +191,5 @@ def _instances_of(zone: Zone, group: DeclaredGroup, instances: Sequence[Body]) -
     ]
 
 
-def _part(quota: Body, count: int) -> dict[str, int]:
-    """An equal part of a quota, without what is the default."""
-    parts = {field: size // count for field, size in quota.items()}
-    return {field: size for field, size in parts.items() if size or field == "limit"}
+def _without_defaults(quota: Body) -> dict[str, int]:
+    return {field: size for field, size in quota.items() if size or field == "limit"}

@@ -91,7 +91,7 @@ class Turn:
                 why = f"storages that the KV-cache manager does not have: {name_some(missing)}; make or mend KVStorages"
                 self._found[group.meta.uid] = Found(refused=why, reason=Reason.STORAGE_NOT_FOUND, report=known)
                 continue
-            wanted = with_members(group, self._shared[group.meta.uid], self.instances)
+            wanted = with_members(group, self._shared[group.meta.uid])
             await self._keep(GROUPS, group, wanted, known, "group", "PutInstanceGroup", **self._of)
 
     def _loses_no_alias(self, group: DeclaredGroup) -> bool:

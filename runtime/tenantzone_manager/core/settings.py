@@ -10,6 +10,8 @@ NAME = r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?$"
 Name = Annotated[str, Meta(pattern=NAME, description="Letters, digits, dots, underscores, hyphens; at most 128.")]
 QUALIFIED_NAME = r"^[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?/[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?$"
 QualifiedName = Annotated[str, Meta(pattern=QUALIFIED_NAME, description="NAMESPACE/NAME, as Kubernetes has both.")]
+ZONE_NAME = rf"{QUALIFIED_NAME[:-1]}/[A-Za-z0-9]([A-Za-z0-9-]{{0,61}}[A-Za-z0-9])?$"
+ZoneName = Annotated[str, Meta(pattern=ZONE_NAME, description="NAMESPACE/POOL/OWNER, as its instances have all three.")]
 NAMESPACE = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 Namespace = Annotated[str, Meta(pattern=rf"^$|{NAMESPACE}", description="As Kubernetes has it; empty: all of them.")]
 Bytes = Annotated[int, Meta(ge=0, le=2**63 - 1)]
@@ -61,6 +63,8 @@ class InstanceGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
     """Other names by which who registers an instance may mean it: those of the pools and zones that share it."""
     moves: Moves | None = None
     """None: a block stays where it was written, until it goes."""
+    zones: dict[ZoneName, dict[str, InstanceQuota]] = {}
+    """By zone, then by storage type: its instances that are not named by themselves share it in equal parts."""
 
 
 class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -147,10 +151,11 @@ def check_group(group: InstanceGroup, known: InstanceGroup | None = None) -> Non
     for where, quota in (("total", group.total), *group.types.items()):
         if quota.watermark is not None and quota.limit is None:
             raise ValueError(f"group {group.name}: {where} has a watermark and no limit that it is a fraction of")
-    for name, quotas in group.instances.items():
-        for where, own in quotas.items():
-            if own.limit is not None and own.limit < own.reserved:
-                raise ValueError(f"group {group.name}: instance {name} reserves more of {where} than it may use")
+    for what, quotas_by_name in (("instance", group.instances), ("zone", group.zones)):
+        for name, quotas in quotas_by_name.items():
+            for where, own in quotas.items():
+                if own.limit is not None and own.limit < own.reserved:
+                    raise ValueError(f"group {group.name}: {what} {name} reserves more of {where} than it may use")
     before = _promised(known) if known is not None else {}
     for where, promised in _promised(group).items():
         limit = group.types.get(where, Quota()).limit if where else group.total.limit
@@ -160,9 +165,9 @@ def check_group(group: InstanceGroup, known: InstanceGroup | None = None) -> Non
 
 
 def _promised(group: InstanceGroup) -> dict[str, int]:
-    """Bytes that its instances are promised together, by storage type; of the empty one: in all."""
+    """Bytes that its instances and zones are promised together, by storage type; of the empty one: in all."""
     sums: dict[str, int] = {}
-    for quotas in group.instances.values():
+    for quotas in (*group.instances.values(), *group.zones.values()):
         for where, own in quotas.items():
             sums[where] = sums.get(where, 0) + own.reserved
     return {**sums, "": sum(sums.values())}

@@ -1,8 +1,9 @@
 """Who shares a group, by namespace: what is said for one leaves what is said for others as it is.
 
-A group is one, with one quota, whoever shares it. Its pools, its aliases and what its instances are promised are a
-namespace's own: a pool by its name, an alias as engines make it, an instance by the pool that has registered it. So
-nobody needs to be remembered as who has said what, and namespaces are told apart whoever speaks for them.
+A group is one, with one quota, whoever shares it. Its pools, its aliases and what its zones and instances are promised
+are a namespace's own: a pool and a zone by their names, an alias as engines make it, an instance by the pool that has
+registered it. So nobody needs to be remembered as who has said what, and namespaces are told apart whoever speaks for
+them.
 """
 
 from collections.abc import Mapping
@@ -25,6 +26,7 @@ def of_namespace(group: InstanceGroup, namespace: str, registered: Registered) -
         instances={
             name: quotas for name, quotas in group.instances.items() if not _is_of_others(name, namespace, registered)
         },
+        zones={zone: quotas for zone, quotas in group.zones.items() if is_pool_of(zone, namespace)},
     )
 
 
@@ -53,11 +55,15 @@ def shared(known: InstanceGroup | None, said: InstanceGroup, namespace: str, reg
             **{name: own for name, own in known.instances.items() if _is_of_others(name, namespace, registered)},
             **said.instances,
         },
+        zones={
+            **{zone: quotas for zone, quotas in known.zones.items() if not is_pool_of(zone, namespace)},
+            **said.zones,
+        },
     )
 
 
 def is_pool_of(pool: str, namespace: str) -> bool:
-    """Whether a pool, NAMESPACE/POOL, is in this namespace."""
+    """Whether a pool, NAMESPACE/POOL, or a zone of one is in this namespace."""
     return pool.startswith(f"{namespace}/")
 
 
@@ -73,6 +79,7 @@ def _check(said: InstanceGroup, namespace: str, registered: Registered) -> None:
         *(f"the pool {pool}" for pool in said.pools if not is_pool_of(pool, namespace)),
         *(f"the alias {alias}" for alias in said.aliases if not is_group_of(alias, namespace)),
         *(f"the instance {name}" for name in said.instances if _is_of_others(name, namespace, registered)),
+        *(f"the zone {zone}" for zone in said.zones if not is_pool_of(zone, namespace)),
     ]
     if strange:
         raise ValueError(f"group {said.name} is said for the namespace {namespace}, and {strange[0]} is not of it")

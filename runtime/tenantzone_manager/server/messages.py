@@ -203,7 +203,7 @@ class PutInstanceGroupRequest(Message):
 
     group: InstanceGroup
     namespace: Namespace = ""
-    """Whose pools, aliases and instances these are: the group keeps those of other namespaces. Empty: they are all."""
+    """Whose pools, aliases, zones and instances these are: those of others are kept. Empty: they are all."""
 
 
 class OfGroup(Message):
@@ -238,7 +238,7 @@ class ListInstanceGroupsRequest(Message):
     """A wish to see the groups."""
 
     namespace: Namespace = ""
-    """Only its pools, aliases and instances are shown of each; empty: all."""
+    """Only its pools, aliases, zones and instances are shown of each; empty: all."""
 
 
 class ListInstanceGroupsResponse(Answer):

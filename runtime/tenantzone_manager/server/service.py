@@ -199,7 +199,7 @@ class Service:
         instance = await self._instance(caller, request.instance_id)
         if any((await self._bytes_of(instance)).values()):
             raise Refused(f"instance {instance.name} has blocks; TrimCache first, and wait until they are deleted")
-        await self._manager.catalog.forget_instance(instance.name)
+        await self._manager.catalog.forget_instance(instance)
         self._note("unregister_instance", caller, instance)
         return m.Done()
 

@@ -1,0 +1,237 @@
+"""What a group says of a zone holds for all of its instances together, from the first byte on, over each store."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tenantzone_contract.cache_names import instance_name
+from tenantzone_manager import spaces
+from tenantzone_manager.catalog import Catalog, NotFound
+from tenantzone_manager.core import books
+from tenantzone_manager.core.promises import Members, group_terms, zone_of, zone_terms
+from tenantzone_manager.core.quota import UNLIMITED
+from tenantzone_manager.core.settings import Instance, InstanceGroup, InstanceQuota, Quota, Spec, Storage
+from tenantzone_manager.index.backend import IndexBackend
+from tenantzone_manager.index.meta_index import IndexSettings, MetaIndex
+
+WHERE = "FileSystem"
+POOL = "shop/chat"
+ACME = f"{POOL}/acme"
+QUOTA = {WHERE: InstanceQuota(reserved=60, limit=120)}
+
+
+def instance(number: int, tenant: str = "acme", pool: str = POOL, group: str = "team") -> Instance:
+    """One of a zone's, as an engine names it."""
+    return Instance(instance_name(tenant, f"{number:048}"), group, 16, (Spec("tp0", 1),), pool=pool)
+
+
+def team(**fields: object) -> InstanceGroup:
+    return InstanceGroup("team", ("disk",), (POOL,), **fields)  # type: ignore[arg-type]
+
+
+async def started(index: MetaIndex) -> Catalog:
+    await index.start()
+    catalog = Catalog(index)
+    await catalog.load()
+    await catalog.put_storage(Storage("disk", WHERE))
+    return catalog
+
+
+@pytest.fixture
+async def catalog(store: Callable[[], IndexBackend]) -> AsyncIterator[Catalog]:
+    index = MetaIndex(store(), spaces.codec, IndexSettings())
+    yield await started(index)
+    await index.close()
+
+
+@pytest.fixture
+async def replicas(redis_store: Callable[[], IndexBackend]) -> AsyncIterator[list[Catalog]]:
+    """Of two managers over one index."""
+    indices = [MetaIndex(redis_store(), spaces.codec, IndexSettings()) for _ in range(2)]
+    yield [await started(index) for index in indices]
+    for index in indices:
+        await index.close()
+
+
+async def quota_of(catalog: Catalog, name: str, where: str = WHERE) -> tuple[int, int]:
+    """What an instance's account is promised, and may use."""
+    account = await catalog._index.account(books.instance_account(name, where))
+    return account.reserved, account.limit
+
+
+async def committed(catalog: Catalog) -> int:
+    return (await catalog._index.account("g/team")).committed
+
+
+async def test_an_instance_is_bounded_in_the_moment_in_which_it_is_there(catalog: Catalog) -> None:
+    await catalog.put_group(team(zones={ACME: QUOTA}))
+    first, second = instance(1), instance(2)
+    await catalog.register_instance(first)
+    assert await quota_of(catalog, first.name) == (60, 120)
+    await catalog.register_instance(second)
+    assert [await quota_of(catalog, each.name) for each in (first, second)] == [(30, 60), (30, 60)]
+    assert await committed(catalog) == 60
+    # Again in the same way is no third one.
+    await catalog.register_instance(second)
+    await catalog.forget_instance(first)
+    assert await quota_of(catalog, first.name) == (0, UNLIMITED)
+    assert await quota_of(catalog, second.name) == (60, 120)
+    await catalog.forget_instance(second)
+    assert await committed(catalog) == 0
+    assert [key async for key in members(catalog)] == []
+
+
+async def test_others_instances_are_no_sisters(catalog: Catalog) -> None:
+    await catalog.put_group(team(zones={ACME: QUOTA}))
+    await catalog.put_group(InstanceGroup("other", ("disk",)))
+    mine = instance(1)
+    strangers = [
+        instance(2, "burst"),
+        instance(3, pool="shop/code"),
+        instance(4, pool="lab/chat"),
+        instance(5, group="other"),
+        instance(6, pool=""),
+        Instance("acme", "team", 16, (Spec("tp0", 1),), pool=POOL),
+    ]
+    for each in (*strangers, mine):
+        await catalog.register_instance(each)
+    assert await quota_of(catalog, mine.name) == (60, 120)
+    for each in strangers:
+        assert await quota_of(catalog, each.name) == (0, UNLIMITED)
+
+
+async def test_what_is_said_later_is_for_the_instances_that_are_there(catalog: Catalog) -> None:
+    both = [instance(1), instance(2)]
+    await catalog.put_group(team())
+    for each in both:
+        await catalog.register_instance(each)
+    await catalog.put_group(team(zones={ACME: QUOTA}))
+    assert [await quota_of(catalog, each.name) for each in both] == [(30, 60), (30, 60)]
+    # One that has quotas of its own takes no part, and what is said no longer is lifted.
+    own = {both[0].name: {WHERE: InstanceQuota(limit=7)}}
+    await catalog.put_group(team(zones={ACME: QUOTA}, instances=own))
+    assert [await quota_of(catalog, each.name) for each in both] == [(0, 7), (60, 120)]
+    await catalog.put_group(team())
+    assert [await quota_of(catalog, each.name) for each in both] == [(0, UNLIMITED), (0, UNLIMITED)]
+    assert await committed(catalog) == 0
+
+
+async def test_an_index_of_before_there_were_records_of_zones_is_read(catalog: Catalog) -> None:
+    both = [instance(1), instance(2)]
+    await catalog.put_group(team())
+    for each in both:
+        await catalog.register_instance(each)
+    await catalog._index.delete(spaces.MEMBERS, [spaces.members_of("team", ACME).key])
+    # One of them is gone, and this process has not heard of it.
+    await catalog._index.delete(spaces.INSTANCES, [both[0].name.encode()])
+    await catalog.put_group(team(zones={ACME: QUOTA}))
+    assert [await quota_of(catalog, each.name) for each in both] == [(0, UNLIMITED), (60, 120)]
+
+
+async def test_what_is_said_for_one_namespace_leaves_zones_of_others(catalog: Catalog) -> None:
+    theirs = instance(2, pool="lab/chat")
+    for namespace in ("shop", "lab"):
+        said = InstanceGroup("team", ("disk",), (f"{namespace}/chat",), zones={f"{namespace}/chat/acme": QUOTA})
+        await catalog.put_group(said, namespace)
+        assert await catalog.group_of(catalog.group("team"), namespace) == said
+    for each in (instance(1), theirs):
+        await catalog.register_instance(each)
+    await catalog.put_group(InstanceGroup("team", ("disk",), (POOL,)), "shop")
+    assert [await quota_of(catalog, each.name) for each in (instance(1), theirs)] == [(0, UNLIMITED), (60, 120)]
+    with pytest.raises(ValueError, match="the zone lab/chat/acme is not of it"):
+        await catalog.put_group(InstanceGroup("team", ("disk",), (POOL,), zones={"lab/chat/acme": QUOTA}), "shop")
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"zones": {ACME: {WHERE: InstanceQuota(5, 4)}}}, f"zone {ACME} reserves more of {WHERE} than it may use"),
+        ({"zones": {ACME: QUOTA}, "total": Quota(59)}, "instances reserve 60 bytes; its total is 59"),
+        ({"zones": {ACME: QUOTA}, "types": {WHERE: Quota(59)}}, f"instances reserve 60 bytes of {WHERE}"),
+    ],
+)
+async def test_what_can_t_be_kept_is_refused(catalog: Catalog, fields: dict[str, object], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        await catalog.put_group(team(**fields))
+
+
+async def test_two_managers_that_register_and_tell_at_a_time_miss_no_instance(replicas: list[Catalog]) -> None:
+    await replicas[0].put_group(team(total=Quota(1000)))
+    await replicas[1].load()
+    there: list[Instance] = []
+    draw = random.Random(7)
+    for round_ in range(60):
+        reserved = draw.choice([0, 60, 240])
+        new = [instance(10 * round_ + number) for number in range(draw.randrange(3))]
+        gone = draw.sample(there, min(max(len(there) - 1, 0), 2))
+        calls = [
+            *(draw.choice(replicas).register_instance(each) for each in new),
+            *(draw.choice(replicas).forget_instance(each) for each in gone),
+            draw.choice(replicas).put_group(
+                team(total=Quota(1000), zones={ACME: {WHERE: InstanceQuota(reserved, 240)}})
+            ),
+        ]
+        draw.shuffle(calls)
+        await asyncio.gather(*calls)
+        there = [each for each in (*there, *new) if each not in gone]
+        if not there:
+            continue
+        part = (reserved // len(there), 240 // len(there))
+        assert [await quota_of(replicas[0], each.name) for each in there] == [part] * len(there)
+        assert [await quota_of(replicas[0], each.name) for each in gone] == [(0, UNLIMITED)] * len(gone)
+        assert await committed(replicas[0]) == part[0] * len(there)
+
+
+async def test_an_instance_of_a_group_that_was_removed_meanwhile_is_not_registered(replicas: list[Catalog]) -> None:
+    await replicas[0].put_group(team())
+    await replicas[1].load()
+    await replicas[0].remove_group("team")
+    with pytest.raises(NotFound, match="there is no instance group team"):
+        await replicas[1].register_instance(instance(1))
+
+
+def test_a_zone_is_told_by_who_registers_and_by_the_name() -> None:
+    assert zone_of(instance(1)) == ACME
+    assert zone_of(instance(1, tenant="A tenant")).startswith(f"{POOL}/x-")
+    assert zone_of(instance(1, pool="")) == zone_of(Instance("acme", "team", 16, (Spec("tp0", 1),), pool=POOL)) == ""
+
+
+quotas = st.builds(
+    lambda reserved, more: InstanceQuota(reserved, None if more is None else reserved + more),
+    st.integers(0, 1000),
+    st.none() | st.integers(0, 1000),
+)
+
+
+@given(
+    quotas=st.dictionaries(st.sampled_from([WHERE, "S3"]), quotas),
+    names=st.lists(st.integers(0, 30), unique=True, max_size=7),
+    own=st.sets(st.integers(0, 30)),
+)
+def test_parts_are_equal_and_together_never_more(
+    quotas: dict[str, InstanceQuota], names: list[int], own: set[int]
+) -> None:
+    by_themselves = {str(number): {WHERE: InstanceQuota(1, 2)} for number in own}
+    group = InstanceGroup("team", ("disk",), zones={ACME: quotas}, instances=by_themselves)
+    told: Members = {ACME: [str(number) for number in names]}
+    sharing = [str(number) for number in names if number not in own]
+    made = zone_terms(group, ACME, told[ACME])
+    assert sorted(each.chain[0] for each in made) == sorted(
+        books.instance_account(name, where) for name in sharing for where in quotas
+    )
+    for where, quota in quotas.items():
+        parts = [each for each in made if each.chain[0].endswith(f"/{where}")]
+        assert len({(each.reserved, each.limit) for each in parts}) <= 1
+        for each in parts:
+            assert quota.reserved - len(parts) < len(parts) * each.reserved <= quota.reserved
+            assert each.limit == UNLIMITED if quota.limit is None else len(parts) * each.limit <= quota.limit
+    assert [each for each in group_terms(group, told) if each in made] == made
+
+
+async def members(catalog: Catalog) -> AsyncIterator[bytes]:
+    for key, _ in (await catalog._index.scan(spaces.MEMBERS, b"", 100))[0]:
+        yield key
