@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tenantzone_manager import spaces
+from tenantzone_manager.core.promises import zone_of
 from tenantzone_manager.core.settings import Instance, InstanceGroup, InstanceQuota, Moves, Quota, Spec
 from tenantzone_manager.core.writing import Standing
 from tenantzone_manager.hits import KeyGroup
@@ -23,7 +24,10 @@ from tests.manager.naive import Naive, objects
 from tests.manager.playing import Clock, Playing
 
 SIZES = (100, 4096)
-INSTANCES = tuple(Instance(name, "team", 16, (Spec("tp0", size),)) for name, size in zip("ab", SIZES, strict=True))
+POOL = "shop/chat"
+INSTANCES = tuple(
+    Instance(f"{owner}.1", "team", 16, (Spec("tp0", size),), pool=POOL) for owner, size in zip("ab", SIZES, strict=True)
+)
 HEADS = (b"x", b"y", b"z")
 LIMIT = 24 * 4096
 STORAGES = ("small", "large", "cold")
@@ -305,18 +309,20 @@ class Lives(RuleBasedStateMachine):
         policy=st.sampled_from(["LRU", "LFU"]),
         ttl=st.sampled_from([None, None, 100.0]),
         moves=rates,
+        of_zones=st.booleans(),
     )
-    def change_the_group(self, limit, watermark, upper, reserved, policy, ttl, moves):
-        own = {each.name: {"FileSystem": InstanceQuota(share)} for each, share in zip(INSTANCES, reserved, strict=True)}
+    def change_the_group(self, limit, watermark, upper, reserved, policy, ttl, moves, of_zones):
+        named = [zone_of(each) if of_zones else each.name for each in INSTANCES]
+        own = {name: {"FileSystem": InstanceQuota(share)} for name, share in zip(named, reserved, strict=True)}
         self.group = InstanceGroup(
             "team",
             STORAGES,
             total=Quota(limit, None if limit is None else watermark),
             types=types_of(upper),
-            instances=own,
             eviction_policy=policy,
             ttl_seconds=ttl,
             moves=moves,
+            **{"zones" if of_zones else "instances": own},
         )
         self.put_group()
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tenantzone_contract.cache_names import instance_name
 from tenantzone_manager import spaces
@@ -17,6 +18,7 @@ from tenantzone_manager.core.quota import UNLIMITED
 from tenantzone_manager.core.settings import Instance, InstanceGroup, InstanceQuota, Quota, Spec, Storage
 from tenantzone_manager.index.backend import IndexBackend
 from tenantzone_manager.index.meta_index import IndexSettings, MetaIndex
+from tests.manager.playing import INSTANCE, SIZE, Playing, prompt
 
 WHERE = "FileSystem"
 POOL = "shop/chat"
@@ -81,8 +83,33 @@ async def test_an_instance_is_bounded_in_the_moment_in_which_it_is_there(catalog
     assert await quota_of(catalog, first.name) == (0, UNLIMITED)
     assert await quota_of(catalog, second.name) == (60, 120)
     await catalog.forget_instance(second)
-    assert await committed(catalog) == 0
+    assert await quota_of(catalog, second.name) == (0, UNLIMITED)
     assert [key async for key in members(catalog)] == []
+
+
+async def test_what_a_zone_is_promised_is_kept_while_it_has_no_instance(catalog: Catalog) -> None:
+    await catalog.put_group(team(zones={ACME: QUOTA}))
+    assert await committed(catalog) == 60
+    await catalog.register_instance(instance(1))
+    assert await committed(catalog) == 60
+    await catalog.forget_instance(instance(1))
+    assert await committed(catalog) == 60
+    await catalog.put_group(team(zones={ACME: {WHERE: InstanceQuota(reserved=7)}}))
+    assert await committed(catalog) == 7
+    await catalog.put_group(team())
+    assert await committed(catalog) == 0
+    await catalog.put_group(team(zones={ACME: QUOTA}))
+    await catalog.remove_group("team")
+    assert await committed(catalog) == 0
+
+
+async def test_a_flood_takes_nothing_of_a_zone_that_comes_later(playing: Playing) -> None:
+    await playing.group(limit=4 * SIZE, zones={ACME: {WHERE: InstanceQuota(reserved=3 * SIZE)}})
+    burst, late = (replace(INSTANCE, name=name, pool=POOL) for name in ("burst.1", "acme.1"))
+    await playing.manager.catalog.register_instance(burst)
+    assert len((await playing.write(prompt("flood", 4), burst)).locations) == 1
+    await playing.manager.catalog.register_instance(late)
+    assert len((await playing.write(prompt("session", 4), late)).locations) == 3
 
 
 async def test_others_instances_are_no_sisters(catalog: Catalog) -> None:
@@ -220,11 +247,15 @@ def test_parts_are_equal_and_together_never_more(
     told: Members = {ACME: [str(number) for number in names]}
     sharing = [str(number) for number in names if number not in own]
     made = zone_terms(group, ACME, told[ACME])
-    assert sorted(each.chain[0] for each in made) == sorted(
+    unclaimed = {books.chain_until_claimed("team", ACME, where): quota.reserved for where, quota in quotas.items()}
+    kept = {each.chain: each.reserved for each in made if each.chain in unclaimed}
+    assert kept == (dict.fromkeys(unclaimed, 0) if sharing else unclaimed)
+    of_instances = [each for each in made if each.chain not in unclaimed]
+    assert sorted(each.chain[0] for each in of_instances) == sorted(
         books.instance_account(name, where) for name in sharing for where in quotas
     )
     for where, quota in quotas.items():
-        parts = [each for each in made if each.chain[0].endswith(f"/{where}")]
+        parts = [each for each in of_instances if each.chain[0].endswith(f"/{where}")]
         assert len({(each.reserved, each.limit) for each in parts}) <= 1
         for each in parts:
             assert quota.reserved - len(parts) < len(parts) * each.reserved <= quota.reserved

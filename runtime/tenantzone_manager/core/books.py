@@ -57,6 +57,11 @@ def instance_account(instance: str, storage_type: str) -> str:
     return f"i/{instance}/{storage_type}"
 
 
+def chain_until_claimed(group: str, zone: str, storage_type: str) -> tuple[str, ...]:
+    """The accounts that keep what a zone without instances is promised in a storage type."""
+    return (f"z/{group}/{zone}/{storage_type}", *group_chain(group, storage_type))
+
+
 def group_chain(group: str, storage_type: str) -> tuple[str, str]:
     """The names of a group's accounts: in a storage type, and in all."""
     return f"g/{group}/{storage_type}", f"g/{group}"

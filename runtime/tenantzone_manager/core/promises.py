@@ -2,7 +2,8 @@
 
 What is said of a zone holds for all of its instances together, of which there may be one for each model and KV
 configuration: each has an equal part. An instance has its part in the moment in which it is registered, so a zone's
-first bytes are bounded as well as its last ones, and a new instance is never promised what its sisters still are.
+first bytes are bounded as well as its last ones, and a new instance is never promised what its sisters still are. While
+a zone has no instance an account that nobody uses keeps what it is promised.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,10 +49,13 @@ def zone_terms(group: InstanceGroup, zone: str, members: Sequence[str]) -> list[
         members: all of its instances.
     """
     sharing = [name for name in members if name not in group.instances]
-    made = []
+    quotas = group.zones.get(zone, {})
+    made = [
+        Terms(books.chain_until_claimed(group.name, zone, where), 0 if sharing else quota.reserved)
+        for where, quota in quotas.items()
+    ]
     for name in sharing:
-        parts = {where: _part(quota, len(sharing)) for where, quota in group.zones.get(zone, {}).items()}
-        made += _of_instance(group, name, parts)
+        made += _of_instance(group, name, {where: _part(quota, len(sharing)) for where, quota in quotas.items()})
     return made
 
 
