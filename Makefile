@@ -24,7 +24,7 @@ help:
 demo: ready ## the product at work on real parts, as a story; MODEL=smollm2 tells it with a real chat model
 	@$(DEMO) run $(if $(MODEL),--model $(MODEL))
 
-demo-fleet: python ## two engines that share their tenants' caches through a KV-cache manager, as a story
+demo-fleet: python kubernetes ## a cluster with engines that share their tenants' caches through a KV-cache manager, as a story
 	@PYTHONPATH=operator:runtime $(VENV)/python -m hack.fleet
 
 up: ready ## start everything for playing, and say what to try; TIERS=1 with CPU memory and a disk below the blocks

@@ -1,5 +1,6 @@
 """What the demo needs to know of the sample manifests, and the engine's pod that joins their pool."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,12 +60,12 @@ def read_samples(folder: Path = REPOSITORY / SAMPLES) -> Samples:
     )
 
 
-def engine_pod(samples: Samples) -> dict[str, Any]:
-    """The engine as a pod: the control plane sees one, although a local process stands behind it."""
+def engine_pod(name: str, pool: str, labels: Mapping[str, str]) -> dict[str, Any]:
+    """An engine as a pod: the control plane sees one, although a local process stands behind it."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": POD, "labels": samples.labels},
+        "metadata": {"name": name, "labels": dict(labels)},
         "spec": {
             "schedulerName": _NO_SCHEDULER,
             "automountServiceAccountToken": False,
@@ -82,9 +83,9 @@ def engine_pod(samples: Samples) -> dict[str, Any]:
                 }
             ],
             "volumes": [
-                {"name": CONFIG_VOLUME, "configMap": {"name": f"tenantzone-{samples.pool}", "optional": True}},
-                {"name": SALT_VOLUME, "secret": {"secretName": salt_secret_name(samples.pool), "optional": True}},
-                {"name": ADMIN_VOLUME, "secret": {"secretName": admin_secret_name(samples.pool), "optional": True}},
+                {"name": CONFIG_VOLUME, "configMap": {"name": f"tenantzone-{pool}", "optional": True}},
+                {"name": SALT_VOLUME, "secret": {"secretName": salt_secret_name(pool), "optional": True}},
+                {"name": ADMIN_VOLUME, "secret": {"secretName": admin_secret_name(pool), "optional": True}},
             ],
         },
     }

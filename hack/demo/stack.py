@@ -4,10 +4,11 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 
 import httpx
@@ -103,9 +104,10 @@ def running(
             Processes(folder / "log", lock) as controllers,
         ):
             cluster = place.cluster
-            register(cluster, samples)
+            register(cluster, engine_pod(POD, samples.pool, samples.labels))
             (console_port,) = free_ports(1)
-            start_controllers(controllers, place, zone, folder, console_port)
+            start_operator(controllers, place, "--console-port", str(console_port))
+            start_kubelet(controllers, place, POD, folder / "volumes", zone)
             chapter("The zones")
             show(cluster, "apply", "-f", f"{SAMPLES}/")
             _await_health([zone, stock] if stock else [zone], [engines, controllers])
@@ -131,7 +133,7 @@ def fresh_folder(folder: Path) -> Iterator[int]:
     except BlockingIOError:
         os.close(lock)
         raise AlreadyRunningError(f"a demo runs in {folder}, or is just ending; wait for it, or end it") from None
-    for name in ("log", "keys", "volumes", "control-plane", "manager", "redis", "s3", "disk"):
+    for name in ("log", "keys", "volumes", "control-plane", "access", "manager", "redis", "s3", "disk"):
         shutil.rmtree(folder / name, ignore_errors=True)
     try:
         yield lock
@@ -160,26 +162,29 @@ def _start_engines(
     return zone, stock
 
 
-def register(cluster: Cluster, samples: Samples) -> None:
-    """Make the engine known as a pod with the pool's labels."""
-    cluster.kubectl("apply", "-f", "-", stdin=json.dumps(engine_pod(samples)))
+def register(cluster: Cluster, pod: Mapping[str, Any]) -> None:
+    """Make an engine known as a pod with the pool's labels."""
+    cluster.kubectl("apply", "-f", "-", stdin=json.dumps(pod))
 
 
-def start_controllers(controllers: Processes, place: Workspace, zone: Engine, folder: Path, console_port: int) -> None:
-    """The operator, and what stands in for kubelet."""
+def start_operator(controllers: Processes, place: Workspace, *flags: str) -> None:
+    """The operator, with further flags."""
     operator = [
         PYTHON, "-m", "tenantzone_operator",
         "--kubeconfig", str(place.operator_kubeconfig), "--namespace", place.namespace,
-        "--leader-elect-namespace", place.operator_namespace,
-        "--console-port", str(console_port),
+        "--leader-elect-namespace", place.operator_namespace, *flags,
     ]  # fmt: skip
     controllers.start("operator", operator, demo_environment())
+
+
+def start_kubelet(controllers: Processes, place: Workspace, pod: str, volumes: Path, engine: Engine) -> None:
+    """What stands in for kubelet, for the pod of one engine."""
     kubelet = [
         PYTHON, "-m", "hack.demo.kubelet",
         "--kubeconfig", str(place.cluster.kubeconfig), "--namespace", place.namespace,
-        "--pod", POD, "--volumes", str(folder / "volumes"), "--ip", zone.ip, "--health", zone.health_url,
+        "--pod", pod, "--volumes", str(volumes), "--ip", engine.ip, "--health", engine.health_url,
     ]  # fmt: skip
-    controllers.start("kubelet", kubelet, demo_environment())
+    controllers.start(f"kubelet-of-{pod}", kubelet, demo_environment())
 
 
 def _await_health(engines: list[Engine], groups: list[Processes]) -> None:

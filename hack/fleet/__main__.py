@@ -7,6 +7,8 @@ import sys
 
 from openai import OpenAIError
 
+from hack.controlplane import ClusterError
+from hack.controlplane.binaries import BinariesError
 from hack.demo.model import MODELS
 from hack.demo.paths import REPOSITORY, STATE
 from hack.demo.processes import ProcessDiedError
@@ -14,6 +16,18 @@ from hack.demo.stack import AlreadyRunningError
 from hack.fleet.stack import running
 from hack.fleet.story import tell
 from hack.progress import CommandFailed
+
+_EXPLAINED = (
+    AlreadyRunningError,
+    BinariesError,
+    ClusterError,
+    CommandFailed,
+    OpenAIError,
+    OSError,
+    ProcessDiedError,
+    RuntimeError,
+)
+"""Errors whose message says what went wrong."""
 
 
 def main() -> int:
@@ -25,7 +39,7 @@ def main() -> int:
     try:
         with running(MODELS["tiny"], STATE / "fleet") as fleet:
             claims = tell(fleet)
-    except (AlreadyRunningError, CommandFailed, OpenAIError, OSError, ProcessDiedError, RuntimeError) as error:
+    except _EXPLAINED as error:
         print(f"\n{error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -14,6 +14,7 @@ from hack.demo.asking import make_prompt
 from hack.demo.claims import Claims
 from hack.demo.console import chapter, say, table, wait_until
 from hack.demo.engines import BLOCK_TOKENS
+from hack.demo.workspace import show
 from hack.fleet.stack import Fleet
 
 _SECONDS: Final = 120.0
@@ -102,6 +103,8 @@ def is_killed(fleet: Fleet, claims: Claims, letter: str, server: Killed) -> None
         fleet.tenant("acme", 0).ask(make_prompt(fleet.model, 8, seed=f"asks {what}"), answer_tokens=1)
         wait_until(lambda: bool(server.problem()), lambda: "somebody to notice", timeout=_SECONDS, poll=0.1)
         say(server.problem())
+        fleet.cluster.await_storage(ready=False)
+        show(fleet.cluster.cluster, "get", "kvstorages", "--output=wide")
         server.start()
         load.phase = "again"
         wait_until(lambda: _moves(fleet, server), lambda: "sessions to move again", timeout=_SECONDS, poll=1.0)
@@ -121,14 +124,15 @@ def is_killed(fleet: Fleet, claims: Claims, letter: str, server: Killed) -> None
 
 
 def _moves(fleet: Fleet, server: Killed) -> bool:
-    """Whether both engines use the storage again; each finds out with what it stores.
+    """Whether both engines use the storage again, and the cluster says so; each engine finds out with what it stores.
 
     So they are asked something new each time: what was late once is in their own memory, and not stored again.
     """
     for engine in (0, 1):
         prompt = make_prompt(fleet.model, 8, seed=f"again {server.what} {engine} {time.monotonic_ns()}")
         fleet.tenant("acme", engine).ask(prompt, answer_tokens=1)
-    return not server.problem() and not fleet.problem(0) and not fleet.problem(1)
+    problems = (server.problem(), fleet.problem(0), fleet.problem(1))
+    return not any(problems) and fleet.cluster.is_storage_ready()
 
 
 def _move(fleet: Fleet, seed: str, begins: int, goes_on: int) -> tuple[int, int]:

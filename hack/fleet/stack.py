@@ -1,7 +1,6 @@
-"""What runs in the story: engines of one pool, a KV-cache manager with its index in Redis, and an S3 server."""
+"""What runs in the story: a cluster with engines of one pool, a manager with its index in Redis, and an S3 server."""
 
 import json
-import secrets
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -16,32 +15,34 @@ from hack.demo.engines import API_PORT, Engine, cores_for, engine_environment, r
 from hack.demo.model import Model, prepare
 from hack.demo.processes import Processes
 from hack.demo.samples import ADMIN_VOLUME, CONFIG_VOLUME, SALT_VOLUME
-from hack.demo.stack import ENGINE_START_SECONDS, fresh_folder
+from hack.demo.stack import ENGINE_START_SECONDS, fresh_folder, register, start_kubelet, start_operator
 from hack.demo.tenants import make_keys
+from hack.demo.workspace import show
+from hack.fleet import declared
+from hack.fleet.cluster import FleetCluster, fleet_cluster
+from hack.fleet.declared import TENANTS
 from hack.fleet.servers import Bucket, bucket, redis
 from hack.harness.cache_manager import CacheManagerProcess
 from hack.harness.killable import KillableServer
+from hack.harness.manager_access import ManagerAccess
 from hack.ports import free_address
-from tenantzone_contract.admin_token import ACCEPTED_FILE
-from tenantzone_contract.cache_names import zone_group
-from tenantzone_contract.config import CONFIG_KEY, PoolConfig, ZoneConfig
-from tenantzone_contract.config_text import dump_config, make_config
+from tenantzone_contract.admin_token import TOKEN_FILE
+from tenantzone_contract.cache_names import is_instance_of
+from tenantzone_contract.config import CONFIG_KEY
 from tenantzone_contract.report import DEFAULT_ADMIN_PORT, REPORT_PATH, EngineReport, parse_report
-from tenantzone_contract.salt import SALT_KEY_FILE, new_salt_key
+from tenantzone_contract.salt import SALT_KEY_FILE
 
-TENANTS: Final = ("acme", "burst")
-_POOL: Final = PoolConfig(namespace="ml", name="chat")
-_TOKEN: Final = "engines of ml-chat"
-_CPU_TIER: Final = "8MiB"
-"""As much as the blocks of the tiny model: a flood turns both over."""
-_STORAGE: Final = "s3"
 _LEASE: Final = ("--lease", "3")
+_CONTROL_SECONDS: Final = 90.0
+_MOUNTED: Final = ((CONFIG_VOLUME, CONFIG_KEY), (SALT_VOLUME, SALT_KEY_FILE), (ADMIN_VOLUME, TOKEN_FILE))
+"""What an engine finds when it starts."""
 
 
 @dataclass(slots=True)
 class Fleet:
     """What runs, as the story sees it."""
 
+    cluster: FleetCluster
     engines: list[Engine]
     processes: list[Processes]
     """Of each engine."""
@@ -50,13 +51,13 @@ class Fleet:
     """What the manager keeps its index in; None: in SQLite, as there is no Redis here."""
     bucket: Bucket
     model: Model
-    admin_token: str
+    folder: Path
     keys: dict[str, str]
     _start: Callable[[int], tuple[Engine, Processes]]
     floor_chunks: int = 0
-    """That acme's group has."""
+    """That acme is promised."""
     flood_chunks: int = 0
-    """That burst's has."""
+    """That burst may store."""
     _object_bytes: int = field(default=0)
 
     def tenant(self, name: str, engine: int) -> Tenant:
@@ -66,7 +67,8 @@ class Fleet:
     def report(self, engine: int) -> EngineReport:
         """What an engine says."""
         url = f"http://{self.engines[engine].ip}:{DEFAULT_ADMIN_PORT}{REPORT_PATH}"
-        answer = httpx.get(url, headers={"Authorization": f"Bearer {self.admin_token}"}, timeout=60)
+        token = (_volumes(self.folder, self.engines[engine]) / ADMIN_VOLUME / TOKEN_FILE).read_text()
+        answer = httpx.get(url, headers={"Authorization": f"Bearer {token}"}, timeout=60)
         return parse_report(answer.content)
 
     @property
@@ -77,35 +79,40 @@ class Fleet:
         return self._object_bytes
 
     def share(self, acme: int, burst: int) -> None:
-        """Give each tenant a group of its own, of so many chunks."""
+        """Promise acme so many chunks, and let burst have so many."""
         self.floor_chunks, self.flood_chunks = acme, burst
-        groups = [
-            {
-                "name": zone_group(_POOL.namespace, _POOL.name, tenant),
-                "storages": [_STORAGE],
-                "pools": [f"{_POOL.namespace}/{_POOL.name}"],
-                "total": {"limit": chunks * self.object_bytes, "watermark": 0.9},
-            }
-            for tenant, chunks in (("acme", acme), ("burst", burst))
-        ]
-        for group in groups:
-            self.manager.ask("PutInstanceGroup", group=group)
+        namespace = self.cluster.place.namespace
+        self.cluster.apply(declared.group(namespace, acme * self.object_bytes, burst * self.object_bytes))
+        show(
+            self.cluster.cluster, "wait", "--for=condition=Ready", "kvstorages,kvcachegroups", "--all", "--timeout=60s"
+        )
 
     def held(self, tenant: str) -> int:
         """Chunks of a tenant in the storage, as the manager counts them."""
-        group = self.manager.ask("ListInstanceGroups")["groups"]
-        name = zone_group(_POOL.namespace, _POOL.name, tenant)
-        used = next(each["total"]["used"] for each in group if each["group"]["name"] == name)
-        return int(used) // self.object_bytes
+        return self._held_bytes(tenant) // self.object_bytes
+
+    def _held_bytes(self, tenant: str) -> int:
+        told = self.manager.ask("ListInstances").get("instances", ())
+        return sum(
+            size
+            for each in told
+            if is_instance_of(each["instance"]["name"], tenant)
+            for size in each.get("bytes_by_type", {}).values()
+        )
+
+    def show_storages(self) -> None:
+        """Show what the cluster says of storages, groups and zones, once it says what the manager counts."""
+        self.cluster.await_storage(ready=True)
+        self.cluster.await_held({tenant: self._held_bytes(tenant) for tenant in TENANTS})
+        show(self.cluster.cluster, "get", "kvstorages,kvcachegroups,tenantzones", "--output=wide")
 
     def written(self, tenant: str) -> int:
         """Chunks of a tenant that were written so far, by the manager's events: what is being written serves nobody."""
-        group = zone_group(_POOL.namespace, _POOL.name, tenant)
         events = map(json.loads, self.manager.events.read_text().splitlines())
         return sum(
             len(event.get("keys", ()))
             for event in events
-            if event["event"] == "finish_write_cache" and event.get("group") == group
+            if event["event"] == "finish_write_cache" and is_instance_of(event.get("instance", ""), tenant)
         )
 
     def problem(self, engine: int) -> str:
@@ -125,8 +132,9 @@ class Fleet:
         await_health(self)
 
     def end(self, engine: int) -> None:
-        """End an engine."""
+        """End an engine, and its pod with it."""
         self.processes[engine].__exit__(None, None, None)
+        self.cluster.cluster.kubectl("delete", "pod", _pod(self.engines[engine]), "--grace-period=0", "--force")
 
 
 @contextmanager
@@ -145,65 +153,83 @@ def running(model: Model, folder: Path) -> Iterator[Fleet]:
     prepare(model)
     with ExitStack() as stack:
         lock = stack.enter_context(fresh_folder(folder))
+        cluster = stack.enter_context(fleet_cluster(folder))
         chapter("The KV-cache manager")
         objects = stack.enter_context(bucket(folder / "s3"))
         index = stack.enter_context(redis(folder / "redis"))
-        manager = _manager(folder, objects, index.url if index is not None else None)
+        manager = _manager(folder, cluster, objects, index.url if index is not None else None)
         stack.callback(manager.kill)
         kept = "Redis" if index else "SQLite"
         say(f"It listens on {manager.url}, its index is in {kept}, and blocks go to {objects.endpoint}.")
-        token = secrets.token_urlsafe(32)
+        controllers = stack.enter_context(Processes(folder / "log", lock))
+        manager_flags = ("--manager-url", manager.url, "--manager-token-file", str(folder / "access" / "token"))
+        start_operator(controllers, cluster.place, *manager_flags)
+        chapter("The pool, its zones, and the storage")
+        cluster.apply(declared.pool_and_zones(cluster.place.namespace) + "---\n" + declared.storage(objects.options))
         keys = make_keys(folder / "keys", TENANTS)
-        _write_volumes(folder, token)
 
         def start(number: int) -> tuple[Engine, Processes]:
             processes = stack.enter_context(Processes(folder / "log", lock))
-            return _start(processes, number, model, folder, manager, objects), processes
+            return _start(processes, number, model, folder, cluster, manager, objects), processes
 
         started = [start(number) for number in range(2)]
         engines, processes = [engine for engine, _ in started], [each for _, each in started]
         say(f"Two engines are starting, on {engines[0].ip} and {engines[1].ip}; their logs are in {folder / 'log'}.")
-        fleet = Fleet(engines, processes, manager, index, objects, model, token, keys, start)
+        fleet = Fleet(cluster, engines, processes, manager, index, objects, model, folder, keys, start)
         await_health(fleet)
+        show(cluster.cluster, "wait", "--for=condition=Ready", "tenantzones", "--all", "--timeout=60s")
         try:
             yield fleet
         except Exception:
-            for each in fleet.processes:
+            for each in (*fleet.processes, controllers):
                 each.check()
             raise
 
 
-def _manager(folder: Path, objects: Bucket, index: str | None) -> CacheManagerProcess:
-    pools = {_TOKEN: f"{_POOL.namespace}/{_POOL.name}"}
-    manager = CacheManagerProcess(folder / "manager", pools, index, _LEASE, environment=objects.environment)
+def _manager(folder: Path, cluster: FleetCluster, objects: Bucket, index: str | None) -> CacheManagerProcess:
+    access = ManagerAccess(cluster.cluster, folder / "access")
+    environment = objects.environment
+    manager = CacheManagerProcess(folder / "manager", {}, index, _LEASE, environment=environment, access=access)
     manager.start()
-    manager.ask("RegisterStorage", storage={"name": _STORAGE, "type": "S3", "options": objects.options})
     return manager
 
 
-def _write_volumes(folder: Path, token: str) -> None:
-    volumes = folder / "volumes"
-    for name in (CONFIG_VOLUME, SALT_VOLUME, ADMIN_VOLUME):
-        (volumes / name).mkdir(parents=True)
-    (volumes / SALT_VOLUME / SALT_KEY_FILE).write_text(new_salt_key().hex())
-    (volumes / ADMIN_VOLUME / ACCEPTED_FILE).write_text(f"{token}\n")
-    (folder / "manager" / "token").write_text(_TOKEN)
-    zones = tuple(ZoneConfig(name=name, tenant=name, generation=1) for name in TENANTS)
-    (volumes / CONFIG_VOLUME / CONFIG_KEY).write_text(dump_config(make_config(1, _POOL, zones)))
+def _pod(engine: Engine) -> str:
+    return engine.name.replace(" ", "-").lower()
+
+
+def _volumes(folder: Path, engine: Engine) -> Path:
+    """Where what stands in for kubelet has the volumes of an engine's pod."""
+    return folder / "volumes" / _pod(engine)
 
 
 def _start(
-    processes: Processes, number: int, model: Model, folder: Path, manager: CacheManagerProcess, objects: Bucket
+    processes: Processes,
+    number: int,
+    model: Model,
+    folder: Path,
+    cluster: FleetCluster,
+    manager: CacheManagerProcess,
+    objects: Bucket,
 ) -> Engine:
     engine = Engine(f"engine {chr(ord('A') + number)}", free_address(API_PORT, DEFAULT_ADMIN_PORT))
     reach_directly(engine)
-    volumes = folder / "volumes"
+    name, volumes = _pod(engine), _volumes(folder, engine)
+    register(cluster.cluster, declared.pod(name))
+    start_kubelet(processes, cluster.place, name, volumes, engine)
+    # As kubelet does: a container starts when its volumes are there.
+    wait_until(
+        lambda: all((volumes / volume / file).exists() for volume, file in _MOUNTED),
+        lambda: f"the volumes of {name}",
+        timeout=_CONTROL_SECONDS,
+    )
+    token = volumes / "manager-token"
+    token.write_text(cluster.engine_token())
     command = zone_command(engine, model, keys=folder / "keys", volumes=volumes, admin_port=DEFAULT_ADMIN_PORT)
-    command += ["--cpu-tier", _CPU_TIER, "--manager-url", manager.url]
+    command += ["--cpu-tier", f"{declared.CPU_TIER}B", "--manager-url", manager.url]
     # Engines, servers and the S3 server's Python share two cores.
     command += ["--manager-budget", "1"]
-    command += ["--manager-token-file", str(folder / "manager" / "token")]
-    name = engine.name.replace(" ", "-")
+    command += ["--manager-token-file", str(token)]
     environment = engine_environment(cores_for(number, 2), POD_NAME=name, **objects.environment)
     processes.start(name, command, environment)
     return engine

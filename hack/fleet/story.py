@@ -20,9 +20,10 @@ FLOOD_PROMPTS = 30
 def tell(fleet: Fleet) -> Claims:
     """Tell all of it, and collect the claims."""
     claims = Claims()
-    chapter("The groups")
+    chapter("The group")
+    size = f"{fleet.object_bytes:,} bytes"
+    say(f"A chunk takes {size}. acme is promised {FLOOR_CHUNKS} of them, burst may store {FLOOD_CHUNKS}.")
     fleet.share(FLOOR_CHUNKS, FLOOD_CHUNKS)
-    say(f"A chunk takes {fleet.object_bytes:,} bytes. acme's group has {FLOOR_CHUNKS} of them, burst's {FLOOD_CHUNKS}.")
     _have_storage_opened(fleet, (0, 1))
     session = _session_moves(fleet, claims)
     _flood(fleet, claims, session)
@@ -35,28 +36,30 @@ def tell(fleet: Fleet) -> Claims:
     bucket = Killed(what, fleet.bucket.server.kill, fleet.bucket.start, fleet.storage_problem)
     is_killed(fleet, claims, "e", bucket)
     _engines_come_and_go(fleet, claims)
-    _show_storages(fleet)
+    chapter("The storages")
+    fleet.show_storages()
     return claims
 
 
 def _have_storage_opened(fleet: Fleet, engines: Sequence[int]) -> None:
     """An engine makes its client of S3 with the first chunk, which takes a second, and a load does not wait so long."""
     for engine in engines:
-        before = fleet.written("burst")
-        fleet.tenant("burst", engine).ask(make_prompt(fleet.model, 2, seed=f"hello {engine}"), answer_tokens=1)
-        await_written(fleet, "burst", before + 1)
+        before = fleet.written("acme")
+        fleet.tenant("acme", engine).ask(make_prompt(fleet.model, 2, seed=f"hello {engine}"), answer_tokens=1)
+        await_written(fleet, "acme", before + 1)
 
 
 def _session_moves(fleet: Fleet, claims: Claims) -> str:
     chapter("a. A session begins on engine A and goes on on engine B")
     session = make_prompt(fleet.model, SESSION_BLOCKS, seed="session")
+    before = fleet.written("acme")
     begun = fleet.tenant("acme", 0).ask(session)
     blocks = begun.prompt_tokens // BLOCK_TOKENS
-    await_written(fleet, "acme", blocks)
+    await_written(fleet, "acme", before + blocks)
     moved = fleet.tenant("acme", 1).ask(session)
     longer = session + make_prompt(fleet.model, 8, seed="the next turn")
     next_turn = fleet.tenant("acme", 1).ask(longer)
-    await_written(fleet, "acme", next_turn.prompt_tokens // BLOCK_TOKENS)
+    await_written(fleet, "acme", before + next_turn.prompt_tokens // BLOCK_TOKENS)
     back = fleet.tenant("acme", 0).ask(longer)
     stranger = fleet.tenant("burst", 1).ask(session)
     _show(
@@ -105,7 +108,7 @@ def _flood(fleet: Fleet, claims: Claims, session: str) -> None:
     )
     claims.check(
         "b",
-        "the flood does not take a byte of acme's",
+        "the flood does not take a byte of acme's floor",
         f"{after['acme']} of {before['acme']} chunks",
         held=after["acme"] >= before["acme"],
     )
@@ -119,6 +122,7 @@ def _flood(fleet: Fleet, claims: Claims, session: str) -> None:
     full = found.prompt_tokens // BLOCK_TOKENS
     kept = found.cached_tokens // BLOCK_TOKENS
     claims.check("b", "acme's session is found after it", f"{kept} of {full} blocks", held=kept >= 0.95 * (full - 1))
+    fleet.show_storages()
 
 
 def _ask_many(fleet: Fleet, engine: int) -> None:
@@ -158,17 +162,6 @@ def _found(fleet: Fleet, prompts: Sequence[str], engines: Sequence[int]) -> floa
     """Which share of these prompts' tokens is found when they are asked once more, by one engine after the other."""
     answers = [fleet.tenant("acme", engines[n % len(engines)]).ask(prompt) for n, prompt in enumerate(prompts)]
     return sum(answer.cached_tokens for answer in answers) / sum(answer.prompt_tokens for answer in answers)
-
-
-def _show_storages(fleet: Fleet) -> None:
-    chapter("The storages")
-    table(
-        ("storage", "type", "available", "bytes"),
-        [
-            (each["storage"]["name"], each["storage"]["type"], str(each["available"]), f"{each['used']:,}")
-            for each in fleet.manager.ask("ListStorages")["storages"]
-        ],
-    )
 
 
 def _show(answers: dict[str, Answer]) -> None:

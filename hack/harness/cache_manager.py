@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from hack.harness.killable import KillableServer
+from hack.harness.manager_access import ManagerAccess
 from hack.ports import free_ports
 
 ADMIN: Final = "administrator"
-"""The token of the one who registers storages and groups."""
+"""The token of the one who registers storages and groups, where nobody reviews tokens."""
 
 
 class CacheManagerProcess(KillableServer):
@@ -22,11 +23,12 @@ class CacheManagerProcess(KillableServer):
 
     Args:
         folder: for its index, its tokens, its log, and ``storage``, a folder for blocks.
-        pools: ``NAMESPACE/POOL`` by the token of its engines.
+        pools: ``NAMESPACE/POOL`` by the token of its engines, where nobody reviews tokens.
         index: where the index is; None: a file in ``folder``.
         arguments: more of its own.
         tls: what who asks it over https goes by; None: it is served without TLS.
         environment: further variables, such as those by which it finds S3.
+        access: by which it has an API server review tokens; None: it knows those of ``pools``, and ``ADMIN``.
     """
 
     def __init__(
@@ -37,6 +39,7 @@ class CacheManagerProcess(KillableServer):
         arguments: Sequence[str] = (),
         tls: ssl.SSLContext | None = None,
         environment: Mapping[str, str] | None = None,
+        access: ManagerAccess | None = None,
     ) -> None:
         self.storage = folder / "storage"
         self.storage.mkdir(parents=True)
@@ -44,18 +47,22 @@ class CacheManagerProcess(KillableServer):
         self.port, self.grpc_port = free_ports(2)
         self._tls = tls
         self.url = f"{'http' if tls is None else 'https'}://127.0.0.1:{self.port}"
-        tokens = folder / "tokens.json"
-        tokens.write_text(json.dumps({ADMIN: {"admin": True}} | {token: {"pool": pools[token]} for token in pools}))
+        if access is not None:
+            self._administrator, who = access.token_file.read_text(), access.flags
+        else:
+            tokens = folder / "tokens.json"
+            tokens.write_text(json.dumps({ADMIN: {"admin": True}} | {token: {"pool": pools[token]} for token in pools}))
+            self._administrator, who = ADMIN, ["--tokens", str(tokens)]
         command = [
-            *(sys.executable, "-m", "tenantzone_manager", "--tokens", str(tokens)),
+            *(sys.executable, "-m", "tenantzone_manager", *who),
             *("--index", index or str(folder / "index.db"), "--events", str(self.events)),
             *("--listen", f"127.0.0.1:{self.port}", "--grpc", f"127.0.0.1:{self.grpc_port}", *arguments),
         ]
         variables = {"PYTHONPATH": os.pathsep.join(sys.path), **(environment or {})}
         super().__init__("manager", folder, command, self._answers, variables)
 
-    def ask(self, call: str, token: str = ADMIN, **fields: Any) -> dict[str, Any]:
-        """Ask it over HTTP.
+    def ask(self, call: str, token: str = "", **fields: Any) -> dict[str, Any]:
+        """Ask it over HTTP, as its administrator if no token is shown.
 
         Raises:
             urllib.error.HTTPError: it was not done.
@@ -63,7 +70,7 @@ class CacheManagerProcess(KillableServer):
         request = urllib.request.Request(
             f"{self.url}/v1/{call}",
             data=json.dumps(fields).encode(),
-            headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
+            headers={"Authorization": f"Bearer {token or self._administrator}", "Content-Type": "application/json"},
         )
         with urllib.request.urlopen(request, timeout=30, context=self._tls) as answer:
             found: dict[str, Any] = json.load(answer)

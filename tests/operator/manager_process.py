@@ -1,6 +1,5 @@
 """A real KV-cache manager as a process, which the API server's TokenReview tells who asks, as in the manifests."""
 
-import base64
 import json
 import os
 import subprocess
@@ -12,19 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from hack.controlplane import Cluster
+from hack.harness.manager_access import ManagerAccess
 from hack.ports import free_ports
-
-MANIFESTS = Path(__file__).parents[2] / "manifests"
-SYSTEM = "tenantzone-system"
-AUDIENCE = "tenantzone-manager"
 
 
 class ManagerRefusal(Exception):
     """What the manager says instead of doing it."""
-
-
-def token_of(cluster: Cluster, namespace: str, account: str, *options: str) -> str:
-    return cluster.kubectl("create", "token", account, "--namespace", namespace, *options).stdout.strip()
 
 
 class ManagerProcess:
@@ -40,22 +32,12 @@ class ManagerProcess:
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        credentials = folder / "api-server"
-        credentials.mkdir()
-        view = ("config", "view", "--raw", "--minify", "--output")
-        data = cluster.kubectl(*view, "jsonpath={.clusters[0].cluster.certificate-authority-data}").stdout
-        file = cluster.kubectl(*view, "jsonpath={.clusters[0].cluster.certificate-authority}").stdout
-        (credentials / "ca.crt").write_bytes(base64.b64decode(data) if data else Path(file).read_bytes())
-        (credentials / "token").write_text(token_of(cluster, SYSTEM, "tenantzone-manager"))
-        self._accounts: dict[str, Any] = {f"{SYSTEM}/tenantzone-operator": {"admin": True}}
-        self._write_accounts()
-        self.token_file = folder / "token"
-        self.token_file.write_text(token_of(cluster, SYSTEM, "tenantzone-operator", f"--audience={AUDIENCE}"))
+        self._access = ManagerAccess(cluster, folder)
+        self.token_file = self._access.token_file
         self._command = [
             *(sys.executable, "-m", "tenantzone_manager", "--index", str(folder / "index.db")),
             *("--listen", f"127.0.0.1:{self.port}", "--grpc", f"127.0.0.1:{self._grpc}"),
-            *("--service-accounts", str(folder / "accounts.json")),
-            *("--api-server", cluster.server, "--api-server-credentials", str(credentials)),
+            *self._access.flags,
             *("--credentials", str(folder), "--lease", "0.2"),
         ]
 
@@ -75,13 +57,9 @@ class ManagerProcess:
 
     def let_in(self, accounts: Mapping[str, Any]) -> None:
         """Have it know these service accounts, too, from a new start on."""
-        self._accounts |= accounts
-        self._write_accounts()
+        self._access.let_in(accounts)
         self.kill()
         self.start()
-
-    def _write_accounts(self) -> None:
-        (self._folder / "accounts.json").write_text(json.dumps(self._accounts))
 
     def ask(self, call: str, token: str = "", /, **fields: Any) -> dict[str, Any]:
         """Make a call, as the operator if nothing is shown.

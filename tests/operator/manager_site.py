@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from hack.controlplane import Cluster, ControlPlane
+from hack.harness.manager_access import AUDIENCE, RIGHTS, token_of
 from tests.operator.kube import Kube, eventually
-from tests.operator.manager_process import AUDIENCE, MANIFESTS, ManagerProcess, token_of
+from tests.operator.manager_process import ManagerProcess
 from tests.operator.world import conditions
 
 SIZE = 4096
@@ -80,7 +81,7 @@ def site_in(cluster: Cluster, kube: Kube, folder: Path) -> Iterator[ManagerSite]
     """A manager, and the rights that an operator beside it has, for as long as the block runs."""
     if not isinstance(cluster, ControlPlane):
         pytest.skip("a cluster that was named may have a manager of its own")
-    shipped = [f"--filename={MANIFESTS / 'manager' / name}" for name in ("rbac.yaml", "guard.yaml")]
+    shipped = [f"--filename={file}" for file in RIGHTS]
     cluster.kubectl("apply", *shipped)
     manager = ManagerProcess(cluster, folder)
     manager.start()

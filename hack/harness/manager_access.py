@@ -1,0 +1,55 @@
+"""What the manifests and kubelet give a KV-cache manager in a cluster: rights, credentials, and who may ask it."""
+
+import base64
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from hack.controlplane import Cluster
+
+MANIFESTS: Final = Path(__file__).parents[2] / "manifests"
+RIGHTS: Final = tuple(MANIFESTS / "manager" / name for name in ("rbac.yaml", "guard.yaml"))
+"""Of the manager's service account, and those of the operator's beside it."""
+SYSTEM: Final = "tenantzone-system"
+"""The namespace of both."""
+AUDIENCE: Final = "tenantzone-manager"
+
+
+def token_of(cluster: Cluster, namespace: str, account: str, *options: str) -> str:
+    """A new token of a service account; it is good for an hour unless kubectl's options say otherwise."""
+    return cluster.kubectl("create", "token", account, "--namespace", namespace, *options).stdout.strip()
+
+
+class ManagerAccess:
+    """A manager that has the API server review who asks, and an operator that administers it.
+
+    Args:
+        cluster: with ``RIGHTS``, and the operator's service account.
+        folder: for the manager's credentials, the file of accounts, and the operator's token.
+    """
+
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
+        self._folder = folder
+        credentials = folder / "api-server"
+        credentials.mkdir(parents=True)
+        view = ("config", "view", "--raw", "--minify", "--output")
+        data = cluster.kubectl(*view, "jsonpath={.clusters[0].cluster.certificate-authority-data}").stdout
+        file = cluster.kubectl(*view, "jsonpath={.clusters[0].cluster.certificate-authority}").stdout
+        (credentials / "ca.crt").write_bytes(base64.b64decode(data) if data else Path(file).read_bytes())
+        (credentials / "token").write_text(token_of(cluster, SYSTEM, "tenantzone-manager"))
+        self._accounts: dict[str, Any] = {f"{SYSTEM}/tenantzone-operator": {"admin": True}}
+        self.let_in({})
+        self.token_file = folder / "token"
+        """Of the operator."""
+        self.token_file.write_text(token_of(cluster, SYSTEM, "tenantzone-operator", f"--audience={AUDIENCE}"))
+        self.flags = [
+            *("--service-accounts", str(folder / "accounts.json")),
+            *("--api-server", cluster.server, "--api-server-credentials", str(credentials)),
+        ]
+        """Of the manager."""
+
+    def let_in(self, accounts: Mapping[str, Any]) -> None:
+        """Have a manager that is started from now on know these service accounts, too."""
+        self._accounts |= accounts
+        (self._folder / "accounts.json").write_text(json.dumps(self._accounts))
