@@ -10,6 +10,7 @@ from typing import Final, Self
 from hack.controlplane.server import Server
 
 START_SECONDS: Final = 60.0
+"""Until a server answers, unless it is said to take longer."""
 
 
 class KillableServer:
@@ -34,6 +35,7 @@ class KillableServer:
         self.name = name
         self.folder = folder
         self.log = folder / f"{name}.log"
+        self.start_seconds = START_SECONDS
         self._command = command
         self._is_ready = is_ready
         self._environment = dict(environment or {})
@@ -55,7 +57,7 @@ class KillableServer:
         environment = {**os.environ, **self._environment}
         with (self.folder / "lock").open("w") as lock:
             self._server = Server(self._command, log=self.log, keep_open=lock.fileno(), env=environment)
-        until = time.monotonic() + START_SECONDS
+        until = time.monotonic() + self.start_seconds
         while not self._is_ready():
             if not self._server.is_running or time.monotonic() > until:
                 raise RuntimeError(f"{self.name} did not start:\n{self.log.read_text()}")
