@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 
+from httpx import HTTPError
 from openai import OpenAIError
 
 from hack.controlplane import ClusterError
@@ -24,6 +25,7 @@ _EXPLAINED = (
     CommandFailed,
     OpenAIError,
     OSError,
+    HTTPError,
     ProcessDiedError,
     RuntimeError,
 )

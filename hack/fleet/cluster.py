@@ -1,7 +1,7 @@
 """The cluster of the story: a control plane of its own, with what the manifests give operator and manager."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any
 from hack.controlplane import Cluster, ControlPlane
 from hack.demo.console import wait_until
 from hack.demo.workspace import Workspace, show, workspace
-from hack.fleet.declared import GROUP, SERVICE_ACCOUNT, STORAGE
+from hack.fleet.declared import GROUP, SERVICE_ACCOUNT, STORAGE, TENANTS
 from hack.harness.manager_access import AUDIENCE, RIGHTS, token_of
 from tenantzone_contract.tiers import SHARED_TIER
 
@@ -51,14 +51,14 @@ class FleetCluster:
         conditions = self._status("kvstorage", STORAGE).get("conditions", ())
         return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
-    def await_held(self, held: dict[str, int]) -> None:
+    def await_held(self, held: Callable[[], dict[str, int]]) -> None:
         """Wait until statuses say of each tenant what the manager counts: they are some seconds old.
 
         Args:
-            held: bytes in the storage by tenant.
+            held: bytes in the storage by tenant, as the manager counts them now.
         """
         wait_until(
-            lambda: self._held_by_group() == held == self._held_by_zones(held),
+            lambda: held() == self._held_by_group() == self._held_by_zones(),
             lambda: "statuses to have the manager's figures",
             timeout=_SECONDS,
             poll=_POLL_SECONDS,
@@ -67,8 +67,8 @@ class FleetCluster:
     def _held_by_group(self) -> dict[str, int]:
         return {row["name"]: row["held"] for row in self._status("kvcachegroup", GROUP).get("zones", ())}
 
-    def _held_by_zones(self, tenants: dict[str, int]) -> dict[str, int]:
-        told = {tenant: self._status("tenantzone", tenant).get("tiers", ()) for tenant in tenants}
+    def _held_by_zones(self) -> dict[str, int]:
+        told = {tenant: self._status("tenantzone", tenant).get("tiers", ()) for tenant in TENANTS}
         return {name: row["held"] for name, rows in told.items() for row in rows if row["tier"] == SHARED_TIER}
 
     def _status(self, kind: str, name: str) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from hack.demo.workspace import show
 from hack.fleet.stack import Fleet
 
 _SECONDS: Final = 120.0
+_PHASES: Final = ("before", "without it", "again")
 _AT_ONCE: Final = 20
 """Requests in each phase, at least."""
 
@@ -111,7 +112,10 @@ def is_killed(fleet: Fleet, claims: Claims, letter: str, server: Killed) -> None
         load.wait_for("again")
     table(
         ("", "requests", "failed", "cached tokens"),
-        [(name, str(len(tokens)), str(load.failed[name]), str(sum(tokens))) for name, tokens in load.asked.items()],
+        [
+            (name, str(len(load.asked.get(name, ()))), str(load.failed[name]), str(sum(load.asked.get(name, ()))))
+            for name in _PHASES
+        ],
     )
     claims.check(letter, "no request fails", f"{load.failed.total()} failed", held=not load.failed)
     kept, blocks = _move(fleet, f"after {what} came back", 0, 1)

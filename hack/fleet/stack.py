@@ -103,7 +103,7 @@ class Fleet:
     def show_storages(self) -> None:
         """Show what the cluster says of storages, groups and zones, once it says what the manager counts."""
         self.cluster.await_storage(ready=True)
-        self.cluster.await_held({tenant: self._held_bytes(tenant) for tenant in TENANTS})
+        self.cluster.await_held(lambda: {tenant: self._held_bytes(tenant) for tenant in TENANTS})
         show(self.cluster.cluster, "get", "kvstorages,kvcachegroups,tenantzones", "--output=wide")
 
     def written(self, tenant: str) -> int:

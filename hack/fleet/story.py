@@ -100,7 +100,7 @@ def _flood(fleet: Fleet, claims: Claims, session: str) -> None:
             refused[zone.tenant] += sum(tier.writes_refused for tier in zone.tiers if tier.tier == "shared")
     limits = {"acme": fleet.floor_chunks, "burst": fleet.flood_chunks}
     table(
-        ("chunks in the storage", "limit", "before", "after", "not stored"),
+        ("chunks in the storage", "quota", "before", "after", "not stored"),
         [
             (tenant, str(limits[tenant]), str(before[tenant]), str(after[tenant]), str(refused[tenant]))
             for tenant in ("acme", "burst")

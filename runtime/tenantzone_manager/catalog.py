@@ -1,11 +1,14 @@
 """What is registered: storages, groups, instances, service accounts; in the index, and in memory as last read."""
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, TypeVar
+import logging
+from collections.abc import Sequence
+from typing import TypeVar
+
+from msgspec.structs import replace
 
 from tenantzone_manager import spaces
 from tenantzone_manager.core import books
-from tenantzone_manager.core.promises import group_terms, lifted, zone_of, zone_terms
+from tenantzone_manager.core.promises import group_terms, lifted
 from tenantzone_manager.core.quota import UNLIMITED, Terms
 from tenantzone_manager.core.settings import (
     Instance,
@@ -18,8 +21,10 @@ from tenantzone_manager.core.settings import (
 from tenantzone_manager.core.sharing import Registered, of_namespace, shared
 from tenantzone_manager.index.backend import Address
 from tenantzone_manager.index.meta_index import Found, MetaIndex
+from tenantzone_manager.membership import Membership, by_zone
 
 _T = TypeVar("_T")
+_log = logging.getLogger(__name__)
 _NOT_OF_THE_PLACE = ("takeover", "credentials", "http")
 """Options of a storage that say nothing of where it lies."""
 
@@ -30,14 +35,6 @@ class NotFound(Exception):
 
 class Refused(Exception):
     """It contradicts what is registered; the message says what to change."""
-
-
-class _ZonesUnread(Exception):
-    """Others have named zones meanwhile, whose instances must be read, too."""
-
-    def __init__(self, zones: set[str]) -> None:
-        super().__init__()
-        self.zones = zones
 
 
 class Catalog:
@@ -55,6 +52,7 @@ class Catalog:
         self.is_stale = True
         """Whether another process may have changed it since it was read."""
         self._index = index
+        self._membership = Membership(index)
         index.on_change(self._changed)
 
     async def load(self) -> None:
@@ -127,60 +125,25 @@ class Catalog:
             if other.name != group.name and (taken := set(group.aliases) & set(other.aliases)):
                 raise Refused(f"group {group.name}: {min(taken)} is an alias of the group {other.name} already")
         registered = await self._registered(group) if namespace else {}
-        zones = {*group.zones, *self.groups.get(group.name, group).zones}
-        while True:
-            try:
-                made = await self._put(group, namespace, registered, zones)
-            except _ZonesUnread as error:
-                zones |= error.zones
-            else:
-                self.groups[group.name] = made
-                return made
 
-    async def _put(
-        self, group: InstanceGroup, namespace: str, registered: Registered, zones: Collection[str]
-    ) -> InstanceGroup:
-        """The same, where it names no zones but these.
+        def say(known: InstanceGroup | None) -> InstanceGroup:
+            if not namespace:
+                return group
+            made = shared(known, group, namespace, registered)
+            check_group(made, known)
+            return made
 
-        Raises:
-            _ZonesUnread: it names others, too.
-        """
-        address = Address(spaces.GROUPS, group.name.encode())
-        members = {spaces.members_of(group.name, zone): zone for zone in zones}
-        unrecorded = await self._unrecorded(group.name, members)
-        made = group
-
-        def modifier(found: Found) -> dict[Address, Any]:
-            nonlocal made
-            if namespace:
-                made = shared(found[address], group, namespace, registered)
-                check_group(made, found[address])
-            named = {*made.zones, *(found[address] or made).zones}
-            if not named <= set(zones):
-                raise _ZonesUnread(named)
-            # Written as they were: an instance that is registered meanwhile must not miss what is said here.
-            kept = {at: found[at] or unrecorded.get(at) for at in members}
-            return {address: made, **{at: names for at, names in kept.items() if names}}
-
-        def terms(found: Found) -> list[Terms]:
-            names = {zone: found[at] or unrecorded.get(at, ()) for at, zone in members.items()}
-            before = group_terms(found[address], names) if found[address] is not None else []
-            latest = {each.chain: each for each in (*lifted(before), *group_terms(made, names))}
-            return list(latest.values())
-
-        await self._index.read_modify_write([address, *members], modifier, terms)
+        made = await self._membership.rewrite(
+            group.name, say, by_zone(self.instances_of(group.name)).get(group.name, {})
+        )
+        assert made is not None, "a group was said"
+        self.groups[group.name] = made
         return made
 
-    async def _unrecorded(self, group: str, members: Mapping[Address, str]) -> dict[Address, tuple[str, ...]]:
-        """The instances of zones of which there is no record, as in an index of before there were such records."""
-        mine = self.instances_of(group)
-        names = {at: tuple(each.name for each in mine if zone_of(each) == zone) for at, zone in members.items()}
-        there = {name for some in names.values() for name in some if await self._is_there(name)}
-        return {at: kept for at, some in names.items() if (kept := tuple(name for name in some if name in there))}
-
-    async def _is_there(self, name: str) -> bool:
-        (found,) = await self._index.get(spaces.INSTANCES, [name.encode()])
-        return found is not None
+    async def mend_zones(self) -> None:
+        """Have each instance of a zone have its part, whoever has registered it; once is enough for all managers."""
+        for name in await self._membership.mend(list(self.groups.values()), by_zone(self.instances.values())):
+            _log.info("group %s: what its zones' instances have of it was mended", name)
 
     async def group_of(self, group: InstanceGroup, namespace: str) -> InstanceGroup:
         """A group as it is for one namespace."""
@@ -194,8 +157,15 @@ class Catalog:
             Refused: instances are in it.
         """
         self.group(name)
-        if members := [instance.name for instance in self.instances_of(name)]:
+        # Another process may have registered some.
+        instances = (await self._all(spaces.INSTANCES, Instance)).values()
+        if members := [instance.name for instance in instances if instance.group == name]:
             raise Refused(f"group {name} has instances: {', '.join(members[:5])}; unregister them first")
+
+        def without_promises(known: InstanceGroup | None) -> InstanceGroup | None:
+            return replace(known, instances={}, zones={}) if known is not None else None
+
+        await self._membership.rewrite(name, without_promises, {})
         address = Address(spaces.GROUPS, name.encode())
         evictions = Address(spaces.EVICTIONS, name.encode())
 
@@ -216,60 +186,30 @@ class Catalog:
         """
         check_instance(instance)
         self.group(instance.group)
-        address = Address(spaces.INSTANCES, instance.name.encode())
-        in_group = Address(spaces.GROUPS, instance.group.encode())
-        zone = zone_of(instance)
-        members = spaces.members_of(instance.group, zone)
 
-        def modifier(found: Found) -> dict[Address, Any]:
-            known = found[address]
+        def check(known: Instance | None, group: InstanceGroup | None) -> None:
             if known is not None and known != instance:
                 raise Refused(
                     f"instance {instance.name} is registered in another way, and an instance never changes; "
                     "what the bytes of its blocks mean belongs into its name"
                 )
             if known is not None:
-                return {}
-            if found[in_group] is None:
+                return
+            if group is None:
                 raise NotFound(f"there is no instance group {instance.group}")
             for other in self.groups.values():
                 if other.name != instance.group and instance.name in other.instances:
                     raise Refused(
                         f"the group {other.name} promises something to the instance {instance.name}; end that first"
                     )
-            if not zone:
-                return {address: instance}
-            # The group is written as it was: what is said of the zone meanwhile must not miss this instance.
-            return {address: instance, in_group: found[in_group], members: _with(found[members], instance.name)}
 
-        def terms(found: Found) -> list[Terms]:
-            if found[address] is not None or not zone:
-                return []
-            return zone_terms(found[in_group], zone, _with(found[members], instance.name))
-
-        await self._index.read_modify_write([address, in_group, members], modifier, terms)
+        await self._membership.join(instance, check)
         self.instances[instance.name] = instance
         return instance
 
     async def forget_instance(self, instance: Instance) -> None:
         """Take out an instance, which has no blocks any more; those of its zone share what it was promised."""
-        address = Address(spaces.INSTANCES, instance.name.encode())
-        in_group = Address(spaces.GROUPS, instance.group.encode())
-        zone = zone_of(instance)
-        members = spaces.members_of(instance.group, zone)
-
-        def modifier(found: Found) -> dict[Address, Any]:
-            changed = {address: None, in_group: found[in_group], members: _without(found[members], instance.name)}
-            return {at: after for at, after in changed.items() if found[at] is not None}
-
-        def terms(found: Found) -> list[Terms]:
-            group, names = found[in_group], found[members]
-            if group is None or instance.name not in (names or ()):
-                return []
-            before, after = (zone_terms(group, zone, some) for some in (names, _without(names, instance.name) or ()))
-            return list({each.chain: each for each in (*lifted(before), *after)}.values())
-
-        await self._index.read_modify_write([address, in_group, members], modifier, terms)
+        await self._membership.leave(instance)
         self.instances.pop(instance.name, None)
 
     async def put_storage(self, storage: Storage) -> None:
@@ -351,12 +291,3 @@ class Catalog:
 
 def _place_of(storage: Storage) -> tuple[str, dict[str, str | int | bool]]:
     return storage.type, {name: value for name, value in storage.options.items() if name not in _NOT_OF_THE_PLACE}
-
-
-def _with(names: tuple[str, ...] | None, name: str) -> tuple[str, ...]:
-    return (*(each for each in names or () if each != name), name)
-
-
-def _without(names: tuple[str, ...] | None, name: str) -> tuple[str, ...] | None:
-    """None: nobody is left."""
-    return tuple(each for each in names or () if each != name) or None

@@ -210,6 +210,7 @@ class CacheManager:
         await self.index.count(spaces.IDENTITY)
         self.is_ready = True
         if self.leads:
+            await self.catalog.mend_zones()
             await self.reclaim()
 
     async def _move_if_leader(self) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 from hypothesis import given
@@ -11,12 +11,12 @@ from msgspec.structs import replace
 
 from tenantzone_contract.cache_names import instance_name
 from tenantzone_manager import spaces
-from tenantzone_manager.catalog import Catalog, NotFound
+from tenantzone_manager.catalog import Catalog, NotFound, Refused
 from tenantzone_manager.core import books
 from tenantzone_manager.core.promises import Members, group_terms, zone_of, zone_terms
 from tenantzone_manager.core.quota import UNLIMITED
 from tenantzone_manager.core.settings import Instance, InstanceGroup, InstanceQuota, Quota, Spec, Storage
-from tenantzone_manager.index.backend import IndexBackend
+from tenantzone_manager.index.backend import Commit, IndexBackend
 from tenantzone_manager.index.meta_index import IndexSettings, MetaIndex
 from tests.manager.playing import INSTANCE, SIZE, Playing, prompt
 
@@ -147,16 +147,43 @@ async def test_what_is_said_later_is_for_the_instances_that_are_there(catalog: C
     assert await committed(catalog) == 0
 
 
-async def test_an_index_of_before_there_were_records_of_zones_is_read(catalog: Catalog) -> None:
-    both = [instance(1), instance(2)]
-    await catalog.put_group(team())
-    for each in both:
-        await catalog.register_instance(each)
-    await catalog._index.delete(spaces.MEMBERS, [spaces.members_of("team", ACME).key])
-    # One of them is gone, and this process has not heard of it.
-    await catalog._index.delete(spaces.INSTANCES, [both[0].name.encode()])
+async def test_what_an_older_manager_has_written_is_mended(catalog: Catalog) -> None:
+    old, gone, new = (instance(number) for number in range(3))
     await catalog.put_group(team(zones={ACME: QUOTA}))
-    assert [await quota_of(catalog, each.name) for each in both] == [(0, UNLIMITED), (60, 120)]
+    for each in (old, gone, new):
+        await catalog.register_instance(each)
+    # It knows of no records of zones: it has registered one, and unregistered another.
+    await catalog._index.put(spaces.MEMBERS, {spaces.members_of("team", ACME).key: (gone.name, new.name)})
+    await catalog._index.delete(spaces.INSTANCES, [gone.name.encode()])
+    await catalog.load()
+    await catalog.mend_zones()
+    assert [await quota_of(catalog, each.name) for each in (old, new)] == [(30, 60), (30, 60)]
+    assert await quota_of(catalog, gone.name) == (0, UNLIMITED)
+    assert await committed(catalog) == 60
+    before = await catalog._index.get(spaces.GROUPS, [b"team"])
+    await catalog.mend_zones()
+    assert await catalog._index.get(spaces.GROUPS, [b"team"]) == before, "nothing is left to mend"
+
+
+async def test_zones_are_said_of_all_instances_whatever_is_recorded(catalog: Catalog) -> None:
+    old, new = instance(1), instance(2)
+    await catalog.put_group(team(instances={old.name: QUOTA}))
+    await catalog.register_instance(old)
+    await catalog._index.delete(spaces.MEMBERS, [spaces.members_of("team", ACME).key])
+    await catalog.register_instance(new)
+    await catalog.put_group(team(zones={ACME: QUOTA}))
+    assert [await quota_of(catalog, each.name) for each in (old, new)] == [(30, 60), (30, 60)]
+
+
+async def test_a_manager_that_leads_mends(playing: Playing) -> None:
+    catalog = playing.manager.catalog
+    await playing.group(zones={ACME: QUOTA})
+    await catalog.register_instance(instance(1))
+    await catalog._index.delete(spaces.MEMBERS, [spaces.members_of("team", ACME).key])
+    await catalog.register_instance(instance(2))
+    assert await quota_of(catalog, instance(2).name) == (60, 120)
+    await playing.manager._reclaim_if_leader()
+    assert [await quota_of(catalog, instance(number).name) for number in (1, 2)] == [(30, 60), (30, 60)]
 
 
 async def test_what_is_said_for_one_namespace_leaves_zones_of_others(catalog: Catalog) -> None:
@@ -177,6 +204,9 @@ async def test_what_is_said_for_one_namespace_leaves_zones_of_others(catalog: Ca
     ("fields", "words"),
     [
         ({"zones": {ACME: {WHERE: InstanceQuota(5, 4)}}}, f"zone {ACME} reserves more of {WHERE} than it may use"),
+        ({"zones": {f"{ACME}\n": QUOTA}}, "is no zone, NAMESPACE/POOL/OWNER"),
+        ({"zones": {"acme": QUOTA}}, "'acme' is no zone, NAMESPACE/POOL/OWNER"),
+        ({"zones": {ACME: {where: InstanceQuota(2**62) for where in "ABC"}}}, "instances reserve more than"),
         ({"zones": {ACME: QUOTA}, "total": Quota(59)}, "instances reserve 60 bytes; its total is 59"),
         ({"zones": {ACME: QUOTA}, "types": {WHERE: Quota(59)}}, f"instances reserve 60 bytes of {WHERE}"),
     ],
@@ -211,6 +241,57 @@ async def test_two_managers_that_register_and_tell_at_a_time_miss_no_instance(re
         assert [await quota_of(replicas[0], each.name) for each in there] == [part] * len(there)
         assert [await quota_of(replicas[0], each.name) for each in gone] == [(0, UNLIMITED)] * len(gone)
         assert await committed(replicas[0]) == part[0] * len(there)
+
+
+def just_before_it_commits(catalog: Catalog, other: Callable[[], Awaitable[object]]) -> None:
+    """Have another manager do something between what the next change reads and what it writes."""
+    commit, done = catalog._index.backend.commit, []
+
+    async def commit_after(change: Commit) -> None:
+        if not done:
+            done.append(True)
+            await other()
+        await commit(change)
+
+    catalog._index.backend.commit = commit_after  # type: ignore[method-assign]
+
+
+async def test_who_says_something_of_a_zone_misses_no_first_instance(replicas: list[Catalog]) -> None:
+    here, there = replicas
+    await here.put_group(team())
+    await there.load()
+    just_before_it_commits(here, lambda: there.register_instance(instance(1)))
+    await here.put_group(team(total=Quota(1000), zones={ACME: QUOTA}))
+    assert await quota_of(here, instance(1).name) == (60, 120)
+    assert await committed(here) == 60
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+async def test_who_says_something_of_a_zone_counts_nobody_who_has_left(replicas: list[Catalog], recorded: bool) -> None:
+    here, there = replicas
+    await here.put_group(team())
+    await here.register_instance(instance(1))
+    await there.load()
+    if not recorded:
+        await here._index.delete(spaces.MEMBERS, [spaces.members_of("team", ACME).key])
+    just_before_it_commits(here, lambda: there.forget_instance(instance(1)))
+    await here.put_group(team(zones={ACME: QUOTA}))
+    assert await quota_of(here, instance(1).name) == (0, UNLIMITED)
+    assert [key async for key in members(here)] == []
+    await here.register_instance(instance(2))
+    assert await quota_of(here, instance(2).name) == (60, 120)
+
+
+async def test_a_group_in_which_another_has_registered_an_instance_stays(replicas: list[Catalog]) -> None:
+    here, there = replicas
+    await here.put_group(team(zones={ACME: QUOTA}))
+    await there.load()
+    await there.register_instance(instance(1))
+    with pytest.raises(Refused, match="group team has instances"):
+        await here.remove_group("team")
+    await here.forget_instance(instance(1))
+    await here.remove_group("team")
+    assert await committed(there) == 0
 
 
 async def test_an_instance_of_a_group_that_was_removed_meanwhile_is_not_registered(replicas: list[Catalog]) -> None:

@@ -11,10 +11,12 @@ Name = Annotated[str, Meta(pattern=NAME, description="Letters, digits, dots, und
 QUALIFIED_NAME = r"^[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?/[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?$"
 QualifiedName = Annotated[str, Meta(pattern=QUALIFIED_NAME, description="NAMESPACE/NAME, as Kubernetes has both.")]
 ZONE_NAME = rf"{QUALIFIED_NAME[:-1]}/[A-Za-z0-9]([A-Za-z0-9-]{{0,61}}[A-Za-z0-9])?$"
-ZoneName = Annotated[str, Meta(pattern=ZONE_NAME, description="NAMESPACE/POOL/OWNER, as its instances have all three.")]
+"""NAMESPACE/POOL/OWNER, as its instances have all three."""
 NAMESPACE = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 Namespace = Annotated[str, Meta(pattern=rf"^$|{NAMESPACE}", description="As Kubernetes has it; empty: all of them.")]
-Bytes = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+LARGEST = 2**63 - 1
+"""Bytes that can be counted."""
+Bytes = Annotated[int, Meta(ge=0, le=LARGEST)]
 Fraction = Annotated[float, Meta(gt=0, le=1)]
 EvictionPolicy = Literal["LRU", "LFU"]
 
@@ -63,8 +65,8 @@ class InstanceGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
     """Other names by which who registers an instance may mean it: those of the pools and zones that share it."""
     moves: Moves | None = None
     """None: a block stays where it was written, until it goes."""
-    zones: dict[ZoneName, dict[str, InstanceQuota]] = {}
-    """By zone, then by storage type: its instances that are not named by themselves share it in equal parts."""
+    zones: dict[str, dict[str, InstanceQuota]] = {}
+    """By zone, NAMESPACE/POOL/OWNER, then by storage type: for its instances in equal parts, but those named above."""
 
 
 class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -156,6 +158,11 @@ def check_group(group: InstanceGroup, known: InstanceGroup | None = None) -> Non
             for where, own in quotas.items():
                 if own.limit is not None and own.limit < own.reserved:
                     raise ValueError(f"group {group.name}: {what} {name} reserves more of {where} than it may use")
+    for zone in group.zones:
+        if not re.fullmatch(ZONE_NAME, zone):
+            raise ValueError(f"group {group.name}: {zone!r} is no zone, NAMESPACE/POOL/OWNER")
+    if max(_promised(group).values()) > LARGEST:
+        raise ValueError(f"group {group.name}: instances reserve more than {LARGEST} bytes")
     before = _promised(known) if known is not None else {}
     for where, promised in _promised(group).items():
         limit = group.types.get(where, Quota()).limit if where else group.total.limit

@@ -16,7 +16,10 @@ def to_plain(message: Message) -> Any:
         which = message.WhichOneof("value")
         return getattr(message, which) if which else None
     plain = {field.name: _value_to_plain(field, value) for field, value in message.ListFields()}
-    return plain.get(_ONLY_FIELD[kind], ()) if kind in _ONLY_FIELD else plain
+    if kind not in _ONLY_FIELD:
+        return plain
+    only = message.DESCRIPTOR.fields_by_name[_ONLY_FIELD[kind]]
+    return plain.get(only.name, {} if _is_map(only) else ())
 
 
 def from_plain(kind: type[Message], plain: Any) -> Message:
