@@ -299,13 +299,13 @@ async def test_a_group_that_contradicts_itself_is_refused(ask: Client, group: di
 
 
 @pytest.mark.usefixtures("team")
-@pytest.mark.usefixtures("team")
 async def test_a_zone_of_which_nothing_is_said_is_a_zone(ask: Client) -> None:
     quotas: dict[str, Any] = {"ml/chat/acme": {}, "ml/chat/burst": {"FileSystem": {"reserved": 5}}}
     answer = await ask("PutInstanceGroup", "root", group={"name": "team", "storages": ["disk"], "zones": quotas})
     assert answer["group"]["zones"] == quotas
 
 
+@pytest.mark.usefixtures("team")
 async def test_a_group_is_meant_by_its_aliases_too(ask: Client) -> None:
     group = {"name": "shared", "storages": ["disk"], "pools": ["ml/chat"], "aliases": ["ml.chat", "ml.chat.acme"]}
     await ask("PutInstanceGroup", "root", group=group)
