@@ -23,6 +23,7 @@ from tenantzone_manager.core.writing import (
     leave,
     location_of,
     parents_of,
+    standing_of,
     standings,
     use,
 )
@@ -241,7 +242,7 @@ class Writer:
                     # An earlier try was made, and its answer was lost.
                     taken[index], became[index] = own, Standing.WRITE
                     continue
-                (standing,) = standings([block], [-1], 0, plan.needs_prefix, self._storages.is_available)
+                standing = standing_of(block, self._storages.is_available)
                 if standing is Standing.WRITE and plan.needs_prefix and before and not _is_live(draft, before):
                     standing = Standing.NO_PREFIX
                 became[index] = standing

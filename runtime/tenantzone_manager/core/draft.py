@@ -60,6 +60,9 @@ class Draft:
         """The block before one that has changed, as it shall be; None: it has none, or it stays as it is."""
         was = before.live_types if before else frozenset()
         now = after.live_types if after else frozenset()
+        if was == now and before is not None and after is not None:
+            # As most changes are.
+            return None
         steps = dict.fromkeys(was - now, -1) | dict.fromkeys(now - was, 1)
         if (before is None) != (after is None):
             steps[RECORDS] = 1 if before is None else -1

@@ -56,7 +56,7 @@ def standings(
     is_whole: list[bool] = []
     for index, (block, parent) in enumerate(zip(blocks, parents, strict=True)):
         follows = parent < 0 or is_whole[parent]
-        standing = _standing(block, can_read if index >= first else _any)
+        standing = standing_of(block, can_read if index >= first else _any)
         if standing is Standing.WRITE and (index < first or not follows):
             standing = Standing.NO_PREFIX
         is_whole.append(follows and (standing is not Standing.NO_PREFIX or not needs_prefix))
@@ -96,7 +96,8 @@ def _any(_: str) -> bool:
     return True
 
 
-def _standing(block: Block | None, can_read: Callable[[str], bool]) -> Standing:
+def standing_of(block: Block | None, can_read: Callable[[str], bool]) -> Standing:
+    """What a block is to a writer who has all those before it; the arguments are those of :func:`standings`."""
     locations = block.locations if block else ()
     states = {each.state for each in locations if each.state is not State.SERVING or can_read(each.storage)}
     if State.SERVING in states:

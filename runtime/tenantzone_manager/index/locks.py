@@ -30,10 +30,15 @@ class ShardLocks:
     @contextlib.asynccontextmanager
     async def held(self, addresses: Iterable[Address]) -> AsyncIterator[None]:
         """Hold the shards of all of them. They are taken in ascending order, so that no two can wait for each other."""
-        async with contextlib.AsyncExitStack() as stack:
+        held: list[asyncio.Lock] = []
+        try:
             for shard in sorted({self.shard(address) for address in addresses}):
-                await stack.enter_async_context(self._locks[shard])
+                await self._locks[shard].acquire()
+                held.append(self._locks[shard])
             yield
+        finally:
+            for lock in reversed(held):
+                lock.release()
 
     def batches(self, addresses: Sequence[Address], size: int) -> Iterator[list[Address]]:
         """Cut many into batches of about this size that have no shard in common: each gives its locks back early."""
