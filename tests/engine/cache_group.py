@@ -38,9 +38,8 @@ class SharedGroup:
         self._shared = members([self._declared], [pool], declared, {})[self._declared.meta.uid]
 
     def tell(self, manager: CacheManagerProcess) -> None:
-        """What the operator does in each of its rounds: quotas are those of the instances that there are."""
-        wanted = with_members(self._declared, self._shared, _instances(manager))
-        manager.ask("PutInstanceGroup", group=wanted)
+        """What the operator does, once, before either zone has an instance."""
+        manager.ask("PutInstanceGroup", group=with_members(self._declared, self._shared))
 
     def held(self, manager: CacheManagerProcess) -> Counter[str]:
         """Bytes that each of the zones stores, as the group's status has them; it has no row where there are none."""

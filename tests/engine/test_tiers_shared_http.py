@@ -168,11 +168,7 @@ def test_a_flood_takes_nothing_of_a_zone_with_a_group_of_its_own(tiered_pair, ca
 
 def test_a_flood_takes_nothing_of_another_zone_s_floor_in_a_group_that_both_share(tiered_pair, cache_manager):
     first, second = tiered_pair
-    sessions = []
-    for number in range(3):
-        sessions.append(begin(first, "steady", f"steady {number}", blocks=8))
-        # From the first on it has an instance, whose floor the operator would have seen to within seconds.
-        TEAM.tell(cache_manager)
+    sessions = [begin(first, "steady", f"steady {number}", blocks=8) for number in range(3)]
     floods = count()
     held = []
 

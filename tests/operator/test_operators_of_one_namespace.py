@@ -121,7 +121,7 @@ def await_shared(site: ManagerSite, group: str, worlds: list[World]) -> None:
         assert set(found.get("aliases", ())) == names_of(worlds), found
         return True
 
-    eventually(is_shared, timeout=30)
+    eventually(is_shared, timeout=90)
 
 
 def await_rest(site: ManagerSite, name: str, operators: int) -> None:
