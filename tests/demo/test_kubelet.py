@@ -74,7 +74,7 @@ def node(control_plane: Cluster, namespace: str, tmp_path: Path) -> Iterator[Nod
     with socket.create_server((IP, 0)) as probe:
         port = probe.getsockname()[1]
     node = Node(control_plane, namespace, tmp_path / "volumes" / CONFIG_VOLUME / "config.json", port)
-    node.kubectl("apply", "-f", "-", stdin=json.dumps(engine_pod(SAMPLES)))
+    node.kubectl("apply", "-f", "-", stdin=json.dumps(engine_pod(POD, SAMPLES.pool, SAMPLES.labels)))
     lock = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
     command = [
         sys.executable, "-m", "hack.demo.kubelet", "--kubeconfig", control_plane.kubeconfig, "--namespace", namespace,

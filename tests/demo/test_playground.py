@@ -18,8 +18,8 @@ from hack.demo.engines import API_PORT, Engine, Tiers
 from hack.demo.model import MODELS
 from hack.demo.playground import exports, guide
 from hack.demo.processes import Processes
-from hack.demo.samples import POD, read_samples
-from hack.demo.stack import Stack, register, start_controllers
+from hack.demo.samples import POD, engine_pod, read_samples
+from hack.demo.stack import Stack, register, start_kubelet, start_operator
 from hack.demo.workspace import workspace
 from hack.ports import free_address, free_ports
 from tests.operator.fleet import SimulatedEngine
@@ -55,9 +55,10 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         simulated = SimulatedEngine(kube, place.namespace, POD, blocks=255, **where)
         health = ThreadingHTTPServer((engine.ip, API_PORT), Healthy)
         threading.Thread(target=health.serve_forever, daemon=True).start()
-        register(place.cluster, samples)
+        register(place.cluster, engine_pod(POD, samples.pool, samples.labels))
         (console_port,) = free_ports(1)
-        start_controllers(controllers, place, engine, folder, console_port)
+        start_operator(controllers, place, "--console-port", str(console_port))
+        start_kubelet(controllers, place, POD, folder / "volumes", engine)
         simulated.start()
         place.cluster.kubectl("apply", "--filename", "manifests/samples/")
         place.cluster.kubectl("wait", "--for=condition=Ready", "tenantzones", "--all", "--timeout=60s")
