@@ -53,11 +53,13 @@ class Catalog:
         """Whether another process may have changed it since it was read."""
         self._index = index
         self._membership = Membership(index)
+        self._may_need_mending = False
         index.on_change(self._changed)
 
     async def load(self) -> None:
         """Read all of it."""
         self.is_stale = False
+        self._may_need_mending = True
         try:
             self.groups = await self._all(spaces.GROUPS, InstanceGroup)
             self.instances = await self._all(spaces.INSTANCES, Instance)
@@ -141,9 +143,20 @@ class Catalog:
         return made
 
     async def mend_zones(self) -> None:
-        """Have each instance of a zone have its part, whoever has registered it; once is enough for all managers."""
-        for name in await self._membership.mend(list(self.groups.values()), by_zone(self.instances.values())):
-            _log.info("group %s: what its zones' instances have of it was mended", name)
+        """Have each instance of a zone have its part, whoever has registered it; once is enough for all managers.
+
+        What this process does is right by itself; after each :meth:`load` there may be something of others.
+        """
+        if not self._may_need_mending:
+            return
+        self._may_need_mending = False
+        groups = [group for group in self.groups.values() if group.zones]
+        try:
+            for name in await self._membership.mend(groups, by_zone(self.instances.values()) if groups else {}):
+                _log.info("group %s: what its zones' instances have of it was mended", name)
+        except BaseException:
+            self._may_need_mending = True
+            raise
 
     async def group_of(self, group: InstanceGroup, namespace: str) -> InstanceGroup:
         """A group as it is for one namespace."""

@@ -161,6 +161,7 @@ async def test_what_an_older_manager_has_written_is_mended(catalog: Catalog) -> 
     assert await quota_of(catalog, gone.name) == (0, UNLIMITED)
     assert await committed(catalog) == 60
     before = await catalog._index.get(spaces.GROUPS, [b"team"])
+    await catalog.load()
     await catalog.mend_zones()
     assert await catalog._index.get(spaces.GROUPS, [b"team"]) == before, "nothing is left to mend"
 
@@ -182,6 +183,7 @@ async def test_a_manager_that_leads_mends(playing: Playing) -> None:
     await catalog._index.delete(spaces.MEMBERS, [spaces.members_of("team", ACME).key])
     await catalog.register_instance(instance(2))
     assert await quota_of(catalog, instance(2).name) == (60, 120)
+    await catalog.load()
     await playing.manager._reclaim_if_leader()
     assert [await quota_of(catalog, instance(number).name) for number in (1, 2)] == [(30, 60), (30, 60)]
 
