@@ -132,8 +132,7 @@ async def _large(index: str, folder: Path, server: RedisServer, blocks: int) -> 
         if begin % 200_000 == 0:
             say(NAME, f"{index}: {begin:,} blocks")
     await backend.close()
-    if index == "Redis":
-        server.kill()
+    server.kill()
     began = time.perf_counter()
     if index == "Redis":
         # It reads its append-only file.

@@ -5,29 +5,12 @@ import os
 import signal
 import sys
 
-from openai import OpenAIError
-
-from hack.controlplane import ClusterError
-from hack.controlplane.binaries import BinariesError
 from hack.demo import playground
+from hack.demo.explained import EXPLAINED
 from hack.demo.model import MODELS, Model
 from hack.demo.paths import REPOSITORY, STATE
-from hack.demo.processes import ProcessDiedError
-from hack.demo.stack import AlreadyRunningError, running
+from hack.demo.stack import running
 from hack.demo.story import tell
-from hack.progress import CommandFailed
-
-_EXPLAINED = (
-    AlreadyRunningError,
-    BinariesError,
-    ClusterError,
-    CommandFailed,
-    OpenAIError,
-    OSError,
-    ProcessDiedError,
-    playground.KeeperError,
-)
-"""Errors whose message says what went wrong; a traceback would only hide it."""
 
 
 def main() -> int:
@@ -46,7 +29,7 @@ def main() -> int:
             playground.keep(model, arguments.kubeconfig, with_tiers=arguments.tiers)
         else:
             playground.down()
-    except _EXPLAINED as error:
+    except (*EXPLAINED, playground.KeeperError) as error:
         print(f"\n{error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -6,30 +6,12 @@ import signal
 import sys
 
 from httpx import HTTPError
-from openai import OpenAIError
 
-from hack.controlplane import ClusterError
-from hack.controlplane.binaries import BinariesError
+from hack.demo.explained import EXPLAINED
 from hack.demo.model import MODELS
 from hack.demo.paths import REPOSITORY, STATE
-from hack.demo.processes import ProcessDiedError
-from hack.demo.stack import AlreadyRunningError
 from hack.fleet.stack import running
 from hack.fleet.story import tell
-from hack.progress import CommandFailed
-
-_EXPLAINED = (
-    AlreadyRunningError,
-    BinariesError,
-    ClusterError,
-    CommandFailed,
-    OpenAIError,
-    OSError,
-    HTTPError,
-    ProcessDiedError,
-    RuntimeError,
-)
-"""Errors whose message says what went wrong."""
 
 
 def main() -> int:
@@ -41,7 +23,7 @@ def main() -> int:
     try:
         with running(MODELS["tiny"], STATE / "fleet") as fleet:
             claims = tell(fleet)
-    except _EXPLAINED as error:
+    except (*EXPLAINED, HTTPError, RuntimeError) as error:
         print(f"\n{error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -32,9 +32,9 @@ class FleetCluster:
         """A token of the engines' service account, for the manager alone."""
         return token_of(self.cluster, self.place.namespace, SERVICE_ACCOUNT, f"--audience={AUDIENCE}")
 
-    def apply(self, text: str) -> None:
-        """Apply objects before the reader's eyes."""
-        show(self.cluster, "apply", "-f", "-", stdin=text)
+    def show(self, *args: str, stdin: str | None = None) -> None:
+        """Run kubectl before the reader's eyes."""
+        show(self.cluster, *args, stdin=stdin)
 
     def await_storage(self, *, ready: bool) -> None:
         """Wait until the KVStorage is ready, or until it says that it is not."""

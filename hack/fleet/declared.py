@@ -8,8 +8,8 @@ import yaml
 from hack.demo.samples import engine_pod
 from hack.harness.manager_access import AUDIENCE
 
-API_VERSION: Final = "tenantzone.io/v1alpha1"
-POOL: Final = "chat"
+_API_VERSION: Final = "tenantzone.io/v1alpha1"
+_POOL: Final = "chat"
 TENANTS: Final = ("acme", "burst")
 SERVICE_ACCOUNT: Final = "vllm-chat"
 """Of the engines' pods."""
@@ -17,7 +17,7 @@ STORAGE: Final = "bucket"
 GROUP: Final = "chat"
 CPU_TIER: Final = "8Mi"
 """As much as the blocks of the tiny model: a flood turns both over."""
-TOKEN_FOLDER: Final = "/var/run/secrets/tenantzone/manager"
+_TOKEN_FOLDER: Final = "/var/run/secrets/tenantzone/manager"
 _LABELS: Final = {"app": "vllm-chat"}
 
 
@@ -27,8 +27,8 @@ def pool_and_zones(namespace: str) -> str:
         "selector": {"matchLabels": _LABELS},
         "tiers": {"cpu": {"bytes": CPU_TIER}, "manager": {"serviceAccountName": SERVICE_ACCOUNT}},
     }
-    zones = [_object("TenantZone", name, namespace, pool=POOL, reserved=0) for name in TENANTS]
-    return _text(_object("ZonePool", POOL, namespace, **pool), *zones)
+    zones = [_object("TenantZone", name, namespace, pool=_POOL, reserved=0) for name in TENANTS]
+    return _text(_object("ZonePool", _POOL, namespace, **pool), *zones)
 
 
 def storage(options: Mapping[str, str]) -> str:
@@ -43,7 +43,7 @@ def group(namespace: str, floor_bytes: int, flood_bytes: int) -> str:
         _object(
             "KVCacheGroup",
             GROUP,
-            pools=[{"namespace": namespace, "name": POOL}],
+            pools=[{"namespace": namespace, "name": _POOL}],
             zones=[
                 acme | {"types": [{"type": "S3", "reserved": floor_bytes}]},
                 burst | {"types": [{"type": "S3", "limit": flood_bytes}]},
@@ -56,20 +56,20 @@ def group(namespace: str, floor_bytes: int, flood_bytes: int) -> str:
 
 def pod(name: str) -> dict[str, Any]:
     """An engine's pod, with a token of its service account that only the manager takes."""
-    made = engine_pod(name, POOL, _LABELS)
+    made = engine_pod(name, _POOL, _LABELS)
     token = {"path": "token", "audience": AUDIENCE, "expirationSeconds": 3600}
     made["spec"]["serviceAccountName"] = SERVICE_ACCOUNT
     made["spec"]["volumes"].append(
         {"name": "manager-token", "projected": {"sources": [{"serviceAccountToken": token}]}}
     )
     mounts = made["spec"]["containers"][0]["volumeMounts"]
-    mounts.append({"name": "manager-token", "mountPath": TOKEN_FOLDER, "readOnly": True})
+    mounts.append({"name": "manager-token", "mountPath": _TOKEN_FOLDER, "readOnly": True})
     return made
 
 
 def _object(kind: str, name: str, namespace: str | None = None, **spec: Any) -> dict[str, Any]:
     where = {"namespace": namespace} if namespace is not None else {}
-    return {"apiVersion": API_VERSION, "kind": kind, "metadata": {"name": name, **where}, "spec": spec}
+    return {"apiVersion": _API_VERSION, "kind": kind, "metadata": {"name": name, **where}, "spec": spec}
 
 
 def _text(*objects: Mapping[str, Any]) -> str:

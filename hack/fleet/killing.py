@@ -14,7 +14,6 @@ from hack.demo.asking import make_prompt
 from hack.demo.claims import Claims
 from hack.demo.console import chapter, say, table, wait_until
 from hack.demo.engines import BLOCK_TOKENS
-from hack.demo.workspace import show
 from hack.fleet.stack import Fleet
 
 _SECONDS: Final = 120.0
@@ -105,7 +104,7 @@ def is_killed(fleet: Fleet, claims: Claims, letter: str, server: Killed) -> None
         wait_until(lambda: bool(server.problem()), lambda: "somebody to notice", timeout=_SECONDS, poll=0.1)
         say(server.problem())
         fleet.cluster.await_storage(ready=False)
-        show(fleet.cluster.cluster, "get", "kvstorages", "--output=wide")
+        fleet.cluster.show("get", "kvstorages", "--output=wide")
         server.start()
         load.phase = "again"
         wait_until(lambda: _moves(fleet, server), lambda: "sessions to move again", timeout=_SECONDS, poll=1.0)

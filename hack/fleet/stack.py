@@ -17,7 +17,6 @@ from hack.demo.processes import Processes
 from hack.demo.samples import ADMIN_VOLUME, CONFIG_VOLUME, SALT_VOLUME
 from hack.demo.stack import ENGINE_START_SECONDS, fresh_folder, register, start_kubelet, start_operator
 from hack.demo.tenants import make_keys
-from hack.demo.workspace import show
 from hack.fleet import declared
 from hack.fleet.cluster import FleetCluster, fleet_cluster
 from hack.fleet.declared import TENANTS
@@ -82,10 +81,9 @@ class Fleet:
         """Promise acme so many chunks, and let burst have so many."""
         self.floor_chunks, self.flood_chunks = acme, burst
         namespace = self.cluster.place.namespace
-        self.cluster.apply(declared.group(namespace, acme * self.object_bytes, burst * self.object_bytes))
-        show(
-            self.cluster.cluster, "wait", "--for=condition=Ready", "kvstorages,kvcachegroups", "--all", "--timeout=60s"
-        )
+        group = declared.group(namespace, acme * self.object_bytes, burst * self.object_bytes)
+        self.cluster.show("apply", "-f", "-", stdin=group)
+        self.cluster.show("wait", "--for=condition=Ready", "kvstorages,kvcachegroups", "--all", "--timeout=60s")
 
     def held(self, tenant: str) -> int:
         """Chunks of a tenant in the storage, as the manager counts them."""
@@ -104,7 +102,7 @@ class Fleet:
         """Show what the cluster says of storages, groups and zones, once it says what the manager counts."""
         self.cluster.await_storage(ready=True)
         self.cluster.await_held(lambda: {tenant: self._held_bytes(tenant) for tenant in TENANTS})
-        show(self.cluster.cluster, "get", "kvstorages,kvcachegroups,tenantzones", "--output=wide")
+        self.cluster.show("get", "kvstorages,kvcachegroups,tenantzones", "--output=wide")
 
     def written(self, tenant: str) -> int:
         """Chunks of a tenant that were written so far, by the manager's events: what is being written serves nobody."""
@@ -165,7 +163,8 @@ def running(model: Model, folder: Path) -> Iterator[Fleet]:
         manager_flags = ("--manager-url", manager.url, "--manager-token-file", str(folder / "access" / "token"))
         start_operator(controllers, cluster.place, *manager_flags)
         chapter("The pool, its zones, and the storage")
-        cluster.apply(declared.pool_and_zones(cluster.place.namespace) + "---\n" + declared.storage(objects.options))
+        objects_declared = [declared.pool_and_zones(cluster.place.namespace), declared.storage(objects.options)]
+        cluster.show("apply", "-f", "-", stdin="---\n".join(objects_declared))
         keys = make_keys(folder / "keys", TENANTS)
 
         def start(number: int) -> tuple[Engine, Processes]:
@@ -177,7 +176,7 @@ def running(model: Model, folder: Path) -> Iterator[Fleet]:
         say(f"Two engines are starting, on {engines[0].ip} and {engines[1].ip}; their logs are in {folder / 'log'}.")
         fleet = Fleet(cluster, engines, processes, manager, index, objects, model, folder, keys, start)
         await_health(fleet)
-        show(cluster.cluster, "wait", "--for=condition=Ready", "tenantzones", "--all", "--timeout=60s")
+        cluster.show("wait", "--for=condition=Ready", "tenantzones", "--all", "--timeout=60s")
         try:
             yield fleet
         except Exception:
