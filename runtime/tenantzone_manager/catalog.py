@@ -1,14 +1,13 @@
 """What is registered: storages, groups, instances, service accounts; in the index, and in memory as last read."""
 
+import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
-
-from msgspec.structs import replace
 
 from tenantzone_manager import spaces
 from tenantzone_manager.core import books
-from tenantzone_manager.core.promises import group_terms, lifted
 from tenantzone_manager.core.quota import UNLIMITED, Terms
 from tenantzone_manager.core.settings import (
     Instance,
@@ -19,7 +18,7 @@ from tenantzone_manager.core.settings import (
     check_instance,
 )
 from tenantzone_manager.core.sharing import Registered, of_namespace, shared
-from tenantzone_manager.index.backend import Address
+from tenantzone_manager.index.backend import Address, IndexUnavailable
 from tenantzone_manager.index.meta_index import Found, MetaIndex
 from tenantzone_manager.membership import Membership, by_zone
 
@@ -54,20 +53,39 @@ class Catalog:
         self._index = index
         self._membership = Membership(index)
         self._may_need_mending = False
+        self._changes = 0
+        """That were begun here, and that have ended."""
         index.on_change(self._changed)
 
     async def load(self) -> None:
         """Read all of it."""
         self.is_stale = False
         self._may_need_mending = True
+        before = self._changes
         try:
-            self.groups = await self._all(spaces.GROUPS, InstanceGroup)
-            self.instances = await self._all(spaces.INSTANCES, Instance)
-            self.storages = await self._all(spaces.STORAGES, Storage)
-            self.service_accounts = await self._all(spaces.SERVICE_ACCOUNTS, ServiceAccount)
+            groups = await self._all(spaces.GROUPS, InstanceGroup)
+            instances = await self._all(spaces.INSTANCES, Instance)
+            storages = await self._all(spaces.STORAGES, Storage)
+            service_accounts = await self._all(spaces.SERVICE_ACCOUNTS, ServiceAccount)
         except BaseException:
             self.is_stale = True
             raise
+        # What was changed here meanwhile may have been read as it was before.
+        self.is_stale |= self._changes != before
+        self.groups, self.instances = groups, instances
+        self.storages, self.service_accounts = storages, service_accounts
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Something changes, and is noted here when the block ends. If it does not end well it may have been made."""
+        self._changes += 1
+        try:
+            yield
+        except (IndexUnavailable, asyncio.CancelledError):
+            self.is_stale = True
+            raise
+        finally:
+            self._changes += 1
 
     async def instance(self, name: str) -> Instance:
         """An instance.
@@ -135,11 +153,11 @@ class Catalog:
             check_group(made, known)
             return made
 
-        made = await self._membership.rewrite(
-            group.name, say, by_zone(self.instances_of(group.name)).get(group.name, {})
-        )
-        assert made is not None, "a group was said"
-        self.groups[group.name] = made
+        known = by_zone(self.instances_of(group.name)).get(group.name, {})
+        with self._changing():
+            made = await self._membership.rewrite(group.name, say, known)
+            assert made is not None, "a group was said"
+            self.groups[group.name] = made
         return made
 
     async def mend_zones(self) -> None:
@@ -150,9 +168,10 @@ class Catalog:
         if not self._may_need_mending:
             return
         self._may_need_mending = False
-        groups = [group for group in self.groups.values() if group.zones]
+        groups = {group.name: group for group in self.groups.values() if group.zones}
+        instances = [instance for instance in self.instances.values() if instance.group in groups]
         try:
-            for name in await self._membership.mend(groups, by_zone(self.instances.values()) if groups else {}):
+            for name in await self._membership.mend(groups.values(), by_zone(instances)):
                 _log.info("group %s: what its zones' instances have of it was mended", name)
         except BaseException:
             self._may_need_mending = True
@@ -172,22 +191,16 @@ class Catalog:
         self.group(name)
         # Another process may have registered some.
         instances = (await self._all(spaces.INSTANCES, Instance)).values()
-        if members := [instance.name for instance in instances if instance.group == name]:
-            raise Refused(f"group {name} has instances: {', '.join(members[:5])}; unregister them first")
 
-        def without_promises(known: InstanceGroup | None) -> InstanceGroup | None:
-            return replace(known, instances={}, zones={}) if known is not None else None
+        def check(members: list[str]) -> None:
+            if members:
+                raise Refused(f"group {name} has instances: {', '.join(members[:5])}; unregister them first")
 
-        await self._membership.rewrite(name, without_promises, {})
-        address = Address(spaces.GROUPS, name.encode())
-        evictions = Address(spaces.EVICTIONS, name.encode())
-
-        def terms(found: Found) -> list[Terms]:
-            return lifted(group_terms(found[address], {})) if found[address] is not None else []
-
-        await self._index.read_modify_write([address, evictions], dict.fromkeys, terms)
-        # Another call may have taken it out meanwhile.
-        self.groups.pop(name, None)
+        check([instance.name for instance in instances if instance.group == name])
+        with self._changing():
+            await self._membership.remove(name, check)
+            # Another call may have taken it out meanwhile.
+            self.groups.pop(name, None)
 
     async def register_instance(self, instance: Instance) -> Instance:
         """Have an instance; one that is there in just this way is found again.
@@ -216,14 +229,16 @@ class Catalog:
                         f"the group {other.name} promises something to the instance {instance.name}; end that first"
                     )
 
-        await self._membership.join(instance, check)
-        self.instances[instance.name] = instance
+        with self._changing():
+            await self._membership.join(instance, check)
+            self.instances[instance.name] = instance
         return instance
 
     async def forget_instance(self, instance: Instance) -> None:
         """Take out an instance, which has no blocks any more; those of its zone share what it was promised."""
-        await self._membership.leave(instance)
-        self.instances.pop(instance.name, None)
+        with self._changing():
+            await self._membership.leave(instance)
+            self.instances.pop(instance.name, None)
 
     async def put_storage(self, storage: Storage) -> None:
         """Have a storage be so from now on.
@@ -241,8 +256,9 @@ class Catalog:
 
         limit = UNLIMITED if storage.limit is None else storage.limit
         terms = [Terms((books.storage_account(storage.name),), limit=limit)]
-        await self._index.read_modify_write([address], modifier, lambda _: terms)
-        self.storages[storage.name] = storage
+        with self._changing():
+            await self._index.read_modify_write([address], modifier, lambda _: terms)
+            self.storages[storage.name] = storage
 
     async def remove_storage(self, name: str) -> None:
         """Take out a storage.
@@ -258,13 +274,15 @@ class Catalog:
         used = (await self._index.account(books.storage_account(name))).used
         if used:
             raise Refused(f"blocks of {used} bytes lie in storage {name}; disable it and remove them first")
-        await self._index.delete(spaces.STORAGES, [name.encode()])
-        self.storages.pop(name, None)
+        with self._changing():
+            await self._index.delete(spaces.STORAGES, [name.encode()])
+            self.storages.pop(name, None)
 
     async def put_service_account(self, account: ServiceAccount) -> None:
         """Have engines that show tokens of a service account touch a pool's instances, and no other pool's."""
-        await self._index.put(spaces.SERVICE_ACCOUNTS, {account.name.encode(): account})
-        self.service_accounts[account.name] = account
+        with self._changing():
+            await self._index.put(spaces.SERVICE_ACCOUNTS, {account.name.encode(): account})
+            self.service_accounts[account.name] = account
 
     async def remove_service_account(self, name: str) -> None:
         """Know a service account no longer.
@@ -274,8 +292,9 @@ class Catalog:
         """
         if name not in self.service_accounts:
             raise NotFound(f"there is no service account {name}")
-        await self._index.delete(spaces.SERVICE_ACCOUNTS, [name.encode()])
-        self.service_accounts.pop(name, None)
+        with self._changing():
+            await self._index.delete(spaces.SERVICE_ACCOUNTS, [name.encode()])
+            self.service_accounts.pop(name, None)
 
     async def _registered(self, group: InstanceGroup) -> Registered:
         """The instances that a group names, and those that it has named, as far as they are there."""

@@ -43,7 +43,7 @@ class Membership:
         Args:
             name: the group's.
             say: may be called several times.
-            known: instances of zones, by zone; those that are not there are left out, whoever has recorded them.
+            known: instances of zones, by zone. Where something else is recorded, what is there counts.
 
         Returns:
             the group as it is now.
@@ -52,46 +52,87 @@ class Membership:
             Exception: whatever ``say`` raises; nothing was changed.
         """
         zones: set[str] = set()
-        further: set[str] = set()
+        doubtful: set[str] = set()
         while True:
-            names = further.union(*(known.get(zone, ()) for zone in zones))
             try:
-                return await self._rewrite(name, say, zones, names)
+                return await self._rewrite(name, say, known, zones, doubtful)
             except _Unread as unread:
                 zones |= unread.zones
-                further |= unread.names
+                doubtful |= unread.names
 
-    async def _rewrite(self, name: str, say: Say, zones: set[str], names: set[str]) -> InstanceGroup | None:
+    async def _rewrite(
+        self, name: str, say: Say, known: Members, zones: set[str], doubtful: set[str]
+    ) -> InstanceGroup | None:
         at = _group(name)
         members = {zone: spaces.members_of(name, zone) for zone in zones}
-        instances = {each: _instance(each) for each in names}
+        instances = {each: _instance(each) for each in doubtful}
         made: InstanceGroup | None = None
-        sharing: dict[str, tuple[str, ...]] = {}
+        sharing: Members = {}
 
         def modifier(found: Found) -> dict[Address, Any]:
             nonlocal made, sharing
             made = say(found[at])
+            recorded = {zone: found[address] or () for zone, address in members.items()}
+            named = {*(made.zones if made else ()), *(found[at].zones if found[at] else ())}
+            unlike = {each for zone in zones for each in {*recorded[zone]} ^ {*known.get(zone, ())}}
+            if not (named <= zones and unlike <= doubtful):
+                raise _Unread(named, unlike)
+            there = by_zone(found[address] for address in instances.values() if found[address] is not None)
+            sharing = {
+                zone: sorted({*recorded[zone]} & {*known.get(zone, ())} | {*there.get(name, {}).get(zone, ())})
+                for zone in zones
+            }
             if made is None:
                 return {}
-            recorded = {zone: found[address] or () for zone, address in members.items()}
-            _check_read({*made.zones, *(found[at] or made).zones} - zones, _all_of(recorded) - names)
-            sharing = _sharing(name, zones, [found[address] for address in instances.values()])
-            unrecorded = {each for zone in zones for each in sharing[zone] if each not in recorded[zone]}
             return {
                 at: made,
-                **{address: sharing[zone] or None for zone, address in members.items()},
-                **{instances[each]: found[instances[each]] for each in unrecorded},
+                **{address: tuple(sharing[zone]) or None for zone, address in members.items()},
+                **{address: found[address] for address in instances.values()},
             }
 
         def terms(found: Found) -> list[Terms]:
             if made is None:
                 return []
-            recorded = {zone: found[address] or () for zone, address in members.items()}
+            # What an instance has that is another group's by now is that group's to say.
+            others = {each for each, address in instances.items() if found[address] and found[address].group != name}
+            recorded = {
+                zone: [each for each in found[address] or () if each not in others] for zone, address in members.items()
+            }
             before = group_terms(found[at], recorded) if found[at] is not None else []
             return _latest(lifted(before), group_terms(made, sharing))
 
         await self._index.read_modify_write([at, *members.values(), *instances.values()], modifier, terms)
         return made
+
+    async def remove(self, name: str, check: Callable[[list[str]], None]) -> None:
+        """Take out a group, with all that was said of it.
+
+        Args:
+            name: the group's.
+            check: is told which instances of its zones are there, and raises if there must be none.
+        """
+        at, evictions = _group(name), Address(spaces.EVICTIONS, name.encode())
+        zones: set[str] = set()
+
+        def modifier(found: Found) -> dict[Address, Any]:
+            named = {*(found[at].zones if found[at] else ())}
+            if not named <= zones:
+                raise _Unread(named, set())
+            check(sorted(each for zone in named for each in found[spaces.members_of(name, zone)] or ()))
+            # Those of its zones are compared: none of their instances may come meanwhile.
+            return dict.fromkeys(found)
+
+        def terms(found: Found) -> list[Terms]:
+            return lifted(group_terms(found[at], {})) if found[at] is not None else []
+
+        while True:
+            members = [spaces.members_of(name, zone) for zone in zones]
+            try:
+                await self._index.read_modify_write([at, evictions, *members], modifier, terms)
+            except _Unread as unread:
+                zones |= unread.zones
+            else:
+                return
 
     async def join(self, instance: Instance, check: Callable[[Instance | None, InstanceGroup | None], None]) -> None:
         """Have an instance, with its part of what is said of its zone.
@@ -119,17 +160,18 @@ class Membership:
         await self._index.read_modify_write([at, in_group, members], modifier, terms)
 
     async def leave(self, instance: Instance) -> None:
-        """Take out an instance; those of its zone share what it was promised."""
+        """Take out an instance; those of its zone share what it was promised. Another one of its name stays."""
         at, in_group, zone = _instance(instance.name), _group(instance.group), zone_of(instance)
         members = spaces.members_of(instance.group, zone)
 
         def modifier(found: Found) -> dict[Address, Any]:
-            changed = {at: None, in_group: found[in_group], members: _without(found[members], instance.name)}
-            return {address: after for address, after in changed.items() if found[address] is not None}
+            if found[at] not in (None, instance):
+                return {}
+            return {at: None, in_group: found[in_group], members: _without(found[members], instance.name)}
 
         def terms(found: Found) -> list[Terms]:
             group, names = found[in_group], found[members]
-            if group is None or instance.name not in (names or ()):
+            if found[at] not in (None, instance) or group is None or instance.name not in (names or ()):
                 return []
             rest = _without(names, instance.name) or ()
             return _latest(lifted(zone_terms(group, zone, names)), zone_terms(group, zone, rest))
@@ -165,21 +207,6 @@ def by_zone(instances: Iterable[Instance]) -> dict[str, dict[str, list[str]]]:
         if zone := zone_of(instance):
             found.setdefault(instance.group, {}).setdefault(zone, []).append(instance.name)
     return found
-
-
-def _check_read(zones: set[str], names: set[str]) -> None:
-    if zones or names:
-        raise _Unread(zones, names)
-
-
-def _all_of(members: Members) -> set[str]:
-    return {name for names in members.values() for name in names}
-
-
-def _sharing(group: str, zones: Iterable[str], instances: Iterable[Instance | None]) -> dict[str, tuple[str, ...]]:
-    """The instances of each zone, of those that are there."""
-    there = by_zone(instance for instance in instances if instance is not None).get(group, {})
-    return {zone: tuple(sorted(there.get(zone, ()))) for zone in zones}
 
 
 def _latest(*terms: Iterable[Terms]) -> list[Terms]:

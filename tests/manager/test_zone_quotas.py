@@ -1,46 +1,22 @@
 """What a group says of a zone holds for all of its instances together, from the first byte on, over each store."""
 
-import asyncio
-import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tenantzone_contract.cache_names import instance_name
 from tenantzone_manager import spaces
-from tenantzone_manager.catalog import Catalog, NotFound, Refused
+from tenantzone_manager.catalog import Catalog
 from tenantzone_manager.core import books
 from tenantzone_manager.core.promises import Members, group_terms, zone_of, zone_terms
 from tenantzone_manager.core.quota import UNLIMITED
-from tenantzone_manager.core.settings import Instance, InstanceGroup, InstanceQuota, Quota, Spec, Storage
-from tenantzone_manager.index.backend import Commit, IndexBackend
+from tenantzone_manager.core.settings import Instance, InstanceGroup, InstanceQuota, Quota, Spec
+from tenantzone_manager.index.backend import Commit, IndexBackend, IndexUnavailable
 from tenantzone_manager.index.meta_index import IndexSettings, MetaIndex
 from tests.manager.playing import INSTANCE, SIZE, Playing, prompt
-
-WHERE = "FileSystem"
-POOL = "shop/chat"
-ACME = f"{POOL}/acme"
-QUOTA = {WHERE: InstanceQuota(reserved=60, limit=120)}
-
-
-def instance(number: int, tenant: str = "acme", pool: str = POOL, group: str = "team") -> Instance:
-    """One of a zone's, as an engine names it."""
-    return Instance(instance_name(tenant, f"{number:048}"), group, 16, (Spec("tp0", 1),), pool=pool)
-
-
-def team(**fields: object) -> InstanceGroup:
-    return InstanceGroup("team", ("disk",), (POOL,), **fields)  # type: ignore[arg-type]
-
-
-async def started(index: MetaIndex) -> Catalog:
-    await index.start()
-    catalog = Catalog(index)
-    await catalog.load()
-    await catalog.put_storage(Storage("disk", WHERE))
-    return catalog
+from tests.manager.zones import ACME, POOL, QUOTA, WHERE, committed, instance, members, quota_of, started, team
 
 
 @pytest.fixture
@@ -48,25 +24,6 @@ async def catalog(store: Callable[[], IndexBackend]) -> AsyncIterator[Catalog]:
     index = MetaIndex(store(), spaces.codec, IndexSettings())
     yield await started(index)
     await index.close()
-
-
-@pytest.fixture
-async def replicas(redis_store: Callable[[], IndexBackend]) -> AsyncIterator[list[Catalog]]:
-    """Of two managers over one index."""
-    indices = [MetaIndex(redis_store(), spaces.codec, IndexSettings()) for _ in range(2)]
-    yield [await started(index) for index in indices]
-    for index in indices:
-        await index.close()
-
-
-async def quota_of(catalog: Catalog, name: str, where: str = WHERE) -> tuple[int, int]:
-    """What an instance's account is promised, and may use."""
-    account = await catalog._index.account(books.instance_account(name, where))
-    return account.reserved, account.limit
-
-
-async def committed(catalog: Catalog) -> int:
-    return (await catalog._index.account("g/team")).committed
 
 
 async def test_an_instance_is_bounded_in_the_moment_in_which_it_is_there(catalog: Catalog) -> None:
@@ -218,90 +175,50 @@ async def test_what_can_t_be_kept_is_refused(catalog: Catalog, fields: dict[str,
         await catalog.put_group(team(**fields))
 
 
-async def test_two_managers_that_register_and_tell_at_a_time_miss_no_instance(replicas: list[Catalog]) -> None:
-    await replicas[0].put_group(team(total=Quota(1000)))
-    await replicas[1].load()
-    there: list[Instance] = []
-    draw = random.Random(7)
-    for round_ in range(60):
-        reserved = draw.choice([0, 60, 240])
-        new = [instance(10 * round_ + number) for number in range(draw.randrange(3))]
-        gone = draw.sample(there, min(max(len(there) - 1, 0), 2))
-        calls = [
-            *(draw.choice(replicas).register_instance(each) for each in new),
-            *(draw.choice(replicas).forget_instance(each) for each in gone),
-            draw.choice(replicas).put_group(
-                team(total=Quota(1000), zones={ACME: {WHERE: InstanceQuota(reserved, 240)}})
-            ),
-        ]
-        draw.shuffle(calls)
-        await asyncio.gather(*calls)
-        there = [each for each in (*there, *new) if each not in gone]
-        if not there:
-            continue
-        part = (reserved // len(there), 240 // len(there))
-        assert [await quota_of(replicas[0], each.name) for each in there] == [part] * len(there)
-        assert [await quota_of(replicas[0], each.name) for each in gone] == [(0, UNLIMITED)] * len(gone)
-        assert await committed(replicas[0]) == part[0] * len(there)
+@pytest.mark.parametrize("does", ["registers", "forgets", "says", "removes"])
+async def test_who_gets_no_answer_reads_again_what_there_is(catalog: Catalog, does: str) -> None:
+    await catalog.put_group(team(zones={ACME: QUOTA}))
+    if does == "forgets":
+        await catalog.register_instance(instance(1))
+    await catalog.load()
+    commit = catalog._index.backend.commit
 
-
-def just_before_it_commits(catalog: Catalog, other: Callable[[], Awaitable[object]]) -> None:
-    """Have another manager do something between what the next change reads and what it writes."""
-    commit, done = catalog._index.backend.commit, []
-
-    async def commit_after(change: Commit) -> None:
-        if not done:
-            done.append(True)
-            await other()
+    async def commit_and_lose_the_answer(change: Commit) -> None:
         await commit(change)
+        raise IndexUnavailable("no answer came")
 
-    catalog._index.backend.commit = commit_after  # type: ignore[method-assign]
-
-
-async def test_who_says_something_of_a_zone_misses_no_first_instance(replicas: list[Catalog]) -> None:
-    here, there = replicas
-    await here.put_group(team())
-    await there.load()
-    just_before_it_commits(here, lambda: there.register_instance(instance(1)))
-    await here.put_group(team(total=Quota(1000), zones={ACME: QUOTA}))
-    assert await quota_of(here, instance(1).name) == (60, 120)
-    assert await committed(here) == 60
-
-
-@pytest.mark.parametrize("recorded", [True, False])
-async def test_who_says_something_of_a_zone_counts_nobody_who_has_left(replicas: list[Catalog], recorded: bool) -> None:
-    here, there = replicas
-    await here.put_group(team())
-    await here.register_instance(instance(1))
-    await there.load()
-    if not recorded:
-        await here._index.delete(spaces.MEMBERS, [spaces.members_of("team", ACME).key])
-    just_before_it_commits(here, lambda: there.forget_instance(instance(1)))
-    await here.put_group(team(zones={ACME: QUOTA}))
-    assert await quota_of(here, instance(1).name) == (0, UNLIMITED)
-    assert [key async for key in members(here)] == []
-    await here.register_instance(instance(2))
-    assert await quota_of(here, instance(2).name) == (60, 120)
+    catalog._index.backend.commit = commit_and_lose_the_answer  # type: ignore[method-assign]
+    calls = {
+        "registers": lambda: catalog.register_instance(instance(1)),
+        "forgets": lambda: catalog.forget_instance(instance(1)),
+        "says": lambda: catalog.put_group(team(total=Quota(1000))),
+        "removes": lambda: catalog.remove_group("team"),
+    }
+    with pytest.raises(IndexUnavailable):
+        await calls[does]()
+    assert catalog.is_stale
+    await catalog.load()
+    assert set(catalog.instances) == ({instance(1).name} if does == "registers" else set())
+    assert set(catalog.groups) == (set() if does == "removes" else {"team"})
+    assert not catalog.is_stale
 
 
-async def test_a_group_in_which_another_has_registered_an_instance_stays(replicas: list[Catalog]) -> None:
-    here, there = replicas
-    await here.put_group(team(zones={ACME: QUOTA}))
-    await there.load()
-    await there.register_instance(instance(1))
-    with pytest.raises(Refused, match="group team has instances"):
-        await here.remove_group("team")
-    await here.forget_instance(instance(1))
-    await here.remove_group("team")
-    assert await committed(there) == 0
+async def test_what_changes_while_all_is_read_is_read_again(catalog: Catalog) -> None:
+    await catalog.put_group(team())
+    scan, done = catalog._index.backend.scan, []
 
+    async def scan_and_hear_late(space: str, cursor: bytes, count: int) -> tuple[list[tuple[bytes, bytes]], bytes]:
+        found = await scan(space, cursor, count)
+        if space == spaces.INSTANCES and not done:
+            done.append(True)
+            await catalog.register_instance(instance(1))
+        return found
 
-async def test_an_instance_of_a_group_that_was_removed_meanwhile_is_not_registered(replicas: list[Catalog]) -> None:
-    await replicas[0].put_group(team())
-    await replicas[1].load()
-    await replicas[0].remove_group("team")
-    with pytest.raises(NotFound, match="there is no instance group team"):
-        await replicas[1].register_instance(instance(1))
+    catalog._index.backend.scan = scan_and_hear_late  # type: ignore[method-assign]
+    await catalog.load()
+    assert catalog.is_stale
+    await catalog.load()
+    assert (set(catalog.instances), catalog.is_stale) == ({instance(1).name}, False)
 
 
 def test_a_zone_is_told_by_who_registers_and_by_the_name() -> None:
@@ -344,8 +261,3 @@ def test_parts_are_equal_and_together_never_more(
             assert quota.reserved - len(parts) < len(parts) * each.reserved <= quota.reserved
             assert each.limit == UNLIMITED if quota.limit is None else len(parts) * each.limit <= quota.limit
     assert [each for each in group_terms(group, told) if each in made] == made
-
-
-async def members(catalog: Catalog) -> AsyncIterator[bytes]:
-    for key, _ in (await catalog._index.scan(spaces.MEMBERS, b"", 100))[0]:
-        yield key
