@@ -1,0 +1,238 @@
+"""Stock and zones engines with the same flags, started side by side on a GPU or on CPUs."""
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import httpx
+
+from bench.gpu.shapes import MODEL, Shape
+from hack.controlplane.server import Server
+from hack.ports import free_ports
+from tenantzone_contract.config import CONFIG_KEY, PoolConfig, ZoneConfig
+from tenantzone_contract.config_text import dump_config, make_config
+from tenantzone_contract.report import METRICS_PATH, REPORT_PATH, EngineReport, parse_report
+
+_LOG_LINES: Final = 30
+_POLL_SECONDS: Final = 0.1
+_PROGRESS_SECONDS: Final = 2.0
+_APPLY_SECONDS: Final = 60.0
+_SPARE_CACHE_BYTES: Final = 1 << 28
+_HALF_A_CARD: Final = "0.42"
+"""Of the card's memory for each engine, so that two fit on one card with room for CUDA itself."""
+
+
+class EngineError(Exception):
+    """An engine ended, did not start in time, or did not apply its zones; the message has the end of its log."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSpec:
+    """An engine to start.
+
+    Attributes:
+        name: of the engine in its group, as in ``stock`` and ``zones``.
+        zones: the zones to begin with; None starts stock vLLM.
+        flags: of vLLM, or of ``tenantzone-runtime serve``, in addition to the flags of all engines.
+        variables: of the environment, in addition to this process's own.
+        eager: whether to run without CUDA graphs and torch.compile.
+        model: the folder of a model of the engine's own; None: the run's model.
+        dummy: whether vLLM makes up the weights; None: as the shape says.
+    """
+
+    name: str
+    zones: tuple[ZoneConfig, ...] | None
+    flags: tuple[str, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+    eager: bool = True
+    model: Path | None = None
+    dummy: bool | None = None
+
+
+class Engine:
+    """A running engine.
+
+    Args:
+        spec: what to start.
+        shape: the model's shape, with the size of the pool.
+        model: the folder of the run's model.
+        folder: an existing folder for the engine's zones, keys and log.
+        flags: of the user; they come last, so they win.
+    """
+
+    def __init__(self, spec: EngineSpec, shape: Shape, model: Path, folder: Path, flags: Sequence[str] = ()) -> None:
+        self.name = spec.name
+        self.has_zones = spec.zones is not None
+        port, admin_port = free_ports(2)
+        self.url = f"http://127.0.0.1:{port}"
+        self.admin_url = f"http://127.0.0.1:{admin_port}"
+        self.log = folder / "engine.log"
+        self.ready_seconds = 0.0
+        self._config, self._keys = folder / "config", folder / "keys"
+        self._generation = 0
+        served = str(spec.model or model)
+        dummy = shape.weights == "dummy" if spec.dummy is None else spec.dummy
+        start = ["-m", "vllm.entrypoints.openai.api_server", "--model", served]
+        if spec.zones is not None:
+            self._config.mkdir()
+            self._keys.mkdir()
+            self.add_tenants(zone.tenant for zone in spec.zones)
+            self._declare(spec.zones)
+            start = [
+                "-m", "tenantzone_runtime", "serve", served,
+                "--zones-config", str(self._config),
+                "--tenant-keys", str(self._keys),
+                "--admin-host", "127.0.0.1",
+                "--admin-port", str(admin_port),
+                "--admin-open",
+            ]  # fmt: skip
+        self.command = [sys.executable, *start, *_flags(spec, shape, port, dummy=dummy), *spec.flags, *flags]
+        self._began = time.monotonic()
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            environment = {**_environment(shape), **spec.variables}
+            self._server = Server(self.command, log=self.log, keep_open=descriptor, env=environment)
+        finally:
+            os.close(descriptor)
+
+    @property
+    def pid(self) -> int:
+        """The process id of the engine's parent process."""
+        return self._server.pid
+
+    def headers(self, tenant: str) -> dict[str, str]:
+        """The headers with which a tenant's requests are accepted."""
+        return {"Authorization": f"Bearer {_key(tenant)}"} if self.has_zones else {}
+
+    def fields(self, tenant: str) -> dict[str, str]:
+        """The fields of the body that keep a tenant's cache apart on stock vLLM."""
+        return {} if self.has_zones else {"cache_salt": tenant}
+
+    async def wait_ready(self, limit_seconds: float, say: Callable[[str], None]) -> None:
+        """Wait until the engine is healthy and, with zones, enforces them.
+
+        Raises:
+            EngineError: it ended, or is not healthy within the limit.
+        """
+        said = time.monotonic()
+        async with httpx.AsyncClient(timeout=10) as client:
+            while not await self._is_ready(client):
+                passed = time.monotonic() - self._began
+                if not self._server.is_running:
+                    raise EngineError(f"{self.name} ended after {passed:.0f} s; {self.log_tail()}")
+                if passed > limit_seconds:
+                    raise EngineError(f"{self.name} was not healthy after {passed:.0f} s; {self.log_tail()}")
+                if time.monotonic() - said > _PROGRESS_SECONDS:
+                    said = time.monotonic()
+                    say(f"{self.name} is starting: {passed:.0f} s")
+                await asyncio.sleep(_POLL_SECONDS)
+        self.ready_seconds = time.monotonic() - self._began
+        say(f"{self.name} is healthy after {self.ready_seconds:.1f} s")
+
+    async def apply(self, zones: Sequence[ZoneConfig]) -> None:
+        """Replace all zones, give their tenants keys, and wait until the engine's report shows the new generation.
+
+        Raises:
+            EngineError: the engine refused them, or did not apply them in time.
+        """
+        self.add_tenants(zone.tenant for zone in zones)
+        self._declare(zones)
+        deadline = time.monotonic() + _APPLY_SECONDS
+        while True:
+            config = (await self.report()).config
+            if config.applied_generation == self._generation:
+                return
+            if config.rejected is not None and config.rejected.generation == self._generation:
+                raise EngineError(f"{self.name} refused the zones: {config.rejected.error}")
+            if time.monotonic() > deadline:
+                raise EngineError(f"{self.name} did not apply the zones in {_APPLY_SECONDS:.0f} s; {self.log_tail()}")
+            await asyncio.sleep(_POLL_SECONDS)
+
+    def add_tenants(self, tenants: Iterable[str]) -> None:
+        """Give tenants keys; the engine reads them within a second or so."""
+        for tenant in tenants:
+            key = self._keys / tenant
+            if not key.exists():
+                key.write_text(f"{_key(tenant)}\n")
+
+    async def report(self) -> EngineReport:
+        """The report of the admin port.
+
+        Raises:
+            httpx.HTTPError: the port did not answer.
+        """
+        return parse_report(await self._admin(REPORT_PATH))
+
+    async def metrics(self) -> str:
+        """The metrics of the admin port as text.
+
+        Raises:
+            httpx.HTTPError: the port did not answer.
+        """
+        return (await self._admin(METRICS_PATH)).decode()
+
+    def log_tail(self, lines: int = _LOG_LINES) -> str:
+        """The end of the engine's log."""
+        return self._server.log_tail(lines)
+
+    async def stop(self) -> None:
+        """End the engine and wait for its exit."""
+        await asyncio.to_thread(self._server.stop)
+
+    async def _admin(self, path: str) -> bytes:
+        async with httpx.AsyncClient(timeout=30) as client:
+            return (await client.get(f"{self.admin_url}{path}")).raise_for_status().content
+
+    async def _is_ready(self, client: httpx.AsyncClient) -> bool:
+        try:
+            if (await client.get(f"{self.url}/health")).status_code != 200:
+                return False
+            return not self.has_zones or (await self.report()).config.applied_generation == self._generation
+        except httpx.HTTPError:
+            return False
+
+    def _declare(self, zones: Sequence[ZoneConfig]) -> None:
+        self._generation += 1
+        stamped = tuple(zone.model_copy(update={"generation": self._generation}) for zone in zones)
+        config = make_config(self._generation, PoolConfig(namespace="bench", name="pool"), stamped)
+        new = self._config / f".{CONFIG_KEY}.new"
+        new.write_text(dump_config(config))
+        new.replace(self._config / CONFIG_KEY)
+
+
+def _flags(spec: EngineSpec, shape: Shape, port: int, *, dummy: bool) -> list[str]:
+    """The flags that stock and zones engines have in common."""
+    flags = [
+        "--served-model-name", MODEL,
+        "--host", "127.0.0.1",
+        "--port", str(port),
+        "--max-model-len", str(shape.longest),
+        "--max-num-seqs", str(shape.seats),
+        "--block-size", str(shape.block_tokens),
+        "--num-gpu-blocks-override", str(shape.blocks),
+        "--enable-prompt-tokens-details",
+        "--async-scheduling",
+    ]  # fmt: skip
+    flags += ["--load-format", "dummy"] if dummy else []
+    flags += ["--enforce-eager"] if spec.eager else []
+    if not shape.on_gpu:
+        return [*flags, "--dtype", "float32"]
+    cache_bytes = str(shape.cache_bytes + _SPARE_CACHE_BYTES)
+    return [*flags, "--gpu-memory-utilization", _HALF_A_CARD, "--kv-cache-memory-bytes", cache_bytes]
+
+
+def _key(tenant: str) -> str:
+    return f"key-of-{tenant}"
+
+
+def _environment(shape: Shape) -> dict[str, str]:
+    common = {**os.environ, "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
+    if shape.on_gpu:
+        return common
+    # One thread computes: two engines, the load and the tests around them share the cores.
+    return {**common, "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}

@@ -1,0 +1,128 @@
+"""Load from several processes, so that no client limits the engines."""
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Self
+
+from bench.gpu.plan import Answered, Plan, concurrency, split
+
+_REQUESTS_PER_PROCESS: Final = 32
+_CORES_OF_ENGINES: Final = 4
+"""An API server and an engine core of each of two engines."""
+_LEAD_SECONDS: Final = 0.1
+"""From sending a plan to its begin, so that all processes have read it."""
+_LONGEST_LINE: Final = 1 << 28
+
+
+class LoadError(Exception):
+    """A load process ended; the message has its error output."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a plan has measured.
+
+    Attributes:
+        streams: by the stream's name.
+        window_seconds: the length of the window.
+        client_cpu_share: the busiest process's share of one core; near 1, the client was the limit.
+    """
+
+    streams: Mapping[str, Answered]
+    window_seconds: float
+    client_cpu_share: float
+
+
+class Workers:
+    """Load processes that are kept between plans; use it as an asynchronous context manager.
+
+    Args:
+        most: processes at most; None: the cores that two engines leave, and at least one.
+    """
+
+    def __init__(self, most: int | None = None) -> None:
+        self._most = most or max(1, len(os.sched_getaffinity(0)) - _CORES_OF_ENGINES)
+        self._processes: list[asyncio.subprocess.Process] = []
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._end()
+
+    async def run(self, plan: Plan) -> Loaded:
+        """Send a plan's requests and wait until the plan has ended.
+
+        Raises:
+            LoadError: a process ended before the plan.
+        """
+        wanted = min(self._most, math.ceil(concurrency(plan.streams) / _REQUESTS_PER_PROCESS) or 1)
+        parts = split(plan, wanted)
+        while len(self._processes) < len(parts):
+            self._processes.append(await _start())
+        try:
+            return await self._run(plan, parts)
+        except BaseException:
+            # A process in the middle of a plan cannot begin another one.
+            await self._end()
+            raise
+
+    async def _run(self, plan: Plan, parts: list[Plan]) -> Loaded:
+        processes = self._processes[: len(parts)]
+        begin = time.monotonic() + _LEAD_SECONDS
+        for process, part in zip(processes, parts, strict=True):
+            await _send(process, {"begin": begin, "plan": dataclasses.asdict(part)})
+        # Each process reports when its requests with arrivals are answered; only then may the other streams end.
+        await asyncio.gather(*map(_receive, processes))
+        await asyncio.sleep(max(0.0, begin + plan.window[1] - time.monotonic()))
+        for process in processes:
+            await _send(process, {"stop": True})
+        results = await asyncio.gather(*map(_receive, processes))
+        streams = {stream.name: Answered() for stream in plan.streams}
+        for result in results:
+            for name, answered in result["streams"].items():
+                streams[name].add(Answered(**answered))
+        share = max(result["cpu_share"] for result in results)
+        return Loaded(streams, plan.window[1] - plan.window[0], share)
+
+    async def _end(self) -> None:
+        for process in self._processes:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+        for process in self._processes:
+            await process.wait()
+        self._processes.clear()
+
+
+async def _start() -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "bench.gpu.worker",
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(Path.cwd()), *sys.path)))},
+        limit=_LONGEST_LINE,
+    )  # fmt: skip
+
+
+async def _send(process: asyncio.subprocess.Process, message: Mapping[str, Any]) -> None:
+    assert process.stdin is not None
+    process.stdin.write(json.dumps(message).encode() + b"\n")
+    await process.stdin.drain()
+
+
+async def _receive(process: asyncio.subprocess.Process) -> dict[str, Any]:
+    assert process.stdout is not None
+    line = await process.stdout.readline()
+    if not line:
+        raise LoadError(f"a load process ended with code {await process.wait()}")
+    content: dict[str, Any] = json.loads(line)
+    return content

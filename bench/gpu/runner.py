@@ -1,0 +1,157 @@
+"""Runs groups one after the other: starts their engines, gives each phase its time, and records every outcome."""
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.gpu.engines import Engine
+from bench.gpu.group import Context, Group, NotPossible, Phase
+from bench.gpu.load import Workers
+from bench.gpu.results import Recorder, Status
+from bench.gpu.shapes import Shape
+
+_LONGEST_WHY = 4000
+"""Characters of a reason that are recorded, its end first: there a log says why an engine ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What all groups of a run have in common.
+
+    Attributes:
+        shape: the model's shape.
+        model: the folder of the model.
+        folder: an existing folder for engines and phases.
+        seeds: of the measurements.
+        flags: of the user for all engines.
+        say: prints a line of progress.
+    """
+
+    shape: Shape
+    model: Path
+    folder: Path
+    seeds: Sequence[int]
+    flags: Sequence[str]
+    say: Callable[[str], None]
+
+
+async def run_groups(groups: Sequence[Group], names: Collection[str], settings: Settings, recorder: Recorder) -> bool:
+    """Run the named phases of groups.
+
+    Args:
+        groups: whose engines start and stop in turn.
+        names: of the phases to run; a group without any is left out.
+        settings: of the run.
+        recorder: gets each result as soon as it exists.
+
+    Returns:
+        Whether no phase failed or ran out of time.
+    """
+    async with Workers() as workers:
+        for group in groups:
+            phases = [phase for phase in group.phases if phase.name in names]
+            if phases:
+                await _run_group(group, phases, settings, recorder, workers)
+    return all(phase["status"] in ("done", "not possible here") for phase in recorder.run["phases"])
+
+
+async def _run_group(
+    group: Group, phases: Sequence[Phase], settings: Settings, recorder: Recorder, workers: Workers
+) -> None:
+    folder = settings.folder / group.name
+    folder.mkdir()
+    engines: dict[str, Engine] = {}
+    began = time.monotonic()
+    try:
+        try:
+            await _start(group, folder, settings, engines)
+        except Exception as error:
+            passed = time.monotonic() - began
+            for phase in phases:
+                _record(recorder, group, phase, passed, *_outcome(error))
+            settings.say(f"{group.name}: the engines did not start: {error}")
+            return
+        for name, engine in engines.items():
+            recorder.add_engine(group.name, name, {"command": engine.command, "ready_seconds": engine.ready_seconds})
+        for phase in phases:
+            await _run_phase(group, phase, folder, engines, settings, recorder, workers)
+    finally:
+        await asyncio.gather(*(engine.stop() for engine in engines.values()))
+
+
+async def _start(group: Group, folder: Path, settings: Settings, engines: dict[str, Engine]) -> None:
+    """Start a group's engines side by side; each is in `engines` as soon as it runs, so that it can be stopped."""
+    settings.say(f"{group.name}: starting engines")
+    for spec in await asyncio.to_thread(group.engines, settings.shape, folder):
+        own = folder / spec.name
+        own.mkdir()
+        engines[spec.name] = Engine(spec, settings.shape, settings.model, own, settings.flags)
+    async with asyncio.TaskGroup() as waiting:
+        for engine in engines.values():
+            waiting.create_task(engine.wait_ready(group.start_seconds, settings.say))
+
+
+async def _run_phase(
+    group: Group,
+    phase: Phase,
+    folder: Path,
+    engines: Mapping[str, Engine],
+    settings: Settings,
+    recorder: Recorder,
+    workers: Workers,
+) -> None:
+    own = folder / f"phase-{phase.name}"
+    own.mkdir()
+
+    def say(message: str) -> None:
+        settings.say(f"{phase.name}: {message}")
+
+    context = Context(engines, settings.shape, settings.seeds, workers, own, say)
+    say("begins")
+    began = time.monotonic()
+    status: Status = "done"
+    why, results = "", {}
+    try:
+        async with asyncio.timeout(phase.limit_seconds):
+            results = dict(await phase.run(context))
+    except Exception as error:
+        status, why = _outcome(error)
+    passed = time.monotonic() - began
+    say(f"{status} after {passed:.1f} s{': ' if why else ''}{why}")
+    _record(recorder, group, phase, passed, status, why, results)
+
+
+def _outcome(error: Exception) -> tuple[Status, str]:
+    """The status and the reason that an exception stands for."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, NotPossible):
+        return "not possible here", str(error)
+    if isinstance(error, TimeoutError):
+        return "timed out", str(error)
+    return "failed", f"{type(error).__name__}: {error}"[-_LONGEST_WHY:]
+
+
+def _record(
+    recorder: Recorder,
+    group: Group,
+    phase: Phase,
+    seconds: float,
+    status: Status,
+    why: str,
+    results: dict[str, Any] | None = None,
+) -> None:
+    recorder.add_phase(
+        {
+            "group": group.name,
+            "name": phase.name,
+            "status": status,
+            "why": why,
+            "seconds": seconds,
+            "limit_seconds": phase.limit_seconds,
+            "results": results or {},
+        }
+    )

@@ -1,0 +1,220 @@
+"""The models that the engines serve, and the sizes of the loads that fit them."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from bench.end_to_end.model import word_tokenizer
+
+MODEL: Final = "bench"
+"""The name of the model in requests."""
+
+_WORDS: Final = 32_000
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSizes:
+    """The sizes of the default group's loads; tokens unless the name says otherwise.
+
+    Attributes:
+        prefix: the part of each quiet tenant's prompts that they share.
+        own: the part of a quiet tenant's prompt that no other prompt has.
+        answer: of a quiet tenant.
+        tenant_rate: requests per second of each quiet tenant, at the times of a Poisson process.
+        flood_prompt: of each prompt of a flooding tenant; all are distinct.
+        flood_answer: of a flooding tenant.
+        flood_at_once: concurrent requests of all flooding tenants.
+        target_seconds: between two tokens, for tenants with a target.
+        warm_seconds: from the begin of a load until its window begins.
+        window_seconds: of each arm of the noisy-neighbour phase.
+        reclaim_prompts: each as long as one of the flood.
+        equal_answers: compared in each case of the equality phase.
+        equal_prompt, equal_answer: of the equality phase.
+        throughput_prompt, throughput_answer: of each request of the throughput phase.
+        throughput_seconds: concurrent requests, and the length of their window.
+    """
+
+    prefix: int = 512
+    own: int = 128
+    answer: int = 32
+    tenant_rate: float = 2.5
+    flood_prompt: int = 4000
+    flood_answer: int = 128
+    flood_at_once: int = 96
+    target_seconds: float = 0.04
+    warm_seconds: float = 4.0
+    window_seconds: float = 10.0
+    reclaim_prompts: int = 9
+    equal_answers: int = 10
+    equal_prompt: int = 1500
+    equal_answer: int = 32
+    throughput_prompt: int = 128
+    throughput_answer: int = 128
+    throughput_seconds: tuple[tuple[int, float], ...] = ((1, 3.0), (32, 3.0), (256, 4.0))
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A model, the pool that it is served with, and the loads for it.
+
+    Attributes:
+        name: as ``--shape`` names it, or the folder of ``--model``.
+        weights: ``dummy`` weights are not read from files.
+        config: the content of the model's ``config.json``.
+        blocks: of the pool.
+        block_tokens: of each block.
+        seats: requests that run at once.
+        longest: tokens of a prompt and its answer together.
+        cpu_tier: the size of the memory tier in the form of ``--cpu-tier``.
+        load: the sizes of the default group's loads.
+        tenants: of the throughput phase with many tenants.
+        on_gpu: whether the engines run on a GPU; else on CPUs.
+    """
+
+    name: str
+    weights: Literal["dummy", "real"]
+    config: Mapping[str, Any]
+    blocks: int = 6144
+    block_tokens: int = 16
+    seats: int = 256
+    longest: int = 8192
+    cpu_tier: str = "4GiB"
+    load: LoadSizes = LoadSizes()
+    tenants: int = 1000
+    on_gpu: bool = True
+
+    @property
+    def vocabulary(self) -> int:
+        """The number of tokens that prompts may consist of."""
+        return int(self.config["vocab_size"])
+
+    @property
+    def cache_bytes(self) -> int:
+        """The size of the KV cache in bytes, with keys and values of two bytes each."""
+        heads = self.config.get("num_key_value_heads", self.config["num_attention_heads"])
+        width = self.config.get("head_dim") or self.config["hidden_size"] // self.config["num_attention_heads"]
+        token = 2 * 2 * self.config["num_hidden_layers"] * heads * width
+        return self.blocks * self.block_tokens * int(token)
+
+
+def _llama(**sizes: int) -> Mapping[str, Any]:
+    return {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "vocab_size": _WORDS,
+        "max_position_embeddings": 32_768,
+        "rms_norm_eps": 1e-5,
+        "rope_theta": 500_000.0,
+        "tie_word_embeddings": False,
+        "torch_dtype": "bfloat16",
+        "hidden_act": "silu",
+        "bos_token_id": 0,
+        "eos_token_id": 1,
+        **sizes,
+    }
+
+
+_NANO_LOAD: Final = LoadSizes(
+    prefix=64,
+    own=32,
+    answer=8,
+    tenant_rate=0.5,
+    flood_prompt=256,
+    flood_answer=16,
+    flood_at_once=8,
+    target_seconds=0.3,
+    warm_seconds=0.5,
+    window_seconds=2.0,
+    reclaim_prompts=3,
+    equal_answers=3,
+    equal_prompt=200,
+    equal_answer=8,
+    throughput_prompt=32,
+    throughput_answer=16,
+    throughput_seconds=((1, 0.5), (32, 0.5), (256, 0.5)),
+)
+
+SHAPES: Final[Mapping[str, Shape]] = {
+    "8b": Shape(
+        "8b",
+        "dummy",
+        _llama(
+            hidden_size=4096,
+            intermediate_size=14_336,
+            num_hidden_layers=32,
+            num_attention_heads=32,
+            num_key_value_heads=8,
+            head_dim=128,
+        ),
+    ),
+    "1b": Shape(
+        "1b",
+        "dummy",
+        _llama(
+            hidden_size=2048,
+            intermediate_size=8192,
+            num_hidden_layers=16,
+            num_attention_heads=16,
+            num_key_value_heads=8,
+            head_dim=128,
+        ),
+    ),
+    "tiny": Shape(
+        "tiny",
+        "dummy",
+        _llama(
+            hidden_size=1024,
+            intermediate_size=2816,
+            num_hidden_layers=4,
+            num_attention_heads=8,
+            num_key_value_heads=4,
+            head_dim=128,
+        ),
+    ),
+    "nano": Shape(
+        "nano",
+        "dummy",
+        {
+            **_llama(
+                hidden_size=128,
+                intermediate_size=256,
+                num_hidden_layers=2,
+                num_attention_heads=4,
+                num_key_value_heads=2,
+                head_dim=32,
+            ),
+            "vocab_size": 4096,
+        },
+        blocks=128,
+        block_tokens=32,
+        seats=32,
+        longest=1024,
+        cpu_tier="64MiB",
+        load=_NANO_LOAD,
+    ),
+}
+"""By name."""
+
+
+def write_model(shape: Shape, folder: Path) -> None:
+    """Write a shape's ``config.json`` and a tokenizer whose tokens are words; the engines make dummy weights."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(dict(shape.config), indent=1))
+    word_tokenizer().save_pretrained(folder)
+
+
+def shape_of_model(folder: Path, *, on_gpu: bool) -> Shape:
+    """The shape of a model with weights.
+
+    Args:
+        folder: with ``config.json``, tokenizer and weights.
+        on_gpu: whether the engines run on a GPU; on CPUs the loads are those of the shape nano.
+
+    Raises:
+        OSError: the folder has no ``config.json``.
+    """
+    config = json.loads((folder / "config.json").read_text())
+    sized = SHAPES["8b" if on_gpu else "nano"]
+    return replace(sized, name=folder.name, weights="real", config=config, on_gpu=on_gpu)
