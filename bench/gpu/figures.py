@@ -1,0 +1,142 @@
+"""Figures of a GPU run: pooled times, mean rates and ratios. Pure functions."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from bench.end_to_end.results import percentile
+from bench.gpu.results import NoisyArm, ReclaimRow, Run, Tenants, ThroughputRow
+
+STOCK: Final = "stock"
+ZONES: Final = "zones"
+TARGETS: Final = "zones with targets"
+SOLO: Final = {STOCK: "solo, stock", ZONES: "solo, zones", TARGETS: "solo, zones"}
+"""The arm without the flood, on the same engine, by arm with the flood."""
+ARMS: Final = (SOLO[STOCK], STOCK, SOLO[ZONES], ZONES, TARGETS)
+WITH_TARGET: Final = "target"
+KINDS: Final = ("plain", WITH_TARGET)
+"""Kinds of measured tenants: those without and with a latency target."""
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """A distribution of times, in seconds.
+
+    Args:
+        p50: the median.
+        p99: the 99th percentile.
+        raw: each time; empty where the run kept only the percentiles.
+    """
+
+    p50: float
+    p99: float
+    raw: tuple[float, ...] = ()
+
+
+def results_of(run: Run, group: str, name: str) -> Mapping[str, Any]:
+    """The results of a phase that is done; empty without one."""
+    for phase in run["phases"]:
+        if (phase["group"], phase["name"], phase["status"]) == (group, name, "done"):
+            return phase["results"]
+    return {}
+
+
+def seeds_of(run: Run, arm: str) -> list[NoisyArm]:
+    """The seeds of an arm of the noisy-neighbour phase; empty if the arm did not run."""
+    return [each for each in results_of(run, "default", "noisy").get("arms", ()) if each["arm"] == arm]
+
+
+def kinds_of(run: Run, arm: str) -> list[str]:
+    """The kinds of tenants that an arm measured."""
+    return [kind for kind in KINDS if any(kind in seed["tenants"] for seed in seeds_of(run, arm))]
+
+
+def pooled(run: Run, arm: str, what: Literal["first_token", "token"], kinds: Sequence[str] = KINDS) -> Times | None:
+    """The times of an arm, pooled over its seeds and over kinds of tenants.
+
+    Args:
+        run: the whole run.
+        arm: of the noisy-neighbour phase.
+        what: ``first_token`` or ``token``.
+        kinds: of the tenants.
+
+    Returns:
+        None if nothing was measured, or if several percentiles without raw times would have to be pooled.
+    """
+    parts = [seed["tenants"][kind] for seed in seeds_of(run, arm) for kind in kinds if kind in seed["tenants"]]
+    stated = [part.get(what) for part in parts]
+    if len(stated) == 1 and stated[0]:
+        return Times(stated[0]["p50"], stated[0]["p99"])
+    if any(stated):
+        return None
+    raw = tuple(each for part in parts for each in _raw(part, what))
+    return Times(percentile(raw, 50), percentile(raw, 99), raw) if raw else None
+
+
+def _raw(tenants: Tenants, what: Literal["first_token", "token"]) -> Sequence[float]:
+    if what == "first_token":
+        return tenants.get("first_token_seconds", [])
+    return tenants.get("token_seconds", [])
+
+
+def first_token_to_solo(run: Run, arm: str, kinds: Sequence[str] = KINDS) -> float | None:
+    """The p99 of the time to first token with the flood, divided by the same tenants' p99 without it.
+
+    The same engine serves both arms. All tenants of the arm without the flood count if it did not measure this kind.
+    """
+    if arm not in SOLO:
+        return None
+    flooded = pooled(run, arm, "first_token", kinds)
+    alone = pooled(run, SOLO[arm], "first_token", kinds) or pooled(run, SOLO[arm], "first_token")
+    return flooded.p99 / alone.p99 if flooded and alone else None
+
+
+def flood_rate(run: Run, arm: str) -> float | None:
+    """The flood's tokens per second, mean over seeds."""
+    rates = [seed["flood"]["tokens_per_second"] for seed in seeds_of(run, arm) if seed["flood"]]
+    return statistics.fmean(rates) if rates else None
+
+
+def flood_to_stock(run: Run, arm: str) -> float | None:
+    """The flood's tokens per second, divided by the flood's on stock."""
+    return ratio(flood_rate(run, arm), flood_rate(run, STOCK))
+
+
+def throughput_rows(run: Run, engine: str, tenants: int, concurrency: int) -> list[ThroughputRow]:
+    """The seeds of a cell of the throughput phase."""
+    wanted = (engine, tenants, concurrency)
+    rows = results_of(run, "default", "throughput").get("rows", ())
+    return [row for row in rows if (row["engine"], row["tenants"], row["concurrency"]) == wanted]
+
+
+def token_rate(run: Run, engine: str, tenants: int, concurrency: int) -> float | None:
+    """The tokens per second of a cell of the throughput phase, mean over seeds."""
+    rates = [row["tokens_per_second"] for row in throughput_rows(run, engine, tenants, concurrency)]
+    return statistics.fmean(rates) if rates else None
+
+
+def throughput_to_stock(run: Run, tenants: int, concurrency: int) -> float | None:
+    """The tokens per second with zones, divided by those of stock."""
+    return ratio(*(token_rate(run, engine, tenants, concurrency) for engine in (ZONES, STOCK)))
+
+
+def cells_of(run: Run) -> list[tuple[int, int]]:
+    """The tenants and concurrencies of the throughput phase, in ascending order."""
+    rows = results_of(run, "default", "throughput").get("rows", ())
+    return sorted({(row["tenants"], row["concurrency"]) for row in rows})
+
+
+def reclaim_rows(run: Run, engine: str) -> list[ReclaimRow]:
+    """The seeds of the reclaim phase on an engine."""
+    return [row for row in results_of(run, "default", "reclaim").get("rows", ()) if row["engine"] == engine]
+
+
+def busiest_client(rows: Sequence[NoisyArm] | Sequence[ThroughputRow]) -> float | None:
+    """The largest share of one core that a load process used; None if the run did not record it."""
+    return max((row["client_cpu_share"] for row in rows if "client_cpu_share" in row), default=None)
+
+
+def ratio(value: float | None, reference: float | None) -> float | None:
+    """None if one of them was not measured, or if the reference is 0."""
+    return value / reference if value is not None and reference else None

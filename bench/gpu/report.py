@@ -1,0 +1,249 @@
+"""Prints a GPU run as Markdown, and draws its plots: python -m bench.gpu.report FILE [--plots FOLDER]."""
+
+import argparse
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from bench.gpu.figures import (
+    ARMS,
+    STOCK,
+    WITH_TARGET,
+    ZONES,
+    Times,
+    busiest_client,
+    cells_of,
+    first_token_to_solo,
+    flood_rate,
+    flood_to_stock,
+    kinds_of,
+    pooled,
+    reclaim_rows,
+    results_of,
+    seeds_of,
+    throughput_rows,
+    throughput_to_stock,
+    token_rate,
+)
+from bench.gpu.measures import MEASURES
+from bench.gpu.results import EngineStart, ResultsError, Run, read
+
+ABSENT: Final = "–"
+
+
+def document(run: Run) -> str:
+    """The whole report in Markdown: environment, measures, a table for each phase, phases without results."""
+    sections = {
+        "Environment": environment(run),
+        "Measures, with goals for an H100": measures(run),
+        "Noisy neighbour": noisy_neighbour(run),
+        "Reclaim": reclaim(run),
+        "Throughput": throughput(run),
+        "Equal answers": equal_answers(run),
+        **further_phases(run),
+        "Phases without results": without_results(run),
+    }
+    card = run["environment"]["card"] or "no GPU"
+    title = f"# GPU bench: {run['model']['name']} on {card}, {run['started'][:10]}"
+    return "\n\n".join([title, *(f"## {name}\n\n{text}" for name, text in sections.items() if text)]) + "\n"
+
+
+def environment(run: Run) -> str:
+    """What the run used: hardware, versions, command, engines and remarks."""
+    used = run["environment"]
+    versions = ", ".join(f"{name} {version}" for name, version in used["packages"].items() if version)
+    facts = {
+        "started": run["started"],
+        "command": f"`{run['command']}`",
+        "card": f"{used['gpus']} × {used['card']}" if used["card"] else None,
+        "driver": used["driver"],
+        "CPU cores": used["cpus"],
+        "versions": f"Python {used['python']}, {versions}",
+        "TenantZone": f"{used['tenantzone']}, commit {used['commit']}",
+        "model": f"{run['model']['name']}, {run['model']['weights']} weights",
+    }
+    rows = [(name, str(value)) for name, value in facts.items() if value is not None]
+    engines = [f"- {name}: {_engine(engine)}" for name, engine in run["engines"].items()]
+    notes = [f"- {note}" for note in used["notes"]]
+    return "\n\n".join(part for part in (table(("", ""), rows), "\n".join(engines), "\n".join(notes)) if part)
+
+
+def _engine(engine: EngineStart) -> str:
+    command = f"`{' '.join(engine['command'])}`" if engine["command"] else "command not recorded"
+    return f"ready after {engine['ready_seconds']:.1f} s; {command}"
+
+
+def measures(run: Run) -> str:
+    """Each goal, what was measured, and whether the run met it."""
+    rows = [(each.goal, each.measured or ABSENT, each.outcome) for each in (measure(run) for measure in MEASURES)]
+    return table(("goal", "measured", "outcome"), rows)
+
+
+def noisy_neighbour(run: Run) -> str:
+    """A row for each arm and kind of tenant, then the conditions of zones whose targets were missed."""
+    rows = [_arm_row(run, arm, kind) for arm in ARMS for kind in kinds_of(run, arm)]
+    if not rows:
+        return ""
+    header = (
+        "arm", "tenants", "requests", "failed", "TTFT p50, ms", "TTFT p99, ms", "p99 to solo", "token p50, ms",
+        "token p99, ms", "flood's tokens/s", "to stock", "busiest client",
+    )  # fmt: skip
+    conditions = [
+        f"- {arm}, seed {seed['seed']}: {tenant}: {reason}"
+        for arm in ARMS
+        for seed in seeds_of(run, arm)
+        for tenant, reason in seed["conditions"].items()
+    ]
+    return "\n\n".join(part for part in (table(header, rows), "\n".join(conditions)) if part)
+
+
+def _arm_row(run: Run, arm: str, kind: str) -> list[str]:
+    measured = [seed["tenants"][kind] for seed in seeds_of(run, arm) if kind in seed["tenants"]]
+    targets = [seed["target_seconds"] for seed in seeds_of(run, arm) if seed["target_seconds"]]
+    return [
+        arm,
+        f"target {1000 * targets[0]:g} ms" if kind == WITH_TARGET and targets else kind,
+        f"{sum(each['requests'] for each in measured):,}",
+        f"{sum(each['failed'] for each in measured):,}",
+        *_milliseconds(pooled(run, arm, "first_token", (kind,))),
+        _figure(first_token_to_solo(run, arm, (kind,)), ".2f"),
+        *_milliseconds(pooled(run, arm, "token", (kind,))),
+        _figure(flood_rate(run, arm), ",.0f"),
+        _figure(flood_to_stock(run, arm), ".2f"),
+        _figure(busiest_client(seeds_of(run, arm)), ".0%"),
+    ]
+
+
+def _milliseconds(times: Times | None) -> tuple[str, str]:
+    if times is None:
+        return ABSENT, ABSENT
+    return f"{1000 * times.p50:,.1f}", f"{1000 * times.p99:,.1f}"
+
+
+def _figure(value: float | None, form: str) -> str:
+    return ABSENT if value is None else format(value, form)
+
+
+def reclaim(run: Run) -> str:
+    """A row for each engine and seed."""
+    rows = [
+        (engine, str(row["seed"]), f"{row['tokens']:,}", f"{row['slowest_seconds']:.2f}", f"{row['found_again']:.1%}")
+        for engine in (STOCK, ZONES)
+        for row in reclaim_rows(run, engine)
+    ]
+    return table(("engine", "seed", "tokens", "slowest first token, s", "found again"), rows) if rows else ""
+
+
+def throughput(run: Run) -> str:
+    """A row for each number of tenants and concurrency: both engines and their ratio."""
+    rows = [
+        [
+            f"{tenants:,}",
+            f"{concurrency:,}",
+            *(_figure(token_rate(run, engine, tenants, concurrency), ",.0f") for engine in (STOCK, ZONES)),
+            _figure(throughput_to_stock(run, tenants, concurrency), ".2f"),
+            *(
+                _figure(busiest_client(throughput_rows(run, engine, tenants, concurrency)), ".0%")
+                for engine in (STOCK, ZONES)
+            ),
+        ]
+        for tenants, concurrency in cells_of(run)
+    ]
+    header = (
+        "tenants", "requests at once", "stock, tokens/s", "zones, tokens/s", "zones to stock", "busiest client, stock",
+        "busiest client, zones",
+    )  # fmt: skip
+    return table(header, rows) if rows else ""
+
+
+def equal_answers(run: Run) -> str:
+    """A row for each case: answers with the same tokens, and with the same log probabilities where the run has them."""
+    rows = results_of(run, "default", "equal").get("rows", ())
+    header = (
+        "case",
+        "answers",
+        "same tokens",
+        "same log probabilities",
+        "largest difference",
+        "stock to itself",
+        "note",
+    )
+    keys = ("case", "answers", "same_tokens", "same_top_logprobs", "largest_difference", "stock_same_tokens", "note")
+    return table(header, [[cell(row.get(key)) for key in keys] for row in rows]) if rows else ""
+
+
+def further_phases(run: Run) -> dict[str, str]:
+    """The rows of each phase of a further group, with its own columns; by the section's name."""
+    sections = {}
+    for phase in run["phases"]:
+        rows = phase["results"].get("rows", ())
+        if phase["group"] == "default" or phase["status"] != "done" or not rows:
+            continue
+        columns = list(dict.fromkeys(name for row in rows for name in row))
+        name = phase["group"] if phase["name"] == phase["group"] else f"{phase['group']}: {phase['name']}"
+        sections[name.capitalize()] = table(columns, [[cell(row.get(column)) for column in columns] for row in rows])
+    return sections
+
+
+def without_results(run: Run) -> str:
+    """The phases that failed, ran out of time or were not possible, with the reason."""
+    rows = [
+        (phase["group"], phase["name"], phase["status"], cell(phase.get("limit_seconds")), _one_line(phase["why"]))
+        for phase in run["phases"]
+        if phase["status"] != "done"
+    ]
+    return table(("group", "phase", "status", "limit, s", "reason"), rows) if rows else ""
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split()) or ABSENT
+
+
+def cell(value: Any) -> str:
+    """A value as text, with four significant digits for fractions; a dash for None."""
+    if value is None:
+        return ABSENT
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return str(value)
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown; bars within cells are escaped."""
+    return "\n".join(_lines(header, rows))
+
+
+def _lines(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(header)} |"
+    yield "|---" * len(header) + "|"
+    for row in rows:
+        yield f"| {' | '.join(text.replace('|', chr(92) + '|') for text in row)} |"
+
+
+def main() -> None:
+    """Read a run's file, print the report, and draw the plots where a folder is named."""
+    parser = argparse.ArgumentParser(prog="python -m bench.gpu.report", description=__doc__)
+    parser.add_argument("file", type=Path, help="what `python -m bench.gpu --json FILE` wrote")
+    parser.add_argument("--plots", type=Path, metavar="FOLDER", help="write two plots there, as SVG")
+    options = parser.parse_args()
+    try:
+        run = read(options.file)
+    except (OSError, ResultsError) as error:
+        sys.exit(f"bench.gpu.report: {error}")
+    if options.plots:
+        # Slow to import, and only needed for plots.
+        from bench.gpu.plots import draw_first_tokens, draw_rates
+
+        options.plots.mkdir(parents=True, exist_ok=True)
+        draw_first_tokens(run, options.plots / f"{options.file.stem}-first-tokens.svg")
+        draw_rates(run, options.plots / f"{options.file.stem}-tokens-per-second.svg")
+    print(document(run), end="")
+
+
+if __name__ == "__main__":
+    main()
