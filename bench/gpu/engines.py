@@ -1,7 +1,9 @@
 """Stock and zones engines with the same flags, started side by side on a GPU or on CPUs."""
 
 import asyncio
+import contextlib
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 import httpx
+import psutil
 
 from bench.gpu.shapes import MODEL, Shape
 from hack.controlplane.server import Server
@@ -19,6 +22,8 @@ from tenantzone_contract.config_text import dump_config, make_config
 from tenantzone_contract.report import METRICS_PATH, REPORT_PATH, EngineReport, parse_report
 
 _LOG_LINES: Final = 30
+_STACKS_LINES: Final = 300
+_ABORT_SECONDS: Final = 20.0
 _POLL_SECONDS: Final = 0.1
 _PROGRESS_SECONDS: Final = 2.0
 _APPLY_SECONDS: Final = 60.0
@@ -126,7 +131,9 @@ class Engine:
                 if not self._server.is_running:
                     raise EngineError(f"{self.name} ended after {passed:.0f} s; {self.log_tail()}")
                 if passed > limit_seconds:
-                    raise EngineError(f"{self.name} was not healthy after {passed:.0f} s; {self.log_tail()}")
+                    await asyncio.to_thread(self._abort)
+                    stacks = self.log_tail(_STACKS_LINES)
+                    raise EngineError(f"{self.name} was not healthy after {passed:.0f} s; {stacks}")
                 if time.monotonic() - said > _PROGRESS_SECONDS:
                     said = time.monotonic()
                     say(f"{self.name} is starting: {passed:.0f} s")
@@ -184,6 +191,14 @@ class Engine:
         """End the engine and wait for its exit."""
         await asyncio.to_thread(self._server.stop)
 
+    def _abort(self) -> None:
+        """End the engine by a signal upon which each of its processes writes the stacks of its threads to the log."""
+        processes = psutil.Process(self.pid).children(recursive=True)
+        for process in processes:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.send_signal(signal.SIGABRT)
+        psutil.wait_procs(processes, timeout=_ABORT_SECONDS)
+
     async def _admin(self, path: str) -> bytes:
         async with httpx.AsyncClient(timeout=30) as client:
             return (await client.get(f"{self.admin_url}{path}")).raise_for_status().content
@@ -231,7 +246,8 @@ def _key(tenant: str) -> str:
 
 
 def _environment(shape: Shape) -> dict[str, str]:
-    common = {**os.environ, "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
+    # With PYTHONFAULTHANDLER, an engine that hangs tells where.
+    common = {**os.environ, "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "PYTHONFAULTHANDLER": "1"}
     if shape.on_gpu:
         return common
     # One thread computes: two engines, the load and the tests around them share the cores.

@@ -1,6 +1,7 @@
 """What a group of phases is, and what each of its phases gets."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ class Context:
         workers: the processes that send load.
         folder: an empty folder of the phase's own.
         say: prints a line of progress. Call it when each step begins, and at least every two seconds in a long one.
+        start: starts engines that only this phase needs and stops them afterwards; gets what to start and the seconds
+            until it gives up, and raises `EngineError` where an engine does not start.
     """
 
     engines: Mapping[str, Engine]
@@ -33,6 +36,7 @@ class Context:
     workers: Workers
     folder: Path
     say: Callable[[str], None]
+    start: Callable[[Sequence[EngineSpec], float], AbstractAsyncContextManager[Mapping[str, Engine]]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,15 @@
 """Runs groups one after the other: starts their engines, gives each phase its time, and records every outcome."""
 
 import asyncio
+import itertools
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.gpu.engines import Engine
+from bench.gpu.engines import Engine, EngineSpec
 from bench.gpu.group import Context, Group, NotPossible, Phase
 from bench.gpu.load import Workers
 from bench.gpu.results import Recorder, Status
@@ -63,11 +65,12 @@ async def _run_group(
 ) -> None:
     folder = settings.folder / group.name
     folder.mkdir()
-    engines: dict[str, Engine] = {}
     began = time.monotonic()
-    try:
+    async with AsyncExitStack() as stack:
         try:
-            await _start(group, folder, settings, engines)
+            settings.say(f"{group.name}: starting engines")
+            specs = await asyncio.to_thread(group.engines, settings.shape, folder)
+            engines = await stack.enter_async_context(_started(specs, folder, group.start_seconds, settings))
         except Exception as error:
             passed = time.monotonic() - began
             for phase in phases:
@@ -78,20 +81,32 @@ async def _run_group(
             recorder.add_engine(group.name, name, {"command": engine.command, "ready_seconds": engine.ready_seconds})
         for phase in phases:
             await _run_phase(group, phase, folder, engines, settings, recorder, workers)
+
+
+@asynccontextmanager
+async def _started(
+    specs: Sequence[EngineSpec], folder: Path, limit_seconds: float, settings: Settings
+) -> AsyncIterator[Mapping[str, Engine]]:
+    """Start engines side by side in folders of their own, and stop them afterwards.
+
+    Raises:
+        EngineError: an engine did not start.
+    """
+    engines: dict[str, Engine] = {}
+    try:
+        for spec in specs:
+            own = folder / spec.name
+            own.mkdir(parents=True)
+            engines[spec.name] = Engine(spec, settings.shape, settings.model, own, settings.flags)
+        try:
+            async with asyncio.TaskGroup() as waiting:
+                for engine in engines.values():
+                    waiting.create_task(engine.wait_ready(limit_seconds, settings.say))
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from None
+        yield engines
     finally:
         await asyncio.gather(*(engine.stop() for engine in engines.values()))
-
-
-async def _start(group: Group, folder: Path, settings: Settings, engines: dict[str, Engine]) -> None:
-    """Start a group's engines side by side; each is in `engines` as soon as it runs, so that it can be stopped."""
-    settings.say(f"{group.name}: starting engines")
-    for spec in await asyncio.to_thread(group.engines, settings.shape, folder):
-        own = folder / spec.name
-        own.mkdir()
-        engines[spec.name] = Engine(spec, settings.shape, settings.model, own, settings.flags)
-    async with asyncio.TaskGroup() as waiting:
-        for engine in engines.values():
-            waiting.create_task(engine.wait_ready(group.start_seconds, settings.say))
 
 
 async def _run_phase(
@@ -109,7 +124,12 @@ async def _run_phase(
     def say(message: str) -> None:
         settings.say(f"{phase.name}: {message}")
 
-    context = Context(engines, settings.shape, settings.seeds, workers, own, say)
+    starts = itertools.count(1)
+
+    def start(specs: Sequence[EngineSpec], limit: float) -> AbstractAsyncContextManager[Mapping[str, Engine]]:
+        return _started(specs, own / f"start-{next(starts)}", limit, settings)
+
+    context = Context(engines, settings.shape, settings.seeds, workers, own, say, start)
     say("begins")
     began = time.monotonic()
     status: Status = "done"
