@@ -1,0 +1,132 @@
+"""Single greedy questions to an engine, with the likeliest tokens at each place."""
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import httpx
+
+from bench.gpu.engines import Engine
+from bench.gpu.shapes import MODEL
+
+_DATA: Final = "data: {"
+_SILENCE_SECONDS: Final = 120.0
+
+
+class AnswerError(Exception):
+    """An engine refused a request or cut its answer short; the message has its reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A complete answer.
+
+    Attributes:
+        tokens: the generated token ids.
+        top_logprobs: for each of these tokens, log probabilities of the likeliest tokens by token id; none were asked
+            for if it is empty.
+        prompt_tokens: the length of the prompt.
+        cached_tokens: tokens of the prompt that the engine found cached.
+        first_token_seconds: from sending the request to the first event with tokens.
+    """
+
+    tokens: tuple[int, ...]
+    top_logprobs: tuple[Mapping[int, float], ...]
+    prompt_tokens: int
+    cached_tokens: int
+    first_token_seconds: float
+
+
+async def ask(
+    engine: Engine,
+    tenant: str,
+    prompt: str | Sequence[int],
+    tokens: int,
+    *,
+    model: str = MODEL,
+    logprobs: int = 0,
+    started: asyncio.Event | None = None,
+) -> Answer:
+    """Ask one question and wait for the whole answer.
+
+    Args:
+        engine: to ask.
+        tenant: who asks.
+        prompt: text or token ids.
+        tokens: the length of the answer.
+        model: the model's name, or an adapter's.
+        logprobs: how many of the likeliest tokens to return at each place.
+        started: set when the first token comes.
+
+    Raises:
+        AnswerError: the engine refused the request, or the answer is too short.
+    """
+    body: dict[str, Any] = {
+        "model": model, "prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": True,
+        "return_token_ids": True, "stream": True, "stream_options": {"include_usage": True},
+        **({"logprobs": logprobs, "return_tokens_as_token_ids": True} if logprobs else {}),
+        **engine.fields(tenant),
+    }  # fmt: skip
+    answered: list[int] = []
+    top: list[Mapping[int, float]] = []
+    usage: dict[str, Any] = {}
+    first = 0.0
+    sent = time.perf_counter()
+    async with (
+        httpx.AsyncClient(base_url=engine.url, timeout=_SILENCE_SECONDS) as client,
+        client.stream("POST", "/v1/completions", json=body, headers=engine.headers(tenant)) as response,
+    ):
+        if response.status_code != 200:
+            await response.aread()
+            raise AnswerError(f"{engine.name} answered with status {response.status_code}: {response.text[:300]}")
+        async for line in response.aiter_lines():
+            if not line.startswith(_DATA):
+                continue
+            event = json.loads(line.removeprefix("data: "))
+            if "error" in event:
+                raise AnswerError(f"{engine.name} answered {event['error']}")
+            usage = event.get("usage") or usage
+            for choice in event["choices"]:
+                if new := choice.get("token_ids"):
+                    first = first or time.perf_counter() - sent
+                    answered += new
+                    top += _top_logprobs(choice)
+                    if started is not None:
+                        started.set()
+    if len(answered) != tokens:
+        raise AnswerError(f"{engine.name} answered {len(answered)} of {tokens} tokens")
+    cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
+    return Answer(tuple(answered), tuple(top), usage["prompt_tokens"], cached, first)
+
+
+async def ask_each(
+    engine: Engine, tenant: str, prompts: Sequence[str | Sequence[int]], tokens: int, *, logprobs: int = 0
+) -> list[Answer]:
+    """Ask questions one after the other, so that every engine computes them in the same batches.
+
+    Raises:
+        AnswerError: the engine refused a request, or an answer is too short.
+    """
+    return [await ask(engine, tenant, prompt, tokens, logprobs=logprobs) for prompt in prompts]
+
+
+async def ask_at_once(
+    engine: Engine, tenant: str, prompts: Sequence[str | Sequence[int]], tokens: int, *, logprobs: int = 0
+) -> list[Answer]:
+    """Ask questions all at once, so that they share batches.
+
+    Raises:
+        AnswerError: the engine refused a request, or an answer is too short.
+    """
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(ask(engine, tenant, prompt, tokens, logprobs=logprobs)) for prompt in prompts]
+    return [task.result() for task in tasks]
+
+
+def _top_logprobs(choice: Mapping[str, Any]) -> list[Mapping[int, float]]:
+    """The likeliest tokens of an event's choice; the API names each of them as ``token_id:NUMBER``."""
+    places = (choice.get("logprobs") or {}).get("top_logprobs") or []
+    return [{int(name.partition(":")[2]): value for name, value in place.items()} for place in places]
