@@ -35,9 +35,9 @@ _SIZES: Final[Mapping[str, Any]] = {
 }
 
 
-def full_attention(folder: Path) -> None:
-    """Llama: each layer attends to all tokens."""
-    _save("Llama", folder, _SIZES)
+def full_attention(folder: Path, **sizes: Any) -> None:
+    """Llama: each layer attends to all tokens. `sizes` replace fields of its config."""
+    _save("Llama", folder, {**_SIZES, **sizes})
 
 
 def sliding_window(folder: Path) -> None:
@@ -45,11 +45,11 @@ def sliding_window(folder: Path) -> None:
     _save("Mistral", folder, {**_SIZES, "sliding_window": WINDOW})
 
 
-def gemma3(folder: Path) -> None:
-    """Gemma 3: of six layers, five attend to the last tokens only."""
+def gemma3(folder: Path, **sizes: Any) -> None:
+    """Gemma 3: of six layers, five attend to the last tokens only. `sizes` replace fields of its config."""
     layers = ["sliding_attention"] * 5 + ["full_attention"]
-    sizes = {**_SIZES, "num_hidden_layers": len(layers), "query_pre_attn_scalar": 32}
-    _save("Gemma3", folder, {**sizes, "layer_types": layers, "sliding_window": WINDOW}, "TextConfig")
+    config = {**_SIZES, "query_pre_attn_scalar": 32, **sizes, "num_hidden_layers": len(layers)}
+    _save("Gemma3", folder, {**config, "layer_types": layers, "sliding_window": WINDOW}, "TextConfig")
 
 
 def gpt_oss(folder: Path) -> None:
