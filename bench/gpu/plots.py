@@ -64,6 +64,20 @@ def _style(arm: str, kinds: Sequence[str]) -> str:
     return "--" if arm == TARGETS and WITH_TARGET not in kinds else "-"
 
 
+def draw(run: Run, folder: Path, stem: str) -> None:
+    """Write the plots for which the run has figures.
+
+    Args:
+        run: the whole run.
+        folder: an existing one.
+        stem: the beginning of the pictures' names.
+    """
+    if any(lines(run)):
+        draw_first_tokens(run, folder / f"{stem}-first-tokens.svg")
+    if cells_of(run) or flood_rate(run, STOCK):
+        draw_rates(run, folder / f"{stem}-tokens-per-second.svg")
+
+
 def draw_first_tokens(run: Run, path: Path) -> None:
     """Write the distributions of the time to first token.
 

@@ -1,6 +1,7 @@
 """Prints a GPU run as Markdown, and draws its plots: python -m bench.gpu.report FILE [--plots FOLDER]."""
 
 import argparse
+import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -27,9 +28,12 @@ from bench.gpu.figures import (
     token_rate,
 )
 from bench.gpu.measures import MEASURES
+from bench.gpu.plots import draw
 from bench.gpu.results import EngineStart, ResultsError, Run, read
 
 ABSENT: Final = "–"
+LONGEST_REASON: Final = 400
+"""In characters."""
 
 
 def document(run: Run) -> str:
@@ -44,7 +48,7 @@ def document(run: Run) -> str:
         **further_phases(run),
         "Phases without results": without_results(run),
     }
-    card = run["environment"]["card"] or "no GPU"
+    card = run["environment"]["card"] or "CPUs"
     title = f"# GPU bench: {run['model']['name']} on {card}, {run['started'][:10]}"
     return "\n\n".join([title, *(f"## {name}\n\n{text}" for name, text in sections.items() if text)]) + "\n"
 
@@ -70,7 +74,10 @@ def environment(run: Run) -> str:
 
 
 def _engine(engine: EngineStart) -> str:
-    command = f"`{' '.join(engine['command'])}`" if engine["command"] else "command not recorded"
+    if not engine["command"]:
+        return f"ready after {engine['ready_seconds']:.1f} s; command not recorded"
+    program, *arguments = engine["command"]
+    command = f"`{shlex.join([Path(program).name, *arguments])}`"
     return f"ready after {engine['ready_seconds']:.1f} s; {command}"
 
 
@@ -197,7 +204,10 @@ def without_results(run: Run) -> str:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split()) or ABSENT
+    """The text without line breaks. A long one keeps its beginning, the error, and its end, the last lines of a log."""
+    line = " ".join(text.split()) or ABSENT
+    half = LONGEST_REASON // 2
+    return line if len(line) <= LONGEST_REASON else f"{line[:half]} … {line[-half:]}"
 
 
 def cell(value: Any) -> str:
@@ -236,12 +246,8 @@ def main() -> None:
     except (OSError, ResultsError) as error:
         sys.exit(f"bench.gpu.report: {error}")
     if options.plots:
-        # Slow to import, and only needed for plots.
-        from bench.gpu.plots import draw_first_tokens, draw_rates
-
         options.plots.mkdir(parents=True, exist_ok=True)
-        draw_first_tokens(run, options.plots / f"{options.file.stem}-first-tokens.svg")
-        draw_rates(run, options.plots / f"{options.file.stem}-tokens-per-second.svg")
+        draw(run, options.plots, options.file.stem)
     print(document(run), end="")
 
 

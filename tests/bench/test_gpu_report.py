@@ -9,8 +9,8 @@ import pytest
 
 from bench.gpu.figures import first_token_to_solo, flood_to_stock, pooled, throughput_to_stock
 from bench.gpu.measures import at_least, at_most, equal_answers, reclaim
-from bench.gpu.plots import draw_first_tokens, draw_rates, lines
-from bench.gpu.report import document, measures, noisy_neighbour, table, throughput
+from bench.gpu.plots import draw, draw_first_tokens, draw_rates, lines
+from bench.gpu.report import document, environment, measures, noisy_neighbour, table, throughput
 from bench.gpu.results import read
 
 REPOSITORY = Path(__file__).parents[2]
@@ -185,6 +185,21 @@ def test_further_phases_have_columns_of_their_own_and_phases_without_results_a_r
     assert "## Reclaim" not in text
 
 
+def test_a_long_reason_keeps_its_beginning_and_its_end(run):
+    run["phases"] = [phase("equal", {}, status="failed", why=f"EngineError {'log ' * 1000} OutOfMemory")]
+    row = document(run).splitlines()[-1]
+    assert "| EngineError log" in row
+    assert row.endswith("OutOfMemory |")
+    assert len(row) < 500
+
+
+def test_an_engines_command_can_be_typed_again_and_names_no_folder_of_the_interpreter(run):
+    command = ["/home/me/bin/python", "-m", "vllm", "--compilation-config", '{"mode": 0}']
+    run["engines"] = {"graphs/stock": {"command": command, "ready_seconds": 1.25}}
+    expected = """- graphs/stock: ready after 1.2 s; `python -m vllm --compilation-config '{"mode": 0}'`"""
+    assert expected in environment(run)
+
+
 def test_bars_in_a_cell_do_not_end_it():
     assert table(("a",), [("x|y",)]).splitlines()[-1] == r"| x\|y |"
 
@@ -200,12 +215,18 @@ def test_the_first_plot_tells_tenants_with_and_without_a_target_apart(run):
     }
 
 
-@pytest.mark.parametrize("draw", [draw_first_tokens, draw_rates])
-def test_the_same_run_makes_the_same_picture(run, draw, tmp_path):
+def test_a_plot_without_figures_is_not_drawn(run, tmp_path):
+    run["phases"] = [phase("throughput", {"rows": [cell("stock", 1, 1, 100)]})]
+    draw(run, tmp_path, "run")
+    assert [path.name for path in tmp_path.iterdir()] == ["run-tokens-per-second.svg"]
+
+
+@pytest.mark.parametrize("draw_one", [draw_first_tokens, draw_rates])
+def test_the_same_run_makes_the_same_picture(run, draw_one, tmp_path):
     for source in (run, read(FIRST)):
         pictures = [tmp_path / name for name in ("one.svg", "other.svg")]
         for path in pictures:
-            draw(source, path)
+            draw_one(source, path)
         assert pictures[0].read_bytes() == pictures[1].read_bytes()
         assert "<svg" in pictures[0].read_text()
 
