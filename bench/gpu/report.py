@@ -3,7 +3,7 @@
 import argparse
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -88,7 +88,7 @@ def measures(run: Run) -> str:
 
 
 def noisy_neighbour(run: Run) -> str:
-    """A row for each arm and kind of tenant, then the conditions of zones whose targets were missed."""
+    """A row for each arm and kind of tenant, then what the engine reports about each latency target."""
     rows = [_arm_row(run, arm, kind) for arm in ARMS for kind in kinds_of(run, arm)]
     if not rows:
         return ""
@@ -181,16 +181,23 @@ def equal_answers(run: Run) -> str:
 
 
 def further_phases(run: Run) -> dict[str, str]:
-    """The rows of each phase of a further group, with its own columns; by the section's name."""
+    """The tables of each phase of a further group, with its own columns; by the section's name."""
     sections = {}
     for phase in run["phases"]:
-        rows = phase["results"].get("rows", ())
-        if phase["group"] == "default" or phase["status"] != "done" or not rows:
+        if phase["group"] == "default" or phase["status"] != "done":
             continue
-        columns = list(dict.fromkeys(name for row in rows for name in row))
         name = phase["group"] if phase["name"] == phase["group"] else f"{phase['group']}: {phase['name']}"
-        sections[name.capitalize()] = table(columns, [[cell(row.get(column)) for column in columns] for row in rows])
+        model = phase["results"].get("model")
+        parts = [f"Model: {model['name']}, {model['weights']} weights."] if model else []
+        parts += [_own_columns(rows) for rows in phase["results"].values() if isinstance(rows, list) and rows]
+        sections[name.capitalize()] = "\n\n".join(parts)
     return sections
+
+
+def _own_columns(rows: Sequence[Mapping[str, Any]]) -> str:
+    """A table with every column that a row has, except columns with nested values."""
+    columns = dict.fromkeys(name for row in rows for name, value in row.items() if not isinstance(value, dict | list))
+    return table(list(columns), [[_one_line(cell(row.get(column))) for column in columns] for row in rows])
 
 
 def without_results(run: Run) -> str:

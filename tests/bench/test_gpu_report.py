@@ -161,7 +161,7 @@ def test_answers_must_be_equal_in_each_case_as_often_as_stock_agrees_with_itself
     assert equal_answers(run).outcome == "not measured"
 
 
-def test_each_arm_has_a_row_for_each_kind_of_tenants_and_names_missed_targets(run):
+def test_each_arm_has_a_row_for_each_kind_of_tenants_and_names_what_is_reported_of_targets(run):
     rows = noisy_neighbour(run).splitlines()
     firsts = [tuple(part.strip() for part in row.split("|")[1:4]) for row in rows if row.startswith("|")][2:]
     assert firsts == [
@@ -183,6 +183,28 @@ def test_further_phases_have_columns_of_their_own_and_phases_without_results_a_r
     assert "## Tier\n\n| state | ms | bytes |\n|---|---|---|\n| cold | 1.5 | – |\n| hit | – | 2,048 |\n" in text
     assert "| default | reclaim | timed out | 2 | slow engine |" in text
     assert "## Reclaim" not in text
+
+
+def test_a_further_phase_shows_its_model_and_each_of_its_lists_without_nested_values(run):
+    results = {
+        "model": {"name": "small", "weights": "real"},
+        "rows": [{"engine": "stock", "same": True}],
+        "starts": [{"way": "graphs", "why": "a\nb", "commands": {"stock": ["vllm"]}}],
+    }
+    run["phases"] = [phase("graphs", results, group="graphs")]
+    expected = """## Graphs
+
+Model: small, real weights.
+
+| engine | same |
+|---|---|
+| stock | yes |
+
+| way | why |
+|---|---|
+| graphs | a b |
+"""
+    assert document(run).endswith(expected)
 
 
 def test_a_long_reason_keeps_its_beginning_and_its_end(run):
