@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench.gpu.figures import first_token_to_solo, flood_to_stock, pooled, throughput_to_stock
+from bench.gpu.groups import GROUPS
 from bench.gpu.measures import at_least, at_most, equal_answers, reclaim
 from bench.gpu.plots import draw, draw_first_tokens, draw_rates, lines
 from bench.gpu.report import document, environment, measures, noisy_neighbour, table, throughput
@@ -271,6 +272,14 @@ def test_a_file_that_is_no_run_is_named(tmp_path):
     assert done.returncode == 1
     assert done.stderr.startswith("bench.gpu.report: ")
     assert str(path) in done.stderr
+
+
+def test_the_documentation_names_each_phase_and_its_time_limit():
+    page = (REPOSITORY / "docs" / "gpu.md").read_text()
+    rows = {tuple(part.strip(" `") for part in row.split("|")[1:4]) for row in page.splitlines() if row.count("|") == 5}
+    phases = {(group.name, each.name, f"{each.limit_seconds:g}") for group in GROUPS for each in group.phases}
+    assert phases - rows == set()
+    assert {row[1] for row in rows if row[2].isdecimal()} - {phase[1] for phase in phases} == set()
 
 
 @pytest.mark.parametrize("part", [measures, noisy_neighbour, throughput])
