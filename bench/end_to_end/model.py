@@ -36,12 +36,16 @@ def make(folder: Path) -> None:
     tokenizer.save_pretrained(folder)
 
 
-def word_tokenizer() -> Any:
-    """A tokenizer whose tokens are words, ``w0`` and so on, with whitespace between them."""
+def word_tokenizer(size: int = _WORDS) -> Any:
+    """A tokenizer whose tokens are words, ``w0`` and so on, with whitespace between them.
+
+    Args:
+        size: the number of tokens, with three special ones.
+    """
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    tokens = ["<s>", "</s>", "<unk>", *(f"w{number}" for number in range(_WORDS - 3))]
+    tokens = ["<s>", "</s>", "<unk>", *(f"w{number}" for number in range(size - 3))]
     vocabulary = {token: number for number, token in enumerate(tokens)}
     tokenizer = Tokenizer(models.WordLevel(vocab=vocabulary, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()

@@ -100,7 +100,7 @@ class Engine:
         self._began = time.monotonic()
         descriptor = os.open(folder, os.O_RDONLY)
         try:
-            environment = {**_environment(shape), **spec.variables}
+            environment = {**_environment(shape, eager=spec.eager), **spec.variables}
             self._server = Server(self.command, log=self.log, keep_open=descriptor, env=environment)
         finally:
             os.close(descriptor)
@@ -150,10 +150,8 @@ class Engine:
         self.add_tenants(zone.tenant for zone in zones)
         self._declare(zones)
         deadline = time.monotonic() + _APPLY_SECONDS
-        while True:
+        while not await self._is_applied(zones):
             config = (await self.report()).config
-            if config.applied_generation == self._generation:
-                return
             if config.rejected is not None and config.rejected.generation == self._generation:
                 raise EngineError(f"{self.name} refused the zones: {config.rejected.error}")
             if time.monotonic() > deadline:
@@ -203,6 +201,14 @@ class Engine:
         async with httpx.AsyncClient(timeout=30) as client:
             return (await client.get(f"{self.admin_url}{path}")).raise_for_status().content
 
+    async def _is_applied(self, zones: Sequence[ZoneConfig]) -> bool:
+        """Whether the engine enforces these zones, and accepts the key of the last tenant."""
+        if (await self.report()).config.applied_generation != self._generation:
+            return False
+        async with httpx.AsyncClient(timeout=30) as client:
+            response = await client.get(f"{self.url}/v1/models", headers=self.headers(zones[-1].tenant))
+        return response.status_code == 200
+
     async def _is_ready(self, client: httpx.AsyncClient) -> bool:
         try:
             if (await client.get(f"{self.url}/health")).status_code != 200:
@@ -245,10 +251,12 @@ def _key(tenant: str) -> str:
     return f"key-of-{tenant}"
 
 
-def _environment(shape: Shape) -> dict[str, str]:
-    # With PYTHONFAULTHANDLER, an engine that hangs tells where.
+def _environment(shape: Shape, *, eager: bool) -> dict[str, str]:
+    # With PYTHONFAULTHANDLER, aborting an engine that hangs shows where it hangs.
     common = {**os.environ, "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "PYTHONFAULTHANDLER": "1"}
     if shape.on_gpu:
         return common
+    # Eager engines do not compile the sampler either, which takes longer than all that a CPU then computes.
+    common |= {"TORCHDYNAMO_DISABLE": "1"} if eager else {}
     # One thread computes: two engines, the load and the tests around them share the cores.
     return {**common, "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}

@@ -67,14 +67,19 @@ class Workers:
         """
         wanted = min(self._most, math.ceil(concurrency(plan.streams) / _REQUESTS_PER_PROCESS) or 1)
         parts = split(plan, wanted)
-        while len(self._processes) < len(parts):
-            self._processes.append(await _start())
         try:
+            await self._start(len(parts))
             return await self._run(plan, parts)
         except BaseException:
             # A process in the middle of a plan cannot begin another one.
             await self._end()
             raise
+
+    async def _start(self, count: int) -> None:
+        """Have at least this many processes that are ready for a plan."""
+        new = [await _start() for _ in range(count - len(self._processes))]
+        self._processes += new
+        await asyncio.gather(*map(_receive, new))
 
     async def _run(self, plan: Plan, parts: list[Plan]) -> Loaded:
         processes = self._processes[: len(parts)]

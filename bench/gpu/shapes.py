@@ -1,17 +1,17 @@
 """The models that the engines serve, and the sizes of the loads that fit them."""
 
 import json
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from bench.end_to_end.model import word_tokenizer
 
 MODEL: Final = "bench"
 """The name of the model in requests."""
-
-_WORDS: Final = 32_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +30,13 @@ class LoadSizes:
         warm_seconds: from the begin of a load until its window begins.
         window_seconds: of each arm of the noisy-neighbour phase.
         reclaim_prompts: each as long as one of the flood.
+        reclaim_warm_seconds: from the begin of the flood until the reservation is claimed.
         equal_answers: compared in each case of the equality phase.
         equal_prompt, equal_answer: of the equality phase.
+        preempted_answer: of requests that are to be preempted while they are generated.
         throughput_prompt, throughput_answer: of each request of the throughput phase.
-        throughput_seconds: concurrent requests, and the length of their window.
+        throughput_warm_seconds: from the begin of such a load until its window begins.
+        throughput_seconds: the length of the window, by the number of concurrent requests.
     """
 
     prefix: int = 512
@@ -47,12 +50,17 @@ class LoadSizes:
     warm_seconds: float = 4.0
     window_seconds: float = 10.0
     reclaim_prompts: int = 9
+    reclaim_warm_seconds: float = 5.0
     equal_answers: int = 10
     equal_prompt: int = 1500
     equal_answer: int = 32
+    preempted_answer: int = 256
     throughput_prompt: int = 128
     throughput_answer: int = 128
-    throughput_seconds: tuple[tuple[int, float], ...] = ((1, 3.0), (32, 3.0), (256, 4.0))
+    throughput_warm_seconds: float = 1.0
+    throughput_seconds: Mapping[int, float] = field(
+        default_factory=lambda: MappingProxyType({1: 3.0, 32: 3.0, 256: 4.0})
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +107,29 @@ class Shape:
         return self.blocks * self.block_tokens * int(token)
 
 
-def _llama(**sizes: int) -> Mapping[str, Any]:
+_DUMMY_WEIGHT: Final = 1e-3 / math.sqrt(3)
+"""The standard deviation of vLLM's dummy weights, those of its norms included."""
+_SPREAD: Final = 4.0
+"""The standard deviation of scores and logits: an answer then depends on its whole prompt, as with trained weights."""
+
+
+def _config(*, hidden: int, intermediate: int, layers: int, heads: int, kv_heads: int, words: int) -> Mapping[str, Any]:
+    """A Llama of these sizes whose answers depend on the cache even with dummy weights.
+
+    Dummy weights are so small that each layer of a Llama adds next to nothing, and the answer depends on the last token
+    only: a wrong cache would not change it. Granite has Llama's layers, with multipliers that make up for that.
+    """
+    projected = math.sqrt(hidden) * _DUMMY_WEIGHT**2
+    attended = math.sqrt(hidden) * _DUMMY_WEIGHT * projected
     return {
-        "architectures": ["LlamaForCausalLM"],
-        "model_type": "llama",
-        "vocab_size": _WORDS,
+        "architectures": ["GraniteForCausalLM"],
+        "model_type": "granite",
+        "vocab_size": words,
+        "hidden_size": hidden,
+        "intermediate_size": intermediate,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
         "max_position_embeddings": 32_768,
         "rms_norm_eps": 1e-5,
         "rope_theta": 500_000.0,
@@ -112,7 +138,10 @@ def _llama(**sizes: int) -> Mapping[str, Any]:
         "hidden_act": "silu",
         "bos_token_id": 0,
         "eos_token_id": 1,
-        **sizes,
+        "embedding_multiplier": 1 / _DUMMY_WEIGHT,
+        "attention_multiplier": _SPREAD / (math.sqrt(hidden / heads) * projected**2),
+        "residual_multiplier": 1 / (attended * math.sqrt(layers)),
+        "logits_scaling": projected / _SPREAD,
     }
 
 
@@ -128,65 +157,37 @@ _NANO_LOAD: Final = LoadSizes(
     warm_seconds=0.5,
     window_seconds=2.0,
     reclaim_prompts=3,
+    reclaim_warm_seconds=1.0,
     equal_answers=3,
     equal_prompt=200,
     equal_answer=8,
+    preempted_answer=48,
     throughput_prompt=32,
     throughput_answer=16,
-    throughput_seconds=((1, 0.5), (32, 0.5), (256, 0.5)),
+    throughput_warm_seconds=0.3,
+    throughput_seconds=MappingProxyType({1: 0.5, 32: 0.5, 256: 0.5}),
 )
 
 SHAPES: Final[Mapping[str, Shape]] = {
     "8b": Shape(
         "8b",
         "dummy",
-        _llama(
-            hidden_size=4096,
-            intermediate_size=14_336,
-            num_hidden_layers=32,
-            num_attention_heads=32,
-            num_key_value_heads=8,
-            head_dim=128,
-        ),
+        _config(hidden=4096, intermediate=14_336, layers=32, heads=32, kv_heads=8, words=32_000),
     ),
     "1b": Shape(
         "1b",
         "dummy",
-        _llama(
-            hidden_size=2048,
-            intermediate_size=8192,
-            num_hidden_layers=16,
-            num_attention_heads=16,
-            num_key_value_heads=8,
-            head_dim=128,
-        ),
+        _config(hidden=2048, intermediate=8192, layers=16, heads=16, kv_heads=8, words=32_000),
     ),
     "tiny": Shape(
         "tiny",
         "dummy",
-        _llama(
-            hidden_size=1024,
-            intermediate_size=2816,
-            num_hidden_layers=4,
-            num_attention_heads=8,
-            num_key_value_heads=4,
-            head_dim=128,
-        ),
+        _config(hidden=1024, intermediate=2816, layers=4, heads=8, kv_heads=4, words=32_000),
     ),
     "nano": Shape(
         "nano",
         "dummy",
-        {
-            **_llama(
-                hidden_size=128,
-                intermediate_size=256,
-                num_hidden_layers=2,
-                num_attention_heads=4,
-                num_key_value_heads=2,
-                head_dim=32,
-            ),
-            "vocab_size": 4096,
-        },
+        _config(hidden=128, intermediate=256, layers=2, heads=4, kv_heads=2, words=4096),
         blocks=128,
         block_tokens=32,
         seats=32,
@@ -202,7 +203,7 @@ def write_model(shape: Shape, folder: Path) -> None:
     """Write a shape's ``config.json`` and a tokenizer whose tokens are words; the engines make dummy weights."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(dict(shape.config), indent=1))
-    word_tokenizer().save_pretrained(folder)
+    word_tokenizer(shape.vocabulary).save_pretrained(folder)
 
 
 def shape_of_model(folder: Path, *, on_gpu: bool) -> Shape:

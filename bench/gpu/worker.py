@@ -1,8 +1,8 @@
 """A load process: reads plans from standard input, sends their requests, and writes results to standard output.
 
 Each message is a line of JSON. A plan comes with its begin in seconds of the monotonic clock, which all processes of a
-machine share. The process answers ``{"answered": true}`` when all requests with arrivals are answered. When ``stop``
-comes it gives up the other requests, and writes its results.
+machine share. The process writes ``{"ready": true}`` when it starts, and ``{"answered": true}`` when all requests with
+arrivals are answered. When ``stop`` comes it gives up the other requests, and writes its results.
 """
 
 import asyncio
@@ -34,6 +34,7 @@ async def _serve() -> None:
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=None)) as session:
+        _write({"ready": True})
         while line := await reader.readline():
             message = json.loads(line)
             await _run(session, _plan(message["plan"]), message["begin"], reader)

@@ -4,14 +4,23 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.gpu.engines import EngineSpec
-from bench.gpu.group import Group
+from bench.gpu.group import Group, Phase
+from bench.gpu.phases import equal, noisy, reclaim, tenants, throughput
 from bench.gpu.shapes import Shape
-from tenantzone_contract.config import ZoneConfig
 
 
 def _engines(shape: Shape, folder: Path) -> Sequence[EngineSpec]:
-    zones = (ZoneConfig(name="quiet", tenant="quiet", generation=1, offload="Never"),)
-    return EngineSpec("stock", None), EngineSpec("zones", zones, flags=("--cpu-tier", shape.cpu_tier))
+    # Only the zone that measures loads from the tier stores anything there.
+    return EngineSpec("stock", None), EngineSpec("zones", tenants.zones(), flags=("--cpu-tier", shape.cpu_tier))
 
 
-GROUP = Group("default", _engines, ())
+GROUP = Group(
+    "default",
+    _engines,
+    (
+        Phase("equal", 90.0, equal.run),
+        Phase("noisy", 270.0, noisy.run),
+        Phase("reclaim", 120.0, reclaim.run),
+        Phase("throughput", 180.0, throughput.run),
+    ),
+)

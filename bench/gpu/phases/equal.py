@@ -1,0 +1,161 @@
+"""Greedy answers of zones against those of stock: cold, cached, after a preemption, and after a tier load."""
+
+import asyncio
+import math
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from bench.gpu.answers import Answer, ask, ask_at_once, ask_each
+from bench.gpu.engines import Engine
+from bench.gpu.group import Context
+from bench.gpu.plan import Prompts
+from bench.gpu.results import EqualRow
+from bench.gpu.shapes import Shape
+from tenantzone_contract.config import ZoneConfig
+from tenantzone_contract.report import ZoneReport
+
+_TOP: Final = 20
+"""The likeliest tokens that are compared at each place."""
+_MEASURED, _CLAIMING, _TIERED, _BATCH = "measured", "claiming", "tiered", "batch"
+_CLAIM: Final = 0.95
+"""The share of the pool that one zone reserves and claims, so that requests of another zone are preempted."""
+_STORE_SECONDS: Final = 10.0
+_POLL_SECONDS: Final = 0.1
+
+
+async def run(context: Context) -> Mapping[str, Any]:
+    """Compare answers in the four cases; returns an `EqualRow` for each."""
+    shape, load = context.shape, context.shape.load
+    stock, zones = context.engines["stock"], context.engines["zones"]
+    await zones.apply(_zones(shape))
+    prompts = _prompts(shape, load.equal_answers, load.equal_prompt, "equal")
+
+    async def each(engine: Engine, tenant: str) -> list[Answer]:
+        return await ask_each(engine, tenant, prompts, load.equal_answer, logprobs=_TOP)
+
+    context.say("cold")
+    alone = await each(stock, _MEASURED)
+    batch = await ask_at_once(stock, _BATCH, prompts, load.equal_answer, logprobs=_TOP)
+    ours = await each(zones, _MEASURED)
+    rows = [compared("cold", ours, alone, batch, _found(ours, "zones"))]
+    context.say("cached")
+    again, ours = await each(stock, _MEASURED), await each(zones, _MEASURED)
+    rows.append(compared("cached", ours, again, batch, f"{_found(ours, 'zones')}; {_found(again, 'stock')}"))
+    context.say("after preemption")
+    rows.append(await _after_preemption(context, prompts))
+    context.say("after tier load")
+    ours, note = await _after_tier_load(zones, shape, prompts)
+    rows.append(compared("after tier load", ours, alone, batch, note))
+    return {"rows": rows}
+
+
+def compared(
+    case: Any, ours: Sequence[Answer], stock: Sequence[Answer], batch: Sequence[Answer], note: str
+) -> EqualRow:
+    """Compare answers with those of stock.
+
+    Args:
+        case: the name of the row.
+        ours: answers of the zones engine.
+        stock: answers of stock, one request at a time.
+        batch: answers of stock with all requests at once.
+        note: evidence that the case happened.
+    """
+    pairs = list(zip(ours, stock, strict=True))
+    return {
+        "case": case,
+        "answers": len(pairs),
+        "same_tokens": _same(ours, stock),
+        "same_top_logprobs": sum(
+            one.tokens == other.tokens
+            and all(a.keys() == b.keys() for a, b in zip(one.top_logprobs, other.top_logprobs, strict=True))
+            for one, other in pairs
+        ),
+        "largest_difference": max((difference(one, other) for one, other in pairs), default=0.0),
+        "stock_same_tokens": _same(batch, stock),
+        "note": f"{note}; {len({answer.tokens for answer in ours})} distinct answers",
+    }
+
+
+def difference(one: Answer, other: Answer) -> float:
+    """The largest difference of two answers' log probabilities, up to and including the first place that differs."""
+    largest = 0.0
+    for place, (ours, theirs) in enumerate(zip(one.top_logprobs, other.top_logprobs, strict=True)):
+        largest = max([largest, *(abs(ours[token] - theirs[token]) for token in ours.keys() & theirs.keys())])
+        if one.tokens[place] != other.tokens[place]:
+            break
+    return largest
+
+
+def _same(ours: Sequence[Answer], theirs: Sequence[Answer]) -> int:
+    return sum(one.tokens == other.tokens for one, other in zip(ours, theirs, strict=True))
+
+
+def _found(answers: Sequence[Answer], engine: str) -> str:
+    cached, asked = sum(each.cached_tokens for each in answers), sum(each.prompt_tokens for each in answers)
+    return f"{engine} found {cached:,} of {asked:,} prompt tokens"
+
+
+def _prompts(shape: Shape, count: int, tokens: int, seed: str) -> list[list[int]]:
+    made = Prompts(shape.vocabulary, 0, tokens, seed)
+    return [made.prompt(number) for number in range(count)]
+
+
+def _zones(shape: Shape) -> tuple[ZoneConfig, ...]:
+    load = shape.load
+    one = math.ceil((load.equal_prompt + load.equal_answer) / shape.block_tokens) + 1
+    # Of the same priority, so that the claiming zone lends its reservation to the others while it is quiet.
+    return (
+        ZoneConfig(name=_MEASURED, tenant=_MEASURED, generation=1, offload="Never"),
+        ZoneConfig(name=_CLAIMING, tenant=_CLAIMING, generation=1, reserved=f"{_CLAIM:.0%}", offload="Never"),
+        # With room for one prompt only, each prompt evicts the one before it.
+        ZoneConfig(name=_TIERED, tenant=_TIERED, generation=1, limit=one, offload="Prompt"),
+    )
+
+
+async def _after_preemption(context: Context, prompts: Sequence[Sequence[int]]) -> EqualRow:
+    """Ask long answers of one zone, and have another zone claim nearly the whole pool while they are generated."""
+    shape, tokens = context.shape, context.shape.load.preempted_answer
+    stock, zones = context.engines["stock"], context.engines["zones"]
+    alone = await ask_each(stock, _MEASURED, prompts, tokens, logprobs=_TOP)
+    batch = await ask_at_once(stock, _BATCH, prompts, tokens, logprobs=_TOP)
+    before = await _zone(zones, _MEASURED)
+    length = shape.load.equal_prompt
+    count = int(_CLAIM * shape.blocks) // math.ceil((length + 1) / shape.block_tokens)
+    claims = _prompts(shape, count, length, "claim")
+    started = [asyncio.Event() for _ in prompts]
+    async with asyncio.TaskGroup() as group:
+        tasks = [
+            group.create_task(ask(zones, _MEASURED, prompt, tokens, logprobs=_TOP, started=event))
+            for prompt, event in zip(prompts, started, strict=True)
+        ]
+        for event in started:
+            await event.wait()
+        await ask_at_once(zones, _CLAIMING, claims, 1)
+    preemptions = (await _zone(zones, _MEASURED)).preemptions - before.preemptions
+    note = f"the engine counted {preemptions} preemptions" if preemptions else "no request was preempted"
+    return compared("after preemption", [task.result() for task in tasks], alone, batch, note)
+
+
+async def _after_tier_load(zones: Engine, shape: Shape, prompts: Sequence[Sequence[int]]) -> tuple[list[Answer], str]:
+    """Ask prompts, of which each evicts the one before it, and ask them again once the tier has stored them."""
+    tokens = shape.load.equal_answer
+    await ask_each(zones, _TIERED, prompts, tokens)
+    tier = (await zones.report()).tiers[0]
+    stored = len(prompts) * (shape.load.equal_prompt // shape.block_tokens) * tier.chunk_bytes
+    deadline = time.monotonic() + _STORE_SECONDS
+    while True:
+        before = (await _zone(zones, _TIERED)).tiers[0]
+        if before.held_bytes >= stored or time.monotonic() > deadline:
+            break
+        await asyncio.sleep(_POLL_SECONDS)
+    answers = await ask_each(zones, _TIERED, prompts, tokens, logprobs=_TOP)
+    hits = (await _zone(zones, _TIERED)).tiers[0].hits - before.hits
+    note = f"the tier loaded {hits} chunks" if hits else "the tier loaded nothing"
+    return answers, f"{note}; {_found(answers, 'zones')}"
+
+
+async def _zone(engine: Engine, name: str) -> ZoneReport:
+    """The report of one zone."""
+    return next(zone for zone in (await engine.report()).zones if zone.name == name)

@@ -1,0 +1,57 @@
+"""A reclaim: a quiet tenant asks for its whole reservation at once while a flood holds the pool."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+from bench.gpu.engines import Engine
+from bench.gpu.group import Context
+from bench.gpu.load import LoadError
+from bench.gpu.phases.tenants import caller, flood, flooding_zones
+from bench.gpu.plan import Plan, Prompts, Stream
+from bench.gpu.results import ReclaimRow
+from bench.gpu.shapes import Shape
+from tenantzone_contract.config import ZoneConfig
+
+_OWNER: Final = "owner"
+"""The tenant that claims its reservation."""
+
+
+async def run(context: Context) -> Mapping[str, Any]:
+    """Measure each engine once for each seed; returns a `ReclaimRow` for each."""
+    await context.engines["zones"].apply((_zone(context.shape), *flooding_zones()))
+    rows = []
+    for turn, seed in enumerate(context.seeds):
+        for name in ("stock", "zones")[:: -1 if turn % 2 else 1]:
+            context.say(f"seed {seed}: {name}")
+            rows.append(await _measure(context, context.engines[name], seed))
+    return {"rows": rows}
+
+
+def _zone(shape: Shape) -> ZoneConfig:
+    load = shape.load
+    blocks = load.reclaim_prompts * (math.ceil((load.flood_prompt + load.answer) / shape.block_tokens) + 1)
+    return ZoneConfig(name=_OWNER, tenant=_OWNER, generation=1, reserved=blocks, priority=10, offload="Never")
+
+
+async def _measure(context: Context, engine: Engine, seed: int) -> ReclaimRow:
+    shape, load = context.shape, context.shape.load
+    prompts = Prompts(shape.vocabulary, 0, load.flood_prompt, f"reclaim/{seed}")
+
+    def claim(at: float) -> Stream:
+        arrivals = (at,) * load.reclaim_prompts
+        return Stream(_OWNER, engine.url, (caller(engine, _OWNER),), prompts, load.answer, arrivals=arrivals)
+
+    begin = load.reclaim_warm_seconds
+    streams = (claim(begin), *flood(engine, shape, f"reclaim/{seed}"))
+    claimed = (await context.workers.run(Plan(streams, (0.0, begin)))).streams[_OWNER]
+    again = (await context.workers.run(Plan((claim(0.0),), (0.0, 0.0)))).streams[_OWNER]
+    if claimed.failed or again.failed:
+        raise LoadError(f"{engine.name}: requests failed: {claimed.errors or again.errors}")
+    return {
+        "engine": "zones" if engine.has_zones else "stock",
+        "seed": seed,
+        "tokens": claimed.prompt_tokens,
+        "slowest_seconds": max(claimed.first_token_seconds),
+        "found_again": again.cached_tokens / again.prompt_tokens,
+    }

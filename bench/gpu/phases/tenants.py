@@ -1,0 +1,71 @@
+"""The ten tenants of the default group: three that may have targets, five plain ones, and two that flood."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from bench.gpu.engines import Engine
+from bench.gpu.plan import Caller, Prompts, Stream
+from bench.gpu.shapes import Shape
+from tenantzone_contract.config import ZoneConfig
+from tenantzone_contract.zone_terms import Idle, Latency
+
+QUIET: Final[Mapping[str, tuple[str, ...]]] = {
+    "target": tuple(f"target-{number}" for number in range(1, 4)),
+    "plain": tuple(f"plain-{number}" for number in range(1, 6)),
+}
+"""The measured tenants by kind."""
+FLOODING: Final = ("flood-1", "flood-2")
+
+_IDLE: Final = Idle(after_seconds=30)
+"""Longer than a pause between two requests of a measured tenant."""
+
+
+def zones(*, target_seconds: float | None = None) -> tuple[ZoneConfig, ...]:
+    """The zones of the ten tenants, which store nothing in tiers.
+
+    Args:
+        target_seconds: between two tokens, for the tenants that may have targets; None: nobody has one.
+    """
+    targets = Latency(token_time_seconds=target_seconds)
+    quiet = [
+        ZoneConfig(
+            name=name,
+            tenant=name,
+            generation=1,
+            reserved="6%",
+            priority=10,
+            weight=10,
+            idle=_IDLE,
+            offload="Never",
+            latency=targets if kind == "target" else Latency(),
+        )
+        for kind, names in QUIET.items()
+        for name in names
+    ]
+    return (*quiet, *flooding_zones())
+
+
+def flooding_zones() -> tuple[ZoneConfig, ...]:
+    """The zones of the flooding tenants, which reserve nothing."""
+    return tuple(ZoneConfig(name=name, tenant=name, generation=1, offload="Never") for name in FLOODING)
+
+
+def caller(engine: Engine, tenant: str) -> Caller:
+    """A tenant as a caller of an engine."""
+    return Caller(engine.headers(tenant), engine.fields(tenant))
+
+
+def flood(engine: Engine, shape: Shape, seed: str) -> Sequence[Stream]:
+    """Streams of the flooding tenants: distinct prompts, with the same number always unanswered."""
+    load = shape.load
+    return [
+        Stream(
+            name,
+            engine.url,
+            (caller(engine, name),),
+            Prompts(shape.vocabulary, 0, load.flood_prompt, f"{seed}/{name}"),
+            load.flood_answer,
+            at_once=load.flood_at_once // len(FLOODING),
+        )
+        for name in FLOODING
+    ]

@@ -1,0 +1,71 @@
+"""The JSON file of the bench for GPUs."""
+
+import json
+
+import pytest
+
+from bench.gpu.results import FORMAT, Recorder, ResultsError, read, rounded
+
+
+@pytest.fixture
+def run():
+    return {
+        "format": FORMAT,
+        "started": "2026-11-27T12:00:00+00:00",
+        "command": "python -m bench.gpu",
+        "environment": {},
+        "model": {"name": "nano", "weights": "dummy"},
+        "engines": {},
+        "phases": [],
+    }
+
+
+def phase(name, **results):
+    return {
+        "group": "default",
+        "name": name,
+        "status": "done",
+        "why": "",
+        "seconds": 1.5,
+        "limit_seconds": 60.0,
+        "results": results,
+    }
+
+
+def test_the_file_can_be_read_after_each_result(run, tmp_path):
+    path = tmp_path / "run.json"
+    recorder = Recorder(run, path)
+    assert read(path)["phases"] == []
+    recorder.add_engine("default", "stock", {"command": ["vllm"], "ready_seconds": 12.34567})
+    assert read(path)["engines"] == {"default/stock": {"command": ["vllm"], "ready_seconds": 12.3457}}
+    for number, name in enumerate(("equal", "noisy"), start=1):
+        recorder.add_phase(phase(name, rows=[]))
+        assert [each["name"] for each in read(path)["phases"]] == ["equal", "noisy"][:number]
+    assert read(path) == recorder.run
+
+
+def test_no_other_file_is_left(run, tmp_path):
+    Recorder(run, tmp_path / "run.json").add_phase(phase("equal"))
+    assert [each.name for each in tmp_path.iterdir()] == ["run.json"]
+
+
+def test_without_a_path_results_stay_in_memory(run):
+    recorder = Recorder(run, None)
+    recorder.add_phase(phase("equal"))
+    assert recorder.run["phases"][0]["name"] == "equal"
+
+
+def test_times_are_rounded_at_every_depth():
+    assert rounded({"a": [0.123456, {"b": (1.00004, 2)}], "c": "x", "d": True}) == {
+        "a": [0.1235, {"b": [1.0, 2]}],
+        "c": "x",
+        "d": True,
+    }
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", json.dumps({"format": FORMAT + 1})])
+def test_another_file_is_refused_by_its_name(text, tmp_path):
+    path = tmp_path / "other.json"
+    path.write_text(text)
+    with pytest.raises(ResultsError, match=r"other\.json"):
+        read(path)
