@@ -24,6 +24,8 @@ from tenantzone_contract.report import METRICS_PATH, REPORT_PATH, EngineReport, 
 _LOG_LINES: Final = 30
 _STACKS_LINES: Final = 300
 _ABORT_SECONDS: Final = 20.0
+_NOT_A_STACK: Final = "Extension modules:"
+"""Begins a very long line that faulthandler adds."""
 _POLL_SECONDS: Final = 0.1
 _PROGRESS_SECONDS: Final = 2.0
 _APPLY_SECONDS: Final = 60.0
@@ -131,8 +133,7 @@ class Engine:
                 if not self._server.is_running:
                     raise EngineError(f"{self.name} ended after {passed:.0f} s; {self.log_tail()}")
                 if passed > limit_seconds:
-                    await asyncio.to_thread(self._abort)
-                    stacks = self.log_tail(_STACKS_LINES)
+                    stacks = await asyncio.to_thread(self._abort)
                     raise EngineError(f"{self.name} was not healthy after {passed:.0f} s; {stacks}")
                 if time.monotonic() - said > _PROGRESS_SECONDS:
                     said = time.monotonic()
@@ -189,13 +190,15 @@ class Engine:
         """End the engine and wait for its exit."""
         await asyncio.to_thread(self._server.stop)
 
-    def _abort(self) -> None:
-        """End the engine by a signal upon which each of its processes writes the stacks of its threads to the log."""
+    def _abort(self) -> str:
+        """End the engine by a signal upon which each of its processes logs the stacks of its threads; returns them."""
         processes = psutil.Process(self.pid).children(recursive=True)
         for process in processes:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.send_signal(signal.SIGABRT)
         psutil.wait_procs(processes, timeout=_ABORT_SECONDS)
+        lines = self.log_tail(_STACKS_LINES).splitlines()
+        return "\n".join(line for line in lines if not line.startswith(_NOT_A_STACK))
 
     async def _admin(self, path: str) -> bytes:
         async with httpx.AsyncClient(timeout=30) as client:

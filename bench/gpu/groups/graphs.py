@@ -14,7 +14,7 @@ from bench.gpu.groups.compare import same
 from bench.gpu.groups.loads import ACME, TENANTS, caller, generated_per_second, prompts, throughput, zones
 from bench.gpu.shapes import Shape
 
-_START_SECONDS: Final = 240.0
+_START_SECONDS: Final = 300.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from bench.gpu.groups.loads import ACME, BURST, caller, flood, prompts, tokens_p
 from bench.gpu.groups.metrics import OPEN_METRICS, total, vllm_metrics
 from bench.gpu.shapes import Shape
 
+_MIB: Final = float(1 << 20)
 _GIB: Final = float(1 << 30)
 _POLL_SECONDS: Final = 0.05
 _STORE_SECONDS: Final = 10.0
@@ -38,7 +39,8 @@ class _Copies:
     def columns_since(self, before: "_Copies", direction: str) -> dict[str, float | None]:
         """The copies since an earlier reading, as columns of a row."""
         moved, seconds = self.bytes - before.bytes, self.seconds - before.seconds
-        return {f"{direction}, GiB": moved / _GIB, f"{direction}, GiB/s": moved / _GIB / seconds if seconds else None}
+        rate = moved / _GIB / seconds if seconds else None
+        return {f"{direction}, MiB": moved / _MIB, f"{direction}, GiB/s": rate}
 
 
 def _engines(shape: Shape, folder: Path) -> Sequence[EngineSpec]:
