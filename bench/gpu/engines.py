@@ -261,5 +261,12 @@ def _environment(shape: Shape, *, eager: bool) -> dict[str, str]:
         return common
     # Eager engines do not compile the sampler either, which takes longer than all that a CPU then computes.
     common |= {"TORCHDYNAMO_DISABLE": "1"} if eager else {}
-    # One thread computes: two engines, the load and the tests around them share the cores.
-    return {**common, "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
+    return {
+        **common,
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        # One thread computes: two engines, the load and the tests around them share the cores.
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        "OMP_NUM_THREADS": "1",
+        # The worker shares the engine core's process: that saves a third of the time that an engine takes to start.
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    }
