@@ -71,4 +71,4 @@ class Group:
     name: str
     engines: Callable[[Shape, Path], Sequence[EngineSpec]]
     phases: tuple[Phase, ...]
-    start_seconds: float = 300.0
+    start_seconds: float = 600.0

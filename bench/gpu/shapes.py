@@ -27,13 +27,15 @@ class LoadSizes:
         flood_answer: of a flooding tenant.
         flood_at_once: concurrent requests of all flooding tenants.
         target_seconds: between two tokens, for tenants with a target.
-        warm_seconds: from the begin of a load until its window begins.
+        warm_seconds: from the begin of a flood until the window begins.
+        solo_warm_seconds: the same without a flood.
         window_seconds: of each arm of the noisy-neighbour phase.
         reclaim_prompts: each as long as one of the flood.
         reclaim_warm_seconds: from the begin of the flood until the reservation is claimed.
         equal_answers: compared in each case of the equality phase.
         equal_prompt, equal_answer: of the equality phase.
-        preempted_answer: of requests that are to be preempted while they are generated.
+        preempted_answers: requests that are to be preempted while they are generated.
+        preempted_answer: of each of them.
         throughput_prompt, throughput_answer: of each request of the throughput phase.
         throughput_warm_seconds: from the begin of such a load until its window begins.
         throughput_seconds: the length of the window, by the number of concurrent requests.
@@ -42,24 +44,26 @@ class LoadSizes:
     prefix: int = 512
     own: int = 128
     answer: int = 32
-    tenant_rate: float = 2.5
+    tenant_rate: float = 3.0
     flood_prompt: int = 4000
     flood_answer: int = 128
     flood_at_once: int = 96
     target_seconds: float = 0.04
     warm_seconds: float = 4.0
-    window_seconds: float = 10.0
+    window_seconds: float = 9.0
+    solo_warm_seconds: float = 1.0
     reclaim_prompts: int = 9
-    reclaim_warm_seconds: float = 5.0
+    reclaim_warm_seconds: float = 4.5
     equal_answers: int = 10
     equal_prompt: int = 1500
-    equal_answer: int = 32
-    preempted_answer: int = 256
-    throughput_prompt: int = 128
+    equal_answer: int = 16
+    preempted_answers: int = 4
+    preempted_answer: int = 128
+    throughput_prompt: int = 64
     throughput_answer: int = 128
     throughput_warm_seconds: float = 1.0
     throughput_seconds: Mapping[int, float] = field(
-        default_factory=lambda: MappingProxyType({1: 3.0, 32: 3.0, 256: 4.0})
+        default_factory=lambda: MappingProxyType({1: 2.0, 32: 2.5, 256: 3.5})
     )
 
 
@@ -149,23 +153,25 @@ _NANO_LOAD: Final = LoadSizes(
     prefix=64,
     own=32,
     answer=8,
-    tenant_rate=0.5,
+    tenant_rate=1.0,
     flood_prompt=256,
     flood_answer=16,
     flood_at_once=8,
     target_seconds=0.3,
     warm_seconds=0.5,
-    window_seconds=2.0,
+    window_seconds=1.2,
+    solo_warm_seconds=0.3,
     reclaim_prompts=3,
-    reclaim_warm_seconds=1.0,
+    reclaim_warm_seconds=0.7,
     equal_answers=3,
     equal_prompt=200,
     equal_answer=8,
-    preempted_answer=48,
+    preempted_answers=3,
+    preempted_answer=64,
     throughput_prompt=32,
     throughput_answer=16,
-    throughput_warm_seconds=0.3,
-    throughput_seconds=MappingProxyType({1: 0.5, 32: 0.5, 256: 0.5}),
+    throughput_warm_seconds=0.2,
+    throughput_seconds=MappingProxyType({1: 0.4, 32: 0.4, 256: 0.4}),
 )
 
 SHAPES: Final[Mapping[str, Shape]] = {

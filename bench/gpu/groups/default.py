@@ -18,7 +18,7 @@ GROUP = Group(
     "default",
     _engines,
     (
-        Phase("equal", 90.0, equal.run),
+        Phase("equal", 120.0, equal.run),
         Phase("noisy", 270.0, noisy.run),
         Phase("reclaim", 120.0, reclaim.run),
         Phase("throughput", 180.0, throughput.run),

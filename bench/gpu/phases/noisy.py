@@ -9,7 +9,7 @@ from bench.gpu.group import Context
 from bench.gpu.load import Loaded
 from bench.gpu.phases.tenants import FLOODING, QUIET, caller, flood, zones
 from bench.gpu.plan import Answered, Plan, Prompts, Stream, poisson
-from bench.gpu.results import NoisyArm, Tenants
+from bench.gpu.results import FloodRates, NoisyArm, Tenants
 from bench.gpu.shapes import Shape
 
 _WARM_UP: Final = "warm up"
@@ -47,10 +47,10 @@ async def _measure(context: Context, arm: _Arm, seed: int) -> NoisyArm:
     engine = context.engines[arm.engine]
     if engine.has_zones:
         await engine.apply(zones(target_seconds=load.target_seconds if arm.has_targets else None))
-    streams = [*quiet_streams(engine, shape, seed, arm.name)]
+    begin = load.warm_seconds if arm.has_flood else load.solo_warm_seconds
+    streams = [*quiet_streams(engine, shape, seed, arm.name, begin)]
     if arm.has_flood:
         streams += flood(engine, shape, f"{seed}/{arm.name}")
-    begin = load.warm_seconds
     loaded = await context.workers.run(Plan(tuple(streams), (begin, begin + load.window_seconds)))
     return {
         "arm": arm.name,
@@ -64,19 +64,25 @@ async def _measure(context: Context, arm: _Arm, seed: int) -> NoisyArm:
     }
 
 
-def quiet_streams(engine: Engine, shape: Shape, seed: int, arm: str) -> Sequence[Stream]:
+def quiet_streams(engine: Engine, shape: Shape, seed: int, arm: str, begin: float) -> Sequence[Stream]:
     """A stream for each measured tenant, and a request of each that computes its shared prefix before the window.
 
-    The times of arrival depend on the seed and the tenant only. The prompts differ from arm to arm, because an engine
-    would find those of another arm cached.
+    The times of arrival in the window depend on the seed and the tenant only. The prompts differ from arm to arm,
+    because an engine would find those of another arm cached.
+
+    Args:
+        engine: to load.
+        shape: with the sizes of the load.
+        seed: of the times and the prompts.
+        arm: the name of the arm.
+        begin: of the window, in seconds after the plan's begin.
     """
     load = shape.load
-    end = load.warm_seconds + load.window_seconds
     streams = []
     for name in (name for names in QUIET.values() for name in names):
         prompts = Prompts(shape.vocabulary, load.prefix, load.own, f"{seed}/{arm}/{name}")
         callers = (caller(engine, name),)
-        arrivals = poisson(load.tenant_rate, load.warm_seconds, end, f"{seed}/{name}")
+        arrivals = poisson(load.tenant_rate, begin, begin + load.window_seconds, f"{seed}/{name}")
         streams += [
             Stream(f"{name}, {_WARM_UP}", engine.url, callers, prompts, load.answer, arrivals=(0.0,)),
             Stream(name, engine.url, callers, prompts, load.answer, arrivals=arrivals, first=1),
@@ -97,7 +103,7 @@ def tenants(loaded: Loaded, names: Sequence[str]) -> Tenants:
     }
 
 
-def flood_rates(loaded: Loaded) -> dict[str, float]:
+def flood_rates(loaded: Loaded) -> FloodRates:
     """Tokens and completed requests of the flooding tenants per second of the window."""
     flooding = [loaded.streams[name] for name in FLOODING]
     return {
