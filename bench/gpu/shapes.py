@@ -170,8 +170,8 @@ _NANO_LOAD: Final = LoadSizes(
     preempted_answer=64,
     throughput_prompt=32,
     throughput_answer=16,
-    throughput_warm_seconds=0.2,
-    throughput_seconds=MappingProxyType({1: 0.4, 32: 0.4, 256: 0.4}),
+    throughput_warm_seconds=0.4,
+    throughput_seconds=MappingProxyType({1: 0.3, 32: 0.4, 256: 0.8}),
 )
 
 SHAPES: Final[Mapping[str, Shape]] = {

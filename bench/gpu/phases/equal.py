@@ -132,7 +132,7 @@ async def _after_preemption(context: Context, prompts: Sequence[Sequence[int]]) 
         answers, preemptions = await _preempted(zones, prompts, claims, tokens)
         if preemptions:
             break
-    note = f"the engine counted {preemptions} preemptions" if preemptions else "no request was preempted"
+    note = f"preemptions: {preemptions}" if preemptions else "no request was preempted"
     return compared("after preemption", answers, alone, batch, note)
 
 
@@ -171,10 +171,15 @@ async def _after_tier_load(zones: Engine, shape: Shape, prompts: Sequence[Sequen
         await asyncio.sleep(_POLL_SECONDS)
     answers = await ask_each(zones, _TIERED, prompts, tokens, logprobs=_TOP)
     hits = (await _zone(zones, _TIERED)).tiers[0].hits - before.hits
-    note = f"the tier loaded {hits} chunks" if hits else "the tier loaded nothing"
+    note = f"chunks loaded from the tier: {hits}" if hits else "the tier loaded nothing"
     return answers, f"{note}; {_found(answers, 'zones')}"
 
 
 async def _zone(engine: Engine, name: str) -> ZoneReport:
-    """The report of one zone."""
-    return next(zone for zone in (await engine.report()).zones if zone.name == name)
+    """One zone in a report that the engine has published from now on."""
+    asked = time.time()
+    report = await engine.report()
+    while report.published_unix_time < asked:
+        await asyncio.sleep(_POLL_SECONDS)
+        report = await engine.report()
+    return next(zone for zone in report.zones if zone.name == name)
