@@ -79,12 +79,13 @@ async def _run(context: Context) -> Mapping[str, Any]:
 
 def _own_cache(context: Context, way: Way, engine: str) -> Mapping[str, str]:
     """The environment with a cache of compiled code that no other engine shares, so that each start compiles all."""
-    return {"VLLM_CACHE_ROOT": str(context.folder / f"cache of {engine}, {way.name}")}
+    # The C++ compiler is called without quotes around this path.
+    return {"VLLM_CACHE_ROOT": str(context.folder / "caches" / way.name.replace(" ", "-") / engine)}
 
 
 async def _measure(context: Context, way: Way, engines: Mapping[str, Engine]) -> list[Mapping[str, Any]]:
     load = context.shape.load
-    rows = []
+    rows: list[Mapping[str, Any]] = []
     for seed in context.seeds:
         asked = prompts(load.equal_prompt, f"graphs {seed}", load.equal_answers)
         answers = {}
