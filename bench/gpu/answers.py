@@ -26,8 +26,8 @@ class Answer:
 
     Attributes:
         tokens: the generated token ids.
-        top_logprobs: for each of these tokens, log probabilities of the likeliest tokens by token id; none were asked
-            for if it is empty.
+        top_logprobs: for each generated token, log probabilities of the likeliest tokens by token id; empty if
+            the request asked for none.
         prompt_tokens: the length of the prompt.
         cached_tokens: tokens of the prompt that the engine found cached.
         first_token_seconds: from sending the request to the first event with tokens.

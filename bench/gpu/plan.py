@@ -53,7 +53,7 @@ class Stream:
     Attributes:
         name: of the stream in its plan.
         url: of the engine.
-        callers: each request is of one of these, drawn at random.
+        callers: each request comes from one of them, drawn at random.
         prompts: of the requests.
         answer: tokens of each answer.
         arrivals: seconds after the plan's begin at which requests are sent, however many are unanswered; or else
@@ -95,7 +95,7 @@ class Answered:
 
     Attributes:
         requests: that were sent and ended.
-        failed: of these, the ones without a complete answer.
+        failed: requests without a complete answer.
         errors: the first few reasons.
         first_token_seconds: of each complete answer, from sending the request; only for requests with arrivals.
         token_seconds: between events with tokens, of all complete answers; only for requests with arrivals.
@@ -182,5 +182,5 @@ def poisson(rate: float, begin: float, end: float, seed: str) -> tuple[float, ..
 
 
 def concurrency(streams: Sequence[Stream]) -> int:
-    """About how many requests of these streams are unanswered at once, for choosing a number of processes."""
+    """An upper bound of the unanswered requests, for choosing a number of processes."""
     return sum(stream.at_once or len(stream.arrivals) for stream in streams)

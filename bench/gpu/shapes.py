@@ -118,7 +118,7 @@ _SPREAD: Final = 4.0
 
 
 def _config(*, hidden: int, intermediate: int, layers: int, heads: int, kv_heads: int, words: int) -> Mapping[str, Any]:
-    """A Llama of these sizes whose answers depend on the cache even with dummy weights.
+    """A Llama of the given sizes whose answers depend on the cache even with dummy weights.
 
     Dummy weights are so small that each layer of a Llama adds next to nothing, and the answer depends on the last token
     only: a wrong cache would not change it. Granite has Llama's layers, with multipliers that make up for that.

@@ -100,8 +100,10 @@ def _found(answers: Sequence[Answer], engine: str) -> str:
 
 
 def _prompts(shape: Shape, count: int, tokens: int, seed: str) -> list[list[int]]:
-    made = Prompts(shape.vocabulary, 0, tokens, seed)
-    return [made.prompt(number) for number in range(count)]
+    """Prompts that differ in their first half only: an answer that ignores the cache would be the same for all."""
+    first = Prompts(shape.vocabulary, 0, tokens // 2, seed)
+    second = Prompts(shape.vocabulary, 0, tokens - tokens // 2, f"{seed}/second half").prompt(0)
+    return [[*first.prompt(number), *second] for number in range(count)]
 
 
 def _zones(shape: Shape) -> tuple[ZoneConfig, ...]:
@@ -139,7 +141,7 @@ async def _after_preemption(context: Context, prompts: Sequence[Sequence[int]]) 
 async def _preempted(
     zones: Engine, prompts: Sequence[Sequence[int]], claims: Sequence[Sequence[int]], tokens: int
 ) -> tuple[list[Answer], int]:
-    """Ask prompts of one zone, and the claims of another one as soon as all of these have their first token.
+    """Ask prompts of one zone, and the claims of another zone once each prompt has its first token.
 
     Returns:
         The answers to the prompts, and how often the engine preempted requests of their zone.
@@ -158,7 +160,7 @@ async def _preempted(
 
 
 async def _after_tier_load(zones: Engine, shape: Shape, prompts: Sequence[Sequence[int]]) -> tuple[list[Answer], str]:
-    """Ask prompts, of which each evicts the one before it, and ask them again once the tier has stored them."""
+    """Ask prompts that evict each other, and ask them again once the tier has stored them."""
     tokens = shape.load.equal_answer
     await ask_each(zones, _TIERED, prompts, tokens)
     tier = (await zones.report()).tiers[0]

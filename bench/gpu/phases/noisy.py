@@ -1,4 +1,4 @@
-"""Noisy neighbours: eight quiet tenants alone, and beside a flood on stock and on zones."""
+"""Noisy neighbours: eight quiet tenants alone, and during a flood, on stock and on zones."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -24,7 +24,7 @@ def zones(*, target_seconds: float | None = None) -> tuple[ZoneConfig, ...]:
     """The zones of the ten tenants, which store nothing in tiers.
 
     Args:
-        target_seconds: between two tokens, for the tenants that may have targets; None: nobody has one.
+        target_seconds: between two tokens, for the tenants that may have targets; None: no tenant has one.
     """
     targets = Latency(token_time_seconds=target_seconds)
     quiet = [
