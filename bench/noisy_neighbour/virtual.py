@@ -8,13 +8,15 @@ two.
 """
 
 import argparse
+import random
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bench.noisy_neighbour.arms import ARMS, FLOOD, IDLE_SECONDS, SEATS, Arm, with_target
 from bench.noisy_neighbour.asking import Answer, Shape
+from bench.noisy_neighbour.eager_gpu import EagerGpu
 from bench.noisy_neighbour.figures import Phase, Seed, table
 from bench.noisy_neighbour.plot import draw, draw_frontier
 from bench.noisy_neighbour.promises import promises
@@ -22,10 +24,15 @@ from bench.noisy_neighbour.virtual_tenants import VirtualTenants
 from hack.harness.clock import Clock
 from hack.harness.kv_caches import BLOCK_TOKENS
 from hack.harness.scheduler import Driver, make_scheduler, vllm_config, with_flags
-from tenantzone_replay.hardware import MODELS, Transformer
+from tenantzone_replay.hardware import MODELS, Hardware
 from tenantzone_replay.virtual_engine import VirtualEngine
 
 VIRTUAL_ARMS = tuple(arm for arm in ARMS if arm.name in ("stock", "stock, by priority", "zones"))
+HARDWARE: Mapping[str, Hardware] = {
+    **MODELS,
+    "8b-eager": EagerGpu(random.Random(0), overlaps=False, noise=0.0),
+    "8b-eager-overlapped": EagerGpu(random.Random(0), overlaps=True, noise=0.0),
+}
 _WARM_ANSWERS = 2
 """Of the flood for each seat, before it counts as at its height."""
 _WARM_REQUESTS = 2
@@ -44,10 +51,10 @@ def main() -> None:
     targets = {arm.name: arm.target_seconds for arm in arms if arm.target_seconds is not None}
     for name in options.models:
         for steps_in_flight in options.steps_in_flight:
-            title = f"{MODELS[name].title}, {steps_in_flight} in flight"
+            title = f"{HARDWARE[name].title}, {steps_in_flight} in flight"
             results = {
                 arm.name: [
-                    measure(arm, MODELS[name], shape, steps_in_flight=steps_in_flight, seed=seed, options=options)
+                    measure(arm, HARDWARE[name], shape, steps_in_flight=steps_in_flight, seed=seed, options=options)
                     for seed in range(1, options.seeds + 1)
                 ]
                 for arm in arms
@@ -64,7 +71,7 @@ def main() -> None:
 
 
 def measure(
-    arm: Arm, hardware: Transformer, shape: Shape, *, steps_in_flight: int, seed: int, options: argparse.Namespace
+    arm: Arm, hardware: Hardware, shape: Shape, *, steps_in_flight: int, seed: int, options: argparse.Namespace
 ) -> Seed:
     """Solo, the flood alone, then both, by one arm with one seed."""
     print(f"{hardware.title}, {steps_in_flight} in flight, seed {seed}: {arm.name}", file=sys.stderr, flush=True)
@@ -93,7 +100,7 @@ def measure(
         return Seed(_phase(solo), _phase(tenants.answers), beside, alone, 0)
 
 
-def make_driver(folder: Path, arm: Arm, hardware: Transformer, *, seats: int, budget: int) -> Driver:
+def make_driver(folder: Path, arm: Arm, hardware: Hardware, *, seats: int, budget: int) -> Driver:
     """The scheduler of an arm, with as many blocks as fit beside the model.
 
     Args:
@@ -125,7 +132,7 @@ def _options() -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS), help="default: all of them")
+    parser.add_argument("--models", nargs="+", choices=HARDWARE, default=list(MODELS), help="default: %(default)s")
     parser.add_argument("--steps-in-flight", nargs="+", type=int, choices=(1, 2), default=[1, 2])
     parser.add_argument(
         "--targets", nargs="+", type=float, default=[], metavar="SECONDS", help="an arm for each of them"

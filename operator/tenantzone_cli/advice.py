@@ -70,6 +70,7 @@ _REASONS = {
     ),
     "NoTraffic": "Nothing needs to be done, unless requests wait: none of the zone was served in the last minute.",
     "Warming": "Wait: the engine learns from its first steps how long steps take.",
+    "OwnPrompts": "Raise the target, send shorter prompts or fewer at a time, or add engines to ZonePool {pool}.",
     "OwnLoad": "Lower spec.seats.limit, raise the target, or add engines to ZonePool {pool}.",
     "ModelTooSlow": "Raise the target, or use a faster GPU or model.",
     "Neighbours": "See what the engine predicts of steps: docs/algebra.md, Latency targets.",

@@ -9,6 +9,8 @@ LATENCY_WORDS: Final[Mapping[str, str]] = {
     "Warming": "missed: the engine has not made enough steps to predict one",
     "OwnLoad": "missed: the zone's own requests make steps longer than that; lower spec.seats.limit, raise the target, "
     "or add engines",
+    "OwnPrompts": "missed: the zone's own prompts make its steps longer than that, whatever other zones do; raise the "
+    "target, send shorter prompts or fewer at a time, or add engines",
     "ModelTooSlow": "missed: one request alone takes longer; raise the target, or use a faster GPU or model",
     "Neighbours": "missed: other zones were computed in the same steps; the engine holds them back as far as it "
     "predicts steps rightly",

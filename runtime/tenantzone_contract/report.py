@@ -57,12 +57,15 @@ _OLDER_WORDS: Final[Mapping[EvictionReason, str]] = {
 EVICTIONS_IN_NEWER_WORDS: Final[Mapping[str, str]] = {"recall": "reclaim", "reclaim": "watermark"}
 """What the reasons of an engine of the release before are now. Its ``reclaim`` may be relief: it does not say."""
 
-LatencyReason = Literal["Met", "NoTraffic", "Warming", "OwnLoad", "ModelTooSlow", "Neighbours", "Blocks", "Seats"]
+LatencyReason = Literal[
+    "Met", "NoTraffic", "Warming", "OwnLoad", "OwnPrompts", "ModelTooSlow", "Neighbours", "Blocks", "Seats"
+]
 """What a zone's latency target comes to.
 
 Met, up to 1.15 times itself. NoTraffic: nothing was served in the last minute. Else it is missed. Warming: too few
-steps were seen to predict one. OwnLoad: what the zone's own requests generate takes longer. ModelTooSlow: so does one
-request alone. Neighbours: others were computed in the same steps. Blocks, Seats: the first token waited for these.
+steps were seen to predict one. OwnLoad: what the zone's own requests generate takes longer. OwnPrompts: the zone's own
+prompts make its steps longer than the target allows. ModelTooSlow: one request alone takes longer. Neighbours: others
+were computed in the same steps. Blocks, Seats: the first token waited for these.
 """
 
 WaitReason = Literal["limit", "reserved", "in_use", "seats", "seat_limit", "tokens"]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_runtime.zones.latency import WINDOW_SECONDS, Latency, Window
+from tenantzone_runtime.zones.latency import WINDOW_SECONDS, Alone, Latency, Window
 from tenantzone_runtime.zones.latency_targets import NO_TARGETS, LatencyTargets
 from tenantzone_runtime.zones.outcomes import TargetOutcome
 from tenantzone_runtime.zones.step_time import LEARNED_AFTER, StepLoad, StepTimes
@@ -56,10 +56,24 @@ def test_what_is_long_ago_does_not_count(core, times):
 def test_why_steps_are_too_long(core, times, requests, alone, reason):
     acme = core.zone("acme", latency=TARGETS)
     latency = Latency(core.tenancy, times)
-    latency.alone[acme] = requests, alone
+    latency.alone[acme] = Alone(requests, alone)
     latency.tokens_came(acme, 0.09, 0.0)
     judged(latency, 1.0)
     assert acme.outcomes["token_time"].reason == reason
+
+
+@pytest.mark.parametrize(
+    ("prefill", "token_time", "first_token"),
+    [(0.2, "Neighbours", "Neighbours"), (0.3, "OwnPrompts", "Neighbours"), (0.6, "OwnPrompts", "OwnPrompts")],
+)
+def test_own_prompts_that_no_plan_fits_into_a_target_are_the_reason(core, times, prefill, token_time, first_token):
+    acme = core.zone("acme", latency=TARGETS)
+    latency = Latency(core.tenancy, times)
+    latency.alone[acme] = Alone(1, 0.02, prefill)
+    latency.tokens_came(acme, 0.09, 0.0)
+    latency.first_token_came(acme, 0.9, 0.0)
+    judged(latency, 1.0)
+    assert (acme.outcomes["token_time"].reason, acme.outcomes["first_token"].reason) == (token_time, first_token)
 
 
 def test_before_steps_are_known_it_is_warming(core):
@@ -131,13 +145,13 @@ def test_a_reason_stays_until_another_one_is_told_far_more_often(core, times):
     latency = Latency(core.tenancy, times)
     number, told = random.Random(1), []
     for second in range(200):
-        latency.alone[acme] = number.choice([(1, 0.02), (9, 0.07), (1, 0.07)])
+        latency.alone[acme] = Alone(*number.choice([(1, 0.02), (9, 0.07), (1, 0.07)]))
         latency.tokens_came(acme, 0.09, float(second))
         judged(latency, float(second))
         told.append(acme.outcomes["token_time"].reason)
     assert sum(one != other for one, other in pairwise(told)) <= 2
     for second in range(200, 260):
-        latency.alone[acme] = 9, 0.07
+        latency.alone[acme] = Alone(9, 0.07)
         latency.tokens_came(acme, 0.09, float(second))
         judged(latency, float(second))
     assert acme.outcomes["token_time"].reason == "OwnLoad"
@@ -150,7 +164,7 @@ def test_a_reason_of_long_ago_is_forgotten(core, times):
         latency.tokens_came(acme, 0.09, float(second))
         judged(latency, float(second))
     assert acme.outcomes["token_time"].reason == "Neighbours"
-    latency.alone[acme] = 9, 0.07
+    latency.alone[acme] = Alone(9, 0.07)
     latency.tokens_came(acme, 0.09, 30.0 + WINDOW_SECONDS)
     judged(latency, 30.0 + WINDOW_SECONDS)
     assert acme.outcomes["token_time"].reason == "OwnLoad"

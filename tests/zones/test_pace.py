@@ -5,8 +5,10 @@ import random
 import pytest
 
 from tenantzone_contract.zone_terms import Latency
+from tenantzone_runtime.zones.latency_bounds import OWN_PROMPT_STEPS
 from tenantzone_runtime.zones.latency_targets import LatencyTargets
 from tenantzone_runtime.zones.pace import SITS_OUT_AT_MOST
+from tenantzone_runtime.zones.pauses import KNOWN_AFTER
 from tenantzone_runtime.zones.step_time import StepLoad
 from tests.zones.core import Core, declare
 from tests.zones.small_engine import SmallEngine
@@ -143,6 +145,87 @@ def test_a_step_in_which_the_zone_has_a_prompt_is_nearly_its_own(core):
     engine.step()
     assert of(engine, acme) == 200
     assert seconds(engine) <= BASE + 200 * PER_TOKEN + 0.25 * 0.05
+
+
+def test_own_prompts_are_cut_so_that_own_answers_keep_the_target(core):
+    acme = core.zone("acme", latency=token_time(0.05))
+    core.zone("flood")
+    engine = learned(core)
+    engine.run(core.ledger.zones["flood"], 1)
+    engine.run(acme, 1)
+    work = engine.run(acme, 1, tokens=900)
+    steps = 0
+    while engine.arbiter._engine.is_in_prompt(work):
+        engine.step()
+        assert seconds(engine) <= 0.05
+        steps += 1
+    assert steps == 3, "as much as fits into the target in each step"
+
+
+def test_a_backlog_of_own_prompts_is_computed_in_a_fixed_number_of_steps_whatever_the_target(core):
+    acme, _ = core.zone("acme", latency=token_time(0.02)), core.zone("flood")
+    engine = learned(core)
+    engine.step_tokens = 100_000
+    engine.run(acme, 1)
+    engine.run(acme, 1, tokens=40_000)
+    engine.run(core.ledger.zones["flood"], 1)
+    engine.step()
+    assert of(engine, acme) >= 40_000 / OWN_PROMPT_STEPS
+
+
+def test_a_target_for_the_first_token_lets_own_prompts_take_longer_steps(core):
+    latency = LatencyTargets(token_time_seconds=0.05, first_token_seconds=0.1)
+    acme, flood = core.zone("acme", latency=latency), core.zone("flood")
+    engine = learned(core)
+    engine.run(flood, 1)
+    engine.run(acme, 1)
+    engine.run(acme, 1, tokens=900)
+    engine.step()
+    assert of(engine, acme) == 901
+
+
+def test_a_flood_that_fills_every_step_with_prompts_is_bounded_too(core):
+    """Then no step without prompts was ever seen, and all that were seen are alike."""
+    flood, acme = core.zone("flood"), core.zone("acme", latency=token_time(0.05))
+    engine = SmallEngine(core, step_tokens=1000)
+    engine.run(flood, 10, tokens=10**6)
+    engine.run(acme, 1)
+    for _ in range(30):
+        engine.step()
+        prompts, decodes = of(engine, flood), of(engine, acme)
+        engine.arbiter.times.observe(StepLoad(prompts, decodes), seconds(engine))
+    assert 0.040 < seconds(engine) <= 0.05
+    assert of(engine, acme) == 1
+
+
+def test_a_step_dispatched_already_is_part_of_what_a_first_token_waits_for(core):
+    flood, acme = core.zone("flood"), core.zone("acme", latency=LatencyTargets(first_token_seconds=0.10))
+    engine = learned(core, depth=2)
+    engine.run(flood, 10, tokens=50_000)
+    engine.run(acme, 1)
+    engine.arbiter.dispatched("long", StepLoad(600, 1), 0.0)
+    engine.step()
+    assert seconds(engine) <= 0.03, "70 of 100 ms are gone"
+
+
+def test_a_target_is_not_kept_for_a_zone_that_pauses_for_longer_than_it_ever_does(core):
+    flood, acme = core.zone("flood"), core.zone("acme", latency=token_time(0.05), after=600.0)
+    engine = learned(core)
+    for _ in range(KNOWN_AFTER):
+        work = engine.run(acme, 1)
+        engine.step()
+        engine.end(work)
+        engine.step()
+        core.now += 1.0
+    work = engine.run(acme, 1)
+    engine.step()
+    engine.end(work)
+    engine.run(flood, 10, tokens=10**6)
+    engine.step()
+    assert of(engine, flood) < 500, "it may come back within its usual pauses"
+    core.now += 1.5
+    engine.step()
+    assert of(engine, flood) == 1000
 
 
 def test_where_even_decodes_are_too_many_they_sit_out_steps_in_turn(core):
@@ -350,7 +433,7 @@ def test_nothing_is_kept_of_zones_that_are_gone():
             engine.end(work)
     pace = engine.arbiter._tokens._pace
     assert len(pace._starved) <= 3
-    assert len(pace._first_token_seconds) <= 3
+    assert len(pace._own) <= 3
 
 
 def test_requests_of_one_zone_with_a_target_sit_out_for_another_in_turn(core):

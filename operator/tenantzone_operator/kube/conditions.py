@@ -90,6 +90,7 @@ class Reason(StrEnum):
     NO_TRAFFIC = "NoTraffic"
     WARMING = "Warming"
     OWN_LOAD = "OwnLoad"
+    OWN_PROMPTS = "OwnPrompts"
     MODEL_TOO_SLOW = "ModelTooSlow"
     NEIGHBOURS = "Neighbours"
     BLOCKS = "Blocks"

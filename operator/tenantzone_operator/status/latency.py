@@ -33,6 +33,7 @@ _NAMES: Final[Mapping[str, str]] = {"token_time": "between two tokens", "first_t
 _REASONS: Final[Mapping[str, Reason]] = {
     "Warming": Reason.WARMING,
     "OwnLoad": Reason.OWN_LOAD,
+    "OwnPrompts": Reason.OWN_PROMPTS,
     "ModelTooSlow": Reason.MODEL_TOO_SLOW,
     "Neighbours": Reason.NEIGHBOURS,
     "Blocks": Reason.BLOCKS,

@@ -1,10 +1,6 @@
-"""Watches the steps of the engine while zones have latency targets: what each computes, and how long it takes.
+"""Watches the steps of the engine while zones have latency targets: what each computes, and how long it takes."""
 
-A step takes from when the one before it was done, if the engine had work then: what passes between two steps is a part
-of the time between two tokens.
-"""
-
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -49,25 +45,19 @@ class StepWatch:
         self._scheduler = scheduler
         self._arbiter = arbiter
         self._targets = scheduler.tenancy.ledger.totals.with_targets
-        self._loads: deque[tuple[SchedulerOutput, StepLoad, float]] = deque()
-        """Of the steps in flight, with the times at which they were scheduled."""
-        self._busy_since: float | None = None
-        """When the last step was done, if the engine had work then."""
         self._judged = 0.0
 
     def scheduled(self, output: SchedulerOutput, now: float) -> None:
         """Note a step that was scheduled."""
         if self._targets and output.num_scheduled_tokens:
-            self._loads.append((output, self._load(output), now))
+            self._arbiter.dispatched(output, self._load(output), now)
 
     def completed(self, output: SchedulerOutput, first_tokens: Iterable[tuple[Zone, float]], now: float) -> None:
         """Note that a step is done, and the zones for whose requests it brought the first token, after how long."""
-        if self._loads and self._loads[0][0] is output:
-            _, load, scheduled = self._loads.popleft()
-            self._arbiter.times.observe(load, now - (scheduled if self._busy_since is None else self._busy_since))
-        elif self._loads and not self._targets:
-            self._loads.clear()
-        self._busy_since = now if self._scheduler.running else None
+        steps = self._arbiter.steps_in_flight
+        if not self._targets:
+            steps.clear()
+        steps.complete(output, now, is_busy=bool(self._scheduler.running))
         if self._targets:
             for zone, seconds in first_tokens:
                 if zone in self._targets:

@@ -18,8 +18,12 @@ from tenantzone_runtime.zones.engine import Engine, W
 from tenantzone_runtime.zones.held_back import HeldBack
 from tenantzone_runtime.zones.hopeless import Hopeless
 from tenantzone_runtime.zones.latency import Latency
+from tenantzone_runtime.zones.margin import Margin
+from tenantzone_runtime.zones.pace import Pace
 from tenantzone_runtime.zones.seats import Seats, candidates
+from tenantzone_runtime.zones.step_time import StepLoad
 from tenantzone_runtime.zones.step_tokens import StepTokens
+from tenantzone_runtime.zones.steps_in_flight import StepsInFlight
 from tenantzone_runtime.zones.tenancy import Tenancy
 from tenantzone_runtime.zones.yielding import Yielding
 from tenantzone_runtime.zones.zone import Zone
@@ -62,6 +66,8 @@ class Arbiter(Generic[W]):
         self._seats = Seats(self._totals, engine, self._would_begin, self.preempt)
         self.times = tenancy.step_times
         self.latency = Latency(tenancy, self.times)
+        margin = Margin()
+        self.steps_in_flight = StepsInFlight(self.times, margin)
         self._tokens = StepTokens(
             tenancy,
             engine,
@@ -69,8 +75,7 @@ class Arbiter(Generic[W]):
             self._free_seats,
             self._ready,
             self._held_back.fitting,
-            self.times,
-            self.latency,
+            Pace(tenancy.ledger, engine, self.times, self.latency, self.steps_in_flight, margin),
         )
         self.tokens_for = self._tokens.tokens_for
         self.share_of = self._tokens.share_of
@@ -214,6 +219,16 @@ class Arbiter(Generic[W]):
         self._tokens.end_step()
         self._sent_back.clear()
         self._admission.end_step()
+
+    def dispatched(self, step: object, load: StepLoad, now: float) -> None:
+        """Notes the step that was just planned, and what it computes.
+
+        Args:
+            step: identifies it.
+            load: what it computes.
+            now: seconds of the monotonic clock.
+        """
+        self.steps_in_flight.dispatch(step, load, self._tokens.bound, now)
 
     def pause(self) -> None:
         """Note that the engine takes on no waiting requests from now on, or takes them on again."""

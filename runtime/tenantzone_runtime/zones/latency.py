@@ -2,10 +2,12 @@
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 from math import ceil, log
 from typing import Final
 
 from tenantzone_contract.report import LatencyReason, WaitReason
+from tenantzone_runtime.zones.latency_bounds import TOLERANCE, token_time_bound
 from tenantzone_runtime.zones.outcomes import TargetName, TargetOutcome
 from tenantzone_runtime.zones.step_time import StepTimes
 from tenantzone_runtime.zones.tenancy import Tenancy
@@ -13,8 +15,6 @@ from tenantzone_runtime.zones.zone import Zone
 
 WINDOW_SECONDS: Final = 60.0
 """What is longer ago says nothing any more."""
-TOLERANCE: Final = 1.15
-"""A target counts as met up to so many times itself: it is a bound on predictions."""
 
 _SLICE_SECONDS: Final = 5.0
 """Of the window, what goes from it at once."""
@@ -115,6 +115,18 @@ class _Watched:
         return "Blocks" if for_blocks >= for_seats else "Seats"
 
 
+@dataclass(slots=True)
+class Alone:
+    """What a zone's requests take without other zones."""
+
+    requests: int = 0
+    """Running requests that generate."""
+    step_seconds: float = 0.0
+    """The predicted time of a step in which only these generate."""
+    prefill_seconds: float = 0.0
+    """What the zone's prompts that wait at the same time add to a step that computes them whole: a mean of late."""
+
+
 class Latency:
     """The times of zones with latency targets, and what becomes of the targets.
 
@@ -128,9 +140,8 @@ class Latency:
         self._with_targets = tenancy.ledger.totals.with_targets
         self._times = times
         self._watched: dict[Zone, _Watched] = {}
-        self.alone: dict[Zone, tuple[int, float]] = {}
-        """For each zone with a target that generates: how many of its requests do, and how long a step of these alone
-        is predicted to take."""
+        self.alone: dict[Zone, Alone] = {}
+        """What the requests of each zone with a target take without other zones."""
 
     def tokens_came(self, zone: Zone, seconds: float, now: float, tokens: int = 1) -> None:
         """Note tokens of a zone with a target, each so long after the one before it."""
@@ -171,17 +182,22 @@ class Latency:
         if actual <= TOLERANCE * target:
             return TargetOutcome(target, actual, True, "Met")
         waited_for = watched.waited_for(actual - target) if is_first else None
-        reason = watched.reasons[name].mostly(waited_for or self._slowed_by(zone, target), now)
+        reason = watched.reasons[name].mostly(waited_for or self._slowed_by(name, zone, target), now)
         return TargetOutcome(target, actual, False, reason)
 
-    def _slowed_by(self, zone: Zone, target: float) -> LatencyReason:
-        """Why steps are longer than a target."""
-        if not self._times.knows(has_prompts=False):
+    def _slowed_by(self, name: TargetName, zone: Zone, target: float) -> LatencyReason:
+        """Returns why steps are longer than a target."""
+        if not self._times.is_known:
             return "Warming"
-        requests, seconds = self.alone.get(zone, (0, 0.0))
-        if seconds <= target:
-            return "Neighbours"
-        return "OwnLoad" if requests > 1 else "ModelTooSlow"
+        alone = self.alone.get(zone, Alone())
+        if alone.step_seconds > target:
+            return "OwnLoad" if alone.requests > 1 else "ModelTooSlow"
+        step, prefill = alone.step_seconds, alone.prefill_seconds
+        if name == "first_token":
+            own_prompts = step + prefill > target
+        else:
+            own_prompts = token_time_bound(target, solo_step=step, own_prefill=prefill) > TOLERANCE * target
+        return "OwnPrompts" if own_prompts else "Neighbours"
 
     def _of(self, zone: Zone) -> _Watched:
         return self._watched.setdefault(zone, _Watched())

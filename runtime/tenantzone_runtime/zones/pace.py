@@ -1,30 +1,31 @@
 """The pace of steps: what others may add to a step while a zone with a latency target is there.
 
-A target is a bound on how long steps take. While such a zone has requests, or had within its ``idle.after``, a step
-takes tokens of other zones only as far as its predicted time stays within the bound; those that generate sit out steps
-in turn where even they are too many. A step in which the zone itself has a prompt is nearly its own. So with ``d``
-steps in flight its first token comes after at most ``d`` steps of others', and one that is a little longer than alone.
+A target is a bound on how long steps take. While such a zone has requests, or may have one again soon, a step takes
+tokens of other zones only as far as its predicted time stays within the bound; those that generate sit out steps in
+turn where even they are too many. A step in which the zone itself has a prompt is nearly its own, and where the zone
+generates, too, its prompts are cut so that they do not make its own steps longer than its target. What is promised so
+is in `latency_bounds`.
 
 Nobody is held up for nothing: not before enough steps were seen to predict one, nor where the zone's own requests alone
 take much longer than its target. And whoever has sat out for long is computed whatever the bound says.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from math import inf
+from dataclasses import dataclass, field, replace
+from math import ceil, inf
 from typing import Final, Generic
 
 from tenantzone_runtime.zones.deficits import CHUNK
 from tenantzone_runtime.zones.engine import Engine, W
-from tenantzone_runtime.zones.latency import Latency
+from tenantzone_runtime.zones.latency import Alone, Latency
+from tenantzone_runtime.zones.latency_bounds import BESIDE_OWN_PROMPTS, OWN_PROMPT_STEPS
 from tenantzone_runtime.zones.ledger import Ledger
+from tenantzone_runtime.zones.margin import Margin
+from tenantzone_runtime.zones.pauses import Pauses
 from tenantzone_runtime.zones.step_time import StepLoad, StepTimes
+from tenantzone_runtime.zones.steps_in_flight import StepsInFlight
 from tenantzone_runtime.zones.zone import Zone
 
-KEPT_FREE: Final = 0.05
-"""Part of a bound that is left empty: predictions are wrong by some percent, and half of the time to the short side."""
-BESIDE_FIRST_TOKEN: Final = 0.125
-"""Part of a bound that others may add to a step in which a zone with a target has a prompt."""
 OUT_OF_REACH: Final = 1.25
 """A target is given up where the zone's own requests alone take so many times as long."""
 SITS_OUT_AT_MOST: Final = 32
@@ -36,6 +37,8 @@ class Prompts:
     """What a zone has to compute of prompts, of running requests and of those that may begin."""
 
     tokens: int = 0
+    expected: float = 0.0
+    """How many of these will be computed, if as large a part of the waiting prompts is cached as was of late."""
     computed: int = 0
     """Tokens of the first of these that are computed already: each further one is attended to them."""
     chunk: int = 1
@@ -61,8 +64,36 @@ class Pacing(Generic[W]):
     """The one of these whose prompts were not computed for so long that they are now, ..."""
     of_overdue: int = 0
     """... with so many tokens at least, whatever is left."""
+    bound: float | None = None
+    """Seconds that other zones are not to exceed in the step; None: zones with targets exceed them alone."""
     may_go_on: set[Zone] = field(default_factory=set)
     """Zones with tokens enough for their prompts to go on: if they do not, it is for another reason."""
+
+
+class _Own:
+    """What is known of the requests of one zone with a target."""
+
+    def __init__(self) -> None:
+        self.pauses = Pauses()
+        self.first_token_seconds = 0.0
+        """How long the zone's prompts take alone, of late."""
+        self.hit_share = 0.0
+        """The part of its prompts that was found cached, of late."""
+        self._prompt_tokens = 0
+        self._hit_tokens = 0
+
+    def note_first_token(self, seconds: float) -> None:
+        """Notes how long a step with the zone's waiting prompts is predicted to take alone."""
+        known = self.first_token_seconds
+        self.first_token_seconds = known + (seconds - known) / 8 if known else seconds
+
+    def look_at_hits(self, zone: Zone) -> None:
+        """Notes what was found cached of the prompts that were admitted since the last call."""
+        prompt, hit = zone.counters.prompt_tokens, zone.counters.prefix_hit_tokens
+        if prompt > self._prompt_tokens:
+            share = (hit - self._hit_tokens) / (prompt - self._prompt_tokens)
+            self.hit_share += (min(max(share, 0.0), 1.0) - self.hit_share) / 8
+            self._prompt_tokens, self._hit_tokens = prompt, hit
 
 
 class Pace(Generic[W]):
@@ -72,42 +103,69 @@ class Pace(Generic[W]):
         ledger: of all zones.
         engine: whose steps.
         times: predicts them.
-        latency: is told how long a zone's requests take alone.
+        latency: gets the time that a zone's requests take alone.
+        in_flight: the steps that have not ended.
+        margin: the part of each bound that is left unused.
     """
 
-    def __init__(self, ledger: Ledger, engine: Engine[W], times: StepTimes, latency: Latency) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        engine: Engine[W],
+        times: StepTimes,
+        latency: Latency,
+        in_flight: StepsInFlight,
+        margin: Margin,
+    ) -> None:
         self._ledger = ledger
         self._engine = engine
         self._times = times
         self._latency = latency
+        self._in_flight = in_flight
+        self._margin = margin
         self._sat_out: dict[W, int] = {}
         """Steps in a row, for each request that sat out the last one."""
         self._starved: dict[Zone, int] = {}
         """The same for zones with prompts."""
-        self._first_token_seconds: dict[Zone, float] = {}
-        """How long the prompts of a zone with a target take alone, of late."""
+        self._own: dict[Zone, _Own] = {}
+        """What is known of the requests of each zone with a target."""
 
     def bounds(self) -> dict[Zone, float]:
-        """The zones whose targets count now, with the seconds that a step may take for each, the shortest first."""
+        """Returns the zones whose targets count now, with the seconds that a step may take for each, shortest first."""
         now, targets = self._ledger.now, self._ledger.totals.with_targets
-        if len(self._first_token_seconds) > len(targets):
-            known = self._first_token_seconds
-            self._first_token_seconds = {zone: seconds for zone, seconds in known.items() if zone in targets}
-        bounds = {
-            zone: self._bound(zone)
-            for zone in targets
-            if zone.requests or now - zone.last_active <= zone.spec.idle.after_seconds
-        }
+        if len(self._own) > len(targets):
+            self._own = {zone: own for zone, own in self._own.items() if zone in targets}
+        left = self._in_flight.seconds_left(now)
+        bounds = {zone: self._bound(zone, left) for zone in targets if self._may_need_steps(zone, now)}
         return dict(sorted(bounds.items(), key=lambda each: each[1]))
 
-    def _bound(self, zone: Zone) -> float:
-        """Seconds that a step may take for the zone's targets; no fewer than its own prompts take alone."""
+    def hit_share(self, zone: Zone) -> float:
+        """Returns the part of a zone's prompts that was found cached of late; 0 for a zone without a target."""
+        own = self._own.get(zone)
+        return 0.0 if own is None else own.hit_share
+
+    def _may_need_steps(self, zone: Zone, now: float) -> bool:
+        """Returns whether the zone has requests, or had within its idle window and within its usual pauses."""
+        own = self._own.setdefault(zone, _Own())
+        own.look_at_hits(zone)
+        own.pauses.note(now, since=None if zone.requests else zone.last_active)
+        return bool(zone.requests) or now - zone.last_active <= min(zone.spec.idle.after_seconds, own.pauses.longest)
+
+    def _bound(self, zone: Zone, left: float) -> float:
+        """Returns the seconds that a step may take for the zone's targets, no fewer than its own prompts take alone.
+
+        Args:
+            zone: with a target.
+            left: predicted seconds until the steps in flight have ended.
+        """
         targets = zone.spec.latency
         bound = inf if targets.token_time_seconds is None else targets.token_time_seconds
         if targets.first_token_seconds is not None:
-            own = self._first_token_seconds.get(zone, 0.0)
-            waits = self._engine.depth + 2 * BESIDE_FIRST_TOKEN
-            bound = min(bound, max(own, (targets.first_token_seconds - own) / waits))
+            own = self._own[zone].first_token_seconds
+            # A request that arrives now waits for the steps in flight, this one among them, and for its own.
+            at_most = targets.first_token_seconds - own
+            share = at_most / (self._engine.depth + 2 * BESIDE_OWN_PROMPTS)
+            bound = min(bound, max(own, min(share, at_most - left)))
         return bound
 
     def plan(
@@ -124,7 +182,7 @@ class Pace(Generic[W]):
         Returns:
             None where nobody is bounded.
         """
-        if not self._times.knows(has_prompts=False):
+        if not self._times.is_known:
             return None
         decodes = self._decodes()
         bounds = {zone: bound for zone, bound in bounds.items() if self._is_in_reach(bound, zone, decodes, prompts)}
@@ -135,6 +193,8 @@ class Pace(Generic[W]):
         overdue = self._overdue(prompts)
         # Whoever has waited for long gets a chunk even where others' prompts would fill the step.
         kept = 0 if overdue is None else min(prompts[overdue].at_once, budget, prompts[overdue].tokens)
+        kept_to = (1.0 - self._margin.share) * min(bounds.values())
+        generates = False
         for zone in bounds:
             others = min((bound for each, bound in reachable.items() if each is not zone), default=inf)
             if zone is overdue:
@@ -143,12 +203,19 @@ class Pace(Generic[W]):
             own = prompts.get(zone)
             goes_on = zone is overdue or not (load.decodes or load.prompt_tokens)
             at_least = own.at_once if own is not None and goes_on else 0
+            generating = decodes.pop(zone, ())
+            generates = generates or bool(generating)
+            if own is not None and generating:
+                left = min(left, self._own_tokens(load, zone, own, generating))
             self._add_prompts(pacing, load, zone, own, left, at_least, others)
-            self._add_decodes(pacing, load, decodes.pop(zone, ()), others)
+            self._add_decodes(pacing, load, generating, others)
+        bound = kept_to
         if load.has_prompts:
-            bound = self._seconds(load) + BESIDE_FIRST_TOKEN * min(bounds.values())
-        else:
-            bound = (1.0 - KEPT_FREE) * min(bounds.values())
+            alone = self._times.estimate(load)
+            bound = alone + BESIDE_OWN_PROMPTS * min(bounds.values())
+            if generates and alone <= min(bounds.values()):
+                bound = max(alone, min(bound, kept_to))
+        pacing.bound = min(bounds.values()) if bound <= min(bounds.values()) else None
         rest = [work for works in decodes.values() for work in works]
         self._add_decodes(pacing, load, rest, bound)
         waiting = {zone: each for zone, each in prompts.items() if zone not in bounds and each.tokens}
@@ -192,35 +259,58 @@ class Pace(Generic[W]):
         if own is not None and own.tokens:
             self._note_first_token(zone, own)
             # A prompt takes as long as it does; a step that takes too long with one token of it helps nobody.
-            return self._seconds(StepLoad(1)) <= OUT_OF_REACH * bound
+            return self._times.estimate(StepLoad(1)) <= OUT_OF_REACH * bound
         load = StepLoad()
         for work in decodes.get(zone, ()):
             load.add_decode(self._engine.tokens_each, self._engine.tokens_computed(work))
-        seconds = self._seconds(load)
+        seconds = self._times.estimate(load)
         if load.decodes:
-            self._latency.alone[zone] = load.decodes, seconds
+            alone = self._latency.alone.setdefault(zone, Alone())
+            alone.requests, alone.step_seconds = load.decodes, seconds
         return seconds <= OUT_OF_REACH * bound
 
     def _reachable(self, bounds: Mapping[Zone, float]) -> dict[Zone, float]:
         """The bounds that steps can keep at all: for the others no zone with a target of its own is held up."""
-        smallest = self._seconds(StepLoad(1))
+        smallest = self._times.estimate(StepLoad(1))
         return {zone: bound for zone, bound in bounds.items() if smallest <= OUT_OF_REACH * bound}
 
     def _note_first_token(self, zone: Zone, own: Prompts) -> None:
         if self._times.knows(has_prompts=True):
             load = StepLoad()
-            load.add_prompt(own.tokens, own.computed)
-            known = self._first_token_seconds.get(zone)
-            seconds = self._seconds(load)
-            self._first_token_seconds[zone] = seconds if known is None else known + (seconds - known) / 8
+            load.add_prompt(max(1, round(own.expected)), own.computed)
+            seconds = self._times.estimate(load)
+            self._own[zone].note_first_token(seconds)
+            alone = self._latency.alone.setdefault(zone, Alone())
+            prefill = seconds - self._times.estimate(StepLoad(1))
+            alone.prefill_seconds += (prefill - alone.prefill_seconds) / 8
 
-    def _seconds(self, load: StepLoad) -> float:
-        """The predicted time; of prompts before enough were seen, that of a step without."""
-        predicted = self._times.predict(load)
-        if predicted is None:
-            predicted = self._times.predict(StepLoad(0, load.decodes, load.attention))
-        assert predicted is not None, "nothing is paced before steps without prompts are known"
-        return predicted
+    def _own_tokens(self, load: StepLoad, zone: Zone, own: Prompts, generating: Sequence[W]) -> int:
+        """Returns the tokens of a zone's prompts that a step may compute beside what the zone generates.
+
+        They fit into the zone's token time. Of many prompts the step takes a fixed part instead, so that the backlog
+        of a zone whose prompts need more than that does not grow.
+
+        Args:
+            load: what the step computes already.
+            zone: with a target.
+            own: its prompts.
+            generating: its running requests that generate.
+        """
+        target = zone.spec.latency.token_time_seconds
+        if target is None:
+            return own.tokens
+        step = replace(load)
+        for work in generating:
+            step.add_decode(self._engine.tokens_each, self._engine.tokens_computed(work))
+        within = self._tokens_within(step, own.computed, (1.0 - self._margin.share) * target)
+        return max(within, ceil(own.expected / self._own_steps(zone, target)), own.at_once)
+
+    def _own_steps(self, zone: Zone, target: float) -> int:
+        """Returns the number of steps over which a zone's prompts may be spread: fewer with a first-token target."""
+        first = zone.spec.latency.first_token_seconds
+        if first is None:
+            return OWN_PROMPT_STEPS
+        return min(max(1, int(first / target) - self._engine.depth), OWN_PROMPT_STEPS)
 
     def _add_prompts(
         self,
@@ -242,11 +332,11 @@ class Pace(Generic[W]):
 
     def _add_decodes(self, pacing: Pacing[W], load: StepLoad, works: Sequence[W], bound: float) -> None:
         """Add requests that generate as far as the step stays within the bound; the others sit it out, in turn."""
-        each, seconds = self._engine.tokens_each, self._seconds(load)
+        each, seconds = self._engine.tokens_each, self._times.estimate(load)
         in_turn = sorted(works, key=lambda work: -self._sat_out.get(work, 0))
         for work in in_turn:
             computed = self._engine.tokens_computed(work)
-            longer = seconds + self._seconds_per_decode(load, each, computed)
+            longer = seconds + self._times.seconds_per_decode(each, computed, has_prompts=load.has_prompts)
             is_overdue = work is in_turn[0] and self._sat_out.get(work, 0) >= SITS_OUT_AT_MOST
             # An empty step helps nobody.
             if is_overdue or longer <= bound or not (load.decodes or load.prompt_tokens):
@@ -254,10 +344,6 @@ class Pace(Generic[W]):
                 load.add_decode(each, computed)
             else:
                 pacing.sit_out.add(work)
-
-    def _seconds_per_decode(self, load: StepLoad, tokens: int, computed: int) -> float:
-        has_prompts = load.has_prompts and self._times.knows(has_prompts=True)
-        return self._times.seconds_per_decode(tokens, computed, has_prompts=has_prompts)
 
     def _leave_to_others(
         self, pacing: Pacing[W], load: StepLoad, waiting: Mapping[Zone, Prompts], budget: int, chunk: int, bound: float
@@ -286,7 +372,7 @@ class Pace(Generic[W]):
         if not self._times.knows(has_prompts=True):
             return within_reach
         with_prompt = StepLoad(max(1, load.prompt_tokens), load.decodes, load.attention)
-        left = bound - self._seconds(with_prompt)
+        left = bound - self._times.estimate(with_prompt)
         each = self._times.seconds_per_prompt_token(computed)
         if left <= 0.0:
             return 0

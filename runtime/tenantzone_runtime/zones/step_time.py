@@ -21,7 +21,7 @@ STRETCH: Final = 2.0
 _FIRST_REACH: Final = 256
 """The most tokens of prompts in a step before any with prompts was seen."""
 
-_SURPRISE: Final = 1.5
+SURPRISE: Final = 1.5
 """An observation counts as at most so many times longer or shorter than predicted."""
 _SWEEPS: Final = 4
 """Of coordinate descent for each observation; each begins where the last one ended."""
@@ -69,9 +69,16 @@ class StepLoad:
 
 
 class _Fit:
-    """The steps of one kind."""
+    """The steps of one kind.
 
-    def __init__(self) -> None:
+    Args:
+        has_prompts: whether these are steps with prompts.
+    """
+
+    def __init__(self, *, has_prompts: bool) -> None:
+        # Steps that are all alike do not tell what each of their features takes: the feature that comes first explains
+        # them. Under a flood all steps have as many tokens of prompts as fit, and a smaller step would be shorter.
+        self._order = (1, 2, 3, 0) if has_prompts else (0, 1, 2, 3)
         self.steps = 0
         self.coefficients = [0.0] * _FEATURES
         """Seconds for each feature's unit."""
@@ -83,7 +90,7 @@ class _Fit:
 
     def observe(self, features: tuple[float, ...], seconds: float, *, is_larger: bool) -> None:
         if not is_larger and self.steps >= LEARNED_AFTER and (expected := self.seconds(features)) > 0:
-            seconds = min(max(seconds, expected / _SURPRISE), expected * _SURPRISE)
+            seconds = min(max(seconds, expected / SURPRISE), expected * SURPRISE)
         self.steps += 1
         relative = [each / seconds for each in features]
         for i, row in enumerate(self._products):
@@ -95,7 +102,8 @@ class _Fit:
     def _solve(self) -> None:
         coefficients = self.coefficients
         for _ in range(_SWEEPS):
-            for i, row in enumerate(self._products):
+            for i in self._order:
+                row = self._products[i]
                 scale = row[i] + _PRIOR * self._products[0][0]
                 if scale > 0:
                     rest = sum(row[j] * coefficients[j] for j in range(_FEATURES)) - row[i] * coefficients[i]
@@ -106,7 +114,7 @@ class StepTimes:
     """Predicts how long steps take, and counts how well."""
 
     def __init__(self) -> None:
-        self._fits = {False: _Fit(), True: _Fit()}
+        self._fits = {kind: _Fit(has_prompts=kind) for kind in (False, True)}
         """By whether a step has prompts."""
         self.steps = 0
         """Observed and predicted."""
@@ -124,6 +132,25 @@ class StepTimes:
     def predict(self, load: StepLoad) -> float | None:
         """Seconds that a step takes; None where too few steps of its kind were seen."""
         return self._fits[load.has_prompts].seconds(load.features) if self.knows(has_prompts=load.has_prompts) else None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether enough steps of any kind were seen to estimate all of them."""
+        return any(self.knows(has_prompts=kind) for kind in self._fits)
+
+    def estimate(self, load: StepLoad) -> float:
+        """Returns the seconds that a step takes, by steps of the other kind where too few of its own were seen.
+
+        Under a steady load of prompts an engine makes no step without any, and some engines see no prompts for long.
+
+        Args:
+            load: what the step computes.
+        """
+        own, other = self._fits[load.has_prompts], self._fits[not load.has_prompts]
+        if own.steps >= LEARNED_AFTER or other.steps < LEARNED_AFTER:
+            return own.seconds(load.features)
+        # Nothing is known of what a token of a prompt takes: steps without prompts estimate the rest.
+        return other.seconds(StepLoad(0, load.decodes, load.attention).features)
 
     def reach(self, bound: float) -> int:
         """The tokens of prompts that a step may try within so many seconds, as far as those that were seen tell.
@@ -147,8 +174,15 @@ class StepTimes:
         return coefficients[1] / _PROMPT_UNIT + coefficients[3] * computed / _ATTENTION_UNIT
 
     def seconds_per_decode(self, tokens: int, computed: int, *, has_prompts: bool) -> float:
-        """Seconds that one more request adds that generates, behind so many tokens."""
-        coefficients = self._fits[has_prompts].coefficients
+        """Returns the seconds that one more request that generates adds to a step.
+
+        Args:
+            tokens: that are computed for it at once.
+            computed: tokens before these.
+            has_prompts: the kind of step; where too few of that kind were seen, the other kind tells.
+        """
+        kind = has_prompts if self.knows(has_prompts=has_prompts) else not has_prompts
+        coefficients = self._fits[kind].coefficients
         return coefficients[2] / _DECODE_UNIT + coefficients[3] * tokens * computed / _ATTENTION_UNIT
 
     def observe(self, load: StepLoad, seconds: float) -> None:

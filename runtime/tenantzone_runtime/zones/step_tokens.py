@@ -15,9 +15,7 @@ from typing import Final, Generic
 
 from tenantzone_runtime.zones.deficits import CHUNK, DeficitRoundRobin
 from tenantzone_runtime.zones.engine import Engine, W
-from tenantzone_runtime.zones.latency import Latency
 from tenantzone_runtime.zones.pace import Pace, Pacing, Prompts
-from tenantzone_runtime.zones.step_time import StepTimes
 from tenantzone_runtime.zones.tenancy import Tenancy
 from tenantzone_runtime.zones.zone import Zone
 
@@ -50,8 +48,7 @@ class StepTokens(Generic[W]):
         free_seats: that are free, or are to be before the step.
         ready: a zone's waiting requests that would be admitted one after the other now, if there were tokens.
         fitting: tokens of a running request's prompt that could be computed in this step, as blocks and the encoder go.
-        times: predicts steps.
-        latency: of zones with targets.
+        pace: bounds steps for zones with latency targets.
     """
 
     def __init__(
@@ -62,8 +59,7 @@ class StepTokens(Generic[W]):
         free_seats: Callable[[], int],
         ready: Callable[[Zone], Iterator[W]],
         fitting: Callable[[W], int],
-        times: StepTimes,
-        latency: Latency,
+        pace: Pace[W],
     ) -> None:
         self._tenancy = tenancy
         self._targets = tenancy.ledger.totals.with_targets
@@ -73,7 +69,9 @@ class StepTokens(Generic[W]):
         self._ready = ready
         self._fitting = fitting
         self._deficits = DeficitRoundRobin()
-        self._pace = Pace(tenancy.ledger, engine, times, latency)
+        self._pace = pace
+        self.bound: float | None = None
+        """Seconds that other zones were not to exceed in the step that was planned last; None: no zone bounded it."""
         self.is_shared = False
         """Whether the tokens of this step are shared out; else everybody takes what it finds."""
         self._left: dict[Zone, int] = {}
@@ -105,6 +103,7 @@ class StepTokens(Generic[W]):
         """Share out the step, before it."""
         engine = self._engine
         self._end()
+        self.bound = None
         made_wait, self._made_wait = self._made_wait, []
         for zone in made_wait:
             if zone.wait_reason == "tokens":
@@ -125,6 +124,7 @@ class StepTokens(Generic[W]):
         pacing = self._pace.plan(bounds, prompts, budget, self._chunk) if bounds else None
         if pacing is not None and not self._is_anybody_alone(bounds):
             self._pacing = pacing
+            self.bound = pacing.bound
             others = {zone: each for zone, each in prompts.items() if zone not in bounds}
             self._share(pacing.of_others, others, in_prompts)
             self._left |= pacing.prompt_tokens
@@ -316,19 +316,25 @@ class StepTokens(Generic[W]):
     ) -> dict[Zone, Prompts]:
         prompts: dict[Zone, Prompts] = {}
         for work in in_prompts:
-            self._add(prompts, work, self._fitting(work))
+            tokens = self._fitting(work)
+            self._add(prompts, work, tokens, tokens)
         for zone, (first, others) in waiting.items():
+            uncached = 1.0 - self._pace.hit_share(zone)
             for work in chain((first,), others):
-                self._add(prompts, work, self._engine.tokens_left(work))
+                tokens = self._engine.tokens_left(work)
+                self._add(prompts, work, tokens, uncached * tokens)
                 if prompts[zone].tokens >= budget:
                     break
         return prompts
 
-    def _add(self, prompts: dict[Zone, Prompts], work: W, tokens: int) -> None:
+    def _add(self, prompts: dict[Zone, Prompts], work: W, tokens: int, expected: float) -> None:
         own = prompts.get(work.zone)
         if own is None:
-            own = prompts[work.zone] = Prompts(0, self._engine.tokens_computed(work), self._engine.chunk_tokens(work))
+            own = prompts[work.zone] = Prompts(
+                computed=self._engine.tokens_computed(work), chunk=self._engine.chunk_tokens(work)
+            )
         own.tokens += tokens
+        own.expected += expected
 
     def _share(self, budget: int, prompts: dict[Zone, Prompts], in_prompts: Iterable[W]) -> None:
         self.is_shared = True
