@@ -5,16 +5,20 @@ from dataclasses import dataclass
 from typing import Final
 
 from bench.gpu.figures import (
+    SOLO,
     TARGETS,
     WITH_TARGET,
     ZONES,
     first_token_to_solo,
     flood_to_stock,
+    pooled,
     reclaim_rows,
     results_of,
+    seeds_of,
     throughput_to_stock,
 )
 from bench.gpu.results import EqualRow, Run
+from tenantzone_runtime.zones.latency_bounds import token_time_bound
 
 RECLAIMED_TOKENS: Final = 36_000
 CASES: Final = ("cold", "cached", "after preemption", "after tier load")
@@ -63,6 +67,20 @@ def first_token_without_target(run: Run) -> Measure:
     return at_most("TTFT p99 without a target, to solo", 3.4, first_token_to_solo(run, ZONES))
 
 
+def token_time_with_target(run: Run) -> Measure:
+    """The time between two tokens of tenants with a latency target, against the promised formula.
+
+    The median time to first token without the flood stands for the own prefill, which is shorter than it.
+    """
+    target = next((seed["target_seconds"] for seed in seeds_of(run, TARGETS)), None)
+    times = pooled(run, TARGETS, "token", (WITH_TARGET,))
+    solo, first = (pooled(run, SOLO[TARGETS], what) for what in ("token", "first_token"))
+    if target is None or times is None or solo is None or first is None:
+        return Measure("token p99 with a target", "", NOT_MEASURED)
+    bound = token_time_bound(target, solo_step=solo.p50, own_prefill=first.p50)
+    return at_most("token p99 with a target, the formula", 1000 * bound, 1000 * times.p99, " ms")
+
+
 def flood_without_target(run: Run) -> Measure:
     """What the flood keeps of its throughput on stock where no tenant has a latency target."""
     return at_least("flood's tokens/s without a target, to stock", 0.85, flood_to_stock(run, ZONES))
@@ -108,6 +126,7 @@ def expected_same(row: EqualRow) -> int:
 MEASURES: Final[tuple[Callable[[Run], Measure], ...]] = (
     first_token_with_target,
     first_token_without_target,
+    token_time_with_target,
     flood_without_target,
     flood_with_target,
     reclaim,
