@@ -11,6 +11,8 @@ import subprocess
 import sys
 import threading
 
+_STDIN = 0
+_CHUNK_BYTES = 4096
 _GRACE_SECONDS = 5.0
 """kube-apiserver without its etcd would try for a minute."""
 
@@ -28,7 +30,9 @@ def main() -> None:
 
 
 def _end_on_release(command: subprocess.Popen[bytes]) -> None:
-    sys.stdin.buffer.read()
+    # Not sys.stdin: a thread that waits in it holds its lock, and Python aborts at its exit if it cannot get that lock.
+    while os.read(_STDIN, _CHUNK_BYTES):
+        pass
     command.terminate()
     try:
         command.wait(_GRACE_SECONDS)
