@@ -3,10 +3,11 @@
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -24,10 +25,14 @@ from tenantzone_contract.report import METRICS_PATH, REPORT_PATH, EngineReport, 
 _LOG_LINES: Final = 30
 _STACKS_LINES: Final = 300
 _ABORT_SECONDS: Final = 20.0
+_ERROR: Final = re.compile(r"Error|error:")
+_SAYS_NO_CAUSE: Final = "See root cause above"
+"""In the last error of vLLM's API server when the engine core has failed."""
 _NOT_A_STACK: Final = "Extension modules:"
 """Begins a very long line that faulthandler adds."""
 _POLL_SECONDS: Final = 0.1
 _PROGRESS_SECONDS: Final = 2.0
+_WATCH_SECONDS: Final = 0.5
 _APPLY_SECONDS: Final = 60.0
 _SPARE_CACHE_BYTES: Final = 1 << 28
 _HALF_A_CARD: Final = "0.42"
@@ -112,6 +117,16 @@ class Engine:
         """The process id of the engine's parent process."""
         return self._server.pid
 
+    def check_running(self) -> None:
+        """Return while the engine runs.
+
+        Raises:
+            EngineError: it has ended.
+        """
+        if not self._server.is_running:
+            passed = time.monotonic() - self._began
+            raise EngineError(f"{self.name} ended after {passed:.0f} s: {self._last_words()}")
+
     def headers(self, tenant: str) -> dict[str, str]:
         """The headers with which a tenant's requests are accepted."""
         return {"Authorization": f"Bearer {_key(tenant)}"} if self.has_zones else {}
@@ -130,8 +145,7 @@ class Engine:
         async with httpx.AsyncClient(timeout=10) as client:
             while not await self._is_ready(client):
                 passed = time.monotonic() - self._began
-                if not self._server.is_running:
-                    raise EngineError(f"{self.name} ended after {passed:.0f} s; {self.log_tail()}")
+                self.check_running()
                 if passed > limit_seconds:
                     stacks = await asyncio.to_thread(self._abort)
                     raise EngineError(f"{self.name} was not healthy after {passed:.0f} s; {stacks}")
@@ -190,6 +204,11 @@ class Engine:
         """End the engine and wait for its exit."""
         await asyncio.to_thread(self._server.stop)
 
+    def _last_words(self) -> str:
+        """The last error in the log, and the end of the log."""
+        error = last_error(self.log.read_text(errors="replace"))
+        return "; ".join(filter(None, (error, self.log_tail())))
+
     def _abort(self) -> str:
         """End the engine by a signal upon which each of its processes logs the stacks of its threads; returns them."""
         processes = psutil.Process(self.pid).children(recursive=True)
@@ -227,6 +246,42 @@ class Engine:
         new = self._config / f".{CONFIG_KEY}.new"
         new.write_text(dump_config(config))
         new.replace(self._config / CONFIG_KEY)
+
+
+@contextlib.asynccontextmanager
+async def watched(engines: Iterable[Engine]) -> AsyncIterator[None]:
+    """Cancel the body as soon as one of the engines ends.
+
+    Raises:
+        EngineError: an engine has ended; it replaces an error of the body.
+    """
+    watched_engines = list(engines)
+    try:
+        async with asyncio.TaskGroup() as group:
+            watching = group.create_task(_watch(watched_engines))
+            yield
+            watching.cancel()
+    except ExceptionGroup as errors:
+        # Requests fail a moment before the engine's process has ended.
+        await asyncio.sleep(_WATCH_SECONDS)
+        for engine in watched_engines:
+            engine.check_running()
+        raise errors.exceptions[0] from None
+    for engine in watched_engines:
+        engine.check_running()
+
+
+async def _watch(engines: Sequence[Engine]) -> None:
+    while True:
+        for engine in engines:
+            engine.check_running()
+        await asyncio.sleep(_WATCH_SECONDS)
+
+
+def last_error(log: str) -> str:
+    """The last line of a log that names an error and its cause; "" if there is none."""
+    lines = (line.strip() for line in reversed(log.splitlines()))
+    return next((line for line in lines if _ERROR.search(line) and _SAYS_NO_CAUSE not in line), "")
 
 
 def _flags(spec: EngineSpec, shape: Shape, port: int, *, dummy: bool) -> list[str]:

@@ -26,8 +26,10 @@ class Context:
         workers: the processes that send load.
         folder: an empty folder of the phase's own.
         say: prints a line of progress. Call it when each step begins, and at least every two seconds in a long one.
+        keep: records the results so far, in place of earlier ones. Call it after each measurement: what was kept stays
+            in the file if the phase fails, exceeds its limit or is interrupted.
         start: starts engines that only this phase needs and stops them afterwards; gets what to start and the seconds
-            until it gives up, and raises `EngineError` where an engine does not start.
+            until it gives up, and raises `EngineError` where an engine does not start, or ends while the phase uses it.
     """
 
     engines: Mapping[str, Engine]
@@ -36,6 +38,7 @@ class Context:
     workers: Workers
     folder: Path
     say: Callable[[str], None]
+    keep: Callable[[Mapping[str, Any]], None]
     start: Callable[[Sequence[EngineSpec], float], AbstractAsyncContextManager[Mapping[str, Engine]]]
 
 

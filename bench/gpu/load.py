@@ -115,6 +115,8 @@ async def _start() -> asyncio.subprocess.Process:
         stdout=asyncio.subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(Path.cwd()), *sys.path)))},
         limit=_LONGEST_LINE,
+        # Ctrl-C at a terminal reaches this process only, which ends them.
+        start_new_session=True,
     )  # fmt: skip
 
 

@@ -4,6 +4,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from bench.gpu.results import MOST_ERRORS
+
 
 @dataclass(frozen=True, slots=True)
 class Caller:
@@ -96,7 +98,7 @@ class Answered:
     Attributes:
         requests: that were sent and ended.
         failed: requests without a complete answer.
-        errors: the first few reasons.
+        errors: the first reasons, at most `MOST_ERRORS`.
         first_token_seconds: of each complete answer, from sending the request; only for requests with arrivals.
         token_seconds: between events with tokens, of all complete answers; only for requests with arrivals.
         cached_tokens: of the prompts of complete answers.
@@ -129,10 +131,6 @@ class Answered:
         self.window_tokens += other.window_tokens
         self.window_generated += other.window_generated
         self.window_requests += other.window_requests
-
-
-MOST_ERRORS = 5
-"""Reasons of failed requests that are kept for each stream."""
 
 
 def split(plan: Plan, processes: int) -> list[Plan]:

@@ -1,15 +1,22 @@
 """The JSON file of a run: its types, and a recorder that writes the file after each phase."""
 
+import contextlib
 import json
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Literal, NotRequired, TypedDict, TypeVar, cast
 
 FORMAT: Final = 1
 """The version of the file's format."""
 
+MOST_ERRORS: Final = 3
+"""Reasons of failed requests that are recorded for each measurement."""
+
 _T = TypeVar("_T")
 
-Status = Literal["done", "failed", "timed out", "not possible here"]
+Status = Literal["done", "failed", "timed out", "interrupted", "not possible here"]
+"""A phase that is still running counts as interrupted: the file then says so if the run ends there."""
 DECIMALS: Final = 4
 """Seconds are rounded to 0.1 ms."""
 
@@ -67,6 +74,8 @@ class Tenants(TypedDict):
     token_seconds: NotRequired[list[float]]
     first_token: NotRequired[Percentiles]
     token: NotRequired[Percentiles]
+    errors: NotRequired[list[str]]
+    """The first reasons of failed requests, at most `MOST_ERRORS`."""
 
 
 class FloodRates(TypedDict):
@@ -102,10 +111,12 @@ class EqualRow(TypedDict):
     same_top_logprobs: int
     largest_difference: float
     """Of log probabilities that both answers give for the same token at the same place."""
-    stock_same_tokens: int
-    """Answers that stock gives equally to itself, alone and in a batch."""
+    stock_same_tokens: NotRequired[int]
+    """Answers that stock gives equally to itself, alone and in a batch; only where the engines' batches differ."""
+    happened: NotRequired[bool]
+    """Whether the case happened: the engine found the prompts cached, preempted a request, or loaded from the tier."""
     note: NotRequired[str]
-    """Evidence that the case happened, or why it did not."""
+    """The figures behind `happened`, and how many answers were distinct."""
 
 
 class ReclaimRow(TypedDict):
@@ -129,6 +140,8 @@ class ThroughputRow(TypedDict):
     tokens_per_second: float
     window_seconds: float
     failed: int
+    errors: NotRequired[list[str]]
+    """The first reasons of failed requests, at most `MOST_ERRORS`."""
     client_cpu_share: NotRequired[float]
 
 
@@ -157,6 +170,10 @@ class Run(TypedDict):
     phases: list[PhaseResult]
 
 
+def _warn(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
+
+
 class ResultsError(Exception):
     """A file that is no result of this bench; the message names it."""
 
@@ -167,29 +184,46 @@ class Recorder:
     Args:
         run: the run so far.
         path: the file to write; None keeps the results in memory only.
+        say: prints why the file could not be written.
     """
 
-    def __init__(self, run: Run, path: Path | None) -> None:
+    def __init__(self, run: Run, path: Path | None, say: Callable[[str], None] = _warn) -> None:
         self.run = run
         self._path = path
-        self._write()
+        self._say = say
+        self.save()
 
     def add_engine(self, group: str, engine: str, start: EngineStart) -> None:
         """Record an engine that became healthy."""
         self.run["engines"][f"{group}/{engine}"] = rounded(start)
-        self._write()
+        self.save()
 
-    def add_phase(self, phase: PhaseResult) -> None:
-        """Record a phase that ended."""
-        self.run["phases"].append(rounded(phase))
-        self._write()
+    def put_phase(self, phase: PhaseResult) -> None:
+        """Record a phase, in place of an earlier record of it."""
+        phases = self.run["phases"]
+        if phases and (phases[-1]["group"], phases[-1]["name"]) == (phase["group"], phase["name"]):
+            phases.pop()
+        phases.append(rounded(phase))
+        self.save()
 
-    def _write(self) -> None:
+    def text(self) -> str:
+        """The content of the file."""
+        return json.dumps(self.run, indent=1) + "\n"
+
+    def save(self) -> bool:
+        """Write the file; returns whether it has all results. A failure, as of a full disk, does not end the run."""
         if self._path is None:
-            return
+            return False
         new = self._path.with_name(f"{self._path.name}.new")
-        new.write_text(json.dumps(self.run, indent=1) + "\n")
-        new.replace(self._path)
+        try:
+            new.write_text(self.text())
+            new.replace(self._path)
+        except OSError as error:
+            self._say(f"the results could not be written, and the next change tries again: {error}")
+            with contextlib.suppress(OSError):
+                new.unlink(missing_ok=True)
+            return False
+        return True
 
 
 def read(path: Path) -> Run:

@@ -4,19 +4,20 @@ import asyncio
 import itertools
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.gpu.engines import Engine, EngineSpec
+from bench.gpu.engines import Engine, EngineSpec, watched
 from bench.gpu.group import Context, Group, NotPossible, Phase
 from bench.gpu.load import Workers
 from bench.gpu.results import Recorder, Status
 from bench.gpu.shapes import Shape
 
 _LONGEST_WHY = 4000
-"""Characters of a reason that are recorded, its end first: there a log says why an engine ended."""
+_LONGEST_BEGIN_OF_WHY = 1000
+"""Characters of a reason that are recorded: it begins with the error, and ends with the end of a log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,9 @@ async def run_groups(groups: Sequence[Group], names: Collection[str], settings: 
 
     Returns:
         Whether no phase failed or ran out of time.
+
+    Raises:
+        asyncio.CancelledError: the run was interrupted; the phase in progress is recorded as interrupted.
     """
     async with Workers() as workers:
         for group in groups:
@@ -64,18 +68,20 @@ async def _run_group(
     group: Group, phases: Sequence[Phase], settings: Settings, recorder: Recorder, workers: Workers
 ) -> None:
     folder = settings.folder / group.name
-    folder.mkdir()
     began = time.monotonic()
     async with AsyncExitStack() as stack:
         try:
+            folder.mkdir()
             settings.say(f"{group.name}: starting engines")
             specs = await asyncio.to_thread(group.engines, settings.shape, folder)
             engines = await stack.enter_async_context(_started(specs, folder, group.start_seconds, settings))
-        except Exception as error:
-            passed = time.monotonic() - began
+        except (Exception, asyncio.CancelledError) as error:
+            status, why = _outcome(error, "the engines were starting")
             for phase in phases:
-                _record(recorder, group, phase, passed, *_outcome(error))
-            settings.say(f"{group.name}: the engines did not start: {error}")
+                _record(recorder, group, phase, began, status, why, {})
+            settings.say(f"{group.name}: the engines did not start: {why}")
+            if isinstance(error, asyncio.CancelledError):
+                raise
             return
         for name, engine in engines.items():
             recorder.add_engine(group.name, name, {"command": engine.command, "ready_seconds": engine.ready_seconds})
@@ -119,59 +125,93 @@ async def _run_phase(
     workers: Workers,
 ) -> None:
     own = folder / f"phase-{phase.name}"
-    own.mkdir()
 
-    def say(message: str) -> None:
-        settings.say(f"{phase.name}: {message}")
-
+    progress = _Progress(lambda message: settings.say(f"{phase.name}: {message}"))
     starts = itertools.count(1)
-
-    def start(specs: Sequence[EngineSpec], limit: float) -> AbstractAsyncContextManager[Mapping[str, Engine]]:
-        return _started(specs, own / f"start-{next(starts)}", limit, settings)
-
-    context = Context(engines, settings.shape, settings.seeds, workers, own, say, start)
-    say("begins")
     began = time.monotonic()
+    results: dict[str, Any] = {}
+
+    @asynccontextmanager
+    async def start(specs: Sequence[EngineSpec], limit: float) -> AsyncIterator[Mapping[str, Engine]]:
+        folder_of_start = own / f"start-{next(starts)}"
+        async with _started(specs, folder_of_start, limit, settings) as started, watched(started.values()):
+            yield started
+
+    def keep(measured: Mapping[str, Any]) -> None:
+        results.update(measured)
+        _record(recorder, group, phase, began, "interrupted", progress.last, results)
+
+    context = Context(engines, settings.shape, settings.seeds, workers, own, progress.say, keep, start)
+    progress.say("begins")
     status: Status = "done"
-    why, results = "", {}
+    why = ""
     try:
-        async with asyncio.timeout(phase.limit_seconds):
-            results = dict(await phase.run(context))
-    except Exception as error:
-        status, why = _outcome(error)
-    passed = time.monotonic() - began
-    say(f"{status} after {passed:.1f} s{': ' if why else ''}{why}")
-    _record(recorder, group, phase, passed, status, why, results)
+        own.mkdir()
+        async with asyncio.timeout(phase.limit_seconds), watched(engines.values()):
+            results.update(await phase.run(context))
+    except (Exception, asyncio.CancelledError) as error:
+        status, why = _outcome(error, progress.last)
+        if isinstance(error, asyncio.CancelledError):
+            raise
+    finally:
+        progress.say(f"{status} after {time.monotonic() - began:.1f} s{': ' if why else ''}{why}")
+        _record(recorder, group, phase, began, status, why, results)
 
 
-def _outcome(error: Exception) -> tuple[Status, str]:
-    """The status and the reason that an exception stands for."""
+class _Progress:
+    """Prints lines of progress and remembers the last one."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self.last = ""
+        self._say = say
+
+    def say(self, message: str) -> None:
+        self.last = message
+        self._say(message)
+
+
+def _outcome(error: BaseException, last_said: str) -> tuple[Status, str]:
+    """The status and the reason that an exception stands for.
+
+    Args:
+        error: what ended the phase.
+        last_said: the last line of progress, which says where a phase was that ran out of time.
+    """
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
     if isinstance(error, NotPossible):
         return "not possible here", str(error)
     if isinstance(error, TimeoutError):
-        return "timed out", str(error)
-    return "failed", f"{type(error).__name__}: {error}"[-_LONGEST_WHY:]
+        return "timed out", str(error) or last_said
+    if isinstance(error, asyncio.CancelledError):
+        return "interrupted", last_said
+    return "failed", _shortened(f"{type(error).__name__}: {error}")
+
+
+def _shortened(why: str) -> str:
+    """A reason without its middle if it is too long."""
+    if len(why) <= _LONGEST_WHY:
+        return why
+    return f"{why[:_LONGEST_BEGIN_OF_WHY]}\n...\n{why[_LONGEST_BEGIN_OF_WHY - _LONGEST_WHY :]}"
 
 
 def _record(
     recorder: Recorder,
     group: Group,
     phase: Phase,
-    seconds: float,
+    began: float,
     status: Status,
     why: str,
-    results: dict[str, Any] | None = None,
+    results: dict[str, Any],
 ) -> None:
-    recorder.add_phase(
+    recorder.put_phase(
         {
             "group": group.name,
             "name": phase.name,
             "status": status,
             "why": why,
-            "seconds": seconds,
+            "seconds": time.monotonic() - began,
             "limit_seconds": phase.limit_seconds,
-            "results": results or {},
+            "results": results,
         }
     )

@@ -15,13 +15,16 @@ from typing import Any, Final
 
 import aiohttp
 
-from bench.gpu.plan import MOST_ERRORS, Answered, Caller, Plan, Prompts, Stream
+from bench.gpu.plan import Answered, Caller, Plan, Prompts, Stream
+from bench.gpu.results import MOST_ERRORS
 from bench.gpu.shapes import MODEL
 
 _DATA: Final = b"data: "
 _RETRY_SECONDS: Final = 0.2
 """After a failed request of a stream that always has a number of requests unanswered."""
 _LONGEST_LINE: Final = 1 << 28
+KEPT_CONNECTION_SECONDS: Final = 2.0
+"""vLLM closes a connection after 5 idle seconds, and a request that is sent at that moment fails."""
 
 
 def main() -> None:
@@ -32,7 +35,7 @@ def main() -> None:
 async def _serve() -> None:
     reader = asyncio.StreamReader(limit=_LONGEST_LINE)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    connector = aiohttp.TCPConnector(limit=0)
+    connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEPT_CONNECTION_SECONDS)
     async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=None)) as session:
         _write({"ready": True})
         while line := await reader.readline():

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from bench.gpu import engines
 from bench.gpu.answers import Answer
 from bench.gpu.engines import Engine, EngineError, EngineSpec
-from bench.gpu.groups import GROUPS
+from bench.gpu.groups import GROUPS, graphs
 from bench.gpu.groups.compare import cached_share, first_token, same
 from bench.gpu.groups.graphs import Way
 from bench.gpu.groups.lora import RANK, make_adapter
@@ -61,6 +62,10 @@ class TestWays:
     def test_another_configuration_is_json(self):
         flag, value = Way("decode", {"mode": 0}).flags
         assert (flag, json.loads(value)) == ("--compilation-config", {"mode": 0})
+
+    def test_ways_that_do_not_start_end_within_the_limit(self):
+        (phase,) = graphs.GROUP.phases
+        assert len(graphs._ON_A_GPU) * (graphs._START_SECONDS + engines._ABORT_SECONDS) < phase.limit_seconds
 
 
 class TestAdapters:

@@ -39,20 +39,47 @@ def test_the_file_can_be_read_after_each_result(run, tmp_path):
     recorder.add_engine("default", "stock", {"command": ["vllm"], "ready_seconds": 12.34567})
     assert read(path)["engines"] == {"default/stock": {"command": ["vllm"], "ready_seconds": 12.3457}}
     for number, name in enumerate(("equal", "noisy"), start=1):
-        recorder.add_phase(phase(name, rows=[]))
+        recorder.put_phase(phase(name, rows=[]))
         assert [each["name"] for each in read(path)["phases"]] == ["equal", "noisy"][:number]
     assert read(path) == recorder.run
 
 
 def test_no_other_file_is_left(run, tmp_path):
-    Recorder(run, tmp_path / "run.json").add_phase(phase("equal"))
+    Recorder(run, tmp_path / "run.json").put_phase(phase("equal"))
     assert [each.name for each in tmp_path.iterdir()] == ["run.json"]
 
 
 def test_without_a_path_results_stay_in_memory(run):
     recorder = Recorder(run, None)
-    recorder.add_phase(phase("equal"))
+    recorder.put_phase(phase("equal"))
     assert recorder.run["phases"][0]["name"] == "equal"
+
+
+def test_a_phase_replaces_what_was_recorded_of_it_before(run, tmp_path):
+    recorder = Recorder(run, tmp_path / "run.json")
+    recorder.put_phase(phase("equal", rows=[1]))
+    recorder.put_phase(phase("noisy", rows=[1]))
+    recorder.put_phase(phase("noisy", rows=[1, 2]))
+    assert [each["results"]["rows"] for each in read(tmp_path / "run.json")["phases"]] == [[1], [1, 2]]
+
+
+def test_a_file_that_cannot_be_written_is_written_with_the_next_result(run, tmp_path):
+    path, said = tmp_path / "missing" / "run.json", []
+    recorder = Recorder(run, path, said.append)
+    assert "No such file" in said[0]
+    assert not recorder.save()
+    path.parent.mkdir()
+    recorder.put_phase(phase("equal"))
+    assert [each["name"] for each in read(path)["phases"]] == ["equal"]
+    assert recorder.save()
+
+
+def test_a_write_that_fails_leaves_no_part_of_a_file(run, tmp_path):
+    path = tmp_path / "run.json"
+    # It cannot be replaced by a file.
+    path.mkdir()
+    Recorder(run, path, lambda message: None)
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_times_are_rounded_at_every_depth():

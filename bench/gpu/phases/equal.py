@@ -37,32 +37,30 @@ async def run(context: Context) -> Mapping[str, Any]:
         return await ask_each(engine, tenant, prompts, load.equal_answer, logprobs=_TOP)
 
     context.say("cold")
-    alone = await each(stock, _MEASURED)
-    batch = await ask_at_once(stock, _BATCH, prompts, load.equal_answer, logprobs=_TOP)
-    ours = await each(zones, _MEASURED)
-    rows = [compared("cold", ours, alone, batch, _found(ours, "zones"))]
+    cold, ours = await each(stock, _MEASURED), await each(zones, _MEASURED)
+    rows = [compared("cold", ours, cold, _found(ours, cold), happened=not any(_cached(ours) + _cached(cold)))]
+    context.keep({"rows": rows})
     context.say("cached")
     again, ours = await each(stock, _MEASURED), await each(zones, _MEASURED)
-    rows.append(compared("cached", ours, again, batch, f"{_found(ours, 'zones')}; {_found(again, 'stock')}"))
+    rows.append(compared("cached", ours, again, _found(ours, again), happened=all(_cached(ours) + _cached(again))))
+    context.keep({"rows": rows})
     context.say("after preemption")
     rows.append(await _after_preemption(context, prompts))
+    context.keep({"rows": rows})
     context.say("after tier load")
-    ours, note = await _after_tier_load(zones, shape, prompts)
-    rows.append(compared("after tier load", ours, alone, batch, note))
+    rows.append(await _after_tier_load(zones, shape, prompts, cold))
     return {"rows": rows}
 
 
-def compared(
-    case: Any, ours: Sequence[Answer], stock: Sequence[Answer], batch: Sequence[Answer], note: str
-) -> EqualRow:
+def compared(case: Any, ours: Sequence[Answer], stock: Sequence[Answer], note: str, *, happened: bool) -> EqualRow:
     """Compare answers with those of stock.
 
     Args:
         case: the name of the row.
         ours: answers of the zones engine.
         stock: answers of stock, one request at a time.
-        batch: answers of stock with all requests at once.
-        note: evidence that the case happened.
+        note: evidence that the case happened, or did not.
+        happened: whether it did.
     """
     pairs = list(zip(ours, stock, strict=True))
     return {
@@ -75,7 +73,7 @@ def compared(
             for one, other in pairs
         ),
         "largest_difference": max((difference(one, other) for one, other in pairs), default=0.0),
-        "stock_same_tokens": _same(batch, stock),
+        "happened": happened,
         "note": f"{note}; {len({answer.tokens for answer in ours})} distinct answers",
     }
 
@@ -94,9 +92,15 @@ def _same(ours: Sequence[Answer], theirs: Sequence[Answer]) -> int:
     return sum(one.tokens == other.tokens for one, other in zip(ours, theirs, strict=True))
 
 
-def _found(answers: Sequence[Answer], engine: str) -> str:
-    cached, asked = sum(each.cached_tokens for each in answers), sum(each.prompt_tokens for each in answers)
-    return f"{engine} found {cached:,} of {asked:,} prompt tokens"
+def _cached(answers: Sequence[Answer]) -> list[int]:
+    """The prompt tokens that each answer's engine found cached."""
+    return [answer.cached_tokens for answer in answers]
+
+
+def _found(ours: Sequence[Answer], stock: Sequence[Answer]) -> str:
+    """How much of the prompts both engines found cached."""
+    asked = sum(answer.prompt_tokens for answer in ours)
+    return f"of {asked:,} prompt tokens, zones found {sum(_cached(ours)):,} and stock {sum(_cached(stock)):,} cached"
 
 
 def _prompts(shape: Shape, count: int, tokens: int, seed: str) -> list[list[int]]:
@@ -134,8 +138,9 @@ async def _after_preemption(context: Context, prompts: Sequence[Sequence[int]]) 
         answers, preemptions = await _preempted(zones, prompts, claims, tokens)
         if preemptions:
             break
-    note = f"preemptions: {preemptions}" if preemptions else "no request was preempted"
-    return compared("after preemption", answers, alone, batch, note)
+    row = compared("after preemption", answers, alone, f"preemptions: {preemptions}", happened=preemptions > 0)
+    # The requests share batches with each other and with the claims, and another batch may round differently.
+    return {**row, "stock_same_tokens": _same(batch, alone)}
 
 
 async def _preempted(
@@ -159,8 +164,10 @@ async def _preempted(
     return [task.result() for task in tasks], (await _zone(zones, _MEASURED)).preemptions - before.preemptions
 
 
-async def _after_tier_load(zones: Engine, shape: Shape, prompts: Sequence[Sequence[int]]) -> tuple[list[Answer], str]:
-    """Ask prompts that evict each other, and ask them again once the tier has stored them."""
+async def _after_tier_load(
+    zones: Engine, shape: Shape, prompts: Sequence[Sequence[int]], cold: Sequence[Answer]
+) -> EqualRow:
+    """Ask prompts that evict each other, and ask them again once the tier has stored them; `cold` is from stock."""
     tokens = shape.load.equal_answer
     await ask_each(zones, _TIERED, prompts, tokens)
     tier = (await zones.report()).tiers[0]
@@ -173,8 +180,8 @@ async def _after_tier_load(zones: Engine, shape: Shape, prompts: Sequence[Sequen
         await asyncio.sleep(_POLL_SECONDS)
     answers = await ask_each(zones, _TIERED, prompts, tokens, logprobs=_TOP)
     hits = (await _zone(zones, _TIERED)).tiers[0].hits - before.hits
-    note = f"chunks loaded from the tier: {hits}" if hits else "the tier loaded nothing"
-    return answers, f"{note}; {_found(answers, 'zones')}"
+    note = f"chunks loaded from the tier: {hits}; zones found {sum(_cached(answers)):,} prompt tokens cached"
+    return compared("after tier load", answers, cold, note, happened=hits > 0)
 
 
 async def _zone(engine: Engine, name: str) -> ZoneReport:

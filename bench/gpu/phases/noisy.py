@@ -39,6 +39,7 @@ async def run(context: Context) -> Mapping[str, Any]:
         for arm in _ARMS[:: -1 if turn % 2 else 1]:
             context.say(f"seed {seed}: {arm.name}")
             arms.append(await _measure(context, arm, seed))
+            context.keep({"arms": arms})
     return {"arms": arms}
 
 
@@ -100,6 +101,7 @@ def tenants(loaded: Loaded, names: Sequence[str]) -> Tenants:
         "failed": together.failed,
         "first_token_seconds": together.first_token_seconds,
         "token_seconds": together.token_seconds,
+        "errors": together.errors,
     }
 
 

@@ -25,6 +25,7 @@ async def run(context: Context) -> Mapping[str, Any]:
         for name in ("stock", "zones")[:: -1 if turn % 2 else 1]:
             context.say(f"seed {seed}: {name}")
             rows.append(await _measure(context, context.engines[name], seed))
+            context.keep({"rows": rows})
     return {"rows": rows}
 
 

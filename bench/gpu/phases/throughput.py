@@ -24,6 +24,7 @@ async def run(context: Context) -> Mapping[str, Any]:
                     context.say(f"{count:,} tenants, {concurrency} requests at once, seed {seed}: {engine}")
                     row = await _measure(context, context.engines[engine], names, concurrency, seconds, seed)
                     rows.append(row)
+                    context.keep({"rows": rows})
     return {"rows": rows}
 
 
@@ -57,5 +58,6 @@ async def _measure(
         "tokens_per_second": answered.window_generated / loaded.window_seconds,
         "window_seconds": loaded.window_seconds,
         "failed": answered.failed,
+        "errors": answered.errors,
         "client_cpu_share": loaded.client_cpu_share,
     }
