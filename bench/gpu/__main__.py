@@ -1,76 +1,89 @@
 """Measures stock vLLM and vLLM with zones side by side, on an NVIDIA GPU or, with ``--shape nano``, on CPUs.
 
 Each phase has its own time limit, and each result is written as soon as it exists. A phase that fails, or engines that
-do not start, end nothing but themselves; the exit code is then 1.
+do not start, end nothing but themselves; the exit code is then 1. After Ctrl-C or SIGTERM it is 130.
 """
 
 import argparse
 import asyncio
 import shlex
+import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, Final
 
 from bench.gpu.groups import GROUPS
 from bench.gpu.machine import environment, has_gpu
+from bench.gpu.options import ALL, DEFAULT_SHAPE, make_parser, problem
 from bench.gpu.results import FORMAT, Recorder, Run
 from bench.gpu.runner import Settings, run_groups
-from bench.gpu.shapes import SHAPES, Shape, shape_of_model, write_model
+from bench.gpu.shapes import SHAPES, ModelError, Shape, shape_of_model, write_model
 
-_ALL = "all"
+_INTERRUPTED: Final = 130
+"""The exit code after Ctrl-C or SIGTERM."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the phases that the command line names; returns the exit code."""
-    options = _options(sys.argv[1:] if arguments is None else arguments)
-    command = shlex.join(["python", "-m", "bench.gpu", *(sys.argv[1:] if arguments is None else arguments)])
-    with tempfile.TemporaryDirectory(prefix="bench-gpu-") as name:
+    given = sys.argv[1:] if arguments is None else arguments
+    parser = make_parser(__doc__, tuple(SHAPES), GROUPS)
+    options = parser.parse_args(given)
+    if wrong := problem(options, has_gpu=has_gpu()):
+        parser.error(wrong)
+    try:
+        shape = _shape(options)
+    except ModelError as error:
+        parser.error(f"--model: {error}")
+    # From here on SIGTERM ends the run as Ctrl-C does, so that the folder of the run is removed.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        return _run(shlex.join(["python", "-m", "bench.gpu", *given]), options, shape)
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+
+
+def _run(command: str, options: argparse.Namespace, shape: Shape) -> int:
+    """Run the phases, and print the results where no file has them; returns the exit code."""
+    with tempfile.TemporaryDirectory(prefix="bench-gpu-", ignore_cleanup_errors=True) as name:
         folder = Path(options.folder or name)
-        shape, model = _model(options, folder)
-        recorder = Recorder(_run(command, shape, options.note), options.json)
-        settings = Settings(shape, model, folder, range(1, options.seeds + 1), options.flags, _Progress())
-        done = asyncio.run(run_groups(GROUPS, _phases(options.phases), settings, recorder))
+        model = options.model or folder / "model"
+        if options.model is None:
+            write_model(shape, model)
+        say = _Progress()
+        recorder = Recorder(_new_run(command, shape, options.note), options.json, say)
+        settings = Settings(shape, model.resolve(), folder, range(1, options.seeds + 1), options.flags, say)
+        try:
+            done = asyncio.run(_until_signal(run_groups(GROUPS, _phases(options.phases), settings, recorder)))
+        except asyncio.CancelledError:
+            return _INTERRUPTED
+        finally:
+            if not recorder.save():
+                print(recorder.text(), end="")
     return 0 if done else 1
 
 
-def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    names = [phase.name for group in GROUPS for phase in group.phases]
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.gpu", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    model = parser.add_mutually_exclusive_group()
-    model.add_argument("--model", type=Path, metavar="FOLDER", help="a model with weights")
-    model.add_argument(
-        "--shape", choices=SHAPES, default="8b", help="dummy weights of this size (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--phases",
-        nargs="+",
-        choices=[_ALL, *(group.name for group in GROUPS), *names],
-        default=[GROUPS[0].name],
-        metavar="NAME",
-        help=f"phases or groups, or all (default: %(default)s); phases: {', '.join(names)}",
-    )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results, after each phase")
-    parser.add_argument("--seeds", type=int, default=2, help="repetitions of each measurement (default: %(default)s)")
-    parser.add_argument("--folder", type=Path, help="an empty folder for models and logs, which stay there")
-    parser.add_argument("--note", action="append", default=[], help="a remark about the machine, for the report")
-    parser.add_argument(
-        "--flags", nargs=argparse.REMAINDER, default=[], help="flags of vLLM for all engines; must come last"
-    )
-    return parser.parse_args(arguments)
+async def _until_signal(run: Coroutine[Any, Any, bool]) -> bool:
+    """Await the run, and cancel it upon Ctrl-C or SIGTERM."""
+    task = asyncio.ensure_future(run)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    return await task
 
 
-def _model(options: argparse.Namespace, folder: Path) -> tuple[Shape, Path]:
+def _shape(options: argparse.Namespace) -> Shape:
+    """The shape that the command line names.
+
+    Raises:
+        ModelError: the folder of ``--model`` has no usable config.
+    """
     if options.model is not None:
-        return shape_of_model(options.model, on_gpu=has_gpu()), options.model.resolve()
-    shape = replace(SHAPES[options.shape], on_gpu=has_gpu())
-    write_model(shape, folder / "model")
-    return shape, folder / "model"
+        return shape_of_model(options.model, on_gpu=has_gpu())
+    return replace(SHAPES[options.shape or DEFAULT_SHAPE], on_gpu=has_gpu())
 
 
 def _phases(named: Sequence[str]) -> set[str]:
@@ -79,11 +92,11 @@ def _phases(named: Sequence[str]) -> set[str]:
         phase.name
         for group in GROUPS
         for phase in group.phases
-        if _ALL in named or group.name in named or phase.name in named
+        if ALL in named or group.name in named or phase.name in named
     }
 
 
-def _run(command: str, shape: Shape, notes: list[str]) -> Run:
+def _new_run(command: str, shape: Shape, notes: list[str]) -> Run:
     return {
         "format": FORMAT,
         "started": datetime.now(UTC).isoformat(timespec="seconds"),

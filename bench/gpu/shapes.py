@@ -156,7 +156,7 @@ _NANO_LOAD: Final = LoadSizes(
     tenant_rate=1.0,
     flood_prompt=256,
     flood_answer=16,
-    flood_at_once=8,
+    flood_at_once=20,
     target_seconds=0.3,
     warm_seconds=0.5,
     window_seconds=1.2,
@@ -171,7 +171,7 @@ _NANO_LOAD: Final = LoadSizes(
     throughput_prompt=32,
     throughput_answer=16,
     throughput_warm_seconds=0.4,
-    throughput_seconds=MappingProxyType({1: 0.3, 32: 0.4, 256: 0.8}),
+    throughput_seconds=MappingProxyType({1: 0.5, 32: 0.8, 256: 2.0}),
 )
 
 SHAPES: Final[Mapping[str, Shape]] = {
@@ -205,11 +205,19 @@ SHAPES: Final[Mapping[str, Shape]] = {
 """By name."""
 
 
+class ModelError(Exception):
+    """A folder is no model that the bench can measure; the message says why, and what to give instead."""
+
+
 def write_model(shape: Shape, folder: Path) -> None:
     """Write a shape's ``config.json`` and a tokenizer whose tokens are words; the engines make dummy weights."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(dict(shape.config), indent=1))
     word_tokenizer(shape.vocabulary).save_pretrained(folder)
+
+
+_NEEDED_FIELDS: Final = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads")
+"""Of a model's config; models for more than text have them in a part of it."""
 
 
 def shape_of_model(folder: Path, *, on_gpu: bool) -> Shape:
@@ -220,8 +228,15 @@ def shape_of_model(folder: Path, *, on_gpu: bool) -> Shape:
         on_gpu: whether the engines run on a GPU; on CPUs the loads are those of the shape nano.
 
     Raises:
-        OSError: the folder has no ``config.json``.
+        ModelError: the folder has no usable ``config.json``.
     """
-    config = json.loads((folder / "config.json").read_text())
+    path = folder / "config.json"
+    try:
+        config = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path} cannot be read, give a folder with config.json and weights: {error}") from None
+    missing = [field for field in _NEEDED_FIELDS if field not in config]
+    if missing:
+        raise ModelError(f"{path} has no {', '.join(missing)}, give a model for text only")
     sized = SHAPES["8b" if on_gpu else "nano"]
     return replace(sized, name=folder.name, weights="real", config=config, on_gpu=on_gpu)

@@ -50,16 +50,18 @@ def test_the_file_says_what_ran_and_how(run):
 @pytest.mark.parametrize(
     ("case", "evidence"),
     [
-        ("cold", "zones found 0 of "),
-        ("cached", "zones found 576 of 600 prompt tokens; stock found 576 of 600 prompt tokens"),
+        ("cold", "of 600 prompt tokens, zones found 0 and stock 0 cached"),
+        ("cached", "of 600 prompt tokens, zones found 576 and stock 576 cached"),
         ("after preemption", "preemptions: "),
-        ("after tier load", "chunks loaded from the tier: 18; zones found 576 of 600 prompt tokens"),
+        ("after tier load", "chunks loaded from the tier: 18; zones found 576 prompt tokens cached"),
     ],
 )
 def test_zones_answer_as_stock_does(results, case, evidence):
     (row,) = (row for row in results["equal"]["rows"] if row["case"] == case)
     assert evidence in row["note"]
-    assert (row["answers"], row["same_tokens"], row["stock_same_tokens"]) == (3, 3, 3)
+    assert row["happened"]
+    assert (row["answers"], row["same_tokens"]) == (3, 3)
+    assert row.get("stock_same_tokens") == (3 if case == "after preemption" else None)
     assert row["same_top_logprobs"] == 3
     assert row["largest_difference"] < 1e-3
     assert row["note"].endswith("3 distinct answers"), "an answer must depend on the first half of its prompt"
@@ -74,7 +76,7 @@ def test_quiet_tenants_requests_are_answered_in_every_arm(results):
     )
     for arm in arms:
         for tenants in arm["tenants"].values():
-            assert tenants["failed"] == 0
+            assert (tenants["failed"], tenants["errors"]) == (0, [])
             assert len(tenants["first_token_seconds"]) == tenants["requests"]
     assert all(sum(tenants["requests"] for tenants in arm["tenants"].values()) for arm in arms)
     assert {arm["arm"] for arm in arms if arm["flood"]} == {"stock", "zones", "zones with targets"}
@@ -88,6 +90,7 @@ def test_a_reservation_is_claimed_and_found_again(results):
     for seed in (1, 2):
         assert rows["zones", seed]["tokens"] == 3 * 256
         assert rows["zones", seed]["found_again"] == pytest.approx(224 / 256)
+        assert rows["stock", seed]["found_again"] < rows["zones", seed]["found_again"], "the flood fills the pool"
 
 
 def test_throughput_is_measured_at_each_concurrency_with_one_tenant_and_many(results):
@@ -99,5 +102,6 @@ def test_throughput_is_measured_at_each_concurrency_with_one_tenant_and_many(res
         for concurrency in (1, 32, 256)
         for seed in (1, 2)
     )
-    assert [row["failed"] for row in rows] == [0] * len(rows)
+    assert [(row["failed"], row["errors"]) for row in rows] == [(0, [])] * len(rows)
+    assert all(row["tokens_per_second"] for row in rows)
     assert all(row["client_cpu_share"] < 1 for row in rows)

@@ -19,10 +19,10 @@ def answer(*tokens, top=None):
 class TestComparing:
     def test_answers_are_counted_by_tokens_and_by_the_likeliest_tokens(self):
         other_top = answer(1, 2, top=[{1: -0.5, 9: -1.0}, {2: -0.5, 3: -1.0}])
-        row = compared("cold", [answer(1, 2), answer(1, 2), answer(1, 9)], [answer(1, 2), other_top, answer(1, 2)],
-                       [answer(1, 2), answer(1, 2), answer(8, 2)], "why")  # fmt: skip
-        assert (row["answers"], row["same_tokens"], row["same_top_logprobs"], row["stock_same_tokens"]) == (3, 2, 1, 2)
-        assert row["note"] == "why; 2 distinct answers"
+        ours, stock = [answer(1, 2), answer(1, 2), answer(1, 9)], [answer(1, 2), other_top, answer(1, 2)]
+        row = compared("cold", ours, stock, "why", happened=False)
+        assert (row["answers"], row["same_tokens"], row["same_top_logprobs"]) == (3, 2, 1)
+        assert (row["happened"], row["note"]) == (False, "why; 2 distinct answers")
 
     def test_the_difference_is_of_tokens_that_both_answers_have(self):
         ours = answer(1, 2, top=[{1: -0.5, 5: -1.0}, {2: -0.5, 6: -3.0}])
@@ -65,12 +65,13 @@ class TestNoisyNeighbours:
         assert sum(len(stream.arrivals) for stream in streams) >= 400
 
     def test_times_of_several_tenants_are_pooled(self):
-        loaded = Loaded({"a": Answered(2, 1, first_token_seconds=[0.1]), "b": Answered(1, 0)}, 2.0, 0.1)
+        loaded = Loaded({"a": Answered(2, 1, ["late"], first_token_seconds=[0.1]), "b": Answered(1, 0)}, 2.0, 0.1)
         assert tenants(loaded, ["a", "b"]) == {
             "requests": 3,
             "failed": 1,
             "first_token_seconds": [0.1],
             "token_seconds": [],
+            "errors": ["late"],
         }
 
     def test_rates_of_the_flood_are_over_the_window(self):
@@ -84,6 +85,7 @@ class TestNoisyNeighbours:
         assert {zone.offload for zone in zones()} == {"Never"}
 
 
-def test_a_flood_on_a_gpu_is_larger_than_the_pool():
-    shape = SHAPES["8b"]
+@pytest.mark.parametrize("name", ["8b", "nano"])
+def test_a_flood_is_larger_than_the_pool(name):
+    shape = SHAPES[name]
     assert shape.load.flood_at_once * shape.load.flood_prompt > shape.blocks * shape.block_tokens
