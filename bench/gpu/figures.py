@@ -7,6 +7,7 @@ from typing import Any, Final, Literal
 
 from bench.end_to_end.results import percentile
 from bench.gpu.results import NoisyArm, ReclaimRow, Run, Tenants, ThroughputRow
+from bench.gpu.shapes import SHAPES
 
 STOCK: Final = "stock"
 ZONES: Final = "zones"
@@ -35,9 +36,9 @@ class Times:
 
 
 def results_of(run: Run, group: str, name: str) -> Mapping[str, Any]:
-    """The results of a phase that is done; empty without one."""
+    """The results of a phase, also of one that did not complete; empty without one."""
     for phase in run["phases"]:
-        if (phase["group"], phase["name"], phase["status"]) == (group, name, "done"):
+        if (phase["group"], phase["name"]) == (group, name):
             return phase["results"]
     return {}
 
@@ -80,6 +81,54 @@ def _raw(tenants: Tenants, what: Literal["first_token", "token"]) -> Sequence[fl
     return tenants.get("token_seconds", [])
 
 
+def interval_share(run: Run, arm: str, kind: str) -> float | None:
+    """The measured times between tokens, divided by those that the complete answers should have.
+
+    It is below 1 where events bring several tokens. None if the run kept no raw times.
+    """
+    parts = [seed["tenants"][kind] for seed in seeds_of(run, arm) if kind in seed["tenants"]]
+    measured = sum(len(_raw(part, "token")) for part in parts)
+    answers = sum(len(_raw(part, "first_token")) for part in parts)
+    return ratio(measured, answers * (_answer_tokens(run) - 1))
+
+
+def _answer_tokens(run: Run) -> int:
+    """The length of a measured tenant's answer. Models of other names get the load of a shape."""
+    usual = "8b" if run["environment"]["card"] else "nano"
+    return SHAPES.get(run["model"]["name"], SHAPES[usual]).load.answer
+
+
+def faults_of_arm(run: Run, arm: str) -> list[str]:
+    """What makes the figures of an arm unreliable: failed requests, and seeds without tokens."""
+    seeds = seeds_of(run, arm)
+    parts = [part for seed in seeds for part in seed["tenants"].values()]
+    idle = [seed["seed"] for seed in seeds if _is_idle(seed)]
+    requests, failed = (sum(part[key] for part in parts) for key in ("requests", "failed"))
+    return _faults(f"{failed:,} of {requests:,} requests failed" if failed else "", parts, idle)
+
+
+def _is_idle(seed: NoisyArm) -> bool:
+    """Whether a kind of tenants, or the flood, got no tokens."""
+    answered = [part["requests"] - part["failed"] for part in seed["tenants"].values()]
+    return not all(answered) or (seed["flood"] is not None and not seed["flood"]["tokens_per_second"])
+
+
+def faults_of_cell(run: Run, engine: str, tenants: int, concurrency: int) -> list[str]:
+    """The same for a cell of the throughput phase, whose rows do not say how many requests were sent."""
+    rows = throughput_rows(run, engine, tenants, concurrency)
+    idle = [row["seed"] for row in rows if not row["tokens_per_second"]]
+    failed = sum(row["failed"] for row in rows)
+    return _faults(f"failed requests: {failed:,}" if failed else "", rows, idle)
+
+
+def _faults(failed: str, parts: Sequence[Mapping[str, Any]], idle: Sequence[int]) -> list[str]:
+    """The faults as text; the first error of each part follows the failed requests."""
+    errors = dict.fromkeys(error for part in parts for error in part.get("errors", ())[:1])
+    reason = f" ({'; '.join(errors)})" if failed and errors else ""
+    seeds = f"no tokens with seed {', '.join(map(str, idle))}" if idle else ""
+    return [fault for fault in (f"{failed}{reason}", seeds) if fault]
+
+
 def first_token_to_solo(run: Run, arm: str, kinds: Sequence[str] = KINDS) -> float | None:
     """The p99 of the time to first token with the flood, divided by the same tenants' p99 without it.
 
@@ -93,9 +142,8 @@ def first_token_to_solo(run: Run, arm: str, kinds: Sequence[str] = KINDS) -> flo
 
 
 def flood_rate(run: Run, arm: str) -> float | None:
-    """The flood's tokens per second, mean over seeds."""
-    rates = [seed["flood"]["tokens_per_second"] for seed in seeds_of(run, arm) if seed["flood"]]
-    return statistics.fmean(rates) if rates else None
+    """The flood's tokens per second, mean over seeds; None if a seed has none."""
+    return _mean([seed["flood"]["tokens_per_second"] for seed in seeds_of(run, arm) if seed["flood"]])
 
 
 def flood_to_stock(run: Run, arm: str) -> float | None:
@@ -111,9 +159,12 @@ def throughput_rows(run: Run, engine: str, tenants: int, concurrency: int) -> li
 
 
 def token_rate(run: Run, engine: str, tenants: int, concurrency: int) -> float | None:
-    """The tokens per second of a cell of the throughput phase, mean over seeds."""
-    rates = [row["tokens_per_second"] for row in throughput_rows(run, engine, tenants, concurrency)]
-    return statistics.fmean(rates) if rates else None
+    """The tokens per second of a cell of the throughput phase, mean over seeds; None if a seed has none."""
+    return _mean([row["tokens_per_second"] for row in throughput_rows(run, engine, tenants, concurrency)])
+
+
+def _mean(rates: Sequence[float]) -> float | None:
+    return statistics.fmean(rates) if rates and all(rates) else None
 
 
 def throughput_to_stock(run: Run, tenants: int, concurrency: int) -> float | None:

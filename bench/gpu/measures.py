@@ -1,14 +1,17 @@
-"""The goals of a GPU run, and whether it met them. To add a goal, append a function to ``MEASURES``."""
+"""The goals of a GPU run, and whether it met them. To add a goal, append a function to its phase in ``MEASURES``."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from bench.gpu.figures import (
     SOLO,
+    STOCK,
     TARGETS,
     WITH_TARGET,
     ZONES,
+    faults_of_arm,
+    faults_of_cell,
     first_token_to_solo,
     flood_to_stock,
     pooled,
@@ -21,8 +24,15 @@ from bench.gpu.results import EqualRow, Run
 from tenantzone_runtime.zones.latency_bounds import token_time_bound
 
 RECLAIMED_TOKENS: Final = 36_000
-CASES: Final = ("cold", "cached", "after preemption", "after tier load")
+PREEMPTION: Final = "after preemption"
+CASES: Final = ("cold", "cached", PREEMPTION, "after tier load")
+LARGEST_DIFFERENCE: Final = 0.25
+"""Of log probabilities, in nats: two steps of a bf16 logit between 16 and 32, where the largest logits are."""
+MET: Final = "met"
+MISSED: Final = "missed"
 NOT_MEASURED: Final = "not measured"
+NOT_JUDGED: Final = "not judged: no GPU"
+"""The goals are for a GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +42,7 @@ class Measure:
     Args:
         goal: what should hold.
         measured: the figure, or why there is none.
-        outcome: ``met``, ``missed`` or ``not measured``.
+        outcome: ``met``, ``missed``, or ``not measured`` or ``not judged`` with the reason.
     """
 
     goal: str
@@ -40,31 +50,41 @@ class Measure:
     outcome: str
 
 
-def at_most(goal: str, limit: float, value: float | None, unit: str = "") -> Measure:
-    """A measure that is met by any value up to the limit."""
-    return _compared(f"{goal}: at most {limit:g}{unit}", value, unit, met=value is not None and value <= limit)
+def at_most(goal: str, limit: float, value: float | None, unit: str = "", faults: Sequence[str] = ()) -> Measure:
+    """A measure that is met by any value up to the limit, and not measured where there are faults."""
+    goal = f"{goal}: at most {limit:g}{unit}"
+    return _compared(goal, value, unit, faults, met=value is not None and value <= limit)
 
 
-def at_least(goal: str, limit: float, value: float | None, unit: str = "") -> Measure:
-    """A measure that is met by the limit and any value above."""
-    return _compared(f"{goal}: at least {limit:g}{unit}", value, unit, met=value is not None and value >= limit)
+def at_least(goal: str, limit: float, value: float | None, unit: str = "", faults: Sequence[str] = ()) -> Measure:
+    """A measure that is met by the limit and any value above, and not measured where there are faults."""
+    goal = f"{goal}: at least {limit:g}{unit}"
+    return _compared(goal, value, unit, faults, met=value is not None and value >= limit)
 
 
-def _compared(goal: str, value: float | None, unit: str, *, met: bool) -> Measure:
-    if value is None:
-        return Measure(goal, "", NOT_MEASURED)
-    return Measure(goal, f"{value:.3f}{unit}", "met" if met else "missed")
+def _compared(goal: str, value: float | None, unit: str, faults: Sequence[str], *, met: bool) -> Measure:
+    measured = "" if value is None else f"{value:.3f}{unit}"
+    if faults:
+        return Measure(goal, measured, f"{NOT_MEASURED}: {'; '.join(faults)}")
+    return Measure(goal, measured, (MET if met else MISSED) if measured else NOT_MEASURED)
+
+
+def arm_faults(run: Run, *arms: str) -> list[str]:
+    """The faults of arms of the noisy-neighbour phase, with the arm's name."""
+    return [f"{arm}: {fault}" for arm in arms for fault in faults_of_arm(run, arm)]
 
 
 def first_token_with_target(run: Run) -> Measure:
     """The time to first token of tenants with a latency target, during the flood."""
     value = first_token_to_solo(run, TARGETS, (WITH_TARGET,))
-    return at_most("TTFT p99 with a target, to solo", 1.15, value)
+    faults = arm_faults(run, SOLO[TARGETS], TARGETS)
+    return at_most("TTFT p99 with a target, to solo", 1.15, value, faults=faults)
 
 
 def first_token_without_target(run: Run) -> Measure:
     """The time to first token during the flood where no tenant has a latency target."""
-    return at_most("TTFT p99 without a target, to solo", 3.4, first_token_to_solo(run, ZONES))
+    faults = arm_faults(run, SOLO[ZONES], ZONES)
+    return at_most("TTFT p99 without a target, to solo", 3.4, first_token_to_solo(run, ZONES), faults=faults)
 
 
 def token_time_with_target(run: Run) -> Measure:
@@ -78,17 +98,20 @@ def token_time_with_target(run: Run) -> Measure:
     if target is None or times is None or solo is None or first is None:
         return Measure("token p99 with a target", "", NOT_MEASURED)
     bound = token_time_bound(target, solo_step=solo.p50, own_prefill=first.p50)
-    return at_most("token p99 with a target, the formula", 1000 * bound, 1000 * times.p99, " ms")
+    faults = arm_faults(run, SOLO[TARGETS], TARGETS)
+    return at_most("token p99 with a target, the formula", 1000 * bound, 1000 * times.p99, " ms", faults)
 
 
 def flood_without_target(run: Run) -> Measure:
     """What the flood keeps of its throughput on stock where no tenant has a latency target."""
-    return at_least("flood's tokens/s without a target, to stock", 0.85, flood_to_stock(run, ZONES))
+    faults = arm_faults(run, STOCK, ZONES)
+    return at_least("flood's tokens/s without a target, to stock", 0.85, flood_to_stock(run, ZONES), faults=faults)
 
 
 def flood_with_target(run: Run) -> Measure:
     """What the flood keeps of its throughput on stock while other tenants have a latency target."""
-    return at_least("flood's tokens/s with a target, to stock", 0.6, flood_to_stock(run, TARGETS))
+    faults = arm_faults(run, STOCK, TARGETS)
+    return at_least("flood's tokens/s with a target, to stock", 0.6, flood_to_stock(run, TARGETS), faults=faults)
 
 
 def reclaim(run: Run) -> Measure:
@@ -99,38 +122,74 @@ def reclaim(run: Run) -> Measure:
 
 def throughput_of_one_zone(run: Run) -> Measure:
     """Throughput against stock with 1 zone."""
-    return at_least("tokens/s at 256 requests, 1 zone, to stock", 0.98, throughput_to_stock(run, 1, 256))
+    return _throughput_at_256(run, 1, "1 zone")
 
 
 def throughput_of_many_tenants(run: Run) -> Measure:
     """Throughput against stock with 1,000 tenants."""
-    return at_least("tokens/s at 256 requests, 1,000 tenants, to stock", 0.98, throughput_to_stock(run, 1000, 256))
+    return _throughput_at_256(run, 1000, "1,000 tenants")
+
+
+def _throughput_at_256(run: Run, tenants: int, named: str) -> Measure:
+    faults = [f"{engine}: {fault}" for engine in (STOCK, ZONES) for fault in faults_of_cell(run, engine, tenants, 256)]
+    value = throughput_to_stock(run, tenants, 256)
+    return at_least(f"tokens/s at 256 requests, {named}, to stock", 0.98, value, faults=faults)
 
 
 def equal_answers(run: Run) -> Measure:
-    """Whether zones answer as stock does, as often as stock agrees with itself, in each case."""
-    rows = {row["case"]: row for row in results_of(run, "default", "equal").get("rows", ()) if row["answers"]}
-    missing = [case for case in CASES if case not in rows]
-    different = [case for case, row in rows.items() if row["same_tokens"] < expected_same(row)]
-    said = [f"{case}: {row['same_tokens']} of {row['answers']}" for case, row in rows.items()]
-    outcome = "missed" if different else NOT_MEASURED if missing else "met"
-    measured = "; ".join(said + [f"{case}: {NOT_MEASURED}" for case in missing])
-    return Measure("the same answers as stock, in each case", measured, outcome)
+    """Whether zones answer as stock does, in each case."""
+    rows = {row["case"]: row for row in results_of(run, "default", "equal").get("rows", ())}
+    judged = [(case, *_judged_case(rows.get(case))) for case in CASES]
+    outcomes = {outcome for _, _, outcome in judged}
+    outcome = next(each for each in (MISSED, NOT_MEASURED, MET) if each in outcomes)
+    return Measure(
+        "the same answers as stock, in each case", "; ".join(f"{case}: {said}" for case, said, _ in judged), outcome
+    )
+
+
+def _judged_case(row: EqualRow | None) -> tuple[str, str]:
+    """What was measured in a case of the equality phase, and its outcome."""
+    if row is None or not row["answers"] or not row.get("happened", True):
+        return NOT_MEASURED, NOT_MEASURED
+    said = f"{row['same_tokens']} of {row['answers']}"
+    difference = row.get("largest_difference", 0.0)
+    if difference > LARGEST_DIFFERENCE:
+        return f"{said}, log probabilities {difference:.3g} apart", MISSED
+    return said, MET if row["same_tokens"] >= expected_same(row) else MISSED
 
 
 def expected_same(row: EqualRow) -> int:
-    """How many answers must be the same: as many as stock gives equally alone and in a batch, if the run knows it."""
-    return row.get("stock_same_tokens", row["answers"])
+    """How many answers must be the same: all of them, except after a preemption.
+
+    There the batches of the engines differ, so stock's agreement with itself, alone and in a batch, is enough.
+    """
+    return row.get("stock_same_tokens", row["answers"]) if row["case"] == PREEMPTION else row["answers"]
 
 
-MEASURES: Final[tuple[Callable[[Run], Measure], ...]] = (
-    first_token_with_target,
-    first_token_without_target,
-    token_time_with_target,
-    flood_without_target,
-    flood_with_target,
-    reclaim,
-    throughput_of_one_zone,
-    throughput_of_many_tenants,
-    equal_answers,
-)
+def judged(run: Run) -> Iterable[Measure]:
+    """All measures. Figures of phases that did not complete, and of runs without a GPU, are not judged."""
+    statuses = {phase["name"]: phase["status"] for phase in run["phases"] if phase["group"] == "default"}
+    for phase, goals in MEASURES.items():
+        status = statuses.get(phase, "done")
+        for measure in (goal(run) for goal in goals):
+            if status != "done":
+                yield replace(measure, outcome=f"{NOT_MEASURED}: {phase}: {status}")
+            elif not run["environment"]["card"] and measure.outcome in (MET, MISSED):
+                yield replace(measure, outcome=NOT_JUDGED)
+            else:
+                yield measure
+
+
+MEASURES: Final[Mapping[str, tuple[Callable[[Run], Measure], ...]]] = {
+    "noisy": (
+        first_token_with_target,
+        first_token_without_target,
+        token_time_with_target,
+        flood_without_target,
+        flood_with_target,
+    ),
+    "reclaim": (reclaim,),
+    "throughput": (throughput_of_one_zone, throughput_of_many_tenants),
+    "equal": (equal_answers,),
+}
+"""By phase of the default group."""

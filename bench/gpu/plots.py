@@ -14,6 +14,8 @@ from bench.gpu.figures import (
     ZONES,
     Times,
     cells_of,
+    faults_of_arm,
+    faults_of_cell,
     flood_rate,
     kinds_of,
     pooled,
@@ -55,7 +57,12 @@ def lines(run: Run) -> Iterator[Line]:
             times = pooled(run, arm, "first_token", some)
             if times:
                 label = arm if len(some) == len(kinds) else f"{arm},\n{TENANTS[some[0]]}"
-                yield Line(label, COLOURS[engine], _style(arm, some), times)
+                yield Line(label + _failures(faults_of_arm(run, arm)), COLOURS[engine], _style(arm, some), times)
+
+
+def _failures(faults: Sequence[str]) -> str:
+    """The faults of a figure as lines below its label, without reasons in parentheses."""
+    return "".join(f"\n{fault.partition(' (')[0]}" for fault in faults)
 
 
 def _style(arm: str, kinds: Sequence[str]) -> str:
@@ -64,18 +71,22 @@ def _style(arm: str, kinds: Sequence[str]) -> str:
     return "--" if arm == TARGETS and WITH_TARGET not in kinds else "-"
 
 
-def draw(run: Run, folder: Path, stem: str) -> None:
-    """Write the plots for which the run has figures.
+def draw(run: Run, folder: Path, stem: str) -> list[Path]:
+    """Write the plots for which the run has figures, and return their paths.
 
     Args:
         run: the whole run.
         folder: an existing one.
         stem: the beginning of the pictures' names.
     """
+    drawn = []
     if any(lines(run)):
-        draw_first_tokens(run, folder / f"{stem}-first-tokens.svg")
+        drawn.append(folder / f"{stem}-first-tokens.svg")
+        draw_first_tokens(run, drawn[-1])
     if cells_of(run) or flood_rate(run, STOCK):
-        draw_rates(run, folder / f"{stem}-tokens-per-second.svg")
+        drawn.append(folder / f"{stem}-tokens-per-second.svg")
+        draw_rates(run, drawn[-1])
+    return drawn
 
 
 def draw_first_tokens(run: Run, path: Path) -> None:
@@ -107,7 +118,11 @@ def draw_first_tokens(run: Run, path: Path) -> None:
 def bars(run: Run) -> tuple[list[str], dict[str, list[float]]]:
     """The places of the second plot's throughput panel, and each engine's tokens per second there."""
     cells = cells_of(run)
-    places = [f"{concurrency:,}\n{tenants:,} zone{'s' if tenants > 1 else ''}" for tenants, concurrency in cells]
+    places = [
+        f"{concurrency:,}\n{tenants:,} zone{'s' if tenants > 1 else ''}"
+        + "".join(_failures(faults_of_cell(run, engine, tenants, concurrency)) for engine in (STOCK, ZONES))
+        for tenants, concurrency in cells
+    ]
     return places, {engine: [token_rate(run, engine, *cell) or 0.0 for cell in cells] for engine in (STOCK, ZONES)}
 
 
@@ -130,7 +145,8 @@ def draw_rates(run: Run, path: Path) -> None:
     figure.legend(loc="outside lower center", ncols=2, frameon=False)
     floods = {arm: rate for arm in (STOCK, ZONES, TARGETS) if (rate := flood_rate(run, arm)) is not None}
     _bars(flood, range(len(floods)), list(floods.values()), 2 * BAR_WIDTH, [COLOURS[arm] for arm in floods])
-    flood.set_xticks(range(len(floods)), [arm.replace(" with ", "\nwith ") for arm in floods])
+    labels = [arm.replace(" with ", "\nwith ") + _failures(faults_of_arm(run, arm)) for arm in floods]
+    flood.set_xticks(range(len(floods)), labels)
     flood.set_title("flood, with its prompts")
     _save(figure, path)
 

@@ -1,11 +1,12 @@
 """Prints a GPU run as Markdown, and draws its plots: python -m bench.gpu.report FILE [--plots FOLDER]."""
 
 import argparse
+import re
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from bench.gpu.figures import (
     ARMS,
@@ -15,9 +16,12 @@ from bench.gpu.figures import (
     Times,
     busiest_client,
     cells_of,
+    faults_of_arm,
+    faults_of_cell,
     first_token_to_solo,
     flood_rate,
     flood_to_stock,
+    interval_share,
     kinds_of,
     pooled,
     reclaim_rows,
@@ -27,17 +31,23 @@ from bench.gpu.figures import (
     throughput_to_stock,
     token_rate,
 )
-from bench.gpu.measures import MEASURES
+from bench.gpu.measures import judged
 from bench.gpu.plots import draw
-from bench.gpu.results import EngineStart, ResultsError, Run, read
+from bench.gpu.results import EngineStart, PhaseResult, ResultsError, Run, read
 
 ABSENT: Final = "–"
 LONGEST_REASON: Final = 400
 """In characters."""
+ERROR: Final = re.compile(r"\S*Error\b|\berror:")
+"""In a line of a log, where it says what went wrong."""
+USUAL_SHARE: Final = 0.95
+"""Fewer measured times between tokens than this share are worth a remark."""
+BAD_INPUT: Final = 2
+"""The exit code."""
 
 
 def document(run: Run) -> str:
-    """The whole report in Markdown: environment, measures, a table for each phase, phases without results."""
+    """The whole report in Markdown: environment, measures, a table for each phase, phases that did not complete."""
     sections = {
         "Environment": environment(run),
         "Measures, with goals for an H100": measures(run),
@@ -46,7 +56,7 @@ def document(run: Run) -> str:
         "Throughput": throughput(run),
         "Equal answers": equal_answers(run),
         **further_phases(run),
-        "Phases without results": without_results(run),
+        "Phases that did not complete": not_complete(run),
     }
     card = run["environment"]["card"] or "CPUs"
     title = f"# GPU bench: {run['model']['name']} on {card}, {run['started'][:10]}"
@@ -83,12 +93,12 @@ def _engine(engine: EngineStart) -> str:
 
 def measures(run: Run) -> str:
     """Each goal, what was measured, and whether the run met it."""
-    rows = [(each.goal, each.measured or ABSENT, each.outcome) for each in (measure(run) for measure in MEASURES)]
+    rows = [(each.goal, each.measured or ABSENT, each.outcome) for each in judged(run)]
     return table(("goal", "measured", "outcome"), rows)
 
 
 def noisy_neighbour(run: Run) -> str:
-    """A row for each arm and kind of tenant, then what the engine reports about each latency target."""
+    """A row for each arm and kind of tenant, then faults, and what the engine reports about latency targets."""
     rows = [_arm_row(run, arm, kind) for arm in ARMS for kind in kinds_of(run, arm)]
     if not rows:
         return ""
@@ -96,13 +106,14 @@ def noisy_neighbour(run: Run) -> str:
         "arm", "tenants", "requests", "failed", "TTFT p50, ms", "TTFT p99, ms", "p99 to solo", "token p50, ms",
         "token p99, ms", "flood's tokens/s", "to stock", "busiest client",
     )  # fmt: skip
-    conditions = [
+    remarks = [f"- {arm}: {fault}" for arm in ARMS for fault in faults_of_arm(run, arm)]
+    remarks += [
         f"- {arm}, seed {seed['seed']}: {tenant}: {reason}"
         for arm in ARMS
         for seed in seeds_of(run, arm)
         for tenant, reason in seed["conditions"].items()
     ]
-    return "\n\n".join(part for part in (table(header, rows), "\n".join(conditions)) if part)
+    return "\n\n".join(part for part in (table(header, rows), "\n".join(remarks)) if part)
 
 
 def _arm_row(run: Run, arm: str, kind: str) -> list[str]:
@@ -115,7 +126,7 @@ def _arm_row(run: Run, arm: str, kind: str) -> list[str]:
         f"{sum(each['failed'] for each in measured):,}",
         *_milliseconds(pooled(run, arm, "first_token", (kind,))),
         _figure(first_token_to_solo(run, arm, (kind,)), ".2f"),
-        *_milliseconds(pooled(run, arm, "token", (kind,))),
+        *(f"{time}{_few_intervals(run, arm, kind)}" for time in _milliseconds(pooled(run, arm, "token", (kind,)))),
         _figure(flood_rate(run, arm), ",.0f"),
         _figure(flood_to_stock(run, arm), ".2f"),
         _figure(busiest_client(seeds_of(run, arm)), ".0%"),
@@ -126,6 +137,12 @@ def _milliseconds(times: Times | None) -> tuple[str, str]:
     if times is None:
         return ABSENT, ABSENT
     return f"{1000 * times.p50:,.1f}", f"{1000 * times.p99:,.1f}"
+
+
+def _few_intervals(run: Run, arm: str, kind: str) -> str:
+    """A remark where many times between tokens are missing, because one event brought several tokens."""
+    share = interval_share(run, arm, kind)
+    return f" ({share:.0%} measured)" if share is not None and share < USUAL_SHARE else ""
 
 
 def _figure(value: float | None, form: str) -> str:
@@ -143,13 +160,17 @@ def reclaim(run: Run) -> str:
 
 
 def throughput(run: Run) -> str:
-    """A row for each number of tenants and concurrency: both engines and their ratio."""
+    """A row for each number of tenants and concurrency: both engines and their ratio; then the faults of each."""
     rows = [
         [
             f"{tenants:,}",
             f"{concurrency:,}",
             *(_figure(token_rate(run, engine, tenants, concurrency), ",.0f") for engine in (STOCK, ZONES)),
             _figure(throughput_to_stock(run, tenants, concurrency), ".2f"),
+            *(
+                f"{sum(row['failed'] for row in throughput_rows(run, engine, tenants, concurrency)):,}"
+                for engine in (STOCK, ZONES)
+            ),
             *(
                 _figure(busiest_client(throughput_rows(run, engine, tenants, concurrency)), ".0%")
                 for engine in (STOCK, ZONES)
@@ -158,25 +179,35 @@ def throughput(run: Run) -> str:
         for tenants, concurrency in cells_of(run)
     ]
     header = (
-        "tenants", "requests at once", "stock, tokens/s", "zones, tokens/s", "zones to stock", "busiest client, stock",
-        "busiest client, zones",
+        "tenants", "requests at once", "stock, tokens/s", "zones, tokens/s", "zones to stock", "failed, stock",
+        "failed, zones", "busiest client, stock", "busiest client, zones",
     )  # fmt: skip
-    return table(header, rows) if rows else ""
+    faults = [
+        f"- tenants: {tenants:,}, requests at once: {concurrency:,}, {engine}: {fault}"
+        for tenants, concurrency in cells_of(run)
+        for engine in (STOCK, ZONES)
+        for fault in faults_of_cell(run, engine, tenants, concurrency)
+    ]
+    return "\n\n".join(part for part in (table(header, rows), "\n".join(faults)) if part) if rows else ""
 
 
 def equal_answers(run: Run) -> str:
-    """A row for each case: answers with the same tokens, and with the same log probabilities where the run has them."""
+    """A row for each case: whether it happened, and how many answers have the same tokens and log probabilities."""
     rows = results_of(run, "default", "equal").get("rows", ())
     header = (
         "case",
+        "happened",
         "answers",
         "same tokens",
-        "same log probabilities",
+        "same top tokens",
         "largest difference",
         "stock to itself",
         "note",
     )
-    keys = ("case", "answers", "same_tokens", "same_top_logprobs", "largest_difference", "stock_same_tokens", "note")
+    keys = (
+        "case", "happened", "answers", "same_tokens", "same_top_logprobs", "largest_difference", "stock_same_tokens",
+        "note",
+    )  # fmt: skip
     return table(header, [[cell(row.get(key)) for key in keys] for row in rows]) if rows else ""
 
 
@@ -184,7 +215,7 @@ def further_phases(run: Run) -> dict[str, str]:
     """The tables of each phase of a further group, with its own columns; by the section's name."""
     sections = {}
     for phase in run["phases"]:
-        if phase["group"] == "default" or phase["status"] != "done":
+        if phase["group"] == "default" or not phase["results"]:
             continue
         name = phase["group"] if phase["name"] == phase["group"] else f"{phase['group']}: {phase['name']}"
         model = phase["results"].get("model")
@@ -197,24 +228,38 @@ def further_phases(run: Run) -> dict[str, str]:
 def _own_columns(rows: Sequence[Mapping[str, Any]]) -> str:
     """A table with every column that a row has, except columns with nested values."""
     columns = dict.fromkeys(name for row in rows for name, value in row.items() if not isinstance(value, dict | list))
-    return table(list(columns), [[_one_line(cell(row.get(column))) for column in columns] for row in rows])
+    return table(list(columns), [[_reason(cell(row.get(column))) for column in columns] for row in rows])
 
 
-def without_results(run: Run) -> str:
-    """The phases that failed, ran out of time or were not possible, with the reason."""
+def not_complete(run: Run) -> str:
+    """The phases that failed, ran out of time or were not possible, with the reason; those of one reason together."""
+    together: dict[tuple[str, str, str], list[PhaseResult]] = {}
+    for phase in run["phases"]:
+        if phase["status"] != "done":
+            together.setdefault((phase["group"], phase["status"], phase["why"]), []).append(phase)
     rows = [
-        (phase["group"], phase["name"], phase["status"], cell(phase.get("limit_seconds")), _one_line(phase["why"]))
-        for phase in run["phases"]
-        if phase["status"] != "done"
+        (
+            group,
+            ", ".join(phase["name"] for phase in phases),
+            status,
+            ", ".join(cell(phase.get("limit_seconds")) for phase in phases),
+            _reason(why),
+            cell(any(phase["results"] for phase in phases)),
+        )
+        for (group, status, why), phases in together.items()
     ]
-    return table(("group", "phase", "status", "limit, s", "reason"), rows) if rows else ""
+    return table(("group", "phases", "status", "limit, s", "reason", "results so far"), rows) if rows else ""
 
 
-def _one_line(text: str) -> str:
-    """The text without line breaks. A long one keeps its beginning, the error, and its end, the last lines of a log."""
+def _reason(text: str) -> str:
+    """The text without line breaks. A long one keeps its beginning, and its last line with an error or else its end."""
     line = " ".join(text.split()) or ABSENT
+    if len(line) <= LONGEST_REASON:
+        return line
     half = LONGEST_REASON // 2
-    return line if len(line) <= LONGEST_REASON else f"{line[:half]} … {line[-half:]}"
+    errors = [found for found in map(ERROR.search, text.splitlines()[1:]) if found]
+    kept = errors[-1].string[errors[-1].start() :][:half] if errors else line[-half:]
+    return f"{line[:half]} … {kept}"
 
 
 def cell(value: Any) -> str:
@@ -250,12 +295,31 @@ def main() -> None:
     options = parser.parse_args()
     try:
         run = read(options.file)
-    except (OSError, ResultsError) as error:
-        sys.exit(f"bench.gpu.report: {error}")
-    if options.plots:
-        options.plots.mkdir(parents=True, exist_ok=True)
-        draw(run, options.plots, options.file.stem)
-    print(document(run), end="")
+        text = document(run)
+        if options.plots:
+            _write_plots(run, options.plots, options.file.stem)
+    except (ResultsError, ImportError) as error:
+        _end(str(error))
+    except OSError as error:
+        _end(f"{error.filename}: {error.strerror}")
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
+        missing = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        _end(f"{options.file}: not a whole result of bench.gpu: {missing}")
+    print(text, end="")
+
+
+def _write_plots(run: Run, folder: Path, stem: str) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        _end(f"the folder {folder} for the plots cannot be made: {error.strerror}")
+    if not draw(run, folder, stem):
+        print("bench.gpu.report: the run has no figures to draw, so no plot was written", file=sys.stderr)
+
+
+def _end(message: str) -> NoReturn:
+    print(f"bench.gpu.report: {message}", file=sys.stderr)
+    sys.exit(BAD_INPUT)
 
 
 if __name__ == "__main__":

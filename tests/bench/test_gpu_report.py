@@ -7,97 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from bench.gpu.figures import first_token_to_solo, flood_to_stock, pooled, throughput_to_stock
+from bench.gpu.figures import first_token_to_solo, flood_rate, flood_to_stock, pooled, throughput_to_stock
 from bench.gpu.groups import GROUPS
-from bench.gpu.measures import at_least, at_most, equal_answers, reclaim
-from bench.gpu.plots import draw, draw_first_tokens, draw_rates, lines
-from bench.gpu.report import document, environment, measures, noisy_neighbour, table, throughput
+from bench.gpu.plots import bars, draw, draw_first_tokens, draw_rates, lines
+from bench.gpu.report import document, environment, main, measures, noisy_neighbour, not_complete, table, throughput
 from bench.gpu.results import read
+from bench.gpu.shapes import SHAPES
+from tests.bench.gpu_run import FIRST, arm, cell, outcomes, phase, phase_of, raw, two_seeds
 
 REPOSITORY = Path(__file__).parents[2]
 RESULTS = REPOSITORY / "bench" / "gpu" / "results"
-FIRST = RESULTS / "2026-11-27-h100.json"
-
-
-def raw(*seconds):
-    return {
-        "requests": len(seconds),
-        "failed": 0,
-        "first_token_seconds": list(seconds),
-        "token_seconds": [each / 10 for each in seconds],
-    }
-
-
-def arm(name, seed, *, flood=None, target=None, conditions=None, **tenants):
-    rates = None if flood is None else {"tokens_per_second": flood, "requests_per_second": 1.0}
-    return {
-        "arm": name,
-        "seed": seed,
-        "window_seconds": 1.0,
-        "tenants": tenants,
-        "flood": rates,
-        "target_seconds": target,
-        "conditions": conditions or {},
-    }
-
-
-def phase(name, results, *, group="default", status="done", why=""):
-    return {
-        "group": group,
-        "name": name,
-        "status": status,
-        "why": why,
-        "seconds": 1.0,
-        "limit_seconds": 2.0,
-        "results": results,
-    }
-
-
-def cell(engine, tenants, seed, rate):
-    return {
-        "engine": engine,
-        "tenants": tenants,
-        "concurrency": 256,
-        "seed": seed,
-        "tokens_per_second": rate,
-        "window_seconds": 1.0,
-        "failed": 0,
-        "client_cpu_share": 0.1 * seed,
-    }
-
-
-def case(name, answers, same, **more):
-    return {"case": name, "answers": answers, "same_tokens": same, "same_top_logprobs": same, **more}
 
 
 @pytest.fixture
 def run():
-    """A run with two seeds, in the environment of the first results."""
-    arms = [
-        arm("solo, zones", 1, plain=raw(1.0, 2.0), target=None),
-        arm("solo, zones", 2, plain=raw(3.0), target=None),
-        arm("stock", 1, flood=90.0, plain=raw(50.0)),
-        arm("stock", 2, flood=110.0, plain=raw(60.0)),
-        arm("zones", 1, flood=70.0, plain=raw(4.0, 5.0)),
-        arm("zones", 2, flood=90.0, plain=raw(6.0)),
-    ]
-    with_targets = arm("zones with targets", 1, flood=60.0, target=0.04, conditions={"t1": "TooSlow"}, plain=raw(9.0))
-    with_targets["tenants"]["target"] = raw(2.0, 3.0)
-    return {
-        **json.loads(FIRST.read_text()),
-        "phases": [
-            phase("noisy", {"arms": [*arms, with_targets]}),
-            phase(
-                "throughput", {"rows": [cell("stock", 1, 1, 100), cell("stock", 1, 2, 200), cell("zones", 1, 1, 147)]}
-            ),
-            phase("tier", {"rows": [{"state": "cold", "ms": 1.5}, {"state": "hit", "bytes": 2048}]}, group="tier"),
-            phase("reclaim", {}, status="timed out", why="slow\nengine"),
-        ],
-    }
-
-
-def phase_of(run, name):
-    return next(each for each in run["phases"] if each["name"] == name)
+    return two_seeds()
 
 
 def test_raw_times_of_all_seeds_are_pooled(run):
@@ -131,35 +55,37 @@ def test_rates_are_means_over_seeds_and_ratios_are_to_stock(run):
     assert throughput_to_stock(run, 1000, 256) is None
 
 
-def test_a_goal_is_met_at_its_limit_and_missed_beyond_it():
-    assert at_most("x", 1.15, 1.15).outcome == at_least("x", 0.98, 0.98).outcome == "met"
-    assert at_most("x", 1.15, 1.16).outcome == at_least("x", 0.98, 0.97).outcome == "missed"
-    assert at_most("x", 1.15, None).outcome == at_least("x", 0.98, None).outcome == "not measured"
+def test_failed_requests_of_the_throughput_phase_are_counted_and_drawn(run):
+    goal = "tokens/s at 256 requests, 1 zone, to stock"
+    assert outcomes(run)[goal] == "met"
+    phase_of(run, "throughput")["results"]["rows"][1] |= {"failed": 2, "errors": ["full"]}
+    assert outcomes(run)[goal] == "not measured: stock: failed requests: 2 (full)"
+    assert "| 0.98 | 2 | 0 |" in throughput(run)
+    assert throughput(run).endswith("- tenants: 1, requests at once: 256, stock: failed requests: 2 (full)")
+    assert bars(run)[0] == ["256\n1 zone\nfailed requests: 2"]
 
 
-def test_the_slowest_seed_decides_about_a_reclaim(run):
-    row = {"engine": "zones", "tokens": 36_000, "found_again": 1.0}
-    rows = [{**row, "seed": 1, "slowest_seconds": 0.4}, {**row, "seed": 2, "slowest_seconds": 0.6}]
-    run["phases"] = [phase("reclaim", {"rows": rows})]
-    assert (reclaim(run).measured, reclaim(run).outcome) == ("0.600 s", "missed")
+def test_a_seed_without_tokens_enters_no_mean(run):
+    phase_of(run, "throughput")["results"]["rows"][1]["tokens_per_second"] = 0.0
+    phase_of(run, "noisy")["results"]["arms"][3]["flood"]["tokens_per_second"] = 0.0
+    assert throughput_to_stock(run, 1, 256) is None
+    assert flood_rate(run, "stock") is None
+    assert "stock: no tokens with seed 2" in throughput(run)
+    assert "- stock: no tokens with seed 2" in noisy_neighbour(run)
+    assert outcomes(run)["tokens/s at 256 requests, 1 zone, to stock"] == "not measured: stock: no tokens with seed 2"
 
 
-def test_a_reclaim_of_another_size_says_nothing_about_the_goal(run):
-    row = {"engine": "zones", "seed": 1, "tokens": 768, "slowest_seconds": 0.1, "found_again": 1.0}
-    run["phases"] = [phase("reclaim", {"rows": [row]})]
-    assert reclaim(run).outcome == "not measured"
+def test_tenants_without_requests_are_named(run):
+    phase_of(run, "noisy")["results"]["arms"][5]["tenants"]["plain"] = raw()
+    assert "- zones: no tokens with seed 2" in noisy_neighbour(run)
 
 
-def test_answers_must_be_equal_in_each_case_as_often_as_stock_agrees_with_itself(run):
-    rows = [case(name, 10, 10) for name in ("cold", "cached", "after preemption")]
-    run["phases"] = [phase("equal", {"rows": rows})]
-    assert equal_answers(run).outcome == "not measured"
-    rows.append(case("after tier load", 10, 9))
-    assert equal_answers(run).outcome == "missed"
-    rows[-1]["stock_same_tokens"] = 9
-    assert equal_answers(run).outcome == "met"
-    rows[-1] |= {"answers": 0, "same_tokens": 0, "stock_same_tokens": 0}
-    assert equal_answers(run).outcome == "not measured"
+@pytest.mark.parametrize(("tokens", "remark"), [(31, ""), (30, ""), (24, " (77% measured)")])
+def test_missing_times_between_tokens_are_shown(run, tokens, remark):
+    tenants = phase_of(run, "noisy")["results"]["arms"][-1]["tenants"]["target"]
+    tenants["token_seconds"] = [0.03] * (2 * tokens)
+    row = next(row for row in noisy_neighbour(run).splitlines() if "target 40 ms" in row)
+    assert f"| 30.0{remark} | 30.0{remark} |" in row
 
 
 def test_each_arm_has_a_row_for_each_kind_of_tenants_and_names_what_is_reported_of_targets(run):
@@ -176,13 +102,13 @@ def test_each_arm_has_a_row_for_each_kind_of_tenants_and_names_what_is_reported_
 
 
 def test_throughput_names_the_busiest_client(run):
-    assert throughput(run).splitlines()[-1] == "| 1 | 256 | 150 | 147 | 0.98 | 20% | 10% |"
+    assert throughput(run).splitlines()[-1] == "| 1 | 256 | 150 | 147 | 0.98 | 0 | 0 | 20% | 10% |"
 
 
 def test_further_phases_have_columns_of_their_own_and_phases_without_results_a_reason(run):
     text = document(run)
     assert "## Tier\n\n| state | ms | bytes |\n|---|---|---|\n| cold | 1.5 | – |\n| hit | – | 2,048 |\n" in text
-    assert "| default | reclaim | timed out | 2 | slow engine |" in text
+    assert "| default | reclaim | timed out | 2 | slow engine | no |" in text
     assert "## Reclaim" not in text
 
 
@@ -212,8 +138,23 @@ def test_a_long_reason_keeps_its_beginning_and_its_end(run):
     run["phases"] = [phase("equal", {}, status="failed", why=f"EngineError {'log ' * 1000} OutOfMemory")]
     row = document(run).splitlines()[-1]
     assert "| EngineError log" in row
-    assert row.endswith("OutOfMemory |")
+    assert row.endswith("OutOfMemory | no |")
     assert len(row) < 500
+
+
+def test_a_long_reason_keeps_its_last_error(run):
+    log = ["EngineError: ended", *["log"] * 300, "pid=1 OutOfMemoryError: no room", *["shutting down"] * 300]
+    run["phases"] = [phase("equal", {}, status="failed", why="\n".join(log))]
+    assert not_complete(run).endswith(" … OutOfMemoryError: no room | no |")
+
+
+def test_a_reason_that_phases_of_a_group_share_stands_once(run):
+    run["phases"] = [phase(name, {}, status="failed", why="no engine") for name in ("equal", "noisy")]
+    run["phases"].append(phase("tier", {}, group="tier", status="failed", why="no engine"))
+    assert not_complete(run).splitlines()[2:] == [
+        "| default | equal, noisy | failed | 2, 2 | no engine | no |",
+        "| tier | tier | failed | 2 | no engine | no |",
+    ]
 
 
 def test_an_engines_command_can_be_typed_again_and_names_no_folder_of_the_interpreter(run):
@@ -259,19 +200,64 @@ def test_the_command_prints_the_committed_report_and_writes_both_plots(tmp_path)
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
     assert done.stdout == FIRST.with_suffix(".md").read_text()
     names = {path.name for path in tmp_path.iterdir()}
-    assert names == {path.name for path in RESULTS.glob("2026-11-27-h100*.svg")}
+    assert names == {path.name for path in RESULTS.glob(f"{FIRST.stem}*.svg")}
     assert len(names) == 2
 
 
-def test_a_file_that_is_no_run_is_named(tmp_path):
+def without_answers(content):
+    phase_of(content, "equal")["results"]["rows"][0].pop("answers")
+    return content
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ([], "expected a result of bench.gpu with format 1"),
+        ({"format": 1}, "not a whole result of bench.gpu: 'environment' is missing"),
+        (without_answers(json.loads(FIRST.read_text())), "not a whole result of bench.gpu: 'answers' is missing"),
+    ],
+)
+def test_a_file_that_is_no_whole_run_is_named(tmp_path, monkeypatch, capsys, content, said):
     path = tmp_path / "other.json"
-    path.write_text("[]")
-    done = subprocess.run(
-        [sys.executable, "-m", "bench.gpu.report", path], cwd=REPOSITORY, capture_output=True, text=True
-    )
-    assert done.returncode == 1
-    assert done.stderr.startswith("bench.gpu.report: ")
-    assert str(path) in done.stderr
+    path.write_text(json.dumps(content))
+    assert exit_code(monkeypatch, path) == 2
+    assert capsys.readouterr().err == f"bench.gpu.report: {path}: {said}\n"
+
+
+def exit_code(monkeypatch, *arguments):
+    monkeypatch.setattr(sys, "argv", ["report", *map(str, arguments)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return ended.value.code
+
+
+@pytest.mark.parametrize("folder", [".", "below"])
+def test_a_folder_for_plots_that_cannot_be_made_is_named(tmp_path, monkeypatch, capsys, folder):
+    file = tmp_path / "file"
+    file.touch()
+    assert exit_code(monkeypatch, FIRST, "--plots", file / folder) == 2
+    assert capsys.readouterr().err.startswith(f"bench.gpu.report: the folder {file / folder} for the plots cannot be")
+
+
+def test_a_run_without_figures_says_that_it_draws_nothing(run, tmp_path, monkeypatch, capsys):
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps({**run, "phases": []}))
+    monkeypatch.setattr(sys, "argv", ["report", str(path), "--plots", str(tmp_path / "plots")])
+    main()
+    assert "no plot was written" in capsys.readouterr().err
+
+
+def test_the_documentation_says_how_long_the_loads_last_by_design():
+    load, seeds = SHAPES["8b"].load, 2
+    noisy = seeds * (2 * load.solo_warm_seconds + 3 * load.warm_seconds + 5 * load.window_seconds)
+    windows = load.throughput_seconds.values()
+    throughput = seeds * 4 * sum(load.throughput_warm_seconds + window for window in windows)
+    reclaim = seeds * 2 * load.reclaim_warm_seconds
+    page = " ".join((REPOSITORY / "docs" / "gpu.md").read_text().split())
+    each = f"{noisy:g} s in `noisy`, {throughput:g} s in `throughput` and {reclaim:g} s in `reclaim`"
+    assert f"last {noisy + throughput + reclaim:g} s by design: {each}" in page
+    limits = [sum(phase.limit_seconds for phase in group.phases) for group in GROUPS]
+    assert f"add up to {limits[0]:g} s. In `all` it is {sum(limits):,.0f} s" in page
 
 
 def test_the_documentation_names_each_phase_and_its_time_limit():
