@@ -20,6 +20,7 @@ class Load:
         flood_at_once: requests that the flood keeps open.
         overlaps: whether the GPU computes prompts while the host launches kernels.
         noise: standard deviation of a step's time, as a fraction of it.
+        stall_share: fraction of steps that take twice as long.
         seed: draws prompts, arrival times and noise.
     """
 
@@ -27,38 +28,38 @@ class Load:
     flood_at_once: int
     overlaps: bool
     noise: float
+    stall_share: float
     seed: int
 
     def hardware(self) -> EagerGpu:
         """Returns the GPU that this load runs on."""
-        return EagerGpu(random.Random(self.seed), self.overlaps, noise=self.noise)
+        return EagerGpu(random.Random(self.seed), self.overlaps, noise=self.noise, stall_share=self.stall_share)
 
-    def own_prefill_seconds(self, steps_in_flight: int) -> float:
-        """Returns what the zone's prompts that wait at the same time would add to one step, in seconds.
+    def bound(self, waiting: float) -> float:
+        """Returns the promised 99th percentile of the seconds between two tokens of the zone.
 
-        A prompt that arrives waits for the steps in flight and is computed in the next one. Other prompts of the zone
-        arrive meanwhile.
+        Args:
+            waiting: prompts of the zone that wait at the same time, at the 99th percentile.
         """
-        prompts = 1.0 + self.shape.rate * (steps_in_flight + 1) * TARGET_SECONDS
-        return prompts * self.shape.own_tokens / self.hardware().prompt_tokens_per_second
-
-    def bound(self, steps_in_flight: int) -> float:
-        """Returns the promised 99th percentile of the seconds between two tokens of the zone."""
         hardware = self.hardware()
-        return token_time_bound(
-            TARGET_SECONDS,
-            solo_step=hardware.launch_seconds,
-            own_prefill=self.own_prefill_seconds(steps_in_flight),
-        )
+        prefill = waiting * self.shape.own_tokens / hardware.prompt_tokens_per_second
+        return token_time_bound(TARGET_SECONDS, solo_step=hardware.launch_seconds, own_prefill=prefill)
 
 
-def random_load(seed: int, seconds: float) -> Load:
-    """Returns a load in which the zone sends requests for ``seconds``; the same one for the same seed."""
+def random_load(seed: int, seconds: float, *, long: bool = False) -> Load:
+    """Returns a load, the same one for the same seed.
+
+    Args:
+        seed: of everything that is random in it.
+        seconds: for which the zone sends requests.
+        long: whether the zone's prompts are so long and frequent that those that wait do not fit into the target.
+    """
     rng = random.Random(seed)
     answer = rng.choice((16, 32, 64, 128))
+    own = rng.uniform(2500, 3500) if long else math.exp(rng.uniform(math.log(16), math.log(2000)))
     shape = Shape(
-        prefix_tokens=rng.choice((0, 128, 512, 1024)),
-        own_tokens=round(math.exp(rng.uniform(math.log(16), math.log(2000)))),
+        prefix_tokens=0 if long else rng.choice((0, 128, 512, 1024)),
+        own_tokens=round(own),
         answer_tokens=answer,
         # Long prompts and short answers: prompts of the flood wait at every step.
         flood_tokens=round(math.exp(rng.uniform(math.log(1000), math.log(3500)))),
@@ -66,8 +67,15 @@ def random_load(seed: int, seconds: float) -> Load:
         rate=1.0,
         requests=1,
     )
-    # At most 8 requests of the zone generate at a time, and its prompts take at most a third of the GPU.
-    most = min(8.0 / (answer * TARGET_SECONDS), 8000.0 / shape.own_tokens)
-    rate = rng.uniform(0.25, 1.0) * most
+    # At most 8 requests of the zone generate at a time, and its prompts take a third of the GPU, or half of it.
+    most = min(8.0 / (answer * TARGET_SECONDS), (12_000.0 if long else 8000.0) / shape.own_tokens)
+    rate = (1.0 if long else rng.uniform(0.25, 1.0)) * most
     shape = replace(shape, rate=rate, requests=math.ceil(rate * seconds))
-    return Load(shape, rng.choice((32, 64, 96)), rng.random() < 0.5, rng.uniform(0.0, 0.08), seed)
+    return Load(
+        shape,
+        flood_at_once=rng.choice((32, 64, 96)),
+        overlaps=rng.random() < 0.5,
+        noise=rng.uniform(0.0, 0.08),
+        stall_share=rng.choice((0.0, 0.003)),
+        seed=seed,
+    )

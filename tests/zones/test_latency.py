@@ -64,16 +64,25 @@ def test_why_steps_are_too_long(core, times, requests, alone, reason):
 
 @pytest.mark.parametrize(
     ("prefill", "token_time", "first_token"),
-    [(0.2, "Neighbours", "Neighbours"), (0.3, "OwnPrompts", "Neighbours"), (0.6, "OwnPrompts", "OwnPrompts")],
+    [(0.3, "Neighbours", "Neighbours"), (0.4, "OwnPrompts", "Neighbours"), (0.6, "OwnPrompts", "OwnPrompts")],
 )
 def test_own_prompts_that_no_plan_fits_into_a_target_are_the_reason(core, times, prefill, token_time, first_token):
     acme = core.zone("acme", latency=TARGETS)
     latency = Latency(core.tenancy, times)
-    latency.alone[acme] = Alone(1, 0.02, prefill)
+    latency.alone[acme] = Alone(1, 0.03, prefill)
     latency.tokens_came(acme, 0.09, 0.0)
     latency.first_token_came(acme, 0.9, 0.0)
     judged(latency, 1.0)
     assert (acme.outcomes["token_time"].reason, acme.outcomes["first_token"].reason) == (token_time, first_token)
+
+
+def test_prompts_that_a_first_token_target_spreads_over_fewer_steps_are_the_reason_earlier(core, times):
+    acme = core.zone("acme", latency=TARGETS)
+    latency = Latency(core.tenancy, times)
+    latency.alone[acme] = Alone(1, 0.03, 0.1, prompt_steps=2)
+    latency.tokens_came(acme, 0.09, 0.0)
+    judged(latency, 1.0)
+    assert acme.outcomes["token_time"].reason == "OwnPrompts"
 
 
 def test_before_steps_are_known_it_is_warming(core):

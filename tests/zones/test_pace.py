@@ -173,6 +173,116 @@ def test_a_backlog_of_own_prompts_is_computed_in_a_fixed_number_of_steps_whateve
     assert of(engine, acme) >= 40_000 / OWN_PROMPT_STEPS
 
 
+def test_a_queue_of_own_prompts_does_not_grow_because_of_the_target(core):
+    """Only the prompts that a step could compute are looked at; the step takes its part of all that wait."""
+    acme, flood = core.zone("acme", latency=token_time(0.012)), core.zone("flood")
+    engine = learned(core)
+    engine.run(acme, 1)
+    engine.run(flood, 1)
+    waiting, longest, now, due = [], 0, 0.0, 0.0
+    for _ in range(2000):
+        while due <= now:
+            waiting.append(engine.wait(acme, 1, tokens=600))
+            due += 0.1
+        engine.step()
+        now += seconds(engine)
+        for work in [work for work in waiting if work.computed >= 600]:
+            waiting.remove(work)
+            engine.end(work)
+        longest = max(longest, len(waiting))
+    assert longest <= 20, "6,000 tokens a second come, and an engine computes 9,000"
+
+
+def test_cached_prompts_count_as_what_is_left_of_them(core):
+    acme, flood = core.zone("acme", latency=token_time(0.05)), core.zone("flood")
+    engine = learned(core)
+    engine.run(flood, 1)
+    for _ in range(50):
+        acme.counters.prompt_tokens += 1000
+        acme.counters.prefix_hit_tokens += 900
+        engine.end(engine.run(acme, 1))
+        engine.run(acme, 1)
+        engine.step()
+    engine.end(engine.running[-1])
+    for _ in range(20):
+        engine.wait(acme, 1, tokens=1000)
+    engine.step()
+    assert engine.arbiter.latency.alone[acme].prefill_seconds < 20 * 200 * PER_TOKEN
+
+
+def test_own_prompts_that_do_not_fit_are_told_from_what_is_planned(core):
+    acme, flood = core.zone("acme", latency=token_time(0.03)), core.zone("flood")
+    engine = learned(core)
+    engine.run(acme, 1)
+    engine.run(flood, 1)
+    for _ in range(200):
+        while len(engine.waiting) < 20:
+            engine.wait(acme, 1, tokens=900)
+        engine.step()
+        engine.arbiter.latency.tokens_came(acme, seconds(engine), core.now)
+        for work in [work for work in engine.running if work.tokens and work.computed >= work.tokens]:
+            engine.end(work)
+    for _ in engine.arbiter.latency.judge(core.now):
+        pass
+    assert acme.outcomes["token_time"].reason == "OwnPrompts"
+
+
+@pytest.mark.parametrize("own", [250, 3000])
+def test_own_prompts_leave_others_a_part_of_the_step_within_the_target(core, own):
+    acme, flood = core.zone("acme", latency=token_time(0.05)), core.zone("flood")
+    engine = learned(core)
+    for _ in range(60):
+        engine.run(flood, 1)
+    engine.run(acme, 1)
+    engine.run(acme, 1, tokens=own)
+    engine.step()
+    assert seconds(engine) <= 0.05
+    assert of(engine, flood) >= 4
+    assert engine.arbiter._tokens.bound == 0.05
+
+
+def test_a_step_that_own_prompts_make_longer_than_the_target_is_bounded_by_nothing_that_a_margin_learns_from(core):
+    acme, flood = core.zone("acme", latency=token_time(0.02)), core.zone("flood")
+    engine = learned(core)
+    engine.step_tokens = 100_000
+    engine.run(flood, 1)
+    engine.run(acme, 1)
+    engine.run(acme, 1, tokens=40_000)
+    engine.step()
+    assert seconds(engine) > 0.02
+    assert engine.arbiter._tokens.bound is None
+
+
+def test_the_margin_is_left_unused(core):
+    flood, acme = core.zone("flood"), core.zone("acme", latency=token_time(0.05))
+    engine = learned(core)
+    engine.run(flood, 10, tokens=50_000)
+    engine.run(acme, 1)
+    engine.arbiter._tokens._pace._margin.share = 0.3
+    engine.step()
+    assert seconds(engine) <= 0.7 * 0.05
+
+
+@pytest.mark.parametrize("prompts_seen", [False, True])
+def test_a_long_step_in_flight_does_not_make_a_target_count_as_out_of_reach(core, prompts_seen):
+    flood, acme = core.zone("flood"), core.zone("acme", latency=LatencyTargets(first_token_seconds=0.2))
+    engine = learned(core, depth=2)
+    if prompts_seen:
+        engine.end(engine.run(acme, 1, tokens=10))
+        engine.wait(acme, 1, tokens=10)
+        engine.step()
+    for _ in range(5):
+        engine.run(acme, 1)
+    engine.run(flood, 10, tokens=10**6)
+    engine.arbiter.dispatched("long", StepLoad(8000, 1), 0.0)
+    engine.step()
+    assert of(engine, flood) < 64
+    engine.arbiter.steps_in_flight.complete("long", 0.8, is_busy=True)
+    engine.step()
+    assert of(engine, flood) > 64
+    assert seconds(engine) <= 0.2
+
+
 def test_a_target_for_the_first_token_lets_own_prompts_take_longer_steps(core):
     latency = LatencyTargets(token_time_seconds=0.05, first_token_seconds=0.1)
     acme, flood = core.zone("acme", latency=latency), core.zone("flood")

@@ -9,11 +9,11 @@ def test_the_longest_of_the_last_pauses_counts_once_enough_are_known():
     pauses, now = Pauses(), 0.0
     for number in range(2 * KNOWN_AFTER):
         assert (pauses.longest == inf) == (number < KNOWN_AFTER)
-        pauses.note(now, since=now)
-        pauses.note(now + 0.1, since=now)
+        pauses.begin(now)
+        pauses.begin(now)
         length = 5.0 if number == 30 else 1.0
-        pauses.note(now + length, since=None)
-        pauses.note(now + length + 1.0, since=None)
+        pauses.end(now + length)
+        pauses.end(now + length + 1.0)
         now += length + 2.0
         if number == KNOWN_AFTER + 20:
             assert pauses.longest == 5.0

@@ -7,7 +7,7 @@ from math import ceil, log
 from typing import Final
 
 from tenantzone_contract.report import LatencyReason, WaitReason
-from tenantzone_runtime.zones.latency_bounds import TOLERANCE, token_time_bound
+from tenantzone_runtime.zones.latency_bounds import OWN_PROMPT_STEPS, TOLERANCE, token_time_bound
 from tenantzone_runtime.zones.outcomes import TargetName, TargetOutcome
 from tenantzone_runtime.zones.step_time import StepTimes
 from tenantzone_runtime.zones.tenancy import Tenancy
@@ -125,6 +125,8 @@ class Alone:
     """The predicted time of a step in which only these generate."""
     prefill_seconds: float = 0.0
     """What the zone's prompts that wait at the same time add to a step that computes them whole: a mean of late."""
+    prompt_steps: int = OWN_PROMPT_STEPS
+    """The number of steps over which the zone's prompts may be spread."""
 
 
 class Latency:
@@ -196,7 +198,8 @@ class Latency:
         if name == "first_token":
             own_prompts = step + prefill > target
         else:
-            own_prompts = token_time_bound(target, solo_step=step, own_prefill=prefill) > TOLERANCE * target
+            bound = token_time_bound(target, solo_step=step, own_prefill=prefill, prompt_steps=alone.prompt_steps)
+            own_prompts = bound > TOLERANCE * target
         return "OwnPrompts" if own_prompts else "Neighbours"
 
     def _of(self, zone: Zone) -> _Watched:

@@ -10,18 +10,18 @@ Nobody is held up for nothing: not before enough steps were seen to predict one,
 take much longer than its target. And whoever has sat out for long is computed whatever the bound says.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from math import ceil, inf
 from typing import Final, Generic
 
-from tenantzone_runtime.zones.deficits import CHUNK
 from tenantzone_runtime.zones.engine import Engine, W
 from tenantzone_runtime.zones.latency import Alone, Latency
-from tenantzone_runtime.zones.latency_bounds import BESIDE_OWN_PROMPTS, OWN_PROMPT_STEPS
+from tenantzone_runtime.zones.latency_bounds import BESIDE_OWN_PROMPTS, own_prompt_steps
 from tenantzone_runtime.zones.ledger import Ledger
 from tenantzone_runtime.zones.margin import Margin
-from tenantzone_runtime.zones.pauses import Pauses
+from tenantzone_runtime.zones.own_requests import OwnRequests
+from tenantzone_runtime.zones.pacing import Pacing, Prompts
 from tenantzone_runtime.zones.step_time import StepLoad, StepTimes
 from tenantzone_runtime.zones.steps_in_flight import StepsInFlight
 from tenantzone_runtime.zones.zone import Zone
@@ -30,70 +30,6 @@ OUT_OF_REACH: Final = 1.25
 """A target is given up where the zone's own requests alone take so many times as long."""
 SITS_OUT_AT_MOST: Final = 32
 """Steps after which whoever sat them out is computed, one in a step."""
-
-
-@dataclass(slots=True)
-class Prompts:
-    """What a zone has to compute of prompts, of running requests and of those that may begin."""
-
-    tokens: int = 0
-    expected: float = 0.0
-    """How many of these will be computed, if as large a part of the waiting prompts is cached as was of late."""
-    computed: int = 0
-    """Tokens of the first of these that are computed already: each further one is attended to them."""
-    chunk: int = 1
-    """How many tokens of it a step computes at least, or none."""
-
-    @property
-    def at_once(self) -> int:
-        """Tokens of the first that are computed where it is to go on whatever a bound says."""
-        return max(CHUNK, self.chunk)
-
-
-@dataclass(slots=True)
-class Pacing(Generic[W]):
-    """What targets leave of a step."""
-
-    sit_out: set[W] = field(default_factory=set)
-    """Requests that generate and are not computed in this step."""
-    prompt_tokens: dict[Zone, int] = field(default_factory=dict)
-    """Of prompts of zones with a target."""
-    of_others: int = 0
-    """Tokens of prompts of all other zones together."""
-    overdue: Zone | None = None
-    """The one of these whose prompts were not computed for so long that they are now, ..."""
-    of_overdue: int = 0
-    """... with so many tokens at least, whatever is left."""
-    bound: float | None = None
-    """Seconds that other zones are not to exceed in the step; None: zones with targets exceed them alone."""
-    may_go_on: set[Zone] = field(default_factory=set)
-    """Zones with tokens enough for their prompts to go on: if they do not, it is for another reason."""
-
-
-class _Own:
-    """What is known of the requests of one zone with a target."""
-
-    def __init__(self) -> None:
-        self.pauses = Pauses()
-        self.first_token_seconds = 0.0
-        """How long the zone's prompts take alone, of late."""
-        self.hit_share = 0.0
-        """The part of its prompts that was found cached, of late."""
-        self._prompt_tokens = 0
-        self._hit_tokens = 0
-
-    def note_first_token(self, seconds: float) -> None:
-        """Notes how long a step with the zone's waiting prompts is predicted to take alone."""
-        known = self.first_token_seconds
-        self.first_token_seconds = known + (seconds - known) / 8 if known else seconds
-
-    def look_at_hits(self, zone: Zone) -> None:
-        """Notes what was found cached of the prompts that were admitted since the last call."""
-        prompt, hit = zone.counters.prompt_tokens, zone.counters.prefix_hit_tokens
-        if prompt > self._prompt_tokens:
-            share = (hit - self._hit_tokens) / (prompt - self._prompt_tokens)
-            self.hit_share += (min(max(share, 0.0), 1.0) - self.hit_share) / 8
-            self._prompt_tokens, self._hit_tokens = prompt, hit
 
 
 class Pace(Generic[W]):
@@ -127,7 +63,7 @@ class Pace(Generic[W]):
         """Steps in a row, for each request that sat out the last one."""
         self._starved: dict[Zone, int] = {}
         """The same for zones with prompts."""
-        self._own: dict[Zone, _Own] = {}
+        self._own: dict[Zone, OwnRequests] = {}
         """What is known of the requests of each zone with a target."""
 
     def bounds(self) -> dict[Zone, float]:
@@ -135,8 +71,14 @@ class Pace(Generic[W]):
         now, targets = self._ledger.now, self._ledger.totals.with_targets
         if len(self._own) > len(targets):
             self._own = {zone: own for zone, own in self._own.items() if zone in targets}
-        left = self._in_flight.seconds_left(now)
-        bounds = {zone: self._bound(zone, left) for zone in targets if self._may_need_steps(zone, now)}
+        bounds: dict[Zone, float] = {}
+        for zone in targets:
+            # First what passes over most zones at little cost: there may be a thousand.
+            if zone.requests or now - zone.last_active <= zone.spec.idle.after_seconds:
+                own = self._own.setdefault(zone, OwnRequests())
+                own.look_at(zone, now)
+                if self._may_need_steps(zone, own, now):
+                    bounds[zone] = self._bound(zone, own)
         return dict(sorted(bounds.items(), key=lambda each: each[1]))
 
     def hit_share(self, zone: Zone) -> float:
@@ -144,29 +86,33 @@ class Pace(Generic[W]):
         own = self._own.get(zone)
         return 0.0 if own is None else own.hit_share
 
-    def _may_need_steps(self, zone: Zone, now: float) -> bool:
-        """Returns whether the zone has requests, or had within its idle window and within its usual pauses."""
-        own = self._own.setdefault(zone, _Own())
-        own.look_at_hits(zone)
-        own.pauses.note(now, since=None if zone.requests else zone.last_active)
-        return bool(zone.requests) or now - zone.last_active <= min(zone.spec.idle.after_seconds, own.pauses.longest)
+    def _may_need_steps(self, zone: Zone, own: OwnRequests, now: float) -> bool:
+        """Returns whether the zone has requests, or pauses for no longer than usual.
 
-    def _bound(self, zone: Zone, left: float) -> float:
-        """Returns the seconds that a step may take for the zone's targets, no fewer than its own prompts take alone.
-
-        Args:
-            zone: with a target.
-            left: predicted seconds until the steps in flight have ended.
+        A first-token target is also about the first requests after a pause that is longer than all before it.
         """
+        if zone.requests or zone.spec.latency.first_token_seconds is not None:
+            return True
+        return now - zone.last_active <= own.pauses.longest
+
+    def _bound(self, zone: Zone, own: OwnRequests) -> float:
+        """Returns the seconds that a step may take for the zone's targets, no fewer than its own prompts take alone."""
         targets = zone.spec.latency
         bound = inf if targets.token_time_seconds is None else targets.token_time_seconds
         if targets.first_token_seconds is not None:
-            own = self._own[zone].first_token_seconds
-            # A request that arrives now waits for the steps in flight, this one among them, and for its own.
-            at_most = targets.first_token_seconds - own
-            share = at_most / (self._engine.depth + 2 * BESIDE_OWN_PROMPTS)
-            bound = min(bound, max(own, min(share, at_most - left)))
+            alone = own.first_token_seconds
+            share = (targets.first_token_seconds - alone) / (self._engine.depth + 2 * BESIDE_OWN_PROMPTS)
+            bound = min(bound, max(alone, share))
         return bound
+
+    def _left_for_first_tokens(self, bounds: Iterable[Zone]) -> float:
+        """Returns the seconds up to which a step may be filled where a request arrives now.
+
+        It waits for the steps in flight, for this one, and for its own.
+        """
+        left = self._in_flight.seconds_left(self._ledger.now)
+        targets = ((zone.spec.latency.first_token_seconds, self._own[zone].first_token_seconds) for zone in bounds)
+        return min((max(alone, target - alone - left) for target, alone in targets if target is not None), default=inf)
 
     def plan(
         self, bounds: Mapping[Zone, float], prompts: Mapping[Zone, Prompts], budget: int, chunk: int
@@ -193,7 +139,6 @@ class Pace(Generic[W]):
         overdue = self._overdue(prompts)
         # Whoever has waited for long gets a chunk even where others' prompts would fill the step.
         kept = 0 if overdue is None else min(prompts[overdue].at_once, budget, prompts[overdue].tokens)
-        kept_to = (1.0 - self._margin.share) * min(bounds.values())
         generates = False
         for zone in bounds:
             others = min((bound for each, bound in reachable.items() if each is not zone), default=inf)
@@ -209,12 +154,8 @@ class Pace(Generic[W]):
                 left = min(left, self._own_tokens(load, zone, own, generating))
             self._add_prompts(pacing, load, zone, own, left, at_least, others)
             self._add_decodes(pacing, load, generating, others)
-        bound = kept_to
-        if load.has_prompts:
-            alone = self._times.estimate(load)
-            bound = alone + BESIDE_OWN_PROMPTS * min(bounds.values())
-            if generates and alone <= min(bounds.values()):
-                bound = max(alone, min(bound, kept_to))
+        bound = self._bound_of_others(load, min(bounds.values()), generates=generates)
+        bound = min(bound, self._left_for_first_tokens(bounds))
         pacing.bound = min(bounds.values()) if bound <= min(bounds.values()) else None
         rest = [work for works in decodes.values() for work in works]
         self._add_decodes(pacing, load, rest, bound)
@@ -257,7 +198,7 @@ class Pace(Generic[W]):
         """Whether it helps the zone that others sit out: its prompts, or that what it generates takes no longer."""
         own = prompts.get(zone)
         if own is not None and own.tokens:
-            self._note_first_token(zone, own)
+            self._note_prompts(zone, own, len(decodes.get(zone, ())))
             # A prompt takes as long as it does; a step that takes too long with one token of it helps nobody.
             return self._times.estimate(StepLoad(1)) <= OUT_OF_REACH * bound
         load = StepLoad()
@@ -274,15 +215,30 @@ class Pace(Generic[W]):
         smallest = self._times.estimate(StepLoad(1))
         return {zone: bound for zone, bound in bounds.items() if smallest <= OUT_OF_REACH * bound}
 
-    def _note_first_token(self, zone: Zone, own: Prompts) -> None:
+    def _note_prompts(self, zone: Zone, own: Prompts, generating: int) -> None:
         if self._times.knows(has_prompts=True):
             load = StepLoad()
             load.add_prompt(max(1, round(own.expected)), own.computed)
-            seconds = self._times.estimate(load)
-            self._own[zone].note_first_token(seconds)
+            prefill = self._waiting_tokens(zone, own, generating) * self._times.seconds_per_prompt_token(own.computed)
+            own_requests = self._own[zone]
+            own_requests.note_prompts(self._times.estimate(load), prefill)
             alone = self._latency.alone.setdefault(zone, Alone())
-            prefill = seconds - self._times.estimate(StepLoad(1))
-            alone.prefill_seconds += (prefill - alone.prefill_seconds) / 8
+            alone.prompt_steps, alone.prefill_seconds = self._prompt_steps(zone), own_requests.prefill_seconds
+
+    def _bound_of_others(self, load: StepLoad, bound: float, *, generates: bool) -> float:
+        """Returns the seconds up to which zones without targets may fill a step.
+
+        Args:
+            load: what zones with targets compute in it.
+            bound: the shortest of their bounds.
+            generates: whether any of them generates, so that the length of the step is time between two tokens.
+        """
+        filled = (1.0 - self._margin.share) * bound
+        if not load.has_prompts:
+            return filled
+        alone = self._times.estimate(load)
+        added = alone + BESIDE_OWN_PROMPTS * bound
+        return max(alone, min(added, filled)) if generates and alone <= bound else added
 
     def _own_tokens(self, load: StepLoad, zone: Zone, own: Prompts, generating: Sequence[W]) -> int:
         """Returns the tokens of a zone's prompts that a step may compute beside what the zone generates.
@@ -302,15 +258,32 @@ class Pace(Generic[W]):
         step = replace(load)
         for work in generating:
             step.add_decode(self._engine.tokens_each, self._engine.tokens_computed(work))
-        within = self._tokens_within(step, own.computed, (1.0 - self._margin.share) * target)
-        return max(within, ceil(own.expected / self._own_steps(zone, target)), own.at_once)
+        # Other zones have their part of the step, too.
+        bound = (1.0 - self._margin.share - BESIDE_OWN_PROMPTS) * target
+        within = self._tokens_within(step, own.computed, bound)
+        part = ceil(self._waiting_tokens(zone, own, len(generating)) / self._prompt_steps(zone))
+        return max(within, part, own.at_once)
 
-    def _own_steps(self, zone: Zone, target: float) -> int:
-        """Returns the number of steps over which a zone's prompts may be spread: fewer with a first-token target."""
-        first = zone.spec.latency.first_token_seconds
-        if first is None:
-            return OWN_PROMPT_STEPS
-        return min(max(1, int(first / target) - self._engine.depth), OWN_PROMPT_STEPS)
+    def _waiting_tokens(self, zone: Zone, own: Prompts, generating: int) -> float:
+        """Returns the tokens that are to be computed of all prompts of a zone.
+
+        Only as many prompts are looked at as a step could compute; the others count as these on average.
+
+        Args:
+            zone: with a target.
+            own: those of its prompts that were looked at.
+            generating: the number of its running requests that generate.
+        """
+        return own.expected / own.count * max(own.count, zone.requests - generating)
+
+    def _prompt_steps(self, zone: Zone) -> int:
+        """Returns the number of steps over which a zone that generates may spread its waiting prompts."""
+        targets = zone.spec.latency
+        if targets.token_time_seconds is None:
+            return 1
+        return own_prompt_steps(
+            targets.token_time_seconds, targets.first_token_seconds, steps_in_flight=self._engine.depth
+        )
 
     def _add_prompts(
         self,

@@ -9,28 +9,23 @@ KNOWN_AFTER: Final = 100
 
 
 class Pauses:
-    """The last pauses of one zone."""
+    """The last pauses of one zone; times are seconds of the monotonic clock."""
 
     def __init__(self) -> None:
+        self.longest = inf
+        """Seconds of the longest of the last pauses; infinite as long as too few are known."""
         self._since: float | None = None
         """When the present pause began; None: the zone has requests."""
         self._seconds: deque[float] = deque(maxlen=KNOWN_AFTER)
-        self._longest = inf
 
-    @property
-    def longest(self) -> float:
-        """Seconds of the longest of the last pauses; infinite as long as too few are known."""
-        return self._longest
-
-    def note(self, now: float, *, since: float | None) -> None:
-        """Notes that the zone has requests, or for how long it has had none.
-
-        Args:
-            now: seconds of the monotonic clock.
-            since: when its last request ended; None: it has requests.
-        """
-        if since is None and self._since is not None:
-            self._seconds.append(now - self._since)
-            if len(self._seconds) == KNOWN_AFTER:
-                self._longest = max(self._seconds)
+    def begin(self, since: float) -> None:
+        """Notes that the zone has had no requests since then; the pause may have been noted already."""
         self._since = since
+
+    def end(self, now: float) -> None:
+        """Notes that the zone has requests; no pause need have begun."""
+        if self._since is not None:
+            self._seconds.append(now - self._since)
+            self._since = None
+            if len(self._seconds) == KNOWN_AFTER:
+                self.longest = max(self._seconds)

@@ -146,11 +146,15 @@ class StepTimes:
         Args:
             load: what the step computes.
         """
-        own, other = self._fits[load.has_prompts], self._fits[not load.has_prompts]
-        if own.steps >= LEARNED_AFTER or other.steps < LEARNED_AFTER:
-            return own.seconds(load.features)
-        # Nothing is known of what a token of a prompt takes: steps without prompts estimate the rest.
-        return other.seconds(StepLoad(0, load.decodes, load.attention).features)
+        kind = self._known_kind(has_prompts=load.has_prompts)
+        if load.has_prompts and not kind:
+            # Nothing is known of what a token of a prompt takes: steps without prompts estimate the rest.
+            load = StepLoad(0, load.decodes, load.attention)
+        return self._fits[kind].seconds(load.features)
+
+    def _known_kind(self, *, has_prompts: bool) -> bool:
+        """Returns the kind of steps to estimate by: whether they have prompts."""
+        return has_prompts if self.knows(has_prompts=has_prompts) else not has_prompts
 
     def reach(self, bound: float) -> int:
         """The tokens of prompts that a step may try within so many seconds, as far as those that were seen tell.
@@ -181,8 +185,7 @@ class StepTimes:
             computed: tokens before these.
             has_prompts: the kind of step; where too few of that kind were seen, the other kind tells.
         """
-        kind = has_prompts if self.knows(has_prompts=has_prompts) else not has_prompts
-        coefficients = self._fits[kind].coefficients
+        coefficients = self._fits[self._known_kind(has_prompts=has_prompts)].coefficients
         return coefficients[2] / _DECODE_UNIT + coefficients[3] * tokens * computed / _ATTENTION_UNIT
 
     def observe(self, load: StepLoad, seconds: float) -> None:

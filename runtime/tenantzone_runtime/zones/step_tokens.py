@@ -15,7 +15,8 @@ from typing import Final, Generic
 
 from tenantzone_runtime.zones.deficits import CHUNK, DeficitRoundRobin
 from tenantzone_runtime.zones.engine import Engine, W
-from tenantzone_runtime.zones.pace import Pace, Pacing, Prompts
+from tenantzone_runtime.zones.pace import Pace
+from tenantzone_runtime.zones.pacing import Pacing, Prompts
 from tenantzone_runtime.zones.tenancy import Tenancy
 from tenantzone_runtime.zones.zone import Zone
 
@@ -334,6 +335,7 @@ class StepTokens(Generic[W]):
                 computed=self._engine.tokens_computed(work), chunk=self._engine.chunk_tokens(work)
             )
         own.tokens += tokens
+        own.count += 1
         own.expected += expected
 
     def _share(self, budget: int, prompts: dict[Zone, Prompts], in_prompts: Iterable[W]) -> None:

@@ -87,5 +87,5 @@ class StepsInFlight:
         if predicted is None or bound is None or predicted < FILLED * (1.0 - self._margin.share) * bound:
             return
         # No margin helps against a step that stalls for a reason outside its load.
-        if seconds <= SURPRISE * predicted:
+        if 0.0 < seconds <= SURPRISE * predicted:
             self._margin.observe(seconds / predicted)
