@@ -248,6 +248,11 @@ class TestCommandLine:
         assert len(re.findall(r"\bthroughput\b", shown)) == 1
         assert "  default: equal, noisy, reclaim, throughput\n" in shown
 
+    def test_an_unknown_phase_is_answered_with_each_name_once(self, capsys):
+        with pytest.raises(SystemExit):
+            parsed("--phases", "unknown")
+        assert capsys.readouterr().err.count("graphs") == 1
+
     @pytest.mark.parametrize(
         ("arguments", "says"),
         [
