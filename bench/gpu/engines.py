@@ -26,8 +26,8 @@ _LOG_LINES: Final = 30
 _STACKS_LINES: Final = 300
 _ABORT_SECONDS: Final = 20.0
 _ERROR: Final = re.compile(r"Error|error:")
-_SAYS_NO_CAUSE: Final = "See root cause above"
-"""In the last error of vLLM's API server when the engine core has failed."""
+_NO_CAUSE: Final = re.compile(r"See root cause above|\b(?:DEBUG|INFO|WARNING)\b")
+"""In vLLM's last line when the engine core has failed, and in warnings that name an error which did not occur."""
 _NOT_A_STACK: Final = "Extension modules:"
 """Begins a very long line that faulthandler adds."""
 _POLL_SECONDS: Final = 0.1
@@ -281,7 +281,7 @@ async def _watch(engines: Sequence[Engine]) -> None:
 def last_error(log: str) -> str:
     """The last line of a log that names an error and its cause; "" if there is none."""
     lines = (line.strip() for line in reversed(log.splitlines()))
-    return next((line for line in lines if _ERROR.search(line) and _SAYS_NO_CAUSE not in line), "")
+    return next((line for line in lines if _ERROR.search(line) and not _NO_CAUSE.search(line)), "")
 
 
 def _flags(spec: EngineSpec, shape: Shape, port: int, *, dummy: bool) -> list[str]:

@@ -178,7 +178,7 @@ async def test_an_error_of_a_phase_whose_engines_run_is_the_reason(tmp_path):
 def test_the_last_error_of_a_log_names_a_cause():
     log = "ValueError: no blocks\nRuntimeError: Engine core initialization failed. See root cause above.\n  done\n"
     assert last_error(log) == "ValueError: no blocks"
-    assert last_error("all is well\n") == ""
+    assert last_error("all is well\nWARNING 11-27 [utils.py:1] This can cause `OSError: [Errno 24]`\n") == ""
 
 
 def test_a_long_reason_keeps_its_begin_and_its_end():
