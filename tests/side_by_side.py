@@ -9,8 +9,10 @@ from collections.abc import Generator
 import pytest
 
 _GROUPS = (
+    "tests/bench/test_gpu_groups.py",
     "operator, from test_lies on",
     "engine",
+    "tests/bench/test_gpu.py",
     "engines with tiers",
     "operator",
     "tests/conformance/test_conformance.py",
@@ -18,7 +20,7 @@ _GROUPS = (
     "kubectl plugin",
     "control plane",
 )
-"""In the order in which they begin; then the modules, each of which is a group."""
+"""In the order in which they begin; then the other modules, each of which is a group."""
 
 
 @pytest.hookimpl(wrapper=True)

@@ -7,13 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import httpx
-
 from bench.gpu.engines import Engine
 from bench.gpu.shapes import MODEL
 
 _DATA: Final = "data: {"
-_SILENCE_SECONDS: Final = 120.0
 
 
 class AnswerError(Exception):
@@ -75,10 +72,8 @@ async def ask(
     usage: dict[str, Any] = {}
     first = 0.0
     sent = time.perf_counter()
-    async with (
-        httpx.AsyncClient(base_url=engine.url, timeout=_SILENCE_SECONDS) as client,
-        client.stream("POST", "/v1/completions", json=body, headers=engine.headers(tenant)) as response,
-    ):
+    url, headers = f"{engine.url}/v1/completions", engine.headers(tenant)
+    async with engine.client.stream("POST", url, json=body, headers=headers) as response:
         if response.status_code != 200:
             await response.aread()
             raise AnswerError(f"{engine.name} answered with status {response.status_code}: {response.text[:300]}")

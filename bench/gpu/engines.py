@@ -34,6 +34,12 @@ _POLL_SECONDS: Final = 0.1
 _PROGRESS_SECONDS: Final = 2.0
 _WATCH_SECONDS: Final = 0.5
 _APPLY_SECONDS: Final = 60.0
+_SILENCE_SECONDS: Final = 120.0
+"""An answer may take no longer without a token."""
+_ADMIN_SECONDS: Final = 30.0
+_HEALTH_SECONDS: Final = 10.0
+_IDLE_SECONDS: Final = 2.0
+"""vLLM closes a connection after 5 s without a request."""
 _SPARE_CACHE_BYTES: Final = 1 << 28
 _HALF_A_CARD: Final = "0.42"
 """Of the card's memory for each engine, so that two fit on one card with room for CUDA itself."""
@@ -104,6 +110,10 @@ class Engine:
                 "--admin-open",
             ]  # fmt: skip
         self.command = [sys.executable, *start, *_flags(spec, shape, port, dummy=dummy), *spec.flags, *flags]
+        # One client for all requests that are not load: making one takes longer than a first token. It needs no TLS, and
+        # drops a connection before vLLM does.
+        limits = httpx.Limits(max_connections=None, keepalive_expiry=_IDLE_SECONDS)
+        self.client = httpx.AsyncClient(timeout=_SILENCE_SECONDS, verify=False, limits=limits)
         self._began = time.monotonic()
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -142,17 +152,16 @@ class Engine:
             EngineError: it ended, or is not healthy within the limit.
         """
         said = time.monotonic()
-        async with httpx.AsyncClient(timeout=10) as client:
-            while not await self._is_ready(client):
-                passed = time.monotonic() - self._began
-                self.check_running()
-                if passed > limit_seconds:
-                    stacks = await asyncio.to_thread(self._abort)
-                    raise EngineError(f"{self.name} was not healthy after {passed:.0f} s; {stacks}")
-                if time.monotonic() - said > _PROGRESS_SECONDS:
-                    said = time.monotonic()
-                    say(f"{self.name} is starting: {passed:.0f} s")
-                await asyncio.sleep(_POLL_SECONDS)
+        while not await self._is_ready():
+            passed = time.monotonic() - self._began
+            self.check_running()
+            if passed > limit_seconds:
+                stacks = await asyncio.to_thread(self._abort)
+                raise EngineError(f"{self.name} was not healthy after {passed:.0f} s; {stacks}")
+            if time.monotonic() - said > _PROGRESS_SECONDS:
+                said = time.monotonic()
+                say(f"{self.name} is starting: {passed:.0f} s")
+            await asyncio.sleep(_POLL_SECONDS)
         self.ready_seconds = time.monotonic() - self._began
         say(f"{self.name} is healthy after {self.ready_seconds:.1f} s")
 
@@ -202,6 +211,7 @@ class Engine:
 
     async def stop(self) -> None:
         """End the engine and wait for its exit."""
+        await self.client.aclose()
         await asyncio.to_thread(self._server.stop)
 
     def _last_words(self) -> str:
@@ -211,7 +221,9 @@ class Engine:
 
     def _abort(self) -> str:
         """End the engine by a signal upon which each of its processes logs the stacks of its threads; returns them."""
-        processes = psutil.Process(self.pid).children(recursive=True)
+        processes = []
+        with contextlib.suppress(psutil.NoSuchProcess):
+            processes = psutil.Process(self.pid).children(recursive=True)
         for process in processes:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.send_signal(signal.SIGABRT)
@@ -220,20 +232,20 @@ class Engine:
         return "\n".join(line for line in lines if not line.startswith(_NOT_A_STACK))
 
     async def _admin(self, path: str) -> bytes:
-        async with httpx.AsyncClient(timeout=30) as client:
-            return (await client.get(f"{self.admin_url}{path}")).raise_for_status().content
+        response = await self.client.get(f"{self.admin_url}{path}", timeout=_ADMIN_SECONDS)
+        return response.raise_for_status().content
 
     async def _is_applied(self, zones: Sequence[ZoneConfig]) -> bool:
         """Whether the engine enforces these zones, and accepts the key of the last tenant."""
         if (await self.report()).config.applied_generation != self._generation:
             return False
-        async with httpx.AsyncClient(timeout=30) as client:
-            response = await client.get(f"{self.url}/v1/models", headers=self.headers(zones[-1].tenant))
+        headers = self.headers(zones[-1].tenant)
+        response = await self.client.get(f"{self.url}/v1/models", headers=headers, timeout=_ADMIN_SECONDS)
         return response.status_code == 200
 
-    async def _is_ready(self, client: httpx.AsyncClient) -> bool:
+    async def _is_ready(self) -> bool:
         try:
-            if (await client.get(f"{self.url}/health")).status_code != 200:
+            if (await self.client.get(f"{self.url}/health", timeout=_HEALTH_SECONDS)).status_code != 200:
                 return False
             return not self.has_zones or (await self.report()).config.applied_generation == self._generation
         except httpx.HTTPError:

@@ -1,9 +1,12 @@
 """The noisy neighbour in virtual time: real schedulers, and steps that take what the hardware's model says."""
 
+import random
+
 import pytest
 
 from bench.noisy_neighbour.arms import ARMS
 from bench.noisy_neighbour.asking import Shape
+from bench.noisy_neighbour.eager_gpu import EagerGpu
 from bench.noisy_neighbour.figures import Phase, Seed
 from bench.noisy_neighbour.promises import first_token_bound, promises
 from bench.noisy_neighbour.virtual import make_driver
@@ -49,6 +52,19 @@ def test_a_step_takes_as_long_as_reading_the_weights_or_as_computing_its_tokens(
     assert one == pytest.approx(2 * 8.03e9 / (0.7 * 3.35e12) + 1e-3, rel=0.01)
     assert many > 2 * 8.03e9 * 8192 / (0.4 * 989e12)
     assert model.step_seconds([(1, 4000)] * 100) > one, "the cache of all requests is read"
+
+
+@pytest.mark.parametrize(("overlaps", "seconds"), [(False, 0.020 + 1000 / 25_000), (True, 0.007 + 1000 / 25_000)])
+def test_an_eager_step_takes_what_the_host_needs_and_prompts_on_top_or_meanwhile(overlaps, seconds):
+    gpu = EagerGpu(random.Random(0), overlaps=overlaps, noise=0.0)
+    assert gpu.step_seconds([(1, 100)]) == pytest.approx(0.020, rel=0.01)
+    assert gpu.step_seconds([(1000, 1000)]) == pytest.approx(seconds, rel=0.02)
+
+
+def test_some_eager_steps_stall():
+    gpu = EagerGpu(random.Random(0), noise=0.0, stall_share=0.1)
+    stalled = sum(gpu.step_seconds([(1, 100)]) > 0.03 for _ in range(1000))
+    assert 60 < stalled < 140
 
 
 def test_a_first_token_may_wait_for_the_steps_in_flight_and_a_quarter_of_one():

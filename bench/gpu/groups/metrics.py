@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from bench.gpu.engines import Engine
@@ -19,8 +18,7 @@ async def vllm_metrics(engine: Engine) -> str:
     Raises:
         httpx.HTTPError: the engine does not publish them.
     """
-    async with httpx.AsyncClient(timeout=30) as client:
-        return (await client.get(f"{engine.url}/metrics")).raise_for_status().text
+    return (await engine.client.get(f"{engine.url}/metrics")).raise_for_status().text
 
 
 def total(text: str, name: str, **labels: str) -> float:
