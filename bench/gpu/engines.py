@@ -110,8 +110,8 @@ class Engine:
                 "--admin-open",
             ]  # fmt: skip
         self.command = [sys.executable, *start, *_flags(spec, shape, port, dummy=dummy), *spec.flags, *flags]
-        # One client for all requests that are not load: making one takes longer than a first token. It needs no TLS, and
-        # drops a connection before vLLM does.
+        # One client for all requests that are not load: making one takes longer than a first token. It drops a
+        # connection before vLLM does.
         limits = httpx.Limits(max_connections=None, keepalive_expiry=_IDLE_SECONDS)
         self.client = httpx.AsyncClient(timeout=_SILENCE_SECONDS, verify=False, limits=limits)
         self._began = time.monotonic()
