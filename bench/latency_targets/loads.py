@@ -52,7 +52,7 @@ def random_load(seed: int, seconds: float, *, long: bool = False) -> Load:
     Args:
         seed: of everything that is random in it.
         seconds: for which the zone sends requests.
-        long: whether the zone's prompts are so long and frequent that those that wait do not fit into the target.
+        long: whether the zone's waiting prompts are too long to fit into the target.
     """
     rng = random.Random(seed)
     answer = rng.choice((16, 32, 64, 128))

@@ -11,7 +11,7 @@ from typing import Final
 STEPS: Final = 200
 """The margin follows from this number of steps."""
 EXCEEDED: Final = 2
-"""Steps of these that may take longer than the margin allows."""
+"""The number of them that may take longer than the margin allows."""
 NARROWEST: Final = 0.02
 WIDEST: Final = 0.3
 _FIRST: Final = 0.05

@@ -1,13 +1,13 @@
 """The pace of steps: what others may add to a step while a zone with a latency target is there.
 
 A target is a bound on how long steps take. While such a zone has requests, or may have one again soon, a step takes
-tokens of other zones only as far as its predicted time stays within the bound; those that generate sit out steps in
-turn where even they are too many. A step in which the zone itself has a prompt is nearly its own, and where the zone
-generates, too, its prompts are cut so that they do not make its own steps longer than its target. What is promised so
-is in `latency_bounds`.
+tokens of other zones only as far as its predicted time stays within the bound. Where even the generating requests of
+others are too many, these skip steps in turn. A step in which the zone itself has a prompt is nearly its own. Where the
+zone generates, too, its prompts are cut so that they do not make its own steps longer than its target. `latency_bounds`
+has the promise as a formula.
 
-Nobody is held up for nothing: not before enough steps were seen to predict one, nor where the zone's own requests alone
-take much longer than its target. And whoever has sat out for long is computed whatever the bound says.
+No zone is bounded before enough steps were seen to predict one, nor where the zone's own requests alone take much longer
+than its target. And a request that has skipped steps for long is computed whatever the bound is.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -241,7 +241,7 @@ class Pace(Generic[W]):
         return max(alone, min(added, filled)) if generates and alone <= bound else added
 
     def _own_tokens(self, load: StepLoad, zone: Zone, own: Prompts, generating: Sequence[W]) -> int:
-        """Returns the tokens of a zone's prompts that a step may compute beside what the zone generates.
+        """Returns the tokens of a zone's prompts that a step may compute if the zone also generates.
 
         They fit into the zone's token time. Of many prompts the step takes a fixed part instead, so that the backlog
         of a zone whose prompts need more than that does not grow.

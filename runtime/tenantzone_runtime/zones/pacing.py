@@ -10,21 +10,21 @@ from tenantzone_runtime.zones.zone import Zone
 
 @dataclass(slots=True)
 class Prompts:
-    """What a zone has to compute of prompts, of running requests and of those that may begin."""
+    """The prompts of a zone that are still to be computed: of running requests, and of waiting ones that may begin."""
 
     tokens: int = 0
     count: int = 0
-    """Prompts of these tokens: no more are looked at than a step could compute."""
+    """The number of prompts that were looked at: no more than a step could compute."""
     expected: float = 0.0
-    """How many of these will be computed, if as large a part of the waiting prompts is cached as was of late."""
+    """The tokens that remain after the usual cache hits of the zone."""
     computed: int = 0
-    """Tokens of the first of these that are computed already: each further one is attended to them."""
+    """Tokens of the first prompt that are computed already; each further token attends to them."""
     chunk: int = 1
-    """How many tokens of it a step computes at least, or none."""
+    """The smallest number of tokens of it that a step computes, unless it computes none."""
 
     @property
     def at_once(self) -> int:
-        """Tokens of the first that are computed where it is to go on whatever a bound says."""
+        """The tokens of the first prompt that a step computes where the prompt goes on whatever a bound says."""
         return max(CHUNK, self.chunk)
 
 
@@ -33,16 +33,16 @@ class Pacing(Generic[W]):
     """What targets leave of a step."""
 
     sit_out: set[W] = field(default_factory=set)
-    """Requests that generate and are not computed in this step."""
+    """Generating requests that this step skips."""
     prompt_tokens: dict[Zone, int] = field(default_factory=dict)
-    """Of prompts of zones with a target."""
+    """Tokens of prompts, for each zone with a target."""
     of_others: int = 0
-    """Tokens of prompts of all other zones together."""
+    """Tokens of prompts for all other zones together."""
     overdue: Zone | None = None
-    """The one of these whose prompts were not computed for so long that they are now, ..."""
+    """The zone whose prompts waited too long, and are computed now."""
     of_overdue: int = 0
-    """... with so many tokens at least, whatever is left."""
+    """The tokens that it gets at least."""
     bound: float | None = None
     """Seconds that other zones are not to exceed in the step; None: zones with targets exceed them alone."""
     may_go_on: set[Zone] = field(default_factory=set)
-    """Zones with tokens enough for their prompts to go on: if they do not, it is for another reason."""
+    """Zones with enough tokens for their prompts: if these do not go on, there is another reason."""

@@ -1,4 +1,4 @@
-"""The pauses that a zone makes between its requests, which tell whether another request may still come soon."""
+"""The pauses between a zone's requests: whether another request may still come soon."""
 
 from collections import deque
 from math import inf

@@ -76,8 +76,8 @@ class _Fit:
     """
 
     def __init__(self, *, has_prompts: bool) -> None:
-        # Steps that are all alike do not tell what each of their features takes: the feature that comes first explains
-        # them. Under a flood all steps have as many tokens of prompts as fit, and a smaller step would be shorter.
+        # If all steps are alike, nothing shows what each feature costs: the feature that comes first explains them.
+        # Under a flood all steps are full of prompt tokens, and a step with fewer would be shorter.
         self._order = (1, 2, 3, 0) if has_prompts else (0, 1, 2, 3)
         self.steps = 0
         self.coefficients = [0.0] * _FEATURES
@@ -183,7 +183,7 @@ class StepTimes:
         Args:
             tokens: that are computed for it at once.
             computed: tokens before these.
-            has_prompts: the kind of step; where too few of that kind were seen, the other kind tells.
+            has_prompts: the kind of step; the other kind stands in where too few of it were seen.
         """
         coefficients = self._fits[self._known_kind(has_prompts=has_prompts)].coefficients
         return coefficients[2] / _DECODE_UNIT + coefficients[3] * tokens * computed / _ATTENTION_UNIT

@@ -53,7 +53,7 @@ class StepsInFlight:
         self._dispatched.append(_Dispatched(step, load, now, self._times.predict(load), bound))
 
     def complete(self, step: object, now: float, *, is_busy: bool) -> None:
-        """Learns from a step that has ended; a step that was not dispatched here only tells the time.
+        """Learns from a step that has ended; a step that was not dispatched here only ends the busy time.
 
         Args:
             step: identifies it.
