@@ -6,7 +6,7 @@ others are too many, these skip steps in turn. A step in which the zone itself h
 zone generates, too, its prompts are cut so that they do not make its own steps longer than its target. `latency_bounds`
 has the promise as a formula.
 
-No zone is bounded before enough steps were seen to predict one, nor where the zone's own requests alone take much longer
+There is no bound before enough steps were seen to predict one, nor where the zone's own requests alone take much longer
 than its target. And a request that has skipped steps for long is computed whatever the bound is.
 """
 
