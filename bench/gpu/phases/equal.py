@@ -20,7 +20,7 @@ _TOP: Final = 20
 _MEASURED, _CLAIMING, _TIERED, _BATCH = "measured", "claiming", "tiered", "batch"
 _CLAIM: Final = 0.95
 """The share of the pool that one zone reserves and claims, so that requests of another zone are preempted."""
-_ATTEMPTS: Final = 3
+_ATTEMPTS: Final = 5
 """On a busy machine requests can end before the claim arrives."""
 _STORE_SECONDS: Final = 10.0
 _POLL_SECONDS: Final = 0.1
