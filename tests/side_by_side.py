@@ -9,7 +9,6 @@ from collections.abc import Generator
 import pytest
 
 _GROUPS = (
-    "tests/bench/test_gpu_groups.py",
     "operator, from test_lies on",
     "engine",
     "tests/bench/test_gpu.py",
