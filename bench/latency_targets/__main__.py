@@ -103,11 +103,14 @@ def main() -> None:
     parser.add_argument(
         "--long", action="store_true", help="prompts of the zone that do not fit into its target; only the bound counts"
     )
+    parser.add_argument(
+        "--stall-share", type=float, default=0.0, help="steps that take twice as long, which no promise covers (none)"
+    )
     options = parser.parse_args()
     print("load  in flight  prompt + own  answer  requests/s  waiting  noise  overlap  p99, ms  bound, ms  bound / p99")
     outcomes = []
     for seed in range(options.first, options.first + options.loads):
-        load = random_load(seed, options.seconds, long=options.long)
+        load = random_load(seed, options.seconds, long=options.long, stall_share=options.stall_share)
         for steps in options.steps_in_flight:
             outcomes.append(run(load, steps))
             print(_line(outcomes[-1]), flush=True)

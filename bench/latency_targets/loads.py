@@ -46,13 +46,14 @@ class Load:
         return token_time_bound(TARGET_SECONDS, solo_step=hardware.launch_seconds, own_prefill=prefill)
 
 
-def random_load(seed: int, seconds: float, *, long: bool = False) -> Load:
+def random_load(seed: int, seconds: float, *, long: bool = False, stall_share: float = 0.0) -> Load:
     """Returns a load, the same one for the same seed.
 
     Args:
         seed: of everything that is random in it.
         seconds: for which the zone sends requests.
         long: whether the zone's waiting prompts are too long to fit into the target.
+        stall_share: fraction of steps that take twice as long, for a reason outside their load.
     """
     rng = random.Random(seed)
     answer = rng.choice((16, 32, 64, 128))
@@ -76,6 +77,6 @@ def random_load(seed: int, seconds: float, *, long: bool = False) -> Load:
         flood_at_once=rng.choice((32, 64, 96)),
         overlaps=rng.random() < 0.5,
         noise=rng.uniform(0.0, 0.08),
-        stall_share=rng.choice((0.0, 0.003)),
+        stall_share=stall_share,
         seed=seed,
     )
