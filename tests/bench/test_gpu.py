@@ -90,8 +90,9 @@ def test_a_reservation_is_claimed_and_found_again(results):
     for seed in (1, 2):
         assert rows["zones", seed]["tokens"] == 3 * 256
         assert rows["zones", seed]["found_again"] == pytest.approx(224 / 256)
-        # On a busy machine the flood may not fill the pool in time.
         assert rows["stock", seed]["found_again"] <= rows["zones", seed]["found_again"]
+    # On a busy machine the flood may not fill the pool in time with one of the seeds.
+    assert any(rows["stock", seed]["found_again"] < rows["zones", seed]["found_again"] for seed in (1, 2))
 
 
 def test_throughput_is_measured_at_each_concurrency_with_one_tenant_and_many(results):
