@@ -16,6 +16,7 @@ pytestmark = pytest.mark.flagged_engine
 
 BLOCK_TOKENS, WINDOW_BLOCKS = 32, models.WINDOW // 32
 PROMPT_BLOCKS = 12
+PROMPT_TOKENS = PROMPT_BLOCKS * BLOCK_TOKENS
 TENANTS = ("acme", "burst", "flood")
 
 
@@ -77,7 +78,7 @@ def engine(starting):
 
 def prompt(name):
     """Of 12 blocks; a word is a token."""
-    numbers = [sum(name.encode()) + 7 * number for number in range(PROMPT_BLOCKS * BLOCK_TOKENS + 1)]
+    numbers = [sum(name.encode()) + 7 * number for number in range(PROMPT_TOKENS + 1)]
     return " ".join(f"w{number * number % 3989}" for number in numbers)
 
 
@@ -143,7 +144,7 @@ def test_what_a_flood_drives_out_of_the_blocks_comes_back_as_it_was(engine):
     for number in range(10):
         ask(engine, "flood", prompt(f"flood {number}"))
     hits = in_tier(engine, "acme", "cpu").hits
-    assert ask(engine, "acme", prompt("acme")) == (text, PROMPT_BLOCKS * BLOCK_TOKENS)
+    assert ask(engine, "acme", prompt("acme")) == (text, PROMPT_TOKENS)
     assert in_tier(engine, "acme", "cpu").hits - hits == CHUNKS
 
 
@@ -168,7 +169,7 @@ def check_that_it_comes_back_from_the_disk(engine, tokens, chunks):
 
 @pytest.mark.shows("tiers of several groups")
 def test_what_a_flood_drives_out_of_memory_comes_back_from_the_disk_as_it_was(engine):
-    check_that_it_comes_back_from_the_disk(engine, PROMPT_BLOCKS * BLOCK_TOKENS, CHUNKS)
+    check_that_it_comes_back_from_the_disk(engine, PROMPT_TOKENS, CHUNKS)
 
 
 @pytest.mark.shows("tiers of several groups")
@@ -177,7 +178,7 @@ def test_what_an_engine_stored_that_was_killed_is_found_by_the_next(starting):
     engine = starting.restart()
     engine.wait(lambda: in_tier(engine, "acme", "disk").held_bytes, "the disk is known", 60)
     again, cached = ask(engine, "acme", text)
-    assert (again, cached) == (answer, PROMPT_BLOCKS * BLOCK_TOKENS)
+    assert (again, cached) == (answer, PROMPT_TOKENS)
 
 
 def check_that_it_comes_back_from_storages(starting, manager, tokens, chunks):
@@ -198,4 +199,4 @@ def check_that_it_comes_back_from_storages(starting, manager, tokens, chunks):
 
 @pytest.mark.shows("tiers of several groups")
 def test_what_an_engine_stored_whose_disk_was_lost_another_finds_in_storages(starting, manager):
-    check_that_it_comes_back_from_storages(starting, manager, PROMPT_BLOCKS * BLOCK_TOKENS, CHUNKS)
+    check_that_it_comes_back_from_storages(starting, manager, PROMPT_TOKENS, CHUNKS)
