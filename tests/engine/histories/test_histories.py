@@ -1,6 +1,6 @@
 """Random lives of vLLM's real scheduler with zones: what must hold after each step, and that nobody starves.
 
-500 lives, the same ones each time; HYPOTHESIS_PROFILE=deep lives 10,000 others each time. A life that fails is shrunk
+200 lives, the same ones each time; HYPOTHESIS_PROFILE=deep lives 10,000 others each time. A life that fails is shrunk
 and printed, with what reproduces it.
 """
 
@@ -22,7 +22,7 @@ from tests.engine.histories.events import Declare, Flags, Image, Life, Send, Tie
 from tests.engine.histories.generator import flags_with_whole_hits, lives
 from tests.engine.histories.liveness import drain
 
-LIVES = {"deep": 10_000, "mutation": 30}.get(os.environ.get("HYPOTHESIS_PROFILE", ""), 500)
+LIVES = {"deep": 10_000, "mutation": 30}.get(os.environ.get("HYPOTHESIS_PROFILE", ""), 200)
 lived = 0
 
 
