@@ -10,10 +10,10 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final, Self
 
 from bench.gpu.plan import Answered, Plan, concurrency, split
+from bench.gpu.processes import importing_alike
 
 _REQUESTS_PER_PROCESS: Final = 32
 _CORES_OF_ENGINES: Final = 4
@@ -113,7 +113,7 @@ async def _start() -> asyncio.subprocess.Process:
         sys.executable, "-m", "bench.gpu.worker",
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(Path.cwd()), *sys.path)))},
+        env=importing_alike(),
         limit=_LONGEST_LINE,
         # Ctrl-C at a terminal reaches this process only, which ends them.
         start_new_session=True,

@@ -28,6 +28,8 @@ PREEMPTION: Final = "after preemption"
 CASES: Final = ("cold", "cached", PREEMPTION, "after tier load")
 LARGEST_DIFFERENCE: Final = 0.25
 """Of log probabilities, in nats: two steps of a bf16 logit between 16 and 32, where the largest logits are."""
+SAME_AS_STOCK: Final = "same as stock"
+"""The columns of further groups whose names begin so say how many answers have the same tokens as stock's."""
 MET: Final = "met"
 MISSED: Final = "missed"
 NOT_MEASURED: Final = "not measured"
@@ -147,6 +149,22 @@ def equal_answers(run: Run) -> Measure:
     )
 
 
+def further_answers(run: Run) -> Iterable[Measure]:
+    """Whether zones answer as stock does, for each phase of a further group that compares answers."""
+    for phase in run["phases"]:
+        rows = [row for row in phase["results"].get("rows", ()) if row.get("engine") == ZONES]
+        columns = dict.fromkeys(name for row in rows for name in row if name.startswith(SAME_AS_STOCK))
+        if phase["group"] == "default" or not columns:
+            continue
+        answers = sum(row["answers"] for row in rows)
+        same = {name.removeprefix(SAME_AS_STOCK).strip(", "): sum(row[name] for row in rows) for name in columns}
+        said = "; ".join(f"{case}: {count} of {answers}".removeprefix(": ") for case, count in same.items())
+        outcome = MET if answers and all(count == answers for count in same.values()) else MISSED
+        if phase["status"] != "done":
+            outcome = f"{NOT_MEASURED}: {phase['name']}: {phase['status']}"
+        yield Measure(f"the same answers as stock, {phase['name']}", said, outcome)
+
+
 def _judged_case(row: EqualRow | None) -> tuple[str, str]:
     """What was measured in a case of the equality phase, and its outcome."""
     if row is None or not row["answers"] or not row.get("happened", True):
@@ -168,16 +186,19 @@ def expected_same(row: EqualRow) -> int:
 
 def judged(run: Run) -> Iterable[Measure]:
     """All measures. Figures of phases that did not complete, and of runs without a GPU, are not judged."""
+    for measure in (*_of_default_group(run), *further_answers(run)):
+        if not run["environment"]["card"] and measure.outcome in (MET, MISSED):
+            yield replace(measure, outcome=NOT_JUDGED)
+        else:
+            yield measure
+
+
+def _of_default_group(run: Run) -> Iterable[Measure]:
     statuses = {phase["name"]: phase["status"] for phase in run["phases"] if phase["group"] == "default"}
     for phase, goals in MEASURES.items():
         status = statuses.get(phase, "done")
         for measure in (goal(run) for goal in goals):
-            if status != "done":
-                yield replace(measure, outcome=f"{NOT_MEASURED}: {phase}: {status}")
-            elif not run["environment"]["card"] and measure.outcome in (MET, MISSED):
-                yield replace(measure, outcome=NOT_JUDGED)
-            else:
-                yield measure
+            yield measure if status == "done" else replace(measure, outcome=f"{NOT_MEASURED}: {phase}: {status}")
 
 
 MEASURES: Final[Mapping[str, tuple[Callable[[Run], Measure], ...]]] = {

@@ -39,6 +39,7 @@ class LoadSizes:
         throughput_prompt, throughput_answer: of each request of the throughput phase.
         throughput_warm_seconds: from the begin of such a load until its window begins.
         throughput_seconds: the length of the window, by the number of concurrent requests.
+        scheduler_steps: steps of the schedulers that are timed without a model.
     """
 
     prefix: int = 512
@@ -65,6 +66,7 @@ class LoadSizes:
     throughput_seconds: Mapping[int, float] = field(
         default_factory=lambda: MappingProxyType({1: 2.0, 32: 2.5, 256: 3.5})
     )
+    scheduler_steps: int = 1500
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +174,7 @@ _NANO_LOAD: Final = LoadSizes(
     throughput_answer=16,
     throughput_warm_seconds=0.4,
     throughput_seconds=MappingProxyType({1: 0.5, 32: 0.8, 256: 2.0}),
+    scheduler_steps=200,
 )
 
 SHAPES: Final[Mapping[str, Shape]] = {

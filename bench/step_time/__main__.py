@@ -1,6 +1,7 @@
 """``python -m bench.step_time``: what zones cost in a scheduling step."""
 
 import argparse
+import json
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import bench.step_time
 from bench.step_time.arm import Arm
 from bench.step_time.loads import LOADS, Load
-from bench.step_time.results import describe
+from bench.step_time.results import describe, rows
 from bench.step_time.turns import take_turns
 from hack.harness.kv_caches import BLOCK_TOKENS, KINDS
 from hack.harness.scheduler import Driver, make_scheduler, vllm_config
@@ -35,9 +36,11 @@ def main() -> None:
         help="of the model's layers, a group of KV caches for each (default: one group); windows are "
         f"{WINDOW} tokens wide if --window says nothing else",
     )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures of all loads there")
     arguments = parser.parse_args()
     kinds = tuple(arguments.kinds.split(" + ")) if arguments.kinds else ()
     window = arguments.window or (WINDOW if kinds else None)
+    measured = []
     for name in arguments.loads:
         load = LOADS[name]
         if window:
@@ -47,6 +50,9 @@ def main() -> None:
             seconds = take_turns([stock, *arms], arguments.warm_up, arguments.steps)
         print(f"\n{load.title}:\n")
         print(*describe(stock.record, [arm.record for arm in arms], load.targets, seconds), sep="\n", flush=True)
+        measured += [{"load": name, **row} for row in rows(stock.record, [arm.record for arm in arms])]
+        if arguments.json:
+            arguments.json.write_text(json.dumps(measured, indent=1))
 
 
 def _arms(folder: Path, load: Load, window: int | None, kinds: tuple[str, ...]) -> tuple[Arm, list[Arm]]:

@@ -56,6 +56,27 @@ def describe(stock: Record, arms: Sequence[Record], targets: dict[int, float], s
         yield f"{_name(arm)}: {arm.beside / seconds * 1000:.1f} ms of processor time a second beside the steps"
 
 
+def rows(stock: Record, arms: Sequence[Record]) -> list[dict[str, float | int | str]]:
+    """A row for stock and for each arm with zones enabled; times are processor seconds of a scheduler step.
+
+    Args:
+        stock: vLLM's own scheduler.
+        arms: ours.
+    """
+    return [
+        {
+            "engine": engine,
+            "zones": record.zones,
+            "running": statistics.median(record.running),
+            "waiting": statistics.median(record.waiting),
+            "step, median, s": statistics.median(record.times),
+            "step, p99, s": statistics.quantiles(record.times, n=100)[98],
+            "to stock, median": statistics.median(_ratios(record, stock)),
+        }
+        for engine, record in (("stock", stock), *(("zones", arm) for arm in arms))
+    ]
+
+
 def _name(arm: Record) -> str:
     return f"{arm.zones:,} zone{'s' if arm.zones != 1 else ''}"
 

@@ -10,9 +10,9 @@ import pytest
 
 from bench.gpu import engines
 from bench.gpu.answers import Answer
+from bench.gpu.compare import cached_share, first_token, same
 from bench.gpu.engines import Engine, EngineError, EngineSpec
 from bench.gpu.groups import GROUPS, graphs
-from bench.gpu.groups.compare import cached_share, first_token, same
 from bench.gpu.groups.graphs import Way
 from bench.gpu.groups.lora import RANK, make_adapter
 from bench.gpu.groups.metrics import total
@@ -141,7 +141,7 @@ class TestOnEngines:
             ("draft", ["same as stock"]),
             ("hybrid", ["same as stock, cold", "same as stock, cached"]),
             ("smollm2", ["same as stock, cold", "same as stock, cached"]),
-            ("tier", ["same as stock, cold"]),
+            ("tier", ["same as stock"]),
         ],
     )
     def test_zones_answer_as_stock_does(self, rows, name, columns):
@@ -176,6 +176,15 @@ class TestOnEngines:
         (row,) = (row for row in rows("steps") if row["engine"] == "zones")
         assert row["predicted steps"] > 0
         assert row["prediction error"] > 0
+
+    def test_the_schedulers_steps_are_timed_with_no_zone_one_and_many(self, rows):
+        assert [(row["engine"], row["zones"]) for row in rows("scheduler")] == [
+            ("stock", 0),
+            ("zones", 0),
+            ("zones", 1),
+            ("zones", 1000),
+        ]
+        assert all(0 < row["step, median, s"] <= row["step, p99, s"] for row in rows("scheduler"))
 
     def test_the_real_model_is_named_with_its_weights(self, run):
         (phase,) = (phase for phase in run["phases"] if phase["name"] == "smollm2")

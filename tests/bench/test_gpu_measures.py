@@ -2,7 +2,16 @@
 
 import pytest
 
-from bench.gpu.measures import LARGEST_DIFFERENCE, at_least, at_most, equal_answers, reclaim
+from bench.gpu.measures import (
+    LARGEST_DIFFERENCE,
+    Measure,
+    at_least,
+    at_most,
+    equal_answers,
+    further_answers,
+    judged,
+    reclaim,
+)
 from bench.gpu.plots import lines
 from bench.gpu.report import noisy_neighbour, not_complete
 from tests.bench.gpu_run import outcomes, phase, phase_of, two_seeds
@@ -73,6 +82,25 @@ def test_the_same_tokens_with_other_log_probabilities_are_not_the_same_answer(ru
     equal_rows["cached"]["largest_difference"] = 1.5
     assert equal_answers(run).outcome == "missed"
     assert "cached: 10 of 10, log probabilities 1.5 apart" in equal_answers(run).measured
+
+
+@pytest.mark.parametrize(
+    ("cached", "status", "outcome"),
+    [(3, "done", "met"), (2, "done", "missed"), (3, "timed out", "not measured: hybrid: timed out")],
+)
+def test_answers_of_a_further_group_must_be_equal_in_each_column(run, cached, status, outcome):
+    row = {"engine": "zones", "answers": 3, "same as stock, cold": 3, "same as stock, cached": 3}
+    rows = [{**row, "engine": "stock"}, row, {**row, "same as stock, cached": cached}]
+    run["phases"] = [phase("hybrid", {"rows": rows}, group="hybrid", status=status)]
+    (measure,) = further_answers(run)
+    assert measure == Measure("the same answers as stock, hybrid", f"cold: 6 of 6; cached: {3 + cached} of 6", outcome)
+    assert measure in judged(run)
+
+
+def test_answers_without_a_case_are_counted_without_a_name(run):
+    run["phases"] = [phase("tier", {"rows": [{"engine": "zones", "answers": 3, "same as stock": 3}]}, group="tier")]
+    (measure,) = further_answers(run)
+    assert measure.measured == "3 of 3"
 
 
 def test_a_run_without_a_gpu_is_not_judged(run, equal_rows):

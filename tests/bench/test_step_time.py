@@ -7,7 +7,7 @@ import pytest
 
 from bench.step_time.arm import Arm
 from bench.step_time.loads import LOADS
-from bench.step_time.results import Record, describe
+from bench.step_time.results import Record, describe, rows
 from hack.harness.scheduler import Driver, make_scheduler, vllm_config
 
 SHORT_OF_SEATS = replace(LOADS["seats"], tenants=12, requests=24, capacity=400, seats=6, stock_seats=6)
@@ -65,3 +65,11 @@ def test_arms_are_compared_step_by_step_and_judged_by_the_median():
     assert lines[2].endswith("1.90 missed")
     assert lines[3] == "2 zones against 1 zone, step by step: 1.500"
     assert lines[4] == "1 zone: 50.0 ms of processor time a second beside the steps"
+
+
+def test_rows_have_the_figures_of_stock_and_of_each_arm():
+    stock, one = timed(0, [0.001, 0.002, 0.004]), timed(1, [0.002, 0.002, 0.004])
+    first, second = rows(stock, [one])
+    assert (first["engine"], first["zones"], first["to stock, median"]) == ("stock", 0, 1.0)
+    assert (second["engine"], second["zones"], second["running"], second["waiting"]) == ("zones", 1, 3, 9)
+    assert (second["step, median, s"], second["to stock, median"]) == (0.002, 1.0)

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.gpu.answers import ask
+from bench.gpu.compare import first_token, same
 from bench.gpu.engines import EngineSpec
 from bench.gpu.group import Context, Group, Phase
-from bench.gpu.groups.compare import first_token, same
-from bench.gpu.groups.loads import TENANTS, caller, generated_per_second, prompts, throughput, zones
 from bench.gpu.groups.lora import RANK, make_adapter
+from bench.gpu.loads import TENANTS, caller, generated_per_second, prompts, throughput, zones
 from bench.gpu.shapes import Shape
 
 _AT_ONCE: Final = 32

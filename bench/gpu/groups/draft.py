@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.gpu.answers import ask_each
+from bench.gpu.compare import same
 from bench.gpu.engines import Engine, EngineSpec
 from bench.gpu.group import Context, Group, Phase
-from bench.gpu.groups.compare import same
-from bench.gpu.groups.loads import ACME, TENANTS, caller, generated_per_second, prompts, throughput, zones
 from bench.gpu.groups.metrics import OPEN_METRICS, total, vllm_metrics
 from bench.gpu.groups.small_models import sizes
+from bench.gpu.loads import ACME, TENANTS, caller, generated_per_second, prompts, throughput, zones
 from bench.gpu.shapes import Shape
 from bench.kinds.models import full_attention
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.gpu.answers import ask_each
+from bench.gpu.compare import same
 from bench.gpu.engines import Engine, EngineError, EngineSpec
 from bench.gpu.group import Context, Group, NotPossible, Phase
-from bench.gpu.groups.compare import same
-from bench.gpu.groups.loads import ACME, TENANTS, caller, generated_per_second, prompts, throughput, zones
+from bench.gpu.loads import ACME, TENANTS, caller, generated_per_second, prompts, throughput, zones
 from bench.gpu.shapes import Shape
 
 _START_SECONDS: Final = 240.0

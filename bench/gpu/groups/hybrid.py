@@ -5,16 +5,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.gpu.answers import ask_each
+from bench.gpu.compare import cached_share, cold_and_cached, first_token
 from bench.gpu.engines import EngineSpec
 from bench.gpu.group import Context, Group, Phase
-from bench.gpu.groups.compare import cached_share, first_token, same
-from bench.gpu.groups.loads import ACME, BURST, fill_pool, prompts, zones
 from bench.gpu.groups.small_models import sizes
+from bench.gpu.loads import ACME, BURST, fill_pool, prompts, zones
 from bench.gpu.shapes import Shape
 from bench.kinds.models import gemma3
 
 _LAYER_GROUPS: Final = 6
 """Each takes blocks of its own for a token."""
+_FLOODED_POOLS: Final = 3
 
 
 def _engines(shape: Shape, folder: Path) -> Sequence[EngineSpec]:
@@ -38,20 +39,16 @@ async def _run(context: Context) -> Mapping[str, Any]:
             cold[name] = await ask_each(engine, ACME, asked, load.equal_answer)
             cached[name] = await ask_each(engine, ACME, asked, load.equal_answer)
             across[name] = await ask_each(engine, BURST, asked, load.equal_answer)
-            await fill_pool(context, engine, f"hybrid flood {seed}")
+            await fill_pool(context, engine, BURST, f"hybrid flood {seed}", _FLOODED_POOLS)
             after[name] = await ask_each(engine, ACME, asked, load.equal_answer)
         for name in context.engines:
             rows.append(
                 {
                     "engine": name,
                     "seed": seed,
-                    "answers": len(asked),
-                    "same as stock, cold": same(cold[name], cold["stock"]),
-                    "same as stock, cached": same(cached[name], cached["stock"]),
-                    "cached": cached_share(cached[name]),
+                    **cold_and_cached(name, cold, cached),
                     "cached, other tenant": cached_share(across[name]),
                     "cached after the flood": cached_share(after[name]),
-                    "first token, cold, s": first_token(cold[name]),
                     "first token after the flood, s": first_token(after[name]),
                 }
             )

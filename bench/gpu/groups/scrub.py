@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from bench.gpu.engines import Engine, EngineSpec
 from bench.gpu.group import Context, Group, Phase
-from bench.gpu.groups.loads import TENANTS, caller, flood, tokens_per_second
 from bench.gpu.groups.metrics import total
+from bench.gpu.loads import TENANTS, caller, flood, tokens_per_second
 from bench.gpu.shapes import Shape
 from tenantzone_contract.config import ZoneConfig
 

@@ -6,10 +6,10 @@ from typing import Any, Final
 
 from bench.first_token import prompts_of
 from bench.gpu.answers import ask_each
+from bench.gpu.compare import cold_and_cached
 from bench.gpu.engines import EngineSpec
 from bench.gpu.group import Context, Group, NotPossible, Phase
-from bench.gpu.groups.compare import cached_share, first_token, same
-from bench.gpu.groups.loads import ACME, zones
+from bench.gpu.loads import ACME, zones
 from bench.gpu.shapes import Shape
 from hack.demo.model import MODELS, prepare
 from hack.progress import CommandFailed
@@ -36,18 +36,7 @@ async def _run(context: Context) -> Mapping[str, Any]:
             context.say(f"seed {seed}: {name}")
             cold[name] = await ask_each(engine, ACME, asked, load.equal_answer)
             cached[name] = await ask_each(engine, ACME, asked, load.equal_answer)
-            rows.append(
-                {
-                    "engine": name,
-                    "seed": seed,
-                    "answers": len(asked),
-                    "same as stock, cold": same(cold[name], cold["stock"]),
-                    "same as stock, cached": same(cached[name], cached["stock"]),
-                    "cached": cached_share(cached[name]),
-                    "first token, cold, s": first_token(cold[name]),
-                    "first token, cached, s": first_token(cached[name]),
-                }
-            )
+            rows.append({"engine": name, "seed": seed, **cold_and_cached(name, cold, cached)})
     return {"model": {"name": _MODEL, "weights": "real"}, "rows": rows}
 
 

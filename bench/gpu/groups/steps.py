@@ -1,6 +1,9 @@
-"""How long steps take on both engines, and how well zones predict them, while a zone has a latency target."""
+"""How long steps take on both engines, how well zones predict them, and how much of a step the scheduler takes."""
 
+import asyncio
+import json
 import statistics
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,15 +11,20 @@ from typing import Any, Final
 
 from bench.gpu.engines import Engine, EngineSpec
 from bench.gpu.group import Context, Group, Phase
-from bench.gpu.groups.loads import ACME, BURST, caller, checked, distinct, zones
 from bench.gpu.groups.metrics import OPEN_METRICS, total, vllm_metrics
 from bench.gpu.load import Loaded
+from bench.gpu.loads import ACME, BURST, caller, checked, distinct, zones
 from bench.gpu.plan import Plan, Stream, poisson
+from bench.gpu.processes import importing_alike
 from bench.gpu.shapes import Shape
 from tenantzone_contract.zone_terms import Latency
 
 _PREDICTIONS: Final = ("predicted_steps", "step_seconds", "predicted_step_seconds", "step_prediction_error_seconds")
 """Counters of a zones engine, all of the steps that it predicted."""
+
+
+class StepTimeError(Exception):
+    """The measurement of the schedulers ended with an error; the message has its last line of output."""
 
 
 def _engines(shape: Shape, folder: Path) -> Sequence[EngineSpec]:
@@ -49,6 +57,36 @@ async def _run(context: Context) -> Mapping[str, Any]:
                 }
             )
     return {"rows": rows}
+
+
+async def _scheduler(context: Context) -> Mapping[str, Any]:
+    """Time the schedulers' part of a step without a model, in a process of its own.
+
+    Raises:
+        StepTimeError: the process ended with an error.
+    """
+    file = context.folder / "step_time.json"
+    steps = context.shape.load.scheduler_steps
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "bench.step_time", "--loads", "no-queue", "--json", file,
+        "--steps", str(steps), "--warm-up", str(steps // 5),
+        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
+        env=importing_alike(), start_new_session=True,
+    )  # fmt: skip
+    assert process.stderr is not None
+    line = ""
+    try:
+        async for said in process.stderr:
+            line = said.decode(errors="replace").strip()
+            context.say(line)
+        code = await process.wait()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if code:
+        raise StepTimeError(f"bench.step_time ended with code {code}: {line}")
+    return {"rows": json.loads(file.read_text())}
 
 
 async def _mixed_load(context: Context, engine: Engine, seed: int) -> Loaded:
@@ -98,4 +136,4 @@ def _prediction_columns(steps: float, actual: float, predicted: float, error: fl
     }
 
 
-GROUP: Final = Group("steps", _engines, (Phase("steps", 120.0, _run),))
+GROUP: Final = Group("steps", _engines, (Phase("steps", 120.0, _run), Phase("scheduler", 180.0, _scheduler)))

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.gpu.answers import Answer, ask_each
+from bench.gpu.compare import cached_share, first_token, same
 from bench.gpu.engines import Engine, EngineSpec
 from bench.gpu.group import Context, Group, Phase
-from bench.gpu.groups.compare import cached_share, first_token, same
-from bench.gpu.groups.loads import ACME, BURST, caller, flood, prompts, tokens_per_second, zones
 from bench.gpu.groups.metrics import OPEN_METRICS, total, vllm_metrics
+from bench.gpu.loads import ACME, BURST, caller, flood, prompts, tokens_per_second, zones
 from bench.gpu.shapes import Shape
 
 _MIB: Final = float(1 << 20)
@@ -79,7 +79,8 @@ async def _first_tokens_of(context: Context, seed: int) -> list[Mapping[str, Any
             "first token, s": first_token(each),
             "cached": cached_share(each),
             "answers": len(each),
-            "same as stock, cold": same(each, answers["stock", "cold"]),
+            # A prompt from the tier is computed as one from the blocks is: its last tokens only.
+            "same as stock": same(each, answers["stock", "cold" if cache == "cold" else "in blocks"]),
             **(loads if cache == "in tier" else {}),
         }
         for (name, cache), each in answers.items()

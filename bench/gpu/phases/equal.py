@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from bench.gpu.answers import Answer, ask, ask_at_once, ask_each
+from bench.gpu.compare import same
 from bench.gpu.engines import Engine
 from bench.gpu.group import Context
 from bench.gpu.plan import Prompts
@@ -48,7 +49,7 @@ async def run(context: Context) -> Mapping[str, Any]:
     rows.append(await _after_preemption(context, prompts))
     context.keep({"rows": rows})
     context.say("after tier load")
-    rows.append(await _after_tier_load(zones, shape, prompts, cold))
+    rows.append(await _after_tier_load(zones, shape, prompts, again))
     return {"rows": rows}
 
 
@@ -66,7 +67,7 @@ def compared(case: Any, ours: Sequence[Answer], stock: Sequence[Answer], note: s
     return {
         "case": case,
         "answers": len(pairs),
-        "same_tokens": _same(ours, stock),
+        "same_tokens": same(ours, stock),
         "same_top_logprobs": sum(
             one.tokens == other.tokens
             and all(a.keys() == b.keys() for a, b in zip(one.top_logprobs, other.top_logprobs, strict=True))
@@ -86,10 +87,6 @@ def difference(one: Answer, other: Answer) -> float:
         if one.tokens[place] != other.tokens[place]:
             break
     return largest
-
-
-def _same(ours: Sequence[Answer], theirs: Sequence[Answer]) -> int:
-    return sum(one.tokens == other.tokens for one, other in zip(ours, theirs, strict=True))
 
 
 def _cached(answers: Sequence[Answer]) -> list[int]:
@@ -140,7 +137,7 @@ async def _after_preemption(context: Context, prompts: Sequence[Sequence[int]]) 
             break
     row = compared("after preemption", answers, alone, f"preemptions: {preemptions}", happened=preemptions > 0)
     # The requests share batches with each other and with the claims, and another batch may round differently.
-    return {**row, "stock_same_tokens": _same(batch, alone)}
+    return {**row, "stock_same_tokens": same(batch, alone)}
 
 
 async def _preempted(
@@ -165,9 +162,16 @@ async def _preempted(
 
 
 async def _after_tier_load(
-    zones: Engine, shape: Shape, prompts: Sequence[Sequence[int]], cold: Sequence[Answer]
+    zones: Engine, shape: Shape, prompts: Sequence[Sequence[int]], stock: Sequence[Answer]
 ) -> EqualRow:
-    """Ask prompts that evict each other, and ask them again once the tier has stored them; `cold` is from stock."""
+    """Ask prompts that evict each other, and ask them again once the tier has stored them.
+
+    Args:
+        zones: the engine with a tier.
+        shape: of the model.
+        prompts: to ask.
+        stock: stock's answers with the prompts cached, which computes as few tokens of them as after a tier load.
+    """
     tokens = shape.load.equal_answer
     await ask_each(zones, _TIERED, prompts, tokens)
     tier = (await zones.report()).tiers[0]
@@ -181,7 +185,7 @@ async def _after_tier_load(
     answers = await ask_each(zones, _TIERED, prompts, tokens, logprobs=_TOP)
     hits = (await _zone(zones, _TIERED)).tiers[0].hits - before.hits
     note = f"chunks loaded from the tier: {hits}; zones found {sum(_cached(answers)):,} prompt tokens cached"
-    return compared("after tier load", answers, cold, note, happened=hits > 0)
+    return compared("after tier load", answers, stock, note, happened=hits > 0)
 
 
 async def _zone(engine: Engine, name: str) -> ZoneReport:

@@ -7,7 +7,8 @@ from typing import Any, Final, Literal
 from bench.gpu.engines import Engine
 from bench.gpu.group import Context
 from bench.gpu.load import Loaded
-from bench.gpu.phases.tenants import FLOODING, QUIET, caller, flood, zones
+from bench.gpu.loads import caller
+from bench.gpu.phases.tenants import FLOODING, QUIET, flood, zones
 from bench.gpu.plan import Answered, Plan, Prompts, Stream, poisson
 from bench.gpu.results import FloodRates, NoisyArm, Tenants
 from bench.gpu.shapes import Shape

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from bench.gpu.engines import Engine
 from bench.gpu.group import Context
-from bench.gpu.load import LoadError
-from bench.gpu.phases.tenants import caller, flood, flooding_zones
+from bench.gpu.loads import caller, checked, fill_pool
+from bench.gpu.phases.tenants import FLOODING, flood, flooding_zones
 from bench.gpu.plan import Plan, Prompts, Stream
 from bench.gpu.results import ReclaimRow
 from bench.gpu.shapes import Shape
@@ -45,10 +45,9 @@ async def _measure(context: Context, engine: Engine, seed: int) -> ReclaimRow:
 
     begin = load.reclaim_warm_seconds
     streams = (claim(begin), *flood(engine, shape, f"reclaim/{seed}"))
-    claimed = (await context.workers.run(Plan(streams, (0.0, begin)))).streams[_OWNER]
-    again = (await context.workers.run(Plan((claim(0.0),), (0.0, 0.0)))).streams[_OWNER]
-    if claimed.failed or again.failed:
-        raise LoadError(f"{engine.name}: requests failed: {claimed.errors or again.errors}")
+    claimed = checked(await context.workers.run(Plan(streams, (0.0, begin)))).streams[_OWNER]
+    await fill_pool(context, engine, FLOODING[0], f"reclaim/{seed}/after")
+    again = checked(await context.workers.run(Plan((claim(0.0),), (0.0, 0.0)))).streams[_OWNER]
     return {
         "engine": "zones" if engine.has_zones else "stock",
         "seed": seed,

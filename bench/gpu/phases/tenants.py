@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from bench.gpu.engines import Engine
-from bench.gpu.plan import Caller, Prompts, Stream
+from bench.gpu.loads import caller
+from bench.gpu.plan import Prompts, Stream
 from bench.gpu.shapes import Shape
 from tenantzone_contract.config import ZoneConfig
 from tenantzone_contract.zone_terms import Idle, Latency
@@ -48,11 +49,6 @@ def zones(*, target_seconds: float | None = None) -> tuple[ZoneConfig, ...]:
 def flooding_zones() -> tuple[ZoneConfig, ...]:
     """The zones of the flooding tenants, which reserve nothing."""
     return tuple(ZoneConfig(name=name, tenant=name, generation=1, offload="Never") for name in FLOODING)
-
-
-def caller(engine: Engine, tenant: str) -> Caller:
-    """A tenant as a caller of an engine."""
-    return Caller(engine.headers(tenant), engine.fields(tenant))
 
 
 def flood(engine: Engine, shape: Shape, seed: str) -> Sequence[Stream]:

@@ -1,5 +1,6 @@
-"""The tenants, zones, prompts and loads that the further groups have in common."""
+"""Callers, prompts and loads that several phases use, and the two tenants of the further groups."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -19,7 +20,6 @@ _RESERVING: Final = (
     ZoneConfig(name=ACME, tenant=ACME, generation=1, reserved="50%", priority=10),
     ZoneConfig(name=BURST, tenant=BURST, generation=1, limit="60%"),
 )
-_FLOODED_POOLS: Final = 3
 _VOCABULARY: Final = 4096
 """Prompts consist of tokens below this number, which every model of the groups knows."""
 
@@ -109,16 +109,27 @@ def _streams(
     )
 
 
-async def fill_pool(context: Context, engine: Engine, seed: str) -> None:
-    """Have burst ask distinct prompts that fill the pool several times, all at once, and wait for the answers.
+async def fill_pool(context: Context, engine: Engine, tenant: str, seed: str, times: int = 1) -> None:
+    """Send distinct prompts that fill the pool, all at once, and wait for the answers.
+
+    On stock vLLM no block that was cached before remains cached.
+
+    Args:
+        context: of the phase.
+        engine: to load.
+        tenant: that sends the prompts.
+        seed: of the prompts.
+        times: how often the prompts fill the pool.
 
     Raises:
         FailedRequests: a request failed.
     """
     shape = context.shape
     made = distinct(shape.load.flood_prompt, seed)
-    count = -(-_FLOODED_POOLS * shape.blocks * shape.block_tokens // made.tokens)
-    stream = Stream(BURST, engine.url, (caller(engine, BURST),), made, 1, arrivals=(0.0,) * count)
+    # A block that is not full is not cached, so it evicts nothing for longer than its request runs.
+    blocks = made.tokens // shape.block_tokens
+    count = math.ceil(times * shape.blocks / blocks)
+    stream = Stream(tenant, engine.url, (caller(engine, tenant),), made, 1, arrivals=(0.0,) * count)
     checked(await context.workers.run(Plan((stream,), (0.0, 0.0))))
 
 
