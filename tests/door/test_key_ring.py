@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenantzone_runtime.door.identities.key_ring import MIN_KEY_LENGTH, KeyFileError, KeyRing, parse_keys
+from tenantzone_runtime.door.identities.key_ring import (
+    FILES_PER_LOOK,
+    MIN_KEY_LENGTH,
+    KeyFileError,
+    KeyRing,
+    parse_keys,
+)
+from tenantzone_runtime.reload import FileStamp
 from tests.door.harness import eventually
 from tests.runtime.folders import project
 
@@ -226,3 +233,87 @@ def test_no_key_is_kept_in_clear(tmp_path):
     made = ring(tmp_path / "keys", acme="open-sesame")
     assert b"open-sesame" not in repr(vars(made)).encode()
     assert "open-sesame" not in repr(made._files)
+
+
+MANY = 3 * FILES_PER_LOOK + 1
+
+
+@pytest.fixture
+def examined(monkeypatch):
+    """The paths that were examined since the list was cleared."""
+    paths = []
+    of = FileStamp.of
+    monkeypatch.setattr(FileStamp, "of", lambda path: paths.append(path) or of(path))
+    return paths
+
+
+def key_of(number):
+    return f"key-number-{number}"
+
+
+def looks_until(made, is_there, at_most):
+    """Look until a condition holds; returns how many looks that took."""
+    for look in range(1, at_most + 1):
+        made.refresh()
+        if is_there():
+            return look
+    raise AssertionError(f"not after {at_most} looks")
+
+
+class TestManyKeys:
+    @pytest.fixture
+    def plain(self, tmp_path):
+        for number in range(MANY):
+            at_rest(tmp_path / f"t{number}", key_of(number))
+        made = KeyRing(tmp_path)
+        made.refresh()
+        return made
+
+    def test_the_first_look_knows_all_of_them(self, plain):
+        assert all(plain.tenant_of(key_of(number).encode()) == f"t{number}" for number in range(MANY))
+
+    def test_a_look_examines_a_part_of_a_plain_folder(self, plain, examined):
+        for _ in range(3):
+            examined.clear()
+            plain.refresh()
+            assert len(examined) <= FILES_PER_LOOK + 1
+
+    def test_a_change_in_a_plain_folder_is_seen_after_a_few_looks(self, plain, tmp_path):
+        at_rest(tmp_path / f"t{MANY - 1}", "a-new-key")
+        looks_until(plain, lambda: plain.tenant_of(b"a-new-key"), 4)
+        assert plain.tenant_of(key_of(MANY - 1).encode()) is None
+
+    def test_a_removed_and_a_new_file_are_seen_at_the_next_look(self, plain, tmp_path):
+        (tmp_path / "t7").unlink()
+        at_rest(tmp_path / "newcomer", "key-of-the-newcomer")
+        plain.refresh()
+        assert plain.tenant_of(key_of(7).encode()) is None
+        assert plain.tenant_of(b"key-of-the-newcomer") == "newcomer"
+
+    def test_files_that_do_not_settle_do_not_keep_others_from_being_examined(self, plain, tmp_path):
+        ahead = time.time() + 86400
+        for number in range(FILES_PER_LOOK + 1):
+            os.utime(tmp_path / f"t{number}", (ahead, ahead))
+        at_rest(tmp_path / f"t{MANY - 1}", "a-new-key")
+        looks_until(plain, lambda: plain.tenant_of(b"a-new-key"), 5)
+
+    def test_a_projection_comes_into_force_whole_after_a_few_looks(self, tmp_path, examined):
+        made = ring(tmp_path / "keys", **{f"t{number}": key_of(number) for number in range(MANY)})
+        project(tmp_path / "keys", {f"t{number}": key_of(number + 1) for number in range(MANY)})
+        in_force = set()
+        for _ in range(3):
+            examined.clear()
+            made.refresh()
+            assert len(examined) <= FILES_PER_LOOK
+            in_force.add((made.tenant_of(key_of(1).encode()), made.tenant_of(key_of(MANY).encode())))
+        assert in_force == {("t1", None)}
+        made.refresh()
+        assert (made.tenant_of(key_of(1).encode()), made.tenant_of(key_of(MANY).encode())) == ("t0", f"t{MANY - 1}")
+
+    def test_a_projection_that_is_swapped_before_all_is_read_never_comes_into_force(self, tmp_path):
+        made = ring(tmp_path / "keys", **{f"t{number}": key_of(number) for number in range(MANY)})
+        for first in (1, 2):
+            project(tmp_path / "keys", {f"t{number}": key_of(number + first) for number in range(MANY)})
+            made.refresh()
+        looks_until(made, lambda: made.tenant_of(key_of(MANY + 1).encode()), 4)
+        assert made.tenant_of(key_of(2).encode()) == "t0"

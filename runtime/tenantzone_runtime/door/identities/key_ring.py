@@ -5,6 +5,9 @@ rotated. Only digests are kept in memory.
 
 A projection is swapped whole. In a plain folder a file may be half-written, and half a key would be a key; so what was
 written there counts once it has stayed the same for a while.
+
+A look at the folder costs a bounded amount of work, however many tenants there are. A new projection is read in parts,
+and takes effect when all of it is read.
 """
 
 import hashlib
@@ -13,8 +16,10 @@ import logging
 import os
 import re
 import secrets
+import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 from tenantzone_runtime.reload import FileStamp, across_swaps, projection_of
@@ -26,6 +31,8 @@ MIN_KEY_LENGTH = 8
 """Characters of a key in clear: what is shorter can be guessed, or is a beginning of one."""
 REST_SECONDS = 1.0
 """How long a file of a plain folder must have stayed the same."""
+FILES_PER_LOOK = 500
+"""Files that one look at a large folder opens or examines."""
 _TENANT = re.compile(r"[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?")
 """As in a TenantZone."""
 _COPY = re.compile(r".*\.(bak|backup|old|orig|rej|save|sw[a-z]|tmp|dpkg-\w+|rpm\w+)", re.IGNORECASE)
@@ -79,6 +86,15 @@ class _KeyFile:
     error: str | None = None
 
 
+@dataclass(slots=True)
+class _Part:
+    """A new projection that is not read whole yet."""
+
+    projection: Path
+    remaining: list[str]
+    files: dict[str, _KeyFile] = field(default_factory=dict)
+
+
 class KeyRing:
     """The API keys of all tenants, in digests, as the key files have them.
 
@@ -95,6 +111,14 @@ class KeyRing:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._projection: Path | None = None
+        """The projection that all files in force come from; None if they come from a plain folder."""
+        self._part: _Part | None = None
+        self._listed: FileStamp | None = None
+        """The stamp of the plain folder whose names are known; None: list it at the next look."""
+        self._names: list[str] = []
+        """The tenants' files of the plain folder, in order."""
+        self._next = 0
+        """The place in the names from which the next look at a plain folder goes on."""
         self._unsettled: dict[str, tuple[FileStamp, float]] = {}
         """Of files of a plain folder that changed a moment ago: their stamps, and when they were first seen."""
         self._left_out: frozenset[str] = frozenset()
@@ -138,21 +162,62 @@ class KeyRing:
 
     def _read_files(self) -> dict[str, _KeyFile]:
         projection = projection_of(self._folder)
-        if projection is not None and projection == self._projection and self._is_settled():
+        if projection is None:
+            return self._read_plain()
+        if projection == self._projection and self._is_settled():
             return self._files
-        # All from one projection, so that a swap meanwhile never mixes two.
-        source = projection or self._folder
+        return self._read_projection(projection)
+
+    def _read_projection(self, projection: Path) -> dict[str, _KeyFile]:
+        """Read the next part of a projection; returns its files once all are read, and until then those in force."""
+        # All from one projection, so that a swap in the meantime never mixes two.
+        if self._part is None or self._part.projection != projection:
+            self._part = _Part(projection, self._list(projection)[::-1])
+        part = self._part
+        for _ in range(min(self._limit, len(part.remaining))):
+            name = part.remaining.pop()
+            part.files[name] = self._read(projection / name, name, is_plain=False)
+        if part.remaining:
+            return self._files
+        self._part = None
+        self._projection = projection
+        self._listed = None
+        return part.files
+
+    def _read_plain(self) -> dict[str, _KeyFile]:
+        """Read the files of a plain folder that are new or not settled, and examine the next part of the others."""
+        self._part = self._projection = None
+        began_ns = time.time_ns()
+        stamp = FileStamp.of(self._folder)
+        if stamp != self._listed:
+            self._names = self._list(self._folder)
+            self._listed = stamp if stamp.is_settled(began_ns) else None
+            self._unsettled = {name: self._unsettled[name] for name in self._names if name in self._unsettled}
+        names, known = self._names, self._files
+        rotated = names[self._next :] + names[: self._next]
+        urgent = (name for name in rotated if name not in known or known[name].stamp is None)
+        due = {*islice(urgent, self._limit), *rotated[: self._limit]}
+        self._next = (self._next + self._limit) % max(1, len(names))
+        return {
+            name: self._read(self._folder / name, name, is_plain=True) if name in due else known[name]
+            for name in names
+            if name in due or name in known
+        }
+
+    @property
+    def _limit(self) -> int:
+        """How many files a look may read. The first look reads all of them: no key would be accepted before."""
+        return FILES_PER_LOOK if self._files else sys.maxsize
+
+    def _list(self, source: Path) -> list[str]:
+        """The names of the tenants' files in a folder. Files of other names are logged once."""
         names = _key_file_names(source)
         tenants = [name for name in names if is_tenants_name(name)]
-        self._tell_left_out(frozenset(names) - frozenset(tenants))
-        files = {name: self._read(source / name, name, is_plain=projection is None) for name in tenants}
-        self._projection = projection
-        return files
-
-    def _tell_left_out(self, names: frozenset[str]) -> None:
-        for name in sorted(names - self._left_out):
+        left_out = frozenset(names) - frozenset(tenants)
+        for name in sorted(left_out - self._left_out):
             _log.warning("%r in the key folder is no tenant's: it is left out", name)
-        self._left_out = names
+        self._left_out = left_out
+        return tenants
 
     def _is_settled(self) -> bool:
         return all(file.stamp is not None for file in self._files.values())
