@@ -46,8 +46,9 @@ def pool(status: Any = None, **spec: Any) -> Pool:
     return read_pool(body("demo", spec={"selector": selector} | spec, status=status or {}))
 
 
-def pod(name: str = "engine-0", *, ip: str = "127.0.0.1") -> Pod:
-    return read_pod(body(name, status={"podIP": ip, "conditions": [{"type": "Ready", "status": "True"}]}))
+def pod(name: str = "engine-0", *, ip: str = "127.0.0.1", host_network: bool = False) -> Pod:
+    status = {"podIP": ip, "conditions": [{"type": "Ready", "status": "True"}]}
+    return read_pod(body(name, spec={"hostNetwork": host_network}, status=status))
 
 
 def snapshot(generation: int, *zones: Zone) -> RuntimeConfig:

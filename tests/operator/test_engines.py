@@ -68,6 +68,41 @@ async def test_what_is_not_believed_is_told_to_the_log_alone(
     assert error in caplog.text
 
 
+async def test_two_pods_at_one_address_do_not_share_a_report(engine: Engine, caplog: pytest.LogCaptureFixture):
+    pods = [pod(name, host_network=True) for name in ("engine-0", "engine-1")]
+    watch = EngineWatch(changed=lambda: None)
+    engine.body = sent("")
+
+    with caplog.at_level("INFO"):
+        unnamed = await watch.look_at(pods, engine.port, MAX_BYTES)
+    engine.body = sent("engine-1")
+    await watch.ask_all()
+
+    assert [seen.report for seen in unnamed] == [None, None]
+    assert all("set POD_NAME to metadata.name in its container" in seen.error for seen in unnamed)
+    assert "pods on the host network share that address" in caplog.text
+    first, second = await watch.look_at(pods, engine.port, MAX_BYTES)
+    assert (first.report, second.error) == (None, "")
+    assert second.report is not None
+    assert "set POD_NAME" in first.error
+
+
+@pytest.mark.parametrize("body", [b"", sent(""), sent("engine-1")])
+async def test_on_the_host_network_too_a_status_does_not_depend_on_what_answers(engine: Engine, body: bytes):
+    engine.body = body
+    (seen,) = await EngineWatch(changed=lambda: None).look_at([pod(host_network=True)], engine.port, MAX_BYTES)
+    assert seen.error == (
+        f"no report that names this pod from its admin port {engine.port} on the host network "
+        "(set POD_NAME to metadata.name in its container; the operator's log says why)"
+    )
+
+
+async def test_a_pod_with_an_address_of_its_own_need_not_be_named(engine: Engine):
+    engine.body = sent("")
+    (seen,) = await EngineWatch(changed=lambda: None).look_at([pod()], engine.port, MAX_BYTES)
+    assert seen.report is not None
+
+
 async def test_what_nobody_expected_of_an_engine_is_that_engines_trouble(
     engine: Engine, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):

@@ -79,8 +79,15 @@ async def read_answer(
     except ValueError:
         what = path.partition("?")[0].removeprefix("/")
         raise UnbelievableError(f"what it sends is not a {what} that this version understands") from None
-    if answer.pod not in ("", pod.meta.name):
+    if answer.pod == pod.meta.name:
+        return answer
+    if answer.pod:
         raise ValueError(f"at {pod.ip} another pod answers, {printable(answer.pod)}")
+    if pod.host_network:
+        raise ValueError(
+            f"the engine at {pod.ip} does not say which pod it is, and pods on the host network share that address: "
+            "set POD_NAME to metadata.name in its container"
+        )
     return answer
 
 

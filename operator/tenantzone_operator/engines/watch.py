@@ -208,7 +208,7 @@ class EngineWatch:
                     engine.error = (
                         f"its admin port {self._port} refuses the operator (the pool's condition says what to mount)"
                         if engine.refuses
-                        else f"no report from its admin port {self._port} (the operator's log says why)"
+                        else _no_report(engine.pod, self._port)
                     )
             else:
                 ENGINE_POLLS.labels("ok").inc()
@@ -227,3 +227,13 @@ class EngineWatch:
             level = logging.ERROR if unexpected else logging.INFO
             self._log.log(level, "engine %s: %s", name, why or "answers", extra={"pod": name}, exc_info=unexpected)
         return before != (engine.report, engine.error)
+
+
+def _no_report(pod: Pod, port: int) -> str:
+    """The error of an engine without a report. It depends on the pod only, and not on what answers at the port."""
+    if pod.host_network:
+        return (
+            f"no report that names this pod from its admin port {port} on the host network (set POD_NAME to "
+            "metadata.name in its container; the operator's log says why)"
+        )
+    return f"no report from its admin port {port} (the operator's log says why)"

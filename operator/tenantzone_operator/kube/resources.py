@@ -91,6 +91,8 @@ class Pod:
     """The names of the Secrets that are mounted into it, sorted."""
     secrets_hash: str = ""
     """Of the versions of these that kubelet was last told about."""
+    host_network: bool = False
+    """Whether it has its node's address, which other pods may have as well."""
 
 
 def read_zone(body: Body) -> Zone:
@@ -152,6 +154,7 @@ def read_pod(body: Body) -> Pod:
         config_hash=(metadata.get("annotations") or {}).get(CONFIG_HASH_ANNOTATION, ""),
         secrets=_mounted_secrets((body.get("spec") or {}).get("volumes") or ()),
         secrets_hash=(metadata.get("annotations") or {}).get(SECRETS_HASH_ANNOTATION, ""),
+        host_network=bool((body.get("spec") or {}).get("hostNetwork")),
     )
 
 
