@@ -5,6 +5,7 @@ projects it, and what is told is read from the admin port and from the journal.
 """
 
 import logging
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -109,6 +110,33 @@ class EnginePort:
         assert house.of_door().config is None
         in_the_way.rmdir()
         eventually(lambda: house.of_door().config is not None)
+
+    def test_a_config_that_the_api_server_cannot_read_is_rejected_until_it_can(
+        self, house: House, tmp_path: Path
+    ) -> None:
+        in_the_way = tmp_path / "state" / "config.new"
+        in_the_way.mkdir()
+        generation = house.declare(zone("acme"))
+        rejected = house.await_report(lambda report: report.config.rejected).config.rejected
+        assert rejected is not None
+        assert rejected.generation == generation
+        assert "the API server cannot read it and enforces an earlier config" in rejected.error
+        in_the_way.rmdir()
+        house.await_report(lambda report: report.config.rejected is None)
+
+    @pytest.mark.parametrize("what", ["folder", "file"])
+    def test_a_config_that_somebody_removed_is_written_again(self, house: House, tmp_path: Path, what: str) -> None:
+        state = tmp_path / "state"
+        house.enforce(zone("acme"))
+        eventually(lambda: house.of_door().config is not None)
+        if what == "folder":
+            shutil.rmtree(state)
+        else:
+            (state / "config.json").unlink()
+        eventually(lambda: house.of_door().config is not None)
+        assert what == "file" or state.stat().st_mode & 0o777 == 0o700
+        house.enforce(zone("acme"), zone("burst"))
+        eventually(lambda: [each.tenant for each in house.of_door().config.zones] == ["acme", "burst"])
 
     def test_a_config_that_fails_in_the_midst_loses_no_block(
         self, engine: DrivenEngine, house: House, monkeypatch: pytest.MonkeyPatch

@@ -5,10 +5,12 @@ So one of them decides, the engine, and the door reads what it has decided.
 """
 
 import logging
+import time
 from pathlib import Path
 
 from tenantzone_contract.config import CONFIG_KEY, RuntimeConfig
 from tenantzone_contract.config_text import dump_config
+from tenantzone_contract.report import Rejection
 
 logger = logging.getLogger(__name__)
 
@@ -23,27 +25,32 @@ class AppliedConfig:
     def __init__(self, folder: Path | None) -> None:
         self._path = None if folder is None else folder / CONFIG_KEY
         self._shown: RuntimeConfig | None = None
-        self._complaint: str | None = None
+        self.rejection: Rejection | None = None
+        """Why the API server does not enforce the config in force; None: it does, or there is no config yet."""
         if self._path is not None:
             self._path.unlink(missing_ok=True)
 
     def show(self, config: RuntimeConfig | None) -> None:
-        """Write a config, unless it is what stands there; what fails is tried again with the next call.
+        """Write a config, unless the file has it. A failed write is tried again with the next call.
+
+        A folder that is gone is made again: programs that clean up temporary files remove it.
 
         Args:
             config: the one in force; None: there was none yet.
         """
-        if self._path is None or config is None or config is self._shown:
+        if self._path is None or config is None or (config is self._shown and self._path.exists()):
             return
         new = self._path.with_suffix(".new")
         try:
+            self._path.parent.mkdir(mode=0o700, exist_ok=True)
             new.write_text(dump_config(config))
             new.replace(self._path)
         except OSError as error:
-            if self._complaint != str(error):
-                self._complaint = str(error)
-                logger.error(
-                    "the front door can't be told of config %d, it keeps the last: %s", config.generation, error
-                )
+            self._reject(config.generation, f"the API server cannot read it and enforces an earlier config: {error}")
         else:
-            self._shown, self._complaint = config, None
+            self._shown, self.rejection = config, None
+
+    def _reject(self, generation: int, error: str) -> None:
+        if self.rejection is None or (self.rejection.generation, self.rejection.error) != (generation, error):
+            logger.error("config %d: %s", generation, error)
+            self.rejection = Rejection(generation=generation, error=error, unix_time=time.time())

@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 
-from tenantzone_contract.report import EngineReport
+from tenantzone_contract.report import ConfigStatus, EngineReport
 from tenantzone_runtime.admin_access import AdminAccess
 from tenantzone_runtime.housekeeping.applied import AppliedConfig
 from tenantzone_runtime.housekeeping.auditing import Auditing, open_journal
@@ -85,7 +85,9 @@ class Housekeeping:
     def turn(self) -> None:
         """Do one turn's work: look for a new config, let time pass, publish a report."""
         has_news = self._reloading.turn()
+        untold = self._applied.rejection
         self._applied.show(self._reloading.in_force)
+        has_news |= self._applied.rejection is not untold
         has_news |= self._salting.turn()
         self.admin_access.poll()
         self._engine.let_time_pass()
@@ -101,7 +103,7 @@ class Housekeeping:
         self._is_scraped = False
         figures = make_figures(
             self._engine,
-            self._reloading.status,
+            self._status(),
             self._reloading.reloads,
             pod=self._pod,
             started_unix_time=self._started_unix_time,
@@ -117,13 +119,20 @@ class Housekeeping:
         in_force = self._reloading.in_force
         self._report = make_report(
             self._engine,
-            self._reloading.status,
+            self._status(),
             pod=self._pod,
             started_unix_time=self._started_unix_time,
             salt_key=self._salting.status,
             identity=self._identifying.look(in_force.pool.identity if in_force is not None else None),
             admin_port=self.admin_access.status,
         )
+
+    def _status(self) -> ConfigStatus:
+        """What became of the newest config, in the engine and in the API server."""
+        status = self._reloading.status
+        if status.rejected is not None:
+            return status
+        return status.model_copy(update={"rejected": self._applied.rejection})
 
     def _run(self) -> None:
         told = ""
