@@ -60,7 +60,7 @@ MODEL = {
 def vllm_config(folder: Path, *, sequences: int = 64, max_batched_tokens: int = 1024) -> VllmConfig:
     """VLLM's config of a small model that has no weights."""
     (folder / "config.json").write_text(json.dumps(MODEL))
-    return VllmConfig(
+    config = VllmConfig(
         model_config=ModelConfig(model=str(folder), skip_tokenizer_init=True, dtype="float32", max_model_len=4096),
         cache_config=CacheConfig(block_size=BLOCK_TOKENS, enable_prefix_caching=True),
         scheduler_config=SchedulerConfig(
@@ -70,6 +70,9 @@ def vllm_config(folder: Path, *, sequences: int = 64, max_batched_tokens: int = 
             is_encoder_decoder=False,
         ),
     )
+    # Only the scheduler runs. It is the same on a GPU, and zones refuse what fails in vLLM's kernels for CPUs.
+    config.device_config.device_type = "cuda"
+    return config
 
 
 def with_flags(config: VllmConfig, **scheduling: Any) -> VllmConfig:

@@ -105,6 +105,11 @@ def _go_in_tiers(caches: Any) -> bool:
     return {"FullAttentionSpec"} <= kinds <= _IN_TIERS_TOGETHER and have_same_ends and are_states_at_ends
 
 
+def _keeps_states_at_ends(spec: Any) -> bool:
+    """Whether these are states of which one is kept at the end of a block."""
+    return type(spec).__name__ == "MambaSpec" and bool(spec.mamba_cache_mode == "align")
+
+
 _SEES_ALL: Final = frozenset(("FullAttentionSpec", "MLAAttentionSpec"))
 """Kinds of KV caches, by the names of vLLM's classes, of which a request keeps each block from its beginning on."""
 
@@ -351,6 +356,16 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
         _OTHER_ENGINE,
         is_configured=lambda _, caches: (
             len(caches.kv_cache_groups) > 1 and not all(map(_is_counted, caches.kv_cache_groups))
+        ),
+    ),
+    Unsupported(
+        "drafts on CPUs for a model whose states are kept at the ends of blocks",
+        "vLLM's engine fails at the first request there",
+        "leave --speculative-config out, or --mamba-cache-mode align, or use a GPU",
+        is_configured=lambda config, caches: (
+            config.device_config.device_type == "cpu"
+            and config.speculative_config is not None
+            and any(_keeps_states_at_ends(group.kv_cache_spec) for group in caches.kv_cache_groups)
         ),
     ),
     Unsupported(

@@ -176,7 +176,9 @@ def test_a_rank_with_an_api_server_of_its_own_is_let_in(tmp_path):
 
 
 def test_all_that_a_configuration_tells_is_tried_here():
-    assert CONFIGURED.keys() == USES.keys() | MODELS.keys() | GROUPS_IN_TIERS.keys() | {KINDS_IN_TIERS}
+    assert CONFIGURED.keys() == (
+        USES.keys() | MODELS.keys() | GROUPS_IN_TIERS.keys() | {KINDS_IN_TIERS, DRAFTS_AND_STATES_ON_CPUS}
+    )
 
 
 KINDS_IN_TIERS = (
@@ -300,6 +302,29 @@ def of_groups(specs):
 def test_what_a_model_brings_is_refused_by_name(tmp_path, feature):
     with pytest.raises(UnsupportedError, match=f"{feature} .*; run a vLLM without zones for it"):
         check_supported(vllm_config(tmp_path), of_groups(MODELS[feature]))
+
+
+DRAFTS_AND_STATES_ON_CPUS = "drafts on CPUs for a model whose states are kept at the ends of blocks"
+
+
+@pytest.mark.shows("refused by configuration")
+def test_drafts_for_a_model_with_states_are_refused_on_cpus_only(tmp_path):
+    config = vllm_config(tmp_path)
+    config.device_config.device_type = "cpu"
+    states, *others = (
+        caches(10, 64, kinds, config)
+        for kinds in (("full", "mamba align"), (), ("full", "window"), ("full", "mamba none"))
+    )
+    check_supported(config, states)
+    with_drafts(config)
+    for each in others:
+        check_supported(config, each)
+    with pytest.raises(
+        UnsupportedError, match=f"{DRAFTS_AND_STATES_ON_CPUS} .vLLM's engine fails at the first request"
+    ):
+        check_supported(config, states)
+    config.device_config.device_type = "cuda"
+    check_supported(config, states)
 
 
 @pytest.mark.parametrize("kinds", KINDS, ids="+".join)
