@@ -79,7 +79,7 @@ class Intake:
         """How many requests of the engine a body comes to, and the body that goes on."""
         check_count(body)
         parsed = parse_body(body)
-        check_depth(parsed)
+        check_depth(body, parsed)
         check_texts(body, parsed)
         check_kinds(parsed)
         if route.brings_media:
