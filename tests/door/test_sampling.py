@@ -113,6 +113,22 @@ def test_log_probabilities_are_had_as_usual(folder, body):
     body_seen(call(door(folder), key="acme-key", body={**PROMPT, **body}))
 
 
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("/v1/chat/completions/batch", {}),
+        ("/v1/responses", {}),
+        ("/v1/chat/completions", {"use_beam_search": True}),
+        ("/v1/chat/completions", {"use_beam_search": "yes"}),
+    ],
+)
+def test_what_says_stream_and_comes_in_one_piece_counts_as_one(folder, path, fields):
+    body = {**PROMPT, "stream": True, "max_tokens": 10_000, "logprobs": True, "top_logprobs": 20}
+    assert call(door(folder), path="/v1/chat/completions", key="acme-key", body=body).is_success
+    refused = call(door(folder), path=path, key="acme-key", body={**body, **fields})
+    assert (refused.status_code, error_of(refused)["param"]) == (400, "top_logprobs")
+
+
 class Prompts:
     """vLLM's server, as it hands prompts of so many tokens to the engine, one after the other."""
 
