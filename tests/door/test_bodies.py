@@ -164,6 +164,8 @@ class TestShape:
             ("/v1/chat/completions", "messages", lambda size: [{"content": [{"type": "text"}] * size}]),
             ("/v1/chat/completions/batch", "messages", lambda size: [[{"content": "a"}] * size]),
             ("/v1/responses", "input", lambda size: [{}] * size),
+            ("/v1/responses", "previous_input_messages", lambda size: [{}] * size),
+            ("/v1/messages", "system", lambda size: [{"type": "text"}] * size),
         ],
     )
     def test_a_conversation_has_an_end(self, folder, path, name, conversation):

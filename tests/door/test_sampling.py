@@ -6,7 +6,7 @@ import pytest
 from vllm.sampling_params import RepetitionDetectionParams, SamplingParams
 from vllm.v1.core.sched.utils import check_sequence_repetition
 
-from tenantzone_runtime.door.sampling import LONGEST
+from tenantzone_runtime.door.sampling import LONGEST, MAX_CHARACTERS
 from tenantzone_runtime.engine.logprob_bounds import bound_prompt_logprobs, with_bounded_logprobs
 from tests.door.harness import PROMPT, body_seen, call, door, echo, error_of
 
@@ -25,6 +25,17 @@ def test_lists_of_tokens_are_bounded(folder, path, field):
     assert body_seen(call(app, path=path, key="acme-key", body=longest))[field] == longest[field]
     refused = call(app, path=path, key="acme-key", body={**PROMPT, field: members(field, LONGEST[field] + 1)})
     assert (refused.status_code, error_of(refused)["param"]) == (400, field)
+
+
+@pytest.mark.parametrize("path", ROUTES)
+@pytest.mark.parametrize("field", MAX_CHARACTERS)
+def test_texts_that_each_token_is_compared_with_are_bounded(folder, path, field):
+    app, most = door(folder), MAX_CHARACTERS[field]
+    for fits in ("a" * (most - 1), ["a"] * (most // 2), [""] * most, None, []):
+        assert call(app, path=path, key="acme-key", body={**PROMPT, field: fits}).is_success
+    for exceeds in ("a" * most, ["a"] * (most // 2 + 1), [""] * (most + 1)):
+        refused = call(app, path=path, key="acme-key", body={**PROMPT, field: exceeds})
+        assert (refused.status_code, error_of(refused)["param"]) == (400, field)
 
 
 USUAL = [

@@ -12,6 +12,9 @@ from tenantzone_runtime.door.answers import Refusal
 
 LONGEST: Final = {"logit_bias": 1024, "allowed_token_ids": 1024, "stop_token_ids": 64}
 """Members of each. Of the tokens that end an answer the model's own are among the 128 that there is room for."""
+MAX_CHARACTERS: Final = {"stop": 4096, "stop_sequences": 4096, "bad_words": 16_384}
+"""Characters of each, and one more for each text in it. vLLM searches an answer for the former after each token, on its
+event loop; it makes tokens of the latter there, and looks for them in each step."""
 MAX_LOGPROBS: Final = 2**17
 """Of an answer in one piece: vLLM makes an object of each on its event loop."""
 MAX_PROMPT_LOGPROBS: Final = 2**15
@@ -46,6 +49,11 @@ def check_sampling(body: Mapping[str, Any]) -> None:
         value = body.get(field)
         if isinstance(value, dict | list) and len(value) > longest:
             raise _refused(field, f"has more than {longest} members")
+    for field, most in MAX_CHARACTERS.items():
+        value = body.get(field)
+        texts = value if isinstance(value, list) else [value]
+        if sum(len(text) + 1 for text in texts if isinstance(text, str)) > most:
+            raise _refused(field, f"has more than {most} characters, counting one more for each text in it")
     repetition = body.get(_REPETITION)
     if isinstance(repetition, dict) and _compared(repetition) > _MOST_COMPARED:
         raise _refused(

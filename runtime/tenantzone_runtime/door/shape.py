@@ -19,7 +19,7 @@ MAX_MESSAGES = 4096
 _MEDIA = frozenset({"image_url", "input_image", "image", "audio_url", "input_audio", "video_url"})
 """The types of the parts of a message that bring a picture, a sound or a film along."""
 _OBJECTS = ("structured_outputs", "response_format", "stream_options")
-_CONVERSATIONS = ("messages", "input")
+_CONVERSATIONS = ("messages", "input", "previous_input_messages", "system")
 _ARGUMENTS = "arguments"
 _BITS = 64
 """Of a whole number, as vLLM's processes can tell each other."""
