@@ -58,7 +58,7 @@ async def read_as_vllm_does(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 def wrapped(layers: list[tuple[str, str, int]]) -> Any:
-    """A value within layers of lists, objects and JSON texts, each of them so many times."""
+    """A value within layers of lists, objects and JSON texts: each has a kind, a name and a number of levels."""
     text, is_text_left = "1", 3
     for kind, name, times in layers:
         if kind == "text" and is_text_left and len(text) < 20_000:

@@ -42,7 +42,7 @@ def declared() -> dict[str, str]:
 
 
 def models_in(kind: Any) -> Iterator[type[BaseModel]]:
-    """The models of which a route's body may be one."""
+    """All models that a route may read its body as."""
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         yield kind
     for part in typing.get_args(kind):
