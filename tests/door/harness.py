@@ -151,12 +151,16 @@ def serving(app: App, **options: Any) -> Iterator[str]:
 
 
 def error_of(response: httpx.Response) -> dict[str, Any]:
-    """OpenAI's error shape, as vLLM gives it."""
+    """The error in an answer, with ``message``, ``type``, ``param`` and ``code``, in OpenAI's format or Anthropic's."""
     body = response.json()
+    assert response.headers["content-type"] == "application/json"
+    if body.get("type") == "error":
+        assert set(body) == {"type", "error"}
+        assert set(body["error"]) in ({"type", "message"}, {"type", "message", "param"})
+        return {"param": None, **body["error"], "code": response.status_code}
     assert set(body) == {"error"}
     assert set(body["error"]) == {"message", "type", "param", "code"}
     assert body["error"]["code"] == response.status_code
-    assert response.headers["content-type"] == "application/json"
     return body["error"]
 
 

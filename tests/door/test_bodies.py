@@ -20,6 +20,7 @@ from tests.door.harness import (
     echo,
     error_of,
     eventually,
+    give_keys,
     give_zones,
     serving,
     settings,
@@ -163,6 +164,8 @@ class TestShape:
             ("/v1/chat/completions", "messages", lambda size: [{"content": [{"type": "text"}] * size}]),
             ("/v1/chat/completions/batch", "messages", lambda size: [[{"content": "a"}] * size]),
             ("/v1/responses", "input", lambda size: [{}] * size),
+            ("/v1/responses", "previous_input_messages", lambda size: [{}] * size),
+            ("/v1/messages", "system", lambda size: [{"type": "text"}] * size),
         ],
     )
     def test_a_conversation_has_an_end(self, folder, path, name, conversation):
@@ -315,3 +318,80 @@ def test_the_loop_goes_on_while_a_large_body_is_worked_on(folder, monkeypatch):
         may_go_on.set()
         large.join()
     assert tenant_seen(answers[0]) == "acme"
+
+
+class TestTurns:
+    """Two workers check the bodies of all tenants, and each tenant has one body there at a time."""
+
+    SIZE = 20_000
+    """Characters of a prompt whose body is checked by a worker."""
+
+    @pytest.fixture
+    def checked(self) -> list[str]:
+        """The tenants whose bodies were begun to be checked, in that order."""
+        return []
+
+    @pytest.fixture
+    def held(self) -> set[str]:
+        """The tenants whose bodies are not done until the gate opens."""
+        return set()
+
+    @pytest.fixture
+    def gate(self) -> threading.Event:
+        return threading.Event()
+
+    @pytest.fixture
+    def url(self, folder, monkeypatch, checked, held, gate):
+        give_keys(folder, acme="acme-key", burst="burst-key", calm="calm-key", dull="dull-key")
+        give_zones(folder, "acme", "burst", "calm", "dull", generation=2)
+
+        def note(body: bytes) -> None:
+            tenant = json.loads(body)["prompt"].strip()
+            checked.append(tenant)
+            if tenant in held:
+                assert gate.wait(60)
+
+        monkeypatch.setattr("tenantzone_runtime.door.intake.check_count", note)
+        self.made = door(folder)
+        with serving(self.made) as url:
+            try:
+                yield url
+            finally:
+                gate.set()
+
+    def ask(self, url: str, tenant: str) -> int:
+        body = {"prompt": tenant + " " * self.SIZE}
+        return httpx.post(
+            f"{url}/v1/completions", json=body, headers={"x-api-key": f"{tenant}-key"}, timeout=60
+        ).status_code
+
+    def begin(self, url: str, tenant: str) -> threading.Thread:
+        before = self.made._holdings.size
+        thread = threading.Thread(target=self.ask, args=(url, tenant))
+        thread.start()
+        eventually(lambda: self.made._holdings.size > before + self.SIZE)
+        return thread
+
+    def test_nobody_waits_for_the_body_of_one_tenant(self, url, checked, held, gate):
+        held.add("acme")
+        begun = [self.begin(url, "acme") for _ in range(5)]
+        eventually(lambda: checked == ["acme"])
+        assert [self.ask(url, tenant) for tenant in ("burst", "calm", "burst")] == [200, 200, 200]
+        assert checked == ["acme", "burst", "calm", "burst"]
+        gate.set()
+        for thread in begun:
+            thread.join()
+        assert checked.count("acme") == 5
+
+    def test_tenants_are_served_in_turn(self, url, checked, held, gate):
+        held |= {"acme", "burst"}
+        begun = [self.begin(url, tenant) for tenant in ("acme", "burst")]
+        eventually(lambda: len(checked) == 2)
+        begun += [self.begin(url, tenant) for tenant in ("acme", "burst") for _ in range(10)]
+        begun += [self.begin(url, tenant) for tenant in ("calm", "dull")]
+        gate.set()
+        for thread in begun:
+            thread.join()
+        # Both were there when the workers were freed, behind no more than one further body of each other tenant.
+        assert len(checked) == 24
+        assert max(checked.index("calm"), checked.index("dull")) <= 5

@@ -6,7 +6,7 @@ import pytest
 from vllm.sampling_params import RepetitionDetectionParams, SamplingParams
 from vllm.v1.core.sched.utils import check_sequence_repetition
 
-from tenantzone_runtime.door.sampling import LONGEST
+from tenantzone_runtime.door.sampling import LONGEST, MAX_CHARACTERS
 from tenantzone_runtime.engine.logprob_bounds import bound_prompt_logprobs, with_bounded_logprobs
 from tests.door.harness import PROMPT, body_seen, call, door, echo, error_of
 
@@ -25,6 +25,17 @@ def test_lists_of_tokens_are_bounded(folder, path, field):
     assert body_seen(call(app, path=path, key="acme-key", body=longest))[field] == longest[field]
     refused = call(app, path=path, key="acme-key", body={**PROMPT, field: members(field, LONGEST[field] + 1)})
     assert (refused.status_code, error_of(refused)["param"]) == (400, field)
+
+
+@pytest.mark.parametrize("path", ROUTES)
+@pytest.mark.parametrize("field", MAX_CHARACTERS)
+def test_texts_that_each_token_is_compared_with_are_bounded(folder, path, field):
+    app, most = door(folder), MAX_CHARACTERS[field]
+    for fits in ("a" * (most - 1), ["a"] * (most // 2), [""] * most, None, []):
+        assert call(app, path=path, key="acme-key", body={**PROMPT, field: fits}).is_success
+    for exceeds in ("a" * most, ["a"] * (most // 2 + 1), [""] * (most + 1)):
+        refused = call(app, path=path, key="acme-key", body={**PROMPT, field: exceeds})
+        assert (refused.status_code, error_of(refused)["param"]) == (400, field)
 
 
 USUAL = [
@@ -111,6 +122,22 @@ def test_an_answer_in_one_piece_has_not_too_many_log_probabilities(folder, body,
 )
 def test_log_probabilities_are_had_as_usual(folder, body):
     body_seen(call(door(folder), key="acme-key", body={**PROMPT, **body}))
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("/v1/chat/completions/batch", {}),
+        ("/v1/responses", {}),
+        ("/v1/chat/completions", {"use_beam_search": True}),
+        ("/v1/chat/completions", {"use_beam_search": "yes"}),
+    ],
+)
+def test_what_says_stream_and_comes_in_one_piece_counts_as_one(folder, path, fields):
+    body = {**PROMPT, "stream": True, "max_tokens": 10_000, "logprobs": True, "top_logprobs": 20}
+    assert call(door(folder), path="/v1/chat/completions", key="acme-key", body=body).is_success
+    refused = call(door(folder), path=path, key="acme-key", body={**body, **fields})
+    assert (refused.status_code, error_of(refused)["param"]) == (400, "top_logprobs")
 
 
 class Prompts:

@@ -1,10 +1,11 @@
-"""The front door's own answers, in the shape of OpenAI's errors as vLLM gives them."""
+"""The front door's own answers, in the error format of the API that a request is for: OpenAI's or Anthropic's."""
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
 from tenantzone_runtime.door.refusals import Reason
+from tenantzone_runtime.door.routes import routed_path
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -23,8 +24,54 @@ _ERROR_TYPES = {
     415: "UnsupportedMediaTypeError",
     429: "RateLimitError",
     431: "RequestHeadersTooLargeError",
+    500: "InternalServerError",
     503: "ServiceUnavailableError",
 }
+_ANTHROPIC_PATH = "/v1/messages"
+_ANTHROPIC_ERROR_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    500: "api_error",
+    503: "overloaded_error",
+}
+"""Of Anthropic's API. Every other status is an ``invalid_request_error``."""
+
+
+def error_body(scope: Scope, status: int, message: str, param: str | None = None) -> bytes:
+    """The JSON body of an error, as clients of the request's API expect it.
+
+    Args:
+        scope: of the request.
+        status: HTTP status.
+        message: what is wrong and what to do, for the client.
+        param: the field of the request's body that is at fault; None: no field.
+    """
+    error: dict[str, Any]
+    if _is_anthropic(scope):
+        error = {"type": _ANTHROPIC_ERROR_TYPES.get(status, "invalid_request_error"), "message": message}
+        return json.dumps({"type": "error", "error": error if param is None else {**error, "param": param}}).encode()
+    error = {"message": message, "type": _ERROR_TYPES[status], "param": param, "code": status}
+    return json.dumps({"error": error}).encode()
+
+
+def error_event(scope: Scope, body: bytes) -> bytes:
+    """The end of a stream that fails after it has begun.
+
+    Args:
+        scope: of the request.
+        body: of the error, as `error_body` makes it.
+    """
+    return (
+        b"event: error\ndata: " + body + b"\n\n" if _is_anthropic(scope) else b"data: " + body + b"\n\ndata: [DONE]\n\n"
+    )
+
+
+def _is_anthropic(scope: Scope) -> bool:
+    path = routed_path(scope["path"], scope.get("root_path", ""))
+    return path == _ANTHROPIC_PATH or path.startswith(_ANTHROPIC_PATH + "/")
 
 
 class Refusal(Exception):
@@ -53,19 +100,13 @@ class Refusal(Exception):
         self.param = param
         self.headers = headers or {}
 
-    def body(self) -> bytes:
-        """What is wrong, in the shape of OpenAI's errors."""
-        error = {
-            "message": str(self),
-            "type": _ERROR_TYPES[self.status],
-            "param": self.param,
-            "code": self.status,
-        }
-        return json.dumps({"error": error}).encode()
+    def body(self, scope: Scope) -> bytes:
+        """What is wrong, in the error format of the API that the request is for."""
+        return error_body(scope, self.status, str(self), self.param)
 
-    async def send(self, send: Send) -> None:
+    async def send(self, scope: Scope, send: Send) -> None:
         """Answer the request with this refusal."""
-        body = self.body()
+        body = self.body(scope)
         headers = {"content-type": "application/json", "content-length": str(len(body)), **self.headers}
         encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
         await send({"type": "http.response.start", "status": self.status, "headers": encoded})

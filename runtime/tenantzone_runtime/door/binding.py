@@ -8,6 +8,7 @@ from tenantzone_contract.salt import tenant_salt
 from tenantzone_runtime.door.answers import Refusal
 from tenantzone_runtime.door.bearing import Bearing
 from tenantzone_runtime.door.routes import MACHINERY
+from tenantzone_runtime.door.values import refuse_depth
 from tenantzone_runtime.seal import SEAL_ARGUMENT, seal
 
 _EXTRA_ARGUMENTS = "vllm_xargs"
@@ -18,12 +19,14 @@ def parse_body(body: bytes) -> dict[str, Any]:
     """Parse a request's body into the object that it holds.
 
     Raises:
-        Refusal: it holds none.
+        Refusal: it holds none, or nests deeper than Python parses.
     """
     try:
         parsed = json.loads(body)
-    # Besides malformed JSON: bytes that are no text, numbers too long to convert, brackets nested too deep.
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        raise refuse_depth("complex_body", "The request's body") from None
+    # Besides malformed JSON: bytes that are no text, and numbers too long to convert.
+    except ValueError as error:
         raise Refusal(400, "malformed_body", f"The request's body is not valid JSON: {error}") from None
     if not isinstance(parsed, dict):
         raise Refusal(400, "malformed_body", "The request's body must be a JSON object")

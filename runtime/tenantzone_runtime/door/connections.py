@@ -44,7 +44,7 @@ def bound_connections() -> None:
 def _refusing(status: int, reason: Reason, message: str) -> App:
     async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
         count_refusal(reason)
-        await Refusal(status, reason, message, headers={"connection": "close"}).send(send)
+        await Refusal(status, reason, message, headers={"connection": "close"}).send(scope, send)
 
     return refuse
 

@@ -9,7 +9,7 @@ import json
 import logging
 import traceback
 
-from tenantzone_runtime.door.answers import App, Message, Receive, Refusal, Scope, Send
+from tenantzone_runtime.door.answers import App, Message, Receive, Refusal, Scope, Send, error_body
 from tenantzone_runtime.door.refusals import count_refusal
 from tenantzone_runtime.seal import without_seals
 
@@ -33,7 +33,7 @@ def discreet(app: App) -> App:
     """The application, whose answers of status 500, and events of a stream that say the same, are told by the door."""
 
     async def call(scope: Scope, receive: Receive, send: Send) -> None:
-        answer = _Discretion(str(scope.get("path", "")), send)
+        answer = _Discretion(scope, send)
         try:
             await app(scope, receive, answer.send)
         except Exception as error:
@@ -41,7 +41,7 @@ def discreet(app: App) -> App:
             if answer.has_begun:
                 raise
             if _is_of_the_body(error):
-                await _refuse_body(send)
+                await _refuse_body(scope, send)
             else:
                 await answer.fail(error)
 
@@ -57,24 +57,25 @@ def _is_of_the_body(error: Exception) -> bool:
     )
 
 
-async def _refuse_body(send: Send) -> None:
+async def _refuse_body(scope: Scope, send: Send) -> None:
     refusal = Refusal(
         400, "malformed_body", "A field of the request's body has a value of a kind that it can't have; check them"
     )
     count_refusal(refusal.reason)
-    await refusal.send(send)
+    await refusal.send(scope, send)
 
 
 class _Discretion:
     """The answer to one request.
 
     Args:
-        path: of the request, for the log.
+        scope: of the request.
         send: takes the answer's messages.
     """
 
-    def __init__(self, path: str, send: Send) -> None:
-        self._path = path
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self._scope = scope
+        self._path = str(scope["path"])
         self._send = send
         self._failure: bytes | None = None
         """What has come of the body of an answer that is to be replaced."""
@@ -101,8 +102,7 @@ class _Discretion:
 
     async def _tell(self) -> None:
         self.has_begun = True
-        error = {"message": FAILED, "type": "InternalServerError", "param": None, "code": 500}
-        body = json.dumps({"error": error}).encode()
+        body = error_body(self._scope, 500, FAILED)
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
         await self._send({"type": "http.response.start", "status": 500, "headers": headers})
         await self._send({"type": "http.response.body", "body": body})
@@ -119,7 +119,7 @@ class _Discretion:
             return line
         try:
             event = json.loads(line.removeprefix(_EVENT))
-        except ValueError:
+        except (ValueError, RecursionError):
             return line
         error = event.get("error") if isinstance(event, dict) else None
         if not isinstance(error, dict) or not (error.get("code") == 500 or error.get("type") == "internal_error"):

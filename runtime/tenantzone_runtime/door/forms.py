@@ -2,14 +2,16 @@
 
 What a schema or a list of choices costs grows with its size, which is bounded. By a regular expression or a grammar of
 a few hundred bytes a processor can be kept busy for hours, with nobody able to stop it.
+
+Texts that nest too deep are refused by :func:`check_grammars`, which comes first.
 """
 
-import json
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tenantzone_runtime.door.answers import Refusal
 from tenantzone_runtime.door.grammars import FIELDS
+from tenantzone_runtime.door.values import Container, levels, read_text
 
 _PATTERNS: Final = ("regex", "grammar", "structural_tag", "pattern", "whitespace_pattern")
 """Names whose text is one. A schema may have properties of these names, whose values are no texts."""
@@ -18,8 +20,12 @@ _TYPES: Final = ("regex", "grammar", "structural_tag")
 _OF_PATTERNS: Final = "patternProperties"
 _AS_TEXT: Final = ("json", "guided_json", "schema", "json_schema")
 """Names of schemas that may be sent as a text."""
+_LONGEST_PLACE: Final = 200
+"""Characters of a place that an error names."""
 _WITH_OTHERS: Final = "structural_tag"
 """A text in JSON that has schemas and patterns in it."""
+_OF_SIZE: Final = frozenset({*_PATTERNS, *_AS_TEXT, _OF_PATTERNS})
+_OF_PRESENCE: Final = _OF_SIZE | {"type"}
 
 
 def check_pattern_sizes(body: Mapping[str, Any], limit: int) -> None:
@@ -45,20 +51,50 @@ def check_pattern_sizes(body: Mapping[str, Any], limit: int) -> None:
             )
 
 
-def _pattern_size(value: object) -> int:
-    if isinstance(value, list):
-        return sum(map(_pattern_size, value))
-    return sum(_size_of(name, member) for name, member in value.items()) if isinstance(value, dict) else 0
+def _pattern_size(value: Container) -> int:
+    """The characters of all patterns and grammars in a parsed value, and in the schemas in it that are texts."""
+    size = 0
+    left = [value]
+    while left:
+        for name, member in _members_named(_OF_SIZE, left.pop()):
+            if isinstance(member, str):
+                if name == _WITH_OTHERS or name in _AS_TEXT:
+                    left.append(read_text(member) or [])
+                elif name in _PATTERNS:
+                    size += len(member)
+            elif name == _OF_PATTERNS and isinstance(member, dict):
+                size += sum(map(len, member))
+    return size
 
 
-def _size_of(name: str, member: object) -> int:
-    """The characters of patterns in a member of an object."""
-    if not isinstance(member, str):
-        own = sum(map(len, member)) if name == _OF_PATTERNS and isinstance(member, dict) else 0
-        return own + _pattern_size(member)
-    if name == _WITH_OTHERS or name in _AS_TEXT:
-        return _pattern_size(_parsed(member))
-    return len(member) if name in _PATTERNS else 0
+def _has_pattern(value: Container) -> bool:
+    """Whether a parsed value, or a schema in it that is a text, has a pattern or a grammar in it."""
+    left = [value]
+    while left:
+        for name, member in _members_named(_OF_PRESENCE, left.pop()):
+            if _is_pattern(name, member):
+                return True
+            if name in _AS_TEXT and isinstance(member, str):
+                left.append(read_text(member) or [])
+    return False
+
+
+def _is_pattern(name: str | int, member: object) -> bool:
+    if isinstance(member, str):
+        return name in _PATTERNS or (name == "type" and member in _TYPES)
+    return name == _OF_PATTERNS and bool(member)
+
+
+def _members_named(names: frozenset[str], value: Container) -> Iterator[tuple[str, Any]]:
+    """The members of these names of all objects in a parsed value."""
+    return (
+        (name, member)
+        for level in levels(value)
+        for each in level
+        if isinstance(each, dict)
+        for name, member in each.items()
+        if name in names
+    )
 
 
 def check_without_patterns(body: Mapping[str, Any]) -> None:
@@ -68,8 +104,10 @@ def check_without_patterns(body: Mapping[str, Any]) -> None:
         Refusal: one has; named is where.
     """
     for field in FIELDS:
-        for place in _patterns_in({field.removeprefix("guided_"): body.get(field)}):
-            where = ".".join((field, *place.split(".")[1:]))
+        value = {field.removeprefix("guided_"): body.get(field)}
+        if _has_pattern(value):
+            path = _path_to_pattern(value)
+            where = ".".join((field, *path[1:]))[:_LONGEST_PLACE]
             raise Refusal(
                 400,
                 "request_limits",
@@ -79,27 +117,38 @@ def check_without_patterns(body: Mapping[str, Any]) -> None:
             )
 
 
-def _patterns_in(value: object, place: str = "") -> Iterator[str]:
-    if isinstance(value, list):
-        for number, member in enumerate(value):
-            yield from _patterns_in(member, f"{place}.{number}")
-    if not isinstance(value, dict):
-        return
-    for name, member in value.items():
-        there = f"{place}.{name}".removeprefix(".")
-        if isinstance(member, str):
-            if name in _PATTERNS or (name == "type" and member in _TYPES):
-                yield there
-            elif name in _AS_TEXT:
-                yield from _patterns_in(_parsed(member), there)
-        elif name == _OF_PATTERNS and member:
-            yield there
-        else:
-            yield from _patterns_in(member, there)
+def _path_to_pattern(value: Container) -> list[str]:
+    """The names and numbers on the way to one of the patterns and grammars in a parsed value; empty if it has none."""
+    left = [_Step("", value, None)]
+    while left:
+        step = left.pop()
+        inner = step.value
+        for name, member in inner.items() if isinstance(inner, dict) else enumerate(inner):
+            if _is_pattern(name, member):
+                return [*step.path(), str(name)]
+            if isinstance(member, str) and name in _AS_TEXT:
+                member = read_text(member)
+            if isinstance(member, dict | list):
+                left.append(_Step(name, member, step))
+    return []
 
 
-def _parsed(text: str) -> object:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
+class _Step(NamedTuple):
+    """An object or a list within a value, and how it is reached.
+
+    The path to it is written out only when an error needs it: thousands of values may share one of thousands of
+    characters.
+    """
+
+    name: str | int
+    value: Container
+    parent: "_Step | None"
+
+    def path(self) -> list[str]:
+        """The names and numbers on the way here, without the outermost value's."""
+        names: list[str] = []
+        step = self
+        while step.parent is not None:
+            names.append(str(step.name))
+            step = step.parent
+        return names[::-1]

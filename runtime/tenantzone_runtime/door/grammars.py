@@ -6,10 +6,11 @@ costs the square of its count, so that a kilobyte can take half a minute.
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from tenantzone_runtime.door.answers import Refusal
+from tenantzone_runtime.door.values import Reader, TooDeep, TooMuch, refuse_depth
 
 MAX_REPETITIONS_SQUARED = 10**6
 """Of all repetitions in a field, ``{3,1000}`` and such, the sum of their squares."""
@@ -30,6 +31,8 @@ FIELDS = (
     "output_config",
 )
 """Of all routes: what has such a thing in it."""
+_TOGETHER = 4
+"""All fields, and the JSON texts in them and in these texts, may have this many times the characters of one field."""
 _REPETITION = re.compile(r"\{\s*(?:(\d+)\s*)?(?:,\s*(?:(\d+)\s*)?)?\}")
 """Blanks can be divided in one way only: where there are several, a text of a few kilobytes takes hours."""
 _LONGEST_COUNT = 6
@@ -39,20 +42,32 @@ _LONGEST_COUNT = 6
 def check_grammars(body: Mapping[str, Any], limit: int) -> None:
     """Check that what a request wants of its answer's form is no dearer than it may be.
 
+    The other checks of these fields read some of the same JSON texts, and so stay within the bounds that hold here.
+
     Args:
         body: parsed.
         limit: bytes of each field.
 
     Raises:
-        Refusal: a field that is too large, or repeats too often, named.
+        Refusal: a field that is too large, repeats too often, or has JSON texts that are too deep or too large, named.
     """
+    reader = Reader(limit * _TOGETHER)
     for field in FIELDS:
         value = body.get(field)
         if not isinstance(value, dict | list | str):
             continue
-        if len(json.dumps(value)) > limit:
+        size = len(json.dumps(value))
+        if size > limit:
             raise _refused(field, f"is larger than {limit} bytes")
-        repetitions = [_repetitions(text) for text in _texts(value)]
+        try:
+            repetitions = [_repetitions(text) for text in reader.texts_in(value, size)]
+        except TooDeep:
+            raise refuse_depth("complex_grammar", f"A JSON text in '{field}'", field) from None
+        except TooMuch as error:
+            problem = f"and the other fields that describe the answer's form have, with the JSON texts in them, {error}"
+            raise _refused(
+                field, problem, "ask for a simpler form, and send schemas as objects, not as texts"
+            ) from None
         if sum(squared for _, squared in repetitions) > MAX_REPETITIONS_SQUARED:
             raise _refused(
                 field,
@@ -63,31 +78,8 @@ def check_grammars(body: Mapping[str, Any], limit: int) -> None:
             raise _refused(field, "has a pattern with too many repetitions in it ({1,30} and such)")
 
 
-def _refused(field: str, problem: str) -> Refusal:
-    return Refusal(400, "complex_grammar", f"'{field}' {problem}; ask for a simpler form", param=field)
-
-
-def _texts(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-        yield from _texts(_parsed(value))
-    elif isinstance(value, dict):
-        for name, member in value.items():
-            yield name
-            yield from _texts(member)
-    elif isinstance(value, list):
-        for member in value:
-            yield from _texts(member)
-
-
-def _parsed(text: str) -> object:
-    """What a text holds that is JSON itself, as a schema may be sent; None if it is not."""
-    if not text.lstrip().startswith(("{", "[")):
-        return None
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
+def _refused(field: str, problem: str, advice: str = "ask for a simpler form") -> Refusal:
+    return Refusal(400, "complex_grammar", f"'{field}' {problem}; {advice}", param=field)
 
 
 def _repetitions(text: str) -> tuple[int, int]:

@@ -5,8 +5,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from tenantzone_runtime.door.answers import Receive
+from tenantzone_runtime.door.answers import Receive, Refusal
 from tenantzone_runtime.door.binding import parse_body
+from tenantzone_runtime.door.failures import BodyCheckFailed
 from tenantzone_runtime.door.forms import check_pattern_sizes
 from tenantzone_runtime.door.grammars import check_grammars
 from tenantzone_runtime.door.holdings import Held
@@ -19,6 +20,9 @@ from tenantzone_runtime.settings import Bounds
 
 _SMALL_BYTES = 16 * 2**10
 """Up to this a body costs less than the way to another thread and back."""
+
+_WORKERS = 2
+"""Threads that check the bodies of all tenants."""
 
 _PATTERN_PART = 8
 """Patterns and grammars may be so much smaller than what else says how an answer is to look."""
@@ -36,8 +40,10 @@ class Intake:
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
-        # One, as Python runs no two at a time, which works off what comes in its order; a tenant has no two in it.
-        self._worker = ThreadPoolExecutor(1, "tenantzone-door")
+        # Bodies are checked in the order in which they arrive here, and a tenant has at most one among them: so the
+        # workers serve tenants in turn. Threads of Python's share a processor, so that more would only slow the event
+        # loop down. With one, everyone would wait for the tenant whose body takes longest.
+        self._workers = ThreadPoolExecutor(_WORKERS, "tenantzone-door")
 
     async def take(
         self,
@@ -60,26 +66,35 @@ class Intake:
 
         Raises:
             Refusal: the body is not within bounds, or holds no object in JSON, or ``remake`` refuses it.
+            BodyCheckFailed: a check has failed with another exception.
             ClientDisconnected: it never came to its end.
         """
         of_any = self._bounds.max_body_bytes if route.brings_media else self._bounds.max_text_bytes
         body = await read_body(receive, declared_length, min(of_any, limit or of_any), held.add)
         if len(body) <= _SMALL_BYTES:
-            prompts, made = self._work(body, route, remake)
+            prompts, made = self._checked(body, route, remake)
         else:
             async with held.turn:
                 prompts, made = await asyncio.get_running_loop().run_in_executor(
-                    self._worker, self._work, body, route, remake
+                    self._workers, self._checked, body, route, remake
                 )
         held.count(prompts - 1)
         await held.make_ready()
         return made
 
+    def _checked(self, body: bytes, route: Route, remake: Remake) -> tuple[int, bytes]:
+        try:
+            return self._work(body, route, remake)
+        except Refusal:
+            raise
+        except Exception as error:
+            raise BodyCheckFailed from error
+
     def _work(self, body: bytes, route: Route, remake: Remake) -> tuple[int, bytes]:
         """How many requests of the engine a body comes to, and the body that goes on."""
         check_count(body)
         parsed = parse_body(body)
-        check_depth(parsed)
+        check_depth(body, parsed)
         check_texts(body, parsed)
         check_kinds(parsed)
         if route.brings_media:

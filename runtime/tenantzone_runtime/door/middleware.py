@@ -14,6 +14,7 @@ from tenantzone_runtime.door.answers import App, Message, Receive, Refusal, Scop
 from tenantzone_runtime.door.bearing import Bearing
 from tenantzone_runtime.door.binding import bind, check_fields, without_seal
 from tenantzone_runtime.door.discretion import discreet
+from tenantzone_runtime.door.failures import failure
 from tenantzone_runtime.door.full_queues import FullQueues
 from tenantzone_runtime.door.headers import check_headers
 from tenantzone_runtime.door.holdings import Held, Holdings
@@ -79,18 +80,21 @@ class TenantMiddleware:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        # Probes come while the server has most to do, and go by no key.
-        if not self._is_open(scope):
-            await self._known.look_if_due()
+        try:
+            # Probes come while the server has most to do, and go by no key.
+            if not self._is_open(scope):
+                await self._known.look_if_due()
+        except Exception as error:
+            await _refuse(failure(scope, error), scope, send)
+            return
         if not self._known.is_required:
             app = self._recorded(self._app, scope, "") if scope["type"] == "http" else self._app
             await app(scope, receive, send)
         elif scope["type"] == "http":
             await self._http(scope, receive, send)
         else:
-            count_refusal("websocket")
-            # A WebSocket. Closed before it is accepted, it is answered with 403.
-            await send({"type": "websocket.close", "code": 1008, "reason": "not supported together with tenant zones"})
+            message = "WebSockets are not supported together with tenant zones"
+            await _refuse(Refusal(403, "websocket", message), scope, send)
 
     def _is_open(self, scope: Scope) -> bool:
         """Whether the path is everybody's, however it is asked."""
@@ -127,10 +131,11 @@ class TenantMiddleware:
                     bound_app = bearing.carried_through(self._recorded(self._app, scope, tenant))
                     app = discreet(judged(bound_app, _Hearing(tenant, held, self._full_queues)))
         except Refusal as refusal:
-            count_refusal(refusal.reason)
-            await refusal.send(send)
+            await _refuse(refusal, asked, send)
         except ClientDisconnected:
             return
+        except Exception as error:
+            await _refuse(failure(asked, error), asked, send)
         else:
             if attributes and self._tracing is not None:
                 await self._tracing.call(app, scope, receive, send, attributes)
@@ -247,6 +252,16 @@ class _Hearing:
     def is_refused(self, refusal: Refusal, seconds: float) -> None:
         """See `verdict.Hearing`."""
         self._full_queues.note(self._tenant, refusal, seconds)
+
+
+async def _refuse(refusal: Refusal, scope: Scope, send: Send) -> None:
+    """Count a refusal, and answer the request with it."""
+    count_refusal(refusal.reason)
+    if scope["type"] == "http":
+        await refusal.send(scope, send)
+    else:
+        # A WebSocket. Closed before it is accepted, it is answered with 403.
+        await send({"type": "websocket.close", "code": 1008, "reason": str(refusal)})
 
 
 def _tracing() -> Tracing | None:

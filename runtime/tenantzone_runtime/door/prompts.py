@@ -56,7 +56,7 @@ def _members(body: Mapping[str, Any], name: str) -> int:
     if name == _TEXTS_OR_MESSAGES:
         return sum(isinstance(member, str | list) for member in value) or 1
     # One prompt may be a list itself, of token ids. What is neither vLLM refuses, at a cost for each member.
-    return 1 if all(type(member) is int for member in value) else len(value)
+    return 1 if {int}.issuperset(map(type, value)) else len(value)
 
 
 def _count(value: object) -> int:

@@ -45,6 +45,7 @@ Reason = Literal[
     "request_priority",
     "websocket",
     "engine",
+    "failed",
 ]
 """Why a request is refused. Each is a label value of a metric, so no more may be made while it runs."""
 

@@ -12,6 +12,9 @@ from tenantzone_runtime.door.answers import Refusal
 
 LONGEST: Final = {"logit_bias": 1024, "allowed_token_ids": 1024, "stop_token_ids": 64}
 """Members of each. Of the tokens that end an answer the model's own are among the 128 that there is room for."""
+MAX_CHARACTERS: Final = {"stop": 4096, "stop_sequences": 4096, "bad_words": 16_384}
+"""Characters of each, and one more for each text in it. vLLM searches an answer for the former after each token, on its
+event loop; it makes tokens of the latter there, and looks for them in each step."""
 MAX_LOGPROBS: Final = 2**17
 """Of an answer in one piece: vLLM makes an object of each on its event loop."""
 MAX_PROMPT_LOGPROBS: Final = 2**15
@@ -21,8 +24,11 @@ _UNSAID_TOKENS: Final = 4096
 _ANSWER_TOKENS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 _LOGPROBS: Final = ("logprobs", "top_logprobs")
 _LOGPROB_TOKENS: Final = "logprob_token_ids"
-_WHOLE_IN_THE_END: Final = "/v1/responses"
-"""Streamed, too, it ends with the whole answer in one piece."""
+_STREAMED: Final = frozenset({"/v1/completions", "/v1/chat/completions", "/v1/messages"})
+"""Routes whose streams have each token in one piece only. `/v1/responses` ends a stream with the whole answer in one
+piece, and no other route streams, whatever the field ``stream`` says."""
+_BEAM_SEARCH: Final = "use_beam_search"
+"""With it a chat's stream has the whole answer in one piece."""
 _PROMPT_LOGPROBS: Final = "prompt_logprobs"
 _ECHO: Final = "echo"
 _REPETITION: Final = "repetition_detection"
@@ -43,6 +49,11 @@ def check_sampling(body: Mapping[str, Any]) -> None:
         value = body.get(field)
         if isinstance(value, dict | list) and len(value) > longest:
             raise _refused(field, f"has more than {longest} members")
+    for field, most in MAX_CHARACTERS.items():
+        value = body.get(field)
+        texts = value if isinstance(value, list) else [value]
+        if sum(len(text) + 1 for text in texts if isinstance(text, str)) > most:
+            raise _refused(field, f"has more than {most} characters, counting one more for each text in it")
     repetition = body.get(_REPETITION)
     if isinstance(repetition, dict) and _compared(repetition) > _MOST_COMPARED:
         raise _refused(
@@ -67,7 +78,7 @@ def check_logprobs(body: Mapping[str, Any], answers: int, path: str) -> None:
     if wanted < 1:
         return
     said = [_number(body[name]) for name in _ANSWER_TOKENS if body.get(name) is not None]
-    # A stream has one token in each piece.
+    # Pieces of a stream are kept small where they are made.
     tokens = 1 if is_in_pieces(body, path) else max(said, default=_UNSAID_TOKENS)
     if answers * (wanted + 1) * tokens > MAX_LOGPROBS:
         raise _refused(
@@ -78,8 +89,11 @@ def check_logprobs(body: Mapping[str, Any], answers: int, path: str) -> None:
 
 
 def is_in_pieces(body: Mapping[str, Any], path: str) -> bool:
-    """Whether nowhere in what a body is answered with are more than a few tokens in one piece."""
-    return body.get("stream") is True and path != _WHOLE_IN_THE_END
+    """Whether a body's answer is streamed, and no piece of it has more than a few tokens.
+
+    The engine divides pieces that have more, such as those of a stream with an interval.
+    """
+    return body.get("stream") is True and path in _STREAMED and body.get(_BEAM_SEARCH) in (None, False)
 
 
 def tokens_with_logprobs(answers: int, each: int) -> int:

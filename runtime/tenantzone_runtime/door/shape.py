@@ -9,17 +9,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from tenantzone_runtime.door.answers import Refusal
+from tenantzone_runtime.door.values import MAX_DEPTH, TooDeep, levels, nests_deeper, read_text, refuse_depth
 
 MAX_VALUES = 2**18
 """Of objects, lists and their members. A prompt of token ids has one for each."""
-MAX_DEPTH = 128
 MAX_MESSAGES = 4096
 """Of one conversation, or parts of one message; vLLM looks at each several times, on its event loop."""
 
 _MEDIA = frozenset({"image_url", "input_image", "image", "audio_url", "input_audio", "video_url"})
 """The types of the parts of a message that bring a picture, a sound or a film along."""
 _OBJECTS = ("structured_outputs", "response_format", "stream_options")
-_CONVERSATIONS = ("messages", "input")
+_CONVERSATIONS = ("messages", "input", "previous_input_messages", "system")
+_ARGUMENTS = "arguments"
 _BITS = 64
 """Of a whole number, as vLLM's processes can tell each other."""
 
@@ -36,19 +37,36 @@ def check_count(body: bytes) -> None:
         raise Refusal(400, "complex_body", f"The request's body has more than {MAX_VALUES} values; send fewer")
 
 
-def check_depth(body: object) -> None:
-    """Check that a parsed body does not nest too deep.
+def check_depth(raw: bytes, body: Mapping[str, Any]) -> None:
+    """Check that a body does not nest too deep, and neither do the arguments of tool calls that it has as JSON texts.
+
+    Args:
+        raw: the body, as it came.
+        body: parsed.
 
     Raises:
-        Refusal: it does.
+        Refusal: a field does, named.
     """
-    level: list[Any] = [body]
-    for _ in range(MAX_DEPTH):
-        members = [member for each in level for member in (each.values() if isinstance(each, dict) else each)]
-        level = [member for member in members if isinstance(member, dict | list)]
-        if not level:
-            return
-    raise Refusal(400, "complex_body", f"The request's body nests deeper than {MAX_DEPTH} levels")
+    # Each level opens with a bracket: a long prompt of token ids needs no walk.
+    if raw.count(b"{") + raw.count(b"[") > MAX_DEPTH:
+        for name, value in body.items():
+            if nests_deeper(value, MAX_DEPTH - 1):
+                raise refuse_depth("complex_body", f"'{name[:100]}'", name[:100])
+    for name in _CONVERSATIONS:
+        for level in levels(body.get(name)):
+            if any(_is_deep(each[_ARGUMENTS]) for each in level if isinstance(each, dict) and _ARGUMENTS in each):
+                raise refuse_depth("complex_body", f"The JSON text in an '{_ARGUMENTS}' of '{name}'", name)
+
+
+def _is_deep(arguments: object) -> bool:
+    """Whether the arguments of a tool call are a JSON text that nests too deep: vLLM parses such a text."""
+    if not isinstance(arguments, str) or arguments.count("{") + arguments.count("[") <= MAX_DEPTH:
+        return False
+    try:
+        read_text(arguments)
+    except TooDeep:
+        return True
+    return False
 
 
 def check_texts(raw: bytes, body: Mapping[str, Any]) -> None:
@@ -127,19 +145,29 @@ def _media_bytes(messages: object) -> int:
 
     Only where vLLM reads one: what stands in a tool's arguments, for instance, becomes a part of the prompt.
     """
-    if not isinstance(messages, list):
-        return 0
     size = 0
-    for message in messages:
-        if isinstance(message, list):  # a batch of conversations
-            size += _media_bytes(message)
-        elif isinstance(message, dict):
-            size += _text_bytes(message) if message.get("type") in _MEDIA else _media_bytes(message.get("content"))
+    left = [messages] if isinstance(messages, list) else []
+    while left:
+        for message in left.pop():
+            if isinstance(message, list):  # a batch of conversations
+                left.append(message)
+            elif isinstance(message, dict) and message.get("type") in _MEDIA:
+                size += _text_bytes(message)
+            elif isinstance(message, dict) and isinstance(content := message.get("content"), list):
+                left.append(content)
     return size
 
 
 def _text_bytes(value: object) -> int:
-    if isinstance(value, str):
-        return len(value)
-    members = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return sum(map(_text_bytes, members))
+    """The characters of all texts in a parsed value."""
+    size = 0
+    left = [value]
+    while left:
+        each = left.pop()
+        if isinstance(each, str):
+            size += len(each)
+        elif isinstance(each, dict):
+            left += each.values()
+        elif isinstance(each, list):
+            left += each
+    return size

@@ -93,8 +93,10 @@ def _check_logprobs(body: Mapping[str, Any], path: str, bound: int | None) -> No
 
 
 def _check_prompts(body: Mapping[str, Any], bound: int | None) -> None:
+    if bound is None:
+        return
     field, prompts = prompts_in(body)
-    if bound is not None and prompts > bound:
+    if prompts > bound:
         raise _beyond(field, "prompts", bound)
 
 

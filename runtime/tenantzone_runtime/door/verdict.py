@@ -9,7 +9,7 @@ import asyncio
 from contextvars import ContextVar
 from typing import Protocol
 
-from tenantzone_runtime.door.answers import App, Message, Receive, Refusal, Scope, Send
+from tenantzone_runtime.door.answers import App, Message, Receive, Refusal, Scope, Send, error_event
 from tenantzone_runtime.door.refusals import count_refusal
 
 _PATIENCE_SECONDS = 30.0
@@ -85,7 +85,7 @@ def judged(app: App, hearing: Hearing) -> App:
             _current.reset(token)
         if verdict.refusal is not None:
             count_refusal(verdict.refusal.reason)
-            await answer.refuse(verdict.refusal)
+            await answer.refuse(scope, verdict.refusal)
 
     return call
 
@@ -131,10 +131,10 @@ class _Answer:
             await self._send(head)
         await self._send(message)
 
-    async def refuse(self, refusal: Refusal) -> None:
+    async def refuse(self, scope: Scope, refusal: Refusal) -> None:
         """Answer with a refusal; within a stream of events, if that has begun."""
         if self._has_begun:
-            event = b"data: " + refusal.body() + b"\n\ndata: [DONE]\n\n"
+            event = error_event(scope, refusal.body(scope))
             await self._send({"type": "http.response.body", "body": event})
         else:
-            await refusal.send(self._send)
+            await refusal.send(scope, self._send)

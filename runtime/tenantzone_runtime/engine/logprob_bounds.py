@@ -41,15 +41,26 @@ def with_bounded_logprobs(params: SamplingParams, vocabulary: int) -> SamplingPa
     One that says itself how long it is the front door has refused.
     """
     bearing = borne()
-    wanted = len(params.logprob_token_ids or ()) or None if params.logprobs is None else params.logprobs
-    if bearing is None or not bearing.answers_in_one_piece or wanted is None:
+    each = logprobs_of_token(params, vocabulary)
+    if bearing is None or not bearing.answers_in_one_piece or each is None:
         return params
-    longest = tokens_with_logprobs(bearing.answers_in_one_piece, _each(wanted, vocabulary))
+    longest = tokens_with_logprobs(bearing.answers_in_one_piece, each)
     if params.max_tokens is not None and params.max_tokens <= longest:
         return params
     params = copy(params)
     params.max_tokens = longest
     return params
+
+
+def logprobs_of_token(params: SamplingParams, vocabulary: int) -> int | None:
+    """How many log probabilities each token of an answer has, its own included; None: it has none.
+
+    Args:
+        params: what is asked for.
+        vocabulary: tokens of the model.
+    """
+    wanted = len(params.logprob_token_ids or ()) or None if params.logprobs is None else params.logprobs
+    return None if wanted is None else _each(wanted, vocabulary)
 
 
 def _each(wanted: int, vocabulary: int) -> int:

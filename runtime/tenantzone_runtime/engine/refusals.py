@@ -19,6 +19,7 @@ from tenantzone_runtime.engine.binding import BindingError
 from tenantzone_runtime.engine.borne_seals import with_borne_seal
 from tenantzone_runtime.engine.grammar_validation import GrammarValidation, validate_beside_the_loop
 from tenantzone_runtime.engine.logprob_bounds import bound_prompt_logprobs, with_bounded_logprobs
+from tenantzone_runtime.engine.stream_pieces import in_pieces, tokens_of_piece
 from tenantzone_runtime.zones.audit import RefusalReason
 
 _MARK: Final = "tenantzone refuses "
@@ -114,12 +115,14 @@ def _passing_refusals_on(generate: _Generate, validation: GrammarValidation) -> 
         sampling_params = with_bounded_logprobs(sampling_params, vocabulary)
         known = engine.input_processor
         await validation.before(sampling_params, engine.model_config, known.structured_outputs_config, known.tokenizer)
+        most = tokens_of_piece(sampling_params, vocabulary)
         outputs = generate(engine, prompt, with_borne_seal(sampling_params), *args, **kwargs)
         try:
             async for output in outputs:
                 if (refusal := refusal_in(output)) is not None:
                     await refuse(*refusal)
-                yield output
+                async for piece in in_pieces(output, most):
+                    yield piece
         finally:
             # At once, and not when it is collected: it aborts what else the request has in the engine.
             await outputs.aclose()

@@ -1,0 +1,160 @@
+"""No piece of a stream has many log probabilities, however it comes about."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from vllm.entrypoints.openai.completion.serving import OpenAIServingCompletion
+from vllm.logprobs import Logprob
+from vllm.outputs import CompletionOutput, RequestOutput
+from vllm.sampling_params import RequestOutputKind, SamplingParams
+from vllm.v1.engine.output_processor import RequestOutputCollector
+
+from tenantzone_runtime.door.bearing import Bearing
+from tenantzone_runtime.engine.refusals import _passing_refusals_on
+from tenantzone_runtime.engine.stream_pieces import MAX_LOGPROBS_OF_PIECE, in_pieces, tokens_of_piece
+
+WORDS = ["a ", "bc ", "", "def "]
+TOP = 20
+
+
+def step(number: int, index: int = 0, last: bool = False, logprobs: int | None = TOP) -> RequestOutput:
+    """What the engine gives for one step of a stream."""
+    token = number % len(WORDS)
+    known = (
+        None if logprobs is None else [{i: Logprob(-1.0, i, WORDS[token]) for i in range(token, token + logprobs + 1)}]
+    )
+    completion = CompletionOutput(
+        index=index,
+        text=WORDS[token],
+        token_ids=[token],
+        cumulative_logprob=-1.0 if known else None,
+        logprobs=known,
+        finish_reason="length" if last else None,
+        stop_reason=7 if last else None,
+    )
+    return RequestOutput("r", "p", [1], None, [completion], last)
+
+
+def joined(steps: int, indices: int = 1, logprobs: int | None = TOP) -> RequestOutput:
+    """What vLLM makes of steps that the client has not read yet."""
+    collector = RequestOutputCollector(RequestOutputKind.DELTA, "r")
+    for number in range(steps):
+        for index in range(indices):
+            collector.put(step(number, index, number == steps - 1, logprobs))
+    output = collector.get_nowait()
+    assert isinstance(output, RequestOutput)
+    return output
+
+
+async def pieces_of(output: RequestOutput, most: int | None) -> list[RequestOutput]:
+    return [piece async for piece in in_pieces(output, most)]
+
+
+def params(**fields: Any) -> SamplingParams:
+    return SamplingParams(output_kind=RequestOutputKind.DELTA, **fields)
+
+
+@pytest.mark.parametrize("indices", [1, 3])
+@pytest.mark.parametrize("steps", [1, 48, 49, 1000])
+async def test_pieces_are_small_and_have_all_of_the_answer(steps, indices):
+    pieces = await pieces_of(joined(steps, indices), 48)
+    whole = joined(steps, indices)
+    for index in range(indices):
+        parts = [part for piece in pieces for part in piece.outputs if part.index == index]
+        assert "".join(part.text for part in parts) == whole.outputs[index].text
+        assert [token for part in parts for token in part.token_ids] == whole.outputs[index].token_ids
+        assert [each for part in parts for each in part.logprobs] == whole.outputs[index].logprobs
+        *others, last = parts
+        assert (last.finish_reason, last.stop_reason) == ("length", 7)
+        assert {(part.finish_reason, part.stop_reason) for part in others} <= {(None, None)}
+    assert max(sum(len(part.token_ids) for part in piece.outputs) for piece in pieces) <= 48
+    assert [piece.finished for piece in pieces] == [False] * (len(pieces) - 1) + [True]
+
+
+async def test_the_event_loop_goes_on_after_each_piece():
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count())
+    pieces = await pieces_of(joined(480), 48)
+    counting.cancel()
+    assert len(pieces) == 10
+    assert turns >= 9
+
+
+async def test_tokens_keep_their_places_in_the_text():
+    """As vLLM formats them, be it in pieces or as a whole."""
+    serving = OpenAIServingCompletion.__new__(OpenAIServingCompletion)
+    serving.return_tokens_as_token_ids = False
+
+    def places(part: CompletionOutput, text_before: int) -> list[int]:
+        return serving._create_completion_logprobs(
+            token_ids=part.token_ids,
+            top_logprobs=part.logprobs,
+            num_output_top_logprobs=TOP,
+            tokenizer=SimpleNamespace(decode=lambda token: WORDS[token]),
+            initial_text_offset=text_before,
+        ).text_offset
+
+    found, text_before = [], 0
+    for piece in await pieces_of(joined(200), 48):
+        (part,) = piece.outputs
+        found += places(part, text_before)
+        text_before += len(part.text)
+    assert found == places(joined(200).outputs[0], 0)
+
+
+@pytest.mark.parametrize(
+    ("asked", "most"),
+    [
+        (params(logprobs=20), MAX_LOGPROBS_OF_PIECE // 21),
+        (params(logprobs=0), MAX_LOGPROBS_OF_PIECE),
+        (params(logprobs=-1), 1),
+        (params(logprob_token_ids=[1, 2, 3]), MAX_LOGPROBS_OF_PIECE // 4),
+        (params(), None),
+        (SamplingParams(logprobs=20, output_kind=RequestOutputKind.FINAL_ONLY), None),
+    ],
+)
+async def test_only_streams_with_log_probabilities_are_divided(asked, most):
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send(tokens_of_piece(asked, 32_000))
+
+    found = []
+
+    async def send(value: Any) -> None:
+        found.append(value)
+
+    await Bearing().carried_through(app)({}, send, send)
+    assert found == [most]
+    assert tokens_of_piece(asked, 32_000) is None, "without the front door vLLM is as stock"
+
+
+async def test_what_the_engine_gives_comes_to_the_api_in_pieces():
+    class Validation:
+        async def before(self, *_: object) -> None:
+            """Accept everything."""
+
+    async def generate(engine: Any, prompt: Any, sampling_params: Any, request_id: str) -> Any:
+        yield joined(1000)
+
+    engine = SimpleNamespace(
+        model_config=SimpleNamespace(get_vocab_size=lambda: 32_000),
+        input_processor=SimpleNamespace(structured_outputs_config=None, tokenizer=None),
+    )
+    made = _passing_refusals_on(generate, Validation())
+    sizes = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        async for output in made(engine, {"prompt_token_ids": [1]}, params(logprobs=TOP), "r"):
+            sizes.append(sum(len(part.logprobs) * (TOP + 1) for part in output.outputs))
+
+    await Bearing().carried_through(app)({}, None, None)
+    assert max(sizes) <= MAX_LOGPROBS_OF_PIECE
+    assert sum(sizes) == 1000 * (TOP + 1)
