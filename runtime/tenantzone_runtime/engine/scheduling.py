@@ -203,6 +203,9 @@ class ZoneAwareScheduler(AsyncScheduler):
         with self.zone_lock:
             self.tenancy.ledger.now = now = time.monotonic()
             self._steps_in_flight += 1
+            for request in self.waiting.put_back_arrived():
+                self._refuse_grammar(request)
+                self.end_with_error(request)
             if not self._zones:
                 return super().schedule(throttle_prefills)
             if now - self._counted >= COUNT_SECONDS:
@@ -314,8 +317,13 @@ class ZoneAwareScheduler(AsyncScheduler):
         """Have the clients told whose requests vLLM ends for their grammars: what they sent is no grammar."""
         for name in self.grammar_compile_error_reqs:
             request = self.requests.get(name)
-            if request is not None and name not in self._refused and (zone := zone_of(request)) is not None:
-                self.refuse(request, BindingError("unsupported", zone.spec.tenant, NOT_COMPILED))
+            if request is not None and name not in self._refused:
+                self._refuse_grammar(request)
+
+    def _refuse_grammar(self, request: Request) -> None:
+        zone = zone_of(request)
+        if zone is not None:
+            self.refuse(request, BindingError("unsupported", zone.spec.tenant, NOT_COMPILED))
 
     def update_from_output(
         self, scheduler_output: SchedulerOutput, model_runner_output: ModelRunnerOutput
