@@ -17,10 +17,11 @@ from vllm.v1.request import RequestStatus
 
 from hack.harness.scheduler import AnyToken, Driver, compiled, make_scheduler, prompt, vllm_config, with_flags
 from tenantzone_contract.zone_terms import Fairness
-from tenantzone_runtime.engine.deferred_requests import MOST_AT_ONCE
+from tenantzone_runtime.engine.deferred_requests import LOOKUPS_AT_ONCE, MOST_AT_ONCE
 from tenantzone_runtime.engine.placed_queue import PlacedQueue
 from tenantzone_runtime.engine.zone_engine import ZoneEngine
 from tests.engine.measured import abort, figures_of, zone
+from tests.engine.tiered_driver import TieredEngine
 
 STEPS = 100
 BY_USER = Fairness(header="x-user-id")
@@ -320,6 +321,77 @@ def test_a_step_takes_back_a_bounded_number_of_requests(config):
 def test_a_compiled_grammar_is_not_waited_for(driver):
     request = driver.send("acme", prompt(1), grammar=compiled())
     assert driver.step() == [request.request_id]
+
+
+@pytest.fixture
+def engine(config):
+    """An engine with a tier of CPU memory, in which a prompt is being stored: who asks for it waits for that."""
+    engine = TieredEngine(config, 500, 600)
+    engine.declare(zone("acme"), zone("burst"))
+    engine.worker.slowest = engine.worker.fastest = 10_000
+    yield engine
+    engine.scheduler.shutdown()
+
+
+def looking_up(engine, **counts):
+    """Requests of each of these tenants for a prompt of theirs that is being stored, and that no blocks hold."""
+    prompts = {tenant: prompt(8) for tenant in counts}
+    stored = [engine.send(tenant, tokens) for tenant, tokens in prompts.items()]
+    while not all(request.is_finished() for request in stored):
+        engine.step()
+    engine.evict(*prompts)
+    requests = [engine.send(tenant, prompts[tenant]) for tenant, count in counts.items() for _ in range(count)]
+    engine.step()
+    assert all(map(engine.scheduler.tiers.is_looking_up, requests))
+    return requests
+
+
+def finish_copies(engine):
+    engine.land()
+    engine.worker.slowest = engine.worker.fastest = 0
+
+
+def test_a_step_asks_about_few_of_the_requests_that_wait_for_a_tier(engine):
+    steps = 12
+    # It fills no further block, which would be one of those that are being stored, and end that.
+    running = engine.send("acme", prompt(3), max_tokens=steps + 3)
+    requests = looking_up(engine, burst=300)
+    asked = []
+    is_looking_up = engine.scheduler.connector.scheduler.is_looking_up
+    engine.scheduler.connector.scheduler.is_looking_up = lambda each: asked.append(each) or is_looking_up(each)
+    with counted_looks(engine) as looks:
+        for _ in range(steps):
+            assert engine.step() == [running.request_id]
+    assert not {request.request_id for request in requests} & set(looks)
+    assert len(asked) == steps * LOOKUPS_AT_ONCE
+    assert len(engine.scheduler.waiting) == 300
+    finish_copies(engine)
+    engine.run()
+    assert all(request.is_finished() for request in requests)
+
+
+def test_requests_that_wait_for_a_tier_come_back_in_their_order(engine):
+    requests = looking_up(engine, burst=5)
+    finish_copies(engine)
+    engine.run()
+    ends = [name for name in engine.finished if name in {request.request_id for request in requests}]
+    assert ends == [request.request_id for request in requests]
+
+
+def test_one_tenants_many_lookups_delay_no_other_tenants(engine):
+    *_, other = looking_up(engine, burst=5 * LOOKUPS_AT_ONCE, acme=1)
+    finish_copies(engine)
+    # One step ends the copies, the next one finds that.
+    for _ in range(3):
+        engine.step()
+    assert other.status != RequestStatus.WAITING
+
+
+def test_aborted_requests_that_wait_for_a_tier_are_forgotten(engine):
+    requests = looking_up(engine, burst=5)
+    engine.scheduler.finish_requests([each.request_id for each in requests], RequestStatus.FINISHED_ABORTED)
+    assert len(engine.scheduler.waiting) == 0
+    assert not engine.scheduler.waiting._deferred._lookups
 
 
 class Asked:

@@ -4,7 +4,7 @@ vLLM stops admitting at the first request that does not fit. So this queue yield
 vLLM's own order holds (first come first served, or priority), or that of its users. Until zones are declared it is
 vLLM's own queue.
 
-A request whose grammar is still being compiled counts here, but no step looks at it (``deferred_requests``).
+A request that waits for its grammar or for a tier counts here, but no step looks at it (``deferred_requests``).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -26,6 +26,7 @@ class ZoneRequestQueue(RequestQueue):
 
     Args:
         policy: vLLM's, for the order inside a zone.
+        is_looking_up: whether a request waits for what a tier is about to have.
     """
 
     arbiter: Arbiter[Request]
@@ -33,11 +34,11 @@ class ZoneRequestQueue(RequestQueue):
     load_begins: Callable[[Request], None]
     """Is told of each request that leaves the queue because what it found in a tier is copied from there."""
 
-    def __init__(self, policy: SchedulingPolicy) -> None:
+    def __init__(self, policy: SchedulingPolicy, is_looking_up: Callable[[Request], bool]) -> None:
         self._policy = policy
         self._before_zones = create_request_queue(policy)
         self._queues: dict[Zone, PlacedQueue | UserRequestQueue] = {}
-        self._deferred = DeferredRequests()
+        self._deferred = DeferredRequests(is_looking_up)
         self._waiting = 0
         """Requests in all queues of zones: vLLM asks in each step, and there may be thousands of queues."""
 
@@ -62,14 +63,15 @@ class ZoneRequestQueue(RequestQueue):
         return self._waiting
 
     def put_back_arrived(self) -> list[Request]:
-        """Put requests whose grammars were compiled since the last call into their queues, at their places.
+        """Put deferred requests that need not wait any longer into their queues, at their places.
 
         Returns:
             Requests whose grammars can't be compiled: they have left the queue, and are to be ended.
         """
         failed = []
         for request in self._deferred.take_arrived():
-            if isinstance(request.structured_output_request.grammar, Exception):
+            structured = request.structured_output_request
+            if structured is not None and isinstance(structured.grammar, Exception):
                 failed.append(request)
             elif (zone := zone_of(request)) is not None:
                 self._enter(request, zone)
@@ -110,7 +112,7 @@ class ZoneRequestQueue(RequestQueue):
             self._before_zones.add_request(request)
             return
         take_last_place(request)
-        if not self._deferred.defer(request):
+        if not self._deferred.defer(request, zone):
             self._enter(request, zone)
 
     def _enter(self, request: Request, zone: Zone) -> None:
@@ -133,8 +135,11 @@ class ZoneRequestQueue(RequestQueue):
         self._has_changed(zone)
 
     def prepend_requests(self, requests: Iterable[Request]) -> None:
+        """Put requests back that a step has passed over."""
         for request in requests:
-            self.prepend_request(request)
+            zone = zone_of(request)
+            if zone is None or not self._deferred.defer(request, zone):
+                self.prepend_request(request)
 
     def peek_request(self) -> Request:
         if self._before_zones:

@@ -80,13 +80,13 @@ class ZoneAwareScheduler(AsyncScheduler):
         self.block_pool: ZoneBlockPool = manager.block_pool
         self.tenancy = self.block_pool.tenancy
         self._zones = self.tenancy.ledger.zones
-        self.waiting = ZoneRequestQueue(self.policy)
+        self.tiers = tiers_of(self.connector, self.vllm_config)
+        self.tiers.know_blocks(self.block_pool)
+        self.waiting = ZoneRequestQueue(self.policy, self.tiers.is_looking_up)
         self.block_pool.front = self.waiting.front
         self.encoder_cache_manager.tenancy = self.tenancy
         self._demand = Demand(self)
         manager.drafting, manager.max_step_tokens = self._demand.drafting, int(self.max_num_scheduled_tokens)
-        self.tiers = tiers_of(self.connector, self.vllm_config)
-        self.tiers.know_blocks(self.block_pool)
         self._images = WholeImages(self)
         self._loads = loads = LoadQueue(self._has_landed, lambda request: engine.can_land(request), manager.admitted)
         self.kv_holding_waiting = loads
