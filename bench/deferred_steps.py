@@ -3,7 +3,7 @@
 vLLM's real scheduler with zones, without a model: 64 requests of one tenant run, and seats are free, so each step looks
 for requests to admit. In the other arms, thousands of requests of another tenant wait for grammars that are never
 compiled. The arms take turns, step by step. Each step's processor time (`schedule()` and `update_from_output()`) is
-divided by that of the arm in which nobody waits.
+divided by that of the first arm, in which no request waits.
 
     python -m bench.deferred_steps
 """
@@ -28,11 +28,11 @@ TARGET = 1.05
 
 
 class ArmWithWaiting(Arm):
-    """A scheduler under the same load as the others, beside requests whose grammars are never compiled.
+    """A scheduler under the same load as the others, in which further requests wait for grammars.
 
     Args:
         driver: of the scheduler.
-        waiting: how many of these requests there are.
+        waiting: the number of requests whose grammars are never compiled.
     """
 
     def __init__(self, driver: Driver, waiting: int) -> None:
@@ -71,10 +71,10 @@ def _print(arms: list[ArmWithWaiting]) -> None:
         times, running = arm.record.times, statistics.median(arm.record.running)
         ratios = [mine / theirs for mine, theirs in zip(times, base, strict=True)]
         low, middle, high = statistics.quantiles(ratios, n=4)
-        verdict = f"   {TARGET} {'met' if middle <= TARGET else 'missed'}" if arm is not arms[0] else ""
+        result = f"   {TARGET} {'met' if middle <= TARGET else 'missed'}" if arm is not arms[0] else ""
         print(
             f"{arm.waiting:>20,}{running:>9.0f}{statistics.median(times) * 1000:>12.3f} ms"
-            f"{low:>13.3f}{middle:>9.3f}{high:>9.3f}{verdict}"
+            f"{low:>13.3f}{middle:>9.3f}{high:>9.3f}{result}"
         )
 
 

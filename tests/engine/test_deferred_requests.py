@@ -334,7 +334,7 @@ def engine(config):
 
 
 def looking_up(engine, **counts):
-    """Requests of each of these tenants for a prompt of theirs that is being stored, and that no blocks hold."""
+    """Each tenant's requests for its own prompt, which is being stored in the tier and is in no block any more."""
     prompts = {tenant: prompt(8) for tenant in counts}
     stored = [engine.send(tenant, tokens) for tenant, tokens in prompts.items()]
     while not all(request.is_finished() for request in stored):
@@ -353,7 +353,7 @@ def finish_copies(engine):
 
 def test_a_step_asks_about_few_of_the_requests_that_wait_for_a_tier(engine):
     steps = 12
-    # It fills no further block, which would be one of those that are being stored, and end that.
+    # It fills no further block: the pool would take one that is being stored, and the store would end at once.
     running = engine.send("acme", prompt(3), max_tokens=steps + 3)
     requests = looking_up(engine, burst=300)
     asked = []

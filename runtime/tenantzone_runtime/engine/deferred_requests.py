@@ -1,8 +1,8 @@
-"""The waiting requests that can't be admitted before their grammars are compiled, or a tier has answered them.
+"""Waiting requests that can't be admitted before their grammars are compiled or a tier has answered.
 
 They are in no queue that a step looks at, so a step costs the same however many there are. The thread that compiles a
 grammar notes the id of the request. Tiers note nothing: each step asks about a few of the requests that wait for them.
-A step puts what need not wait any longer back into its queue.
+Requests that need not wait any longer go back into their queues before a step.
 """
 
 from collections import OrderedDict, deque
@@ -20,7 +20,7 @@ from tenantzone_runtime.zones.zone import Zone
 MOST_AT_ONCE: Final = 256
 """Requests with grammars that one step puts back: each costs some microseconds, and thousands may arrive together."""
 LOOKUPS_AT_ONCE: Final = 64
-"""Requests of which one step asks whether their look-ups have ended: each costs a microsecond or two."""
+"""Requests for which one step checks whether their look-ups have ended: each costs a microsecond or two."""
 
 _Lookups = OrderedDict[Request, None]
 
