@@ -64,11 +64,12 @@ class DeferredRequests:
 
     def discard(self, request: Request) -> bool:
         """Forget a request; returns whether it was here."""
-        if self._requests.get(request.request_id) is not request:
+        request_id: str = request.request_id
+        if self._requests.get(request_id) is not request:
             return False
-        del self._requests[request.request_id]
+        del self._requests[request_id]
         zone = zone_of(request)
-        if zone in self._lookups:
+        if zone is not None and zone in self._lookups:
             lookups = self._lookups[zone]
             lookups.pop(request, None)
             if not lookups:
