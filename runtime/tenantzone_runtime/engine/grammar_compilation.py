@@ -70,12 +70,19 @@ class TurnsOfTenants:
                 del self._waiting[tenant]
 
 
+def compilation_of(request: Request) -> Future[Any] | None:
+    """The compilation of a request's grammar; None if it has ended, or the answer needs no grammar."""
+    structured = request.structured_output_request
+    # Not the property, which replaces a future that is done by the grammar.
+    grammar = None if structured is None else structured._grammar
+    return grammar if isinstance(grammar, Future) and not grammar.done() else None
+
+
 def cancel_compilation(request: Request) -> None:
     """Have the grammar of a request that is not to be answered never compiled, unless that has begun."""
-    structured = request.structured_output_request
-    # Not the property, which takes a future that is done for the grammar.
-    if structured is not None and isinstance(structured._grammar, Future):
-        structured._grammar.cancel()
+    compilation = compilation_of(request)
+    if compilation is not None:
+        compilation.cancel()
 
 
 def compile_in_turns(manager: StructuredOutputManager, seal_key: bytes, *, threads: int = _THREADS) -> None:

@@ -3,6 +3,8 @@
 vLLM stops admitting at the first request that does not fit. So this queue yields only requests that do. Inside a zone,
 vLLM's own order holds (first come first served, or priority), or that of its users. Until zones are declared it is
 vLLM's own queue.
+
+A request that waits for its grammar or for a tier counts here, but no step looks at it (``deferred_requests``).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -11,6 +13,8 @@ from itertools import islice
 from vllm.v1.core.sched.request_queue import RequestQueue, SchedulingPolicy, create_request_queue
 from vllm.v1.request import Request, RequestStatus
 
+from tenantzone_runtime.engine.deferred_requests import DeferredRequests
+from tenantzone_runtime.engine.placed_queue import PlacedQueue, take_last_place
 from tenantzone_runtime.engine.requests import zone_of
 from tenantzone_runtime.engine.user_queue import UserRequestQueue
 from tenantzone_runtime.zones.arbiter import Arbiter
@@ -22,6 +26,7 @@ class ZoneRequestQueue(RequestQueue):
 
     Args:
         policy: vLLM's, for the order inside a zone.
+        is_looking_up: whether a request waits for what a tier is about to have.
     """
 
     arbiter: Arbiter[Request]
@@ -29,10 +34,11 @@ class ZoneRequestQueue(RequestQueue):
     load_begins: Callable[[Request], None]
     """Is told of each request that leaves the queue because what it found in a tier is copied from there."""
 
-    def __init__(self, policy: SchedulingPolicy) -> None:
+    def __init__(self, policy: SchedulingPolicy, is_looking_up: Callable[[Request], bool]) -> None:
         self._policy = policy
         self._before_zones = create_request_queue(policy)
-        self._queues: dict[Zone, RequestQueue] = {}
+        self._queues: dict[Zone, PlacedQueue | UserRequestQueue] = {}
+        self._deferred = DeferredRequests(is_looking_up)
         self._waiting = 0
         """Requests in all queues of zones: vLLM asks in each step, and there may be thousands of queues."""
 
@@ -51,38 +57,49 @@ class ZoneRequestQueue(RequestQueue):
         for request in requests:
             self.add_request(request)
 
-    def _queue_of(self, request: Request) -> RequestQueue:
-        """The queue that the request is to enter."""
-        zone = zone_of(request)
-        if zone is None:
-            return self._before_zones
+    @property
+    def ready_count(self) -> int:
+        """How many requests of zones wait for blocks and seats: a step may look at these."""
+        return self._waiting
+
+    def put_back_arrived(self) -> list[Request]:
+        """Put deferred requests that need not wait any longer into their queues, at their places.
+
+        Returns:
+            Requests whose grammars can't be compiled: they have left the queue, and are to be ended.
+        """
+        failed = []
+        for request in self._deferred.take_arrived():
+            structured = request.structured_output_request
+            if structured is not None and isinstance(structured.grammar, Exception):
+                failed.append(request)
+            elif (zone := zone_of(request)) is not None:
+                self._enter(request, zone)
+        return failed
+
+    def _queue_of(self, zone: Zone) -> PlacedQueue | UserRequestQueue:
+        """The queue that a request of the zone is to enter."""
         queue = self._queues.get(zone)
         if queue is None:
             queue = self._queues[zone] = self._new_queue(zone)
         return queue
 
-    def _new_queue(self, zone: Zone) -> RequestQueue:
-        return create_request_queue(self._policy) if zone.users is None else UserRequestQueue(self._policy, zone.users)
+    def _new_queue(self, zone: Zone) -> PlacedQueue | UserRequestQueue:
+        return PlacedQueue(self._policy) if zone.users is None else UserRequestQueue(self._policy, zone.users)
 
     def order_anew(self, zone: Zone) -> None:
         """Order the requests of a zone by its spec as it is now: it may have begun or ceased to tell users apart."""
         queue = self._queues.get(zone)
         if queue is None or (queue.users if isinstance(queue, UserRequestQueue) else None) is zone.users:
             return
-        requests = sorted(queue, key=lambda request: request.arrival_time)
+        requests = list(queue)
         queue.remove_requests(requests)
         self._queues[zone] = self._new_queue(zone)
         for request in requests:
-            if request.status != RequestStatus.PREEMPTED:
-                self._queues[zone].add_request(request)
-        for request in reversed(requests):
-            if request.status == RequestStatus.PREEMPTED:
-                self._queues[zone].prepend_request(request)
+            self._queues[zone].put_back(request)
         self.arbiter.waits(zone)
 
-    def _has_changed(self, zone: Zone | None) -> None:
-        if zone is None:
-            return
+    def _has_changed(self, zone: Zone) -> None:
         if self._queues[zone]:
             self.arbiter.waits(zone)
         else:
@@ -91,22 +108,38 @@ class ZoneRequestQueue(RequestQueue):
 
     def add_request(self, request: Request) -> None:
         zone = zone_of(request)
-        front = self._queues[zone].peek_request() if zone in self._queues else None
-        self._queue_of(request).add_request(request)
-        self._waiting += zone is not None
-        # Whoever joins the end changes nothing for its zone.
-        if zone is not None and self._queues[zone].peek_request() is not front:
+        if zone is None:
+            self._before_zones.add_request(request)
+            return
+        take_last_place(request)
+        if not self._deferred.defer(request, zone):
+            self._enter(request, zone)
+
+    def _enter(self, request: Request, zone: Zone) -> None:
+        """Put a request that has a place into its zone's queue."""
+        queue = self._queue_of(zone)
+        front = queue.peek_request() if queue else None
+        queue.put_back(request)
+        self._waiting += 1
+        # A request behind the front changes nothing for its zone.
+        if queue.peek_request() is not front:
             self.arbiter.waits(zone)
 
     def prepend_request(self, request: Request) -> None:
         zone = zone_of(request)
-        self._queue_of(request).prepend_request(request)
-        self._waiting += zone is not None
+        if zone is None:
+            self._before_zones.prepend_request(request)
+            return
+        self._queue_of(zone).prepend_request(request)
+        self._waiting += 1
         self._has_changed(zone)
 
     def prepend_requests(self, requests: Iterable[Request]) -> None:
+        """Put requests back that a step has passed over."""
         for request in requests:
-            self.prepend_request(request)
+            zone = zone_of(request)
+            if zone is None or not self._deferred.defer(request, zone):
+                self.prepend_request(request)
 
     def peek_request(self) -> Request:
         if self._before_zones:
@@ -135,7 +168,8 @@ class ZoneRequestQueue(RequestQueue):
     def remove_requests(self, requests: Iterable[Request]) -> None:
         by_zone: dict[Zone | None, set[Request]] = {}
         for request in requests:
-            by_zone.setdefault(zone_of(request), set()).add(request)
+            if not self._deferred.discard(request):
+                by_zone.setdefault(zone_of(request), set()).add(request)
         for zone, leaving in by_zone.items():
             if zone is None:
                 self._before_zones.remove_requests(leaving)
@@ -154,9 +188,10 @@ class ZoneRequestQueue(RequestQueue):
         return bool(self._before_zones) or (bool(self._queues) and self.arbiter.next_front() is not None)
 
     def __len__(self) -> int:
-        return len(self._before_zones) + self._waiting
+        return len(self._before_zones) + self._waiting + len(self._deferred)
 
     def __iter__(self) -> Iterator[Request]:
         yield from self._before_zones
         for queue in self._queues.values():
             yield from queue
+        yield from self._deferred

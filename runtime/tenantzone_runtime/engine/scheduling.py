@@ -80,13 +80,13 @@ class ZoneAwareScheduler(AsyncScheduler):
         self.block_pool: ZoneBlockPool = manager.block_pool
         self.tenancy = self.block_pool.tenancy
         self._zones = self.tenancy.ledger.zones
-        self.waiting = ZoneRequestQueue(self.policy)
+        self.tiers = tiers_of(self.connector, self.vllm_config)
+        self.tiers.know_blocks(self.block_pool)
+        self.waiting = ZoneRequestQueue(self.policy, self.tiers.is_looking_up)
         self.block_pool.front = self.waiting.front
         self.encoder_cache_manager.tenancy = self.tenancy
         self._demand = Demand(self)
         manager.drafting, manager.max_step_tokens = self._demand.drafting, int(self.max_num_scheduled_tokens)
-        self.tiers = tiers_of(self.connector, self.vllm_config)
-        self.tiers.know_blocks(self.block_pool)
         self._images = WholeImages(self)
         self._loads = loads = LoadQueue(self._has_landed, lambda request: engine.can_land(request), manager.admitted)
         self.kv_holding_waiting = loads
@@ -203,6 +203,9 @@ class ZoneAwareScheduler(AsyncScheduler):
         with self.zone_lock:
             self.tenancy.ledger.now = now = time.monotonic()
             self._steps_in_flight += 1
+            for request in self.waiting.put_back_arrived():
+                self._refuse_grammar(request)
+                self.end_with_error(request)
             if not self._zones:
                 return super().schedule(throttle_prefills)
             if now - self._counted >= COUNT_SECONDS:
@@ -314,8 +317,13 @@ class ZoneAwareScheduler(AsyncScheduler):
         """Have the clients told whose requests vLLM ends for their grammars: what they sent is no grammar."""
         for name in self.grammar_compile_error_reqs:
             request = self.requests.get(name)
-            if request is not None and name not in self._refused and (zone := zone_of(request)) is not None:
-                self.refuse(request, BindingError("unsupported", zone.spec.tenant, NOT_COMPILED))
+            if request is not None and name not in self._refused:
+                self._refuse_grammar(request)
+
+    def _refuse_grammar(self, request: Request) -> None:
+        zone = zone_of(request)
+        if zone is not None:
+            self.refuse(request, BindingError("unsupported", zone.spec.tenant, NOT_COMPILED))
 
     def update_from_output(
         self, scheduler_output: SchedulerOutput, model_runner_output: ModelRunnerOutput

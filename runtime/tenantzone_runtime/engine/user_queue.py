@@ -7,9 +7,10 @@ has had its turn and goes before all others, as it does with vLLM.
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 
-from vllm.v1.core.sched.request_queue import RequestQueue, SchedulingPolicy, create_request_queue
+from vllm.v1.core.sched.request_queue import RequestQueue, SchedulingPolicy
 from vllm.v1.request import Request, RequestStatus
 
+from tenantzone_runtime.engine.placed_queue import PlacedQueue, take_last_place
 from tenantzone_runtime.engine.requests import user_of
 from tenantzone_runtime.zones.users import Users
 
@@ -28,22 +29,35 @@ class UserRequestQueue(RequestQueue):
     def __init__(self, policy: SchedulingPolicy, users: Users) -> None:
         self.users = users
         self._policy = policy
-        self._preempted = create_request_queue(SchedulingPolicy.FCFS)
-        self._queues: dict[tuple[str, int], RequestQueue] = {}
+        self._preempted = PlacedQueue(SchedulingPolicy.FCFS)
+        self._queues: dict[tuple[str, int], PlacedQueue] = {}
         self._waiting = 0
         """Requests in all of these."""
         self._next: tuple[str, int] | None = None
         """The user whose request is next, and of which priority; None: that is to be asked."""
 
     def add_request(self, request: Request) -> None:
-        self._enter(request).add_request(request)
+        take_last_place(request)
+        self.put_back(request)
+
+    def put_back(self, request: Request) -> None:
+        """Add a request at the place that it has among its user's."""
+        if self._is_first(request):
+            self._preempted.put_back(request)
+            self._waiting += 1
+        else:
+            self._enter(request).put_back(request)
 
     def prepend_request(self, request: Request) -> None:
-        if self._policy is SchedulingPolicy.FCFS and request.status == RequestStatus.PREEMPTED:
+        if self._is_first(request):
             self._preempted.prepend_request(request)
             self._waiting += 1
         else:
             self._enter(request).prepend_request(request)
+
+    def _is_first(self, request: Request) -> bool:
+        """Whether a request was preempted and goes before all users' requests."""
+        return self._policy is SchedulingPolicy.FCFS and request.status == RequestStatus.PREEMPTED
 
     def prepend_requests(self, requests: Iterable[Request]) -> None:
         for request in requests:
@@ -86,12 +100,12 @@ class UserRequestQueue(RequestQueue):
             self._next = self.users.next()
         return self._next
 
-    def _enter(self, request: Request) -> RequestQueue:
+    def _enter(self, request: Request) -> PlacedQueue:
         """The queue that the request is to enter, with the request counted."""
         place = self._place_of(request)
         self._waiting += 1
         if place not in self._queues:
-            self._queues[place] = create_request_queue(self._policy)
+            self._queues[place] = PlacedQueue(self._policy)
             self.users.enter(*place)
         if self._next is not None and place[1] < self._next[1]:
             self._next = None

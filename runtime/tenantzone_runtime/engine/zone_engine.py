@@ -103,7 +103,7 @@ class ZoneEngine:
 
     @property
     def waiting(self) -> Sized:
-        return self._queue
+        return range(self._queue.ready_count)
 
     def needs(self) -> Iterable[tuple[Request, int]]:
         running = self._scheduler.running

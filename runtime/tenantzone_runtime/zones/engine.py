@@ -75,7 +75,7 @@ class Engine(Protocol[W]):
 
     @property
     def waiting(self) -> Sized:
-        """The requests that wait."""
+        """The requests that wait and could be admitted by their blocks and seats, as far as the engine knows."""
 
     def needs(self) -> Iterable[tuple[W, int]]:
         """The running requests that will ask for blocks in the coming step, in the engine's order, with how many.
