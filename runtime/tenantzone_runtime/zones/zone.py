@@ -191,16 +191,12 @@ class Zone:
     """What the journal has."""
     ages: Ages | None = None
     """Of what it keeps cached; None: it has no ttl. Only the ledger changes them."""
-    expires: float | None = None
-    """When it is looked at next because a block may have to go by its ttl; None: not before it keeps another one."""
     outcomes: dict[TargetName, TargetOutcome] = field(default_factory=dict)
     """What became of its latency targets."""
     purge: Purge | None = None
     """The last one that began; only ``forgetting`` and the engine change it."""
     purges: int = 0
     """How many have begun: what a request computes is not cached if one has begun since the request was admitted."""
-    timer: float | None = None
-    """When the zone is looked at next because time has passed; None: not before something else happens to it."""
 
     @property
     def held(self) -> int:
