@@ -47,7 +47,7 @@ FEATURES = {
     "lending": [
         Lending(),
         Lending(borrowers="AnyPriority"),
-        Lending(max_loan_seconds=0.01, grace_seconds=0.01),
+        Lending(max_loan_seconds=0.5, grace_seconds=0.5),
         Lending(max_loan_seconds=MONTH),
     ],
     "idle": [

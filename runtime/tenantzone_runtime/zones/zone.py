@@ -52,6 +52,10 @@ class IdleTimes:
                 yield self.after_seconds + step * self.release.every_seconds
 
 
+SHORTEST_LOAN_SECONDS: Final = 1.0
+"""Longer than a step of an engine takes. What a request computes on a shorter loan is lost when the loan ends."""
+
+
 @dataclass(frozen=True, slots=True)
 class LoanTerms:
     """The terms on which a zone lends what its quota calls lendable."""
@@ -62,6 +66,13 @@ class LoanTerms:
     """From the start of a loan until it is due; None: when the lender asks for it."""
     grace_seconds: float = 30.0
     """How long a loan that is due may stay in use."""
+
+    @property
+    def are_too_short(self) -> bool:
+        """Whether a loan would end before a request makes use of it, so that none is granted."""
+        if self.max_loan_seconds is None:
+            return False
+        return self.max_loan_seconds + self.grace_seconds < SHORTEST_LOAN_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
