@@ -96,11 +96,44 @@ def test_nothing_is_taken_back_for_what_a_config_has_covered_since(driver, clock
 def test_before_a_request_yields_goes_what_others_merely_cache(config, clock):
     """Each time it would be admitted again at once, and preempted again, because of what somebody else caches."""
     driver = Driver(make_scheduler(config, 40))
-    lending = Lending(max_loan_seconds=0, grace_seconds=0)
+    lending = Lending(max_loan_seconds=1, grace_seconds=0)
     driver.declare(zone("acme", reserved=25, lending=lending), zone("burst"), zone("calm"))
     driver.ask("calm", prompt(12))
     request = driver.send("burst", prompt(8), max_tokens=5)
-    clock.run(driver, 20)
+    clock.run(driver, 20, step_seconds=0.5)
     assert driver.finished[request.request_id] == "length"
     assert driver.zone("burst").counters.preemptions == 0
     assert 0 < len(driver.zone("calm").cached) < 12
+
+
+@pytest.mark.parametrize("max_loan", [0.0, 0.5, 1.0, None])
+def test_what_is_computed_on_a_loan_is_not_lost_with_the_next_step(config, clock, max_loan):
+    driver = Driver(make_scheduler(config, CAPACITY))
+    lending = Lending(max_loan_seconds=max_loan, grace_seconds=0)
+    driver.declare(zone("acme", reserved=60, lending=lending), zone("burst"), zone("calm"))
+    busy = driver.send("calm", prompt(9), max_tokens=20)
+    loan_needed = driver.send("burst", prompt(35), max_tokens=20)
+    reasons = set()
+    for _ in range(15):
+        driver.step()
+        reasons.add(driver.zone("burst").wait_reason)
+        clock.seconds += 0.02
+        driver.scheduler.let_time_pass()
+    if max_loan is None or max_loan >= 1.0:
+        assert loan_needed.num_output_tokens > 0
+    else:
+        assert loan_needed.num_computed_tokens == 0
+        assert "reserved" in reasons
+    clock.run(driver, 200)
+    assert driver.finished == {busy.request_id: "length", loan_needed.request_id: "length"}
+    assert loan_needed.num_preemptions == 0
+
+
+def test_a_request_that_would_need_a_loan_that_ends_at_once_is_refused(config, clock):
+    driver = Driver(make_scheduler(config, CAPACITY))
+    lending = Lending(max_loan_seconds=0, grace_seconds=0)
+    driver.declare(zone("acme", reserved=60, lending=lending), zone("burst"))
+    request = driver.send("burst", prompt(CAPACITY - 55), max_tokens=20)
+    clock.run(driver, 200)
+    assert driver.finished[request.request_id] == "error"
+    assert "40 blocks" in driver.stop_reasons[request.request_id], "nothing of the reservation can be had"

@@ -86,3 +86,12 @@ def test_what_zones_write_before_they_have_an_index_is_found_by_them_alone(drive
             assert pool.cached_block_hash_to_block.get_one_block(key) is block
     with pool.acting_for(None):
         assert pool.cached_block_hash_to_block.get_one_block(key) is None
+
+
+def test_the_zone_of_requests_from_before_zones_leaves_no_prefix_index(driver):
+    request = driver.send(None, prompt(5), max_tokens=2)
+    driver.declare(zone("acme"))
+    driver.scheduler.finish_requests(request.request_id, RequestStatus.FINISHED_ABORTED)
+    driver.step()
+    assert list(driver.scheduler.block_pool.zones) == ["acme"]
+    assert driver.scheduler.block_pool._index == {}

@@ -69,13 +69,16 @@ def test_a_lower_priority_does_not_borrow_unless_the_lender_lets_it(driver):
     assert driver.finished[driver.ask("burst", prompt(50)).request_id] == "length"
 
 
-def test_a_loan_that_is_due_is_taken_from_what_runs_after_its_grace(driver):
-    lending = Lending(max_loan_seconds=0, grace_seconds=0)
+def test_a_loan_that_is_due_is_taken_from_what_runs_after_its_grace(config, clock):
+    driver = Driver(make_scheduler(config, CAPACITY))
+    lending = Lending(max_loan_seconds=1, grace_seconds=0)
     driver.declare(zone("acme", reserved=60, idle=QUIET_AT_ONCE, lending=lending), zone("burst"))
     driver.scheduler.let_time_pass()
     borrower = driver.send("burst", prompt(80), max_tokens=5)
     driver.step()
     assert driver.zone("burst").in_use == 81
+    driver.scheduler.let_time_pass()
+    clock.seconds += 1
     driver.scheduler.let_time_pass()
     driver.step()
     assert driver.zone("burst").held <= 40

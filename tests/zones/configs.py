@@ -126,12 +126,19 @@ def release_of(idle):
     return None if idle.release is None else (int(idle.release.share[:-1]), idle.release.every_seconds)
 
 
+def lendable_of(lending, reserved):
+    """Nothing is lent where a loan would last less than a second."""
+    if lending.max_loan_seconds is not None and lending.max_loan_seconds + lending.grace_seconds < 1.0:
+        return 0
+    return min(reserved, blocks_of(lending.lendable, reserved))
+
+
 def terms_of(zone):
     reserved = blocks_of(zone.reserved)
     return {
         "reserved": reserved,
         "limit": CAPACITY if zone.limit is None else min(CAPACITY, blocks_of(zone.limit, up=True)),
-        "lendable": min(reserved, blocks_of(zone.lending.lendable, reserved)),
+        "lendable": lendable_of(zone.lending, reserved),
         "priority": zone.priority,
         "weight": zone.weight,
         "any_priority": zone.lending.borrowers == "AnyPriority",

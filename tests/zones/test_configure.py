@@ -54,6 +54,26 @@ def wake(core):
             {"reserved": 10, "lending": Lending(lendable="25%")}, Quota(10, 255, 2), id="what is lent is rounded down"
         ),
         pytest.param(
+            {"reserved": 100, "lending": Lending(max_loan_seconds=0.0, grace_seconds=0.0)},
+            Quota(100, 255, 0),
+            id="a loan that would end at once is not granted",
+        ),
+        pytest.param(
+            {"reserved": 100, "lending": Lending(max_loan_seconds=0.5, grace_seconds=0.4)},
+            Quota(100, 255, 0),
+            id="nor one that would end within a second",
+        ),
+        pytest.param(
+            {"reserved": 100, "lending": Lending(max_loan_seconds=0.0, grace_seconds=1.0)},
+            Quota(100, 255, 100),
+            id="the time of grace counts",
+        ),
+        pytest.param(
+            {"reserved": 100, "lending": Lending(grace_seconds=0.0)},
+            Quota(100, 255, 100),
+            id="a loan without a time lasts until its lender needs it",
+        ),
+        pytest.param(
             {"reserved": "2%", "lending": Lending(lendable=100)},
             Quota(5, 255, 5),
             id="no more is lent than what the reservation comes to here",

@@ -51,7 +51,7 @@ def test_it_goes_with_the_last_of_its_requests(core):
     assert core.ledger.is_present(early)
     core.tenancy.request_finished(early, 2.0)
     assert not core.ledger.is_present(early)
-    assert early.timer is None
+    assert core.tenancy._timers.of(early) is None
 
 
 def test_what_it_uses_is_told_to_nobody(core):

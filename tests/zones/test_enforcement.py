@@ -122,7 +122,7 @@ def test_a_zone_that_is_registered_again_is_forgotten_in_its_time(core):
     acme = core.ledger.zones["acme"]
     core.hold(acme, cached=5)
     core.upkeep(1.0)
-    assert acme.timer is None
+    assert core.tenancy._timers.of(acme) is None
     changes = Coming(core, **anybody(GOLD, forget_after=5.0)).make(at_once=2)
     core.settle_evictions([next(changes)])
     assert arrive(core, "acme") is acme
@@ -208,4 +208,4 @@ def test_a_zone_that_is_not_quiet_is_looked_at_when_its_new_window_ends_and_a_qu
     core.tenancy.request_finished(acme, 95.0)
     assert (acme.quiet, burst.quiet) == (False, True)
     core.apply(declare("acme", after=30.0), declare("burst", after=30.0), now=100.0)
-    assert (acme.timer, burst.timer) == (125.0, 100.0)
+    assert [core.tenancy._timers.of(zone) for zone in (acme, burst)] == [125.0, 100.0]

@@ -101,7 +101,8 @@ def test_a_quiet_zone_lets_its_cache_go_in_steps_the_longest_untouched_first(cor
         assert list(acme.cached) == order[25 * step :]
         assert acme.state == "Idle"
     assert core.upkeep(105.0) == [("acme", 25)]
-    assert (acme.state, acme.counters.evicted, acme.timer) == ("Evicted", {"idle": 100}, None)
+    assert (acme.state, acme.counters.evicted) == ("Evicted", {"idle": 100})
+    assert core.tenancy._timers.of(acme) is None
     assert core.tenancy.zone_for("acme", 106.0) is acme
 
 
@@ -306,9 +307,9 @@ def test_the_next_step_of_a_release_is_a_deadline_until_the_last_one_is_over(cor
 def test_a_zone_that_nothing_more_awaits_is_not_looked_at_again(core):
     core.apply(declare("acme", after=60.0, evict_after=120.0))
     core.upkeep(60.0)
-    assert core.ledger.zones["acme"].timer == 120.0
+    assert core.tenancy._timers.of(core.ledger.zones["acme"]) == 120.0
     core.upkeep(120.0)
-    assert core.ledger.zones["acme"].timer is None
+    assert core.tenancy._timers.of(core.ledger.zones["acme"]) is None
 
 
 def test_a_quiet_zone_gives_up_blocks_in_the_step_in_which_it_became_quiet(core):

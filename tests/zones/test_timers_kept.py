@@ -16,9 +16,9 @@ def test_a_zone_is_looked_at_once_however_often_its_timer_was_set(core):
     acme = core.zone("acme")
     for moment in (30.0, 20.0, 10.0, 20.0):
         timers.set_at(acme, moment)
-    assert list(timers.gone_off(9.9)) == []
-    assert list(timers.gone_off(50.0)) == [acme]
-    assert list(timers.gone_off(50.0)) == []
+    assert list(timers.pop_due(9.9)) == []
+    assert list(timers.pop_due(50.0)) == [acme]
+    assert list(timers.pop_due(50.0)) == []
 
 
 def moments(zones, timers, step):
@@ -26,7 +26,7 @@ def moments(zones, timers, step):
     left, now, gone_off = set(zones), 0.0, {}
     while left:
         now += step
-        for zone in timers.gone_off(now):
+        for zone in timers.pop_due(now):
             gone_off[zone] = now
             left.discard(zone)
     return gone_off
@@ -38,7 +38,7 @@ def test_timers_that_are_set_again_and_again_do_not_pile_up_and_go_off_as_they_w
     for turn in range(300):
         for number, zone in enumerate(zones):
             timers.set_at(zone, float(turn))
-            assert set(timers.gone_off(turn)) == {zone}
+            assert set(timers.pop_due(turn)) == {zone}
             timers.set_at(zone, 1000.0 + number)
             assert len(timers) <= 2 * len(zones) + 1
     assert moments(zones, timers, 1.0) == {zone: 1000.0 + number for number, zone in enumerate(zones)}

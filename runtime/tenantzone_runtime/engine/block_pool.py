@@ -57,6 +57,7 @@ class ZoneBlockPool(BlockPool):
         self.ledger = self.tenancy.ledger
         self.zones = self.ledger.zones
         """By tenant; with none, every method is the stock one."""
+        self.ledger.departures.append(self._zone_is_gone)
 
     @property
     def capacity(self) -> int:
@@ -295,7 +296,7 @@ class ZoneBlockPool(BlockPool):
             self._forget(owner, [self.blocks[block_id] for block_id in block_ids])
             states.blocks_evicted(self.ledger, owner)
         if owner.leaving:
-            self._discard_if_gone(owner)
+            discard_if_gone(self.ledger, owner)
 
     def return_all_evicted(self, evictions: Evictions) -> None:
         """Free blocks that the ledger has evicted from several zones, each as `return_evicted` does."""
@@ -319,11 +320,10 @@ class ZoneBlockPool(BlockPool):
         if index is not None and not len(index):
             del self._index[owner]
 
-    def _discard_if_gone(self, zone: Zone) -> None:
-        discard_if_gone(self.ledger, zone)
-        if not self.ledger.is_present(zone):
-            self._index.pop(zone, None)
-            self._purges.pop(zone, None)
+    def _zone_is_gone(self, zone: Zone) -> None:
+        # Blocks that were just evicted still have to be taken out of the index. Then it is empty, and goes as well.
+        self._tidy_index(zone)
+        self._purges.pop(zone, None)
 
     def withdraw(self, zone: Zone) -> None:
         """Have nobody find any prefix that the zone has, if a purge of it has just begun; harmless if not."""

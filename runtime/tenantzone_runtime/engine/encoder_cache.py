@@ -104,6 +104,8 @@ class ZoneEncoderCacheManager(EncoderCacheManager):
 
     def forget(self, zone: Zone) -> None:
         """Let go of all that a zone has cached, and of what it has in use once that is not."""
+        if zone not in self._held:
+            return
         for name in [name for name, owner in self._owners.items() if owner is zone]:
             if name in self.freeable:
                 self._evict(name)

@@ -85,6 +85,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         self.waiting = ZoneRequestQueue(self.policy, self.tiers.is_looking_up)
         self.block_pool.front = self.waiting.front
         self.encoder_cache_manager.tenancy = self.tenancy
+        self.tenancy.ledger.departures.append(self.encoder_cache_manager.forget)
         self._demand = Demand(self)
         manager.drafting, manager.max_step_tokens = self._demand.drafting, int(self.max_num_scheduled_tokens)
         self._images = WholeImages(self)

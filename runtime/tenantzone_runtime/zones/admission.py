@@ -42,7 +42,7 @@ class Admission:
         if self._zones.pop(zone.account, None) is not None:
             self._fair.leave(zone.account)
             self._unseen.pop(zone, None)
-            zone.parked = 0
+            self._denials.unpark(zone)
 
     def take_unseen(self) -> list[Zone]:
         """Zones to look at before the step, since what they wait for may be there."""
@@ -74,7 +74,7 @@ class Admission:
             zone = self._denials.first(free, self._fair.place, is_running=is_running)
             if zone is None or (first is not None and first < self._fair.place(zone.account)):
                 return None
-            zone.parked = 0
+            self._denials.unpark(zone)
             return zone.account
 
         account = self._fair.next(lambda candidate: is_admissible(self._zones[candidate]), call)
@@ -131,5 +131,5 @@ class Admission:
             return
         self._unseen[zone] = None
         if zone.parked:
-            zone.parked = 0
+            self._denials.unpark(zone)
             self._fair.release(zone.account)

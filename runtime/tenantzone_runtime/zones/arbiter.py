@@ -90,6 +90,7 @@ class Arbiter(Generic[W]):
         in the order in which they were looked at."""
         self._stuck_at: int | None = None
         """How much had changed when lending everything helped nobody."""
+        self._ledger.departures.append(self._forget)
 
     # Queues
 
@@ -116,6 +117,15 @@ class Arbiter(Generic[W]):
             self._seats.sat_down(self._front)
             self._front = None
             self._admission.somebody_was_admitted()
+
+    def _forget(self, zone: Zone) -> None:
+        """Forget a zone that is gone. What is kept for one step is forgotten in the step after its last request."""
+        self._seats.forget(zone)
+        self._tokens.forget(zone)
+        self.latency.forget(zone)
+        self._short.pop(zone, None)
+        if self._doubtful is not None and self._doubtful.zone is zone:
+            self._doubtful = None
 
     # Steps
 

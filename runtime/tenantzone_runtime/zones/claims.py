@@ -56,5 +56,6 @@ class Claims(Generic[W]):
         self.total = 0
 
     def _add(self, zone: Zone, count: int) -> None:
-        self._of_zone[zone] = self._of_zone.get(zone, 0) + count
-        self.total += count
+        if count:
+            self._of_zone[zone] = self._of_zone.get(zone, 0) + count
+            self.total += count

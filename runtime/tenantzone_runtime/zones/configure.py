@@ -55,7 +55,15 @@ def zone_specs(config: RuntimeConfig, capacity: int, seats: int) -> list[ZoneSpe
 
 
 def _spec(zone: ZoneConfig, grant: Grant, seats: SeatGrant) -> ZoneSpec:
+    lending = LoanTerms(
+        borrowers=zone.lending.borrowers,
+        max_loan_seconds=zone.lending.max_loan_seconds,
+        grace_seconds=zone.lending.grace_seconds,
+    )
     lendable = min(grant.reserved, floor_blocks(zone.lending.lendable, grant.reserved))
+    if lending.are_too_short:
+        # A borrower would be admitted, computed for a step and preempted, again and again.
+        lendable = 0
     return ZoneSpec(
         tenant=zone.tenant,
         name=zone.name,
@@ -64,11 +72,7 @@ def _spec(zone: ZoneConfig, grant: Grant, seats: SeatGrant) -> ZoneSpec:
         quota=Quota(reserved=grant.reserved, limit=grant.limit, lendable=lendable),
         idle=IdleTimes(zone.idle.after_seconds, zone.idle.evict_after_seconds, release=release_steps(zone.idle)),
         weight=zone.weight,
-        lending=LoanTerms(
-            borrowers=zone.lending.borrowers,
-            max_loan_seconds=zone.lending.max_loan_seconds,
-            grace_seconds=zone.lending.grace_seconds,
-        ),
+        lending=lending,
         eviction_policy=zone.eviction_policy,
         scrub=zone.scrub == "OnTransfer",
         queue=QueueBounds(zone.queue.requests, zone.queue.tokens),

@@ -90,6 +90,10 @@ class DeficitRoundRobin:
         if zone in self._deficits:
             self._deficits[zone] = min(self._deficits[zone], max(self._deficits[zone] - tokens, -self._carried))
 
+    def forget(self, zone: Zone) -> None:
+        """Forget a zone that is gone."""
+        self._deficits.pop(zone, None)
+
     def _credit(self, budget: int, zones: list[Zone]) -> None:
         weight = sum(zone.account.weight for zone in zones)
         for zone in zones:

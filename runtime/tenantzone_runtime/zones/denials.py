@@ -9,7 +9,7 @@ request that is looked at too early is denied again.
 
 import heapq
 from bisect import bisect_right, insort
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from math import inf
 from typing import Literal
@@ -24,17 +24,21 @@ _Name = Literal["spare", "relief", "headroom", "share"]
 """headroom: what is free or cached. share: a zone's of what nobody reserved, for a weight of 1."""
 _Sum = tuple[_Name, int]
 """The priority is that of the zones that it is reckoned for; 0 where it knows none."""
-_Entry = tuple[float, int, int, Zone]
-"""Its service when it was entered or looked at last, its ticket in the queue, its ticket here, and the zone."""
+_Entry = tuple[float, int, int]
+"""A zone's service when it was entered or looked at last, its ticket in the queue, and its ticket here."""
 
 
 class _Bars:
     """Zones by the bar that a sum must reach for them; of those with the same bar, the least served comes first.
 
     Entries of zones that were woken since are stale. They go when they come first, or all at once before they pile up.
+
+    Args:
+        parked: the zones that are parked, by ticket. Entries refer to zones by it, so that they keep none alive.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, parked: Mapping[int, Zone]) -> None:
+        self._parked = parked
         self._heaps: dict[float, list[_Entry]] = {}
         self._bars: list[float] = []
         """In order."""
@@ -52,7 +56,7 @@ class _Bars:
         if heap is None:
             heap = self._heaps[bar] = []
             insort(self._bars, bar)
-        heapq.heappush(heap, (zone.account.service, abs(zone.account.ticket), zone.parked, zone))
+        heapq.heappush(heap, (zone.account.service, abs(zone.account.ticket), zone.parked))
         self._entries += 1
 
     def firsts(self, height: float) -> Iterator[Zone]:
@@ -67,12 +71,13 @@ class _Bars:
 
     def _first(self, heap: list[_Entry]) -> Zone | None:
         while heap:
-            service, ticket, parked, zone = heap[0]
-            if parked != zone.parked:
+            service, ticket, parked = heap[0]
+            zone = self._parked.get(parked)
+            if zone is None or zone.parked != parked:
                 heapq.heappop(heap)
                 self._entries -= 1
             elif service != zone.account.service:
-                heapq.heapreplace(heap, (zone.account.service, ticket, parked, zone))
+                heapq.heapreplace(heap, (zone.account.service, ticket, parked))
             else:
                 return zone
         return None
@@ -83,7 +88,7 @@ class _Bars:
 
     def _tidy_up(self) -> None:
         for bar, heap in list(self._heaps.items()):
-            heap[:] = [entry for entry in heap if entry[2] == entry[3].parked]
+            heap[:] = [entry for entry in heap if entry[2] in self._parked]
             heapq.heapify(heap)
             if not heap:
                 self._drop(bar)
@@ -104,6 +109,8 @@ class Denials:
         self._new: list[tuple[_Sum, float, int, Zone]] = []
         """Denied since somebody was admitted, or in this step."""
         self._tickets = 0
+        self._parked: dict[int, Zone] = {}
+        """By ticket."""
 
     def park(self, zone: Zone, count: int, peak: int, headroom: int) -> None:
         """Park a zone whose next request was denied ``count`` blocks that it is not entitled to.
@@ -114,8 +121,10 @@ class Denials:
             peak: of the request, at its longest.
             headroom: blocks that are to be there besides, and were missing.
         """
+        self.unpark(zone)
         self._tickets += 1
         zone.parked, zone.denied_with = self._tickets, zone.prospects
+        self._parked[zone.parked] = zone
         totals, own, promise = self._ledger.totals, len(zone.cached), zone.spec.quota
         if zone.in_use + count > max(promise.limit, peak):
             return
@@ -130,6 +139,11 @@ class Denials:
             self._enter("spare", zone.spec.priority, count - own - zone.locked + zone.evictable, zone)
             self._enter("share", 0, (zone.in_use + count - promise.reserved) / zone.spec.weight, zone)
 
+    def unpark(self, zone: Zone) -> None:
+        """Park a zone no more; harmless if it is not parked."""
+        self._parked.pop(zone.parked, None)
+        zone.parked = 0
+
     def _enter(self, name: _Name, priority: int, bar: float, zone: Zone) -> None:
         self._new.append(((name, priority), bar, zone.parked, zone))
 
@@ -139,7 +153,7 @@ class Denials:
         for of, bar, parked, zone in new:
             if parked == zone.parked:
                 if of not in self._bars:
-                    self._bars[of] = _Bars()
+                    self._bars[of] = _Bars(self._parked)
                 self._bars[of].push(bar, zone)
 
     def first(self, free: int, place: Callable[[Account], Place], *, is_running: bool) -> Zone | None:

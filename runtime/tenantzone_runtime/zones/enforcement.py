@@ -61,6 +61,7 @@ class Enforcement:
         """By tenant, what the config that is coming into force declares."""
         self._purged: dict[Zone, None] = {}
         """Zones that the config has purged as far as the core goes."""
+        ledger.departures.append(self._forget)
 
     def plan(self, config: RuntimeConfig) -> Plan:
         """What the config means on this engine. It changes nothing.
@@ -153,6 +154,10 @@ class Enforcement:
         if registered is None:
             return []
         return registration.give_awaited(self._ledger, registered, self._unpromised, self._capacity)
+
+    def _forget(self, zone: Zone) -> None:
+        """Forget a zone that is gone, although a config that has purged it did not come into force."""
+        self._purged.pop(zone, None)
 
     @property
     def _registered(self) -> UnknownTenants | None:

@@ -4,10 +4,10 @@ What a zone is looked at for costs the same however many blocks it has: the olde
 for each zone. A block that requests use has no age; it begins anew when the last of them lets it go.
 """
 
-import heapq
 from collections.abc import Iterator, Sequence
 
 from tenantzone_runtime.zones.ages import Ages
+from tenantzone_runtime.zones.deadlines import Deadlines
 from tenantzone_runtime.zones.eviction_policies.order import Links
 from tenantzone_runtime.zones.zone import Zone
 
@@ -23,7 +23,7 @@ class Expiry:
         self._block_count = block_count
         self._links: Links | None = None
         """Made for the first zone that has a ttl."""
-        self._heap: list[tuple[float, int, Zone]] = []
+        self._deadlines = Deadlines()
 
     def follow(self, zone: Zone, now: float) -> None:
         """Follow the ttl of a zone's new spec.
@@ -34,6 +34,7 @@ class Expiry:
             if zone.ages is not None:
                 zone.ages.clear()
                 zone.ages = None
+                self._deadlines.forget(zone)
         elif zone.ages is None:
             if self._links is None:
                 self._links = Links(self._block_count)
@@ -60,19 +61,17 @@ class Expiry:
 
     def gone_off(self, now: float) -> Iterator[Zone]:
         """Zones that may have blocks which have to go; a zone is told again if some are left when it is gone on."""
-        while self._heap and self._heap[0][0] <= now:
-            moment, _, zone = heapq.heappop(self._heap)
-            if zone.expires == moment:
-                zone.expires = None
-                yield zone
-                self._set(zone)
+        for zone in self._deadlines.pop_due(now):
+            yield zone
+            self._set(zone)
+
+    def forget(self, zone: Zone) -> None:
+        """Forget a zone that is gone."""
+        self._deadlines.forget(zone)
 
     def _set(self, zone: Zone) -> None:
         """Have the zone looked at when its oldest block has to go, or before."""
         ttl = zone.spec.retention.ttl_seconds
         if zone.ages is None or ttl is None or (oldest := zone.ages.oldest) is None:
             return
-        moment = oldest + ttl
-        if zone.expires is None or moment < zone.expires:
-            zone.expires = moment
-            heapq.heappush(self._heap, (moment, zone.number, zone))
+        self._deadlines.set_at(zone, oldest + ttl)

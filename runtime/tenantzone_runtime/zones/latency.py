@@ -155,9 +155,8 @@ class Latency:
 
     def judge(self, now: float) -> Iterator[None]:
         """Say of each zone what becomes of its targets, with a pause after each."""
-        for zone in [zone for zone in self._watched if zone not in self._with_targets]:
-            del self._watched[zone]
-            self.alone.pop(zone, None)
+        for zone in [zone for zone in (*self._watched, *self.alone) if zone not in self._with_targets]:
+            self.forget(zone)
             zone.outcomes = {}
         for zone in list(self._with_targets):
             if zone not in self._with_targets:
@@ -172,6 +171,11 @@ class Latency:
                 outcomes["first_token"] = self._outcome("first_token", zone, targets.first_token_seconds, watched, now)
             zone.outcomes = outcomes
             yield
+
+    def forget(self, zone: Zone) -> None:
+        """Forget a zone that is gone, or has no targets any more."""
+        self._watched.pop(zone, None)
+        self.alone.pop(zone, None)
 
     def _outcome(self, name: TargetName, zone: Zone, target: float, watched: _Watched, now: float) -> TargetOutcome:
         is_first = name == "first_token"

@@ -8,7 +8,7 @@ free.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tenantzone_contract.report import EvictionReason, WaitReason
 from tenantzone_runtime.zones import quota
@@ -50,6 +50,8 @@ class Ledger:
         self.unscrubbed: Counter[str] = Counter()
         """How many such blocks there are of each tenant's."""
         self._zones_entered = 0
+        self.departures: list[Callable[[Zone], None]] = [self.expiry.forget]
+        """Called with each zone that is discarded. What is kept by zone for longer than a step is removed here."""
 
     def add(self, zone: Zone) -> None:
         """Enter a zone that holds nothing yet."""
@@ -67,8 +69,9 @@ class Ledger:
         assert zone.held == 0, "a zone leaves when its last block is free"
         self.totals.leave(zone)
         self.overflow.remove(zone)
-        zone.timer = zone.expires = None
         del self.zones[zone.spec.tenant]
+        for forget in self.departures:
+            forget(zone)
 
     def is_present(self, zone: Zone) -> bool:
         """Whether the zone is still its tenant's, and was not taken out."""

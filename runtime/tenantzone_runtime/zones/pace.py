@@ -183,6 +183,10 @@ class Pace(Generic[W]):
         served = computed | pacing.may_go_on
         self._starved = {zone: steps for zone, steps in self._starved.items() if zone.requests and zone not in served}
 
+    def forget(self, zone: Zone) -> None:
+        """Forget a zone that is gone."""
+        self._own.pop(zone, None)
+
     def _decodes(self) -> dict[Zone, list[W]]:
         """The running requests that generate, by zone."""
         decodes: dict[Zone, list[W]] = {}

@@ -189,6 +189,10 @@ class Seats(Generic[W]):
         """Note that a running request of the zone was sent back to wait."""
         self._held[zone] -= 1
 
+    def forget(self, zone: Zone) -> None:
+        """Forget a zone that is gone."""
+        del self._held[zone]
+
     def _tell_apart(self) -> None:
         if self._sorted_at != self._totals.spec_changes:
             self._sorted_at = self._totals.spec_changes

@@ -241,6 +241,11 @@ class StepTokens(Generic[W]):
         self._were_in_vain = self._are_given and not self._in_all
         self._end()
 
+    def forget(self, zone: Zone) -> None:
+        """Forget a zone that is gone."""
+        self._deficits.forget(zone)
+        self._pace.forget(zone)
+
     def _end(self) -> None:
         self.is_shared = False
         self._left = {}

@@ -39,6 +39,7 @@ class Tenancy:
         self.loans = LoanBook(self.ledger)
         self._capacity = capacity
         self._timers = Timers()
+        self.ledger.departures.append(self._timers.forget)
         self.enforcement = Enforcement(self.ledger, capacity, self._timers)
         self._overdue: list[Zone] = []
         self._stalls = Stalls()
@@ -271,7 +272,7 @@ class Tenancy:
 
     def _let_time_pass(self, at_once: int) -> Iterator[Evictions]:
         now, freed = self.ledger.now, 0
-        for zone in self._timers.gone_off(now):
+        for zone in self._timers.pop_due(now):
             if not self.ledger.is_present(zone):
                 continue
             evicted = states.advance(self.ledger, zone, at_once)

@@ -73,6 +73,7 @@ class Tier:
         """Chunks that are being loaded, as often as they are."""
         self.counts: dict[Zone, TierCounts] = {}
         """Of zones of which anything was counted."""
+        self.ledger.departures.append(self._forget_zone)
         self.links = Links()
         """Which chunks are of use together only; none are, if a model has one group of KV caches."""
         self.is_counted_on: Callable[[int], bool] = lambda chunk_id: False
@@ -94,8 +95,15 @@ class Tier:
         """Where things of a zone are counted."""
         counts = self.counts.get(zone)
         if counts is None:
-            counts = self.counts[zone] = TierCounts()
+            counts = TierCounts()
+            # Of a zone that is gone, nobody asks for what was counted.
+            if self.ledger.is_present(zone):
+                self.counts[zone] = counts
         return counts
+
+    def _forget_zone(self, zone: Zone) -> None:
+        """Forget a zone that is gone."""
+        self.counts.pop(zone, None)
 
     def request_arrived(self, zone: Zone, now: float) -> None:
         """Note that a request of the zone may store and load from now on."""
@@ -327,9 +335,6 @@ class Tier:
         """Do what `upkeep` does, with pauses after ``at_once`` chunks; yields those given up."""
         for evicted in self.tenancy.upkeep_in_parts(now, lambda: self.free, at_once):
             yield self._settle(evicted)
-        if len(self.counts) > len(self.ledger.zones):
-            # Of zones that come and go there is no end.
-            self.counts = {zone: counts for zone, counts in self.counts.items() if self.ledger.is_present(zone)}
 
     def evict_all(self, at_once: int = ALL) -> Iterator[list[int]]:
         """Give up all that is not in transfer, with pauses after ``at_once`` chunks; yields those given up."""

@@ -101,6 +101,7 @@ class Totals:
         for order in (self._quiet, self._quiet_for_all, self._surplus_of_active, self._surplus_of_quiet):
             order.remove(zone)
         self.with_targets.pop(zone, None)
+        self._stirred.pop(zone, None)
         self._note_change(zone)
 
     def change_spec(self, zone: Zone, spec: ZoneSpec) -> None:

@@ -52,6 +52,10 @@ class IdleTimes:
                 yield self.after_seconds + step * self.release.every_seconds
 
 
+SHORTEST_LOAN_SECONDS: Final = 1.0
+"""Longer than a step of an engine takes. What a request computes on a shorter loan is lost when the loan ends."""
+
+
 @dataclass(frozen=True, slots=True)
 class LoanTerms:
     """The terms on which a zone lends what its quota calls lendable."""
@@ -62,6 +66,13 @@ class LoanTerms:
     """From the start of a loan until it is due; None: when the lender asks for it."""
     grace_seconds: float = 30.0
     """How long a loan that is due may stay in use."""
+
+    @property
+    def are_too_short(self) -> bool:
+        """Whether a loan would end before a request makes use of it, so that none is granted."""
+        if self.max_loan_seconds is None:
+            return False
+        return self.max_loan_seconds + self.grace_seconds < SHORTEST_LOAN_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,16 +202,12 @@ class Zone:
     """What the journal has."""
     ages: Ages | None = None
     """Of what it keeps cached; None: it has no ttl. Only the ledger changes them."""
-    expires: float | None = None
-    """When it is looked at next because a block may have to go by its ttl; None: not before it keeps another one."""
     outcomes: dict[TargetName, TargetOutcome] = field(default_factory=dict)
     """What became of its latency targets."""
     purge: Purge | None = None
     """The last one that began; only ``forgetting`` and the engine change it."""
     purges: int = 0
     """How many have begun: what a request computes is not cached if one has begun since the request was admitted."""
-    timer: float | None = None
-    """When the zone is looked at next because time has passed; None: not before something else happens to it."""
 
     @property
     def held(self) -> int:

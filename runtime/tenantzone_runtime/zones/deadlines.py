@@ -1,0 +1,61 @@
+"""Deadlines: when each zone has to be looked at next, found without a look at all zones."""
+
+import heapq
+from collections.abc import Iterator
+from typing import Final
+
+from tenantzone_runtime.zones.zone import Zone
+
+_FEW: Final = 64
+"""Entries that are not worth tidying up."""
+
+
+class Deadlines:
+    """At most one deadline for each zone.
+
+    The heap refers to zones by number, so that it keeps none alive. An entry whose zone has another deadline by now, or
+    none, is out of date. Such entries go when their time has come, or when the heap has twice as many entries as there
+    were deadlines when it was tidied up last. So each deadline costs the same on average.
+    """
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int]] = []
+        self._deadlines: dict[int, tuple[float, Zone]] = {}
+        self._max_entries = _FEW
+
+    def __len__(self) -> int:
+        """The number of entries, including those that are out of date."""
+        return len(self._heap)
+
+    def of(self, zone: Zone) -> float | None:
+        """Returns the zone's deadline; None if it has none."""
+        moment, _ = self._deadlines.get(zone.number, (None, zone))
+        return moment
+
+    def set_at(self, zone: Zone, moment: float) -> None:
+        """Sets the zone's deadline, unless it has an earlier one."""
+        now_set = self.of(zone)
+        if now_set is None or moment < now_set:
+            self._deadlines[zone.number] = moment, zone
+            heapq.heappush(self._heap, (moment, zone.number))
+            if len(self._heap) > self._max_entries:
+                self._tidy_up()
+
+    def forget(self, zone: Zone) -> None:
+        """Removes the zone's deadline, if it has one."""
+        self._deadlines.pop(zone.number, None)
+
+    def pop_due(self, now: float) -> Iterator[Zone]:
+        """Yields the zones whose deadline has come, each of which then has none. Deadlines may be set meanwhile."""
+        while self._heap and self._heap[0][0] <= now:
+            moment, number = heapq.heappop(self._heap)
+            deadline, zone = self._deadlines.get(number, (None, None))
+            if zone is not None and deadline == moment:
+                del self._deadlines[number]
+                yield zone
+
+    def _tidy_up(self) -> None:
+        """Keeps one entry for each deadline."""
+        self._heap = [(moment, number) for number, (moment, _) in self._deadlines.items()]
+        heapq.heapify(self._heap)
+        self._max_entries = max(_FEW, 2 * len(self._heap))

@@ -1,0 +1,166 @@
+"""What is kept by zone is removed when the zone is gone."""
+
+import ast
+import gc
+import re
+from pathlib import Path
+
+import tenantzone_runtime
+from tenantzone_contract.config import PoolConfig
+from tenantzone_contract.config_text import make_config
+from tenantzone_runtime.zones.zone import Zone
+from tests.zones.core import Core, declare
+from tests.zones.small_engine import SmallEngine
+
+RUNTIME = Path(tenantzone_runtime.__file__).parent
+
+REMOVED_BY = {
+    "engine/block_pool.py _index": "departure; before that, with the last prefix in it",
+    "engine/block_pool.py _purges": "departure",
+    "engine/disk_tier.py _promised": "end of the step",
+    "engine/encoder_cache.py _held": "departure",
+    "engine/encoder_cache.py _owners": "departure",
+    "engine/latencies.py _tokenless": "the step after the request has ended",
+    "engine/request_queue.py _queues": "the last waiting request leaves its queue",
+    "engine/tier_manager.py _counted_on": "the request ends",
+    "housekeeping/block_map.py _borrowed_in_use": "the reader is made for one picture",
+    "housekeeping/copying.py loans": "the copy is made for one report",
+    "housekeeping/copying.py zones": "the copy is made for one report",
+    "zones/admission.py _unseen": "the last waiting request leaves its queue",
+    "zones/admission.py _zones": "the last waiting request leaves its queue",
+    "zones/arbiter.py _kept_for": "end of the step",
+    "zones/arbiter.py _sent_back": "end of the step",
+    "zones/arbiter.py _short": "departure",
+    "zones/claims.py _of_zone": "end of the step",
+    "zones/configure.py leaving": "the difference is made for one config",
+    "zones/deadlines.py _deadlines": "departure",
+    "zones/deficits.py _deficits": "departure",
+    "zones/denials.py _new": "end of the step",
+    "zones/denials.py _parked": "the last waiting request leaves its queue",
+    "zones/enforcement.py _purged": "departure",
+    "zones/held_back.py zones": "the next step",
+    "zones/hopeless.py _since": "the last waiting request leaves its queue",
+    "zones/latency.py _watched": "departure",
+    "zones/latency.py alone": "departure",
+    "zones/ledger.py owner": "the block is free",
+    "zones/ledger.py zones": "discard",
+    "zones/loans.py _loans": "upkeep after discard",
+    "zones/loans.py _loans_of": "upkeep after discard",
+    "zones/overflow.py _apart": "discard",
+    "zones/overflow.py _members": "discard",
+    "zones/pace.py _own": "departure",
+    "zones/pace.py _starved": "end of the step",
+    "zones/pacing.py may_go_on": "end of the step",
+    "zones/pacing.py prompt_tokens": "end of the step",
+    "zones/seats.py _claimed": "the next step",
+    "zones/seats.py _held": "departure",
+    "zones/seats.py _kept": "the next step",
+    "zones/seats.py _limited": "the last waiting request leaves its queue",
+    "zones/seats.py _others": "the last waiting request leaves its queue",
+    "zones/seats.py _owners": "the last waiting request leaves its queue",
+    "zones/seats.py _turned_away": "the next step",
+    "zones/stalls.py _queued": "the last waiting request leaves its queue",
+    "zones/stalls.py _since": "the last waiting request leaves its queue",
+    "zones/step_tokens.py _computed": "end of the step",
+    "zones/step_tokens.py _left": "end of the step",
+    "zones/step_tokens.py _made_wait": "the next step",
+    "zones/step_tokens.py _turned_away": "end of the step",
+    "zones/tenancy.py _overdue": "upkeep after discard",
+    "zones/tier.py counts": "departure",
+    "zones/tier.py loading": "the transfer ends",
+    "zones/tier.py storing": "the transfer ends",
+    "zones/totals.py _changed": "upkeep after discard",
+    "zones/totals.py _stirred": "discard",
+    "zones/totals.py with_targets": "discard",
+    "zones/victims.py _zones": "discard; in the loan book, upkeep after discard",
+    "zones/victims.py members": "discard; in the loan book, upkeep after discard",
+    "zones/yielding.py _ahead": "the same step",
+}
+"""Every attribute of the runtime that contains zones, and what removes an entry."""
+
+
+def test_what_removes_zones_is_known_of_each_attribute_that_contains_some():
+    assert attributes_with_zones() == REMOVED_BY.keys()
+
+
+def attributes_with_zones():
+    """The attributes that are annotated as containers of zones or loans."""
+    found = set()
+    for file in RUNTIME.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ClassDef):
+                found |= {f"{file.relative_to(RUNTIME)} {name}" for name in containers_of_zones(node)}
+    return found
+
+
+def containers_of_zones(kind):
+    for node in ast.walk(kind):
+        if isinstance(node, ast.AnnAssign):
+            is_own = isinstance(node.target, ast.Attribute) or node in kind.body
+            annotation = ast.unparse(node.annotation)
+            contains = re.search(r"\[.*\b(Zone|Loan)\b", annotation) and "Callable" not in annotation
+            if is_own and contains:
+                yield node.target.attr if isinstance(node.target, ast.Attribute) else node.target.id
+
+
+def in_memory(tenant):
+    gc.collect()
+    return [each for each in gc.get_objects() if type(each) is Zone and each.spec.tenant == tenant]
+
+
+def test_a_zone_with_a_ttl_is_not_kept_until_its_time_has_come():
+    core = Core()
+    core.apply(declare("acme", ttl=30 * 86400.0, after=30 * 86400.0))
+    zone = core.ledger.zones["acme"]
+    core.hold(zone, cached=5)
+    core.tenancy.request_arrived(zone, 1.0)
+    core.tenancy.request_finished(zone, 2.0)
+    del zone
+    core.apply()
+    core.upkeep(3.0)
+    assert in_memory("acme") == []
+
+
+def test_a_zone_that_loses_its_ttl_has_no_deadline_any_more():
+    core = Core()
+    zone = core.zone("acme", cached=5, ttl=60.0)
+    expiry = core.ledger.expiry
+    assert expiry._deadlines.of(zone) == 60.0
+    core.apply(declare("acme"))
+    assert expiry._deadlines.of(zone) is None
+
+
+def test_the_last_request_that_was_turned_down_keeps_no_zone():
+    core = Core()
+    engine = SmallEngine(core)
+    core.apply(declare("acme"))
+    work = engine.wait(core.ledger.zones["acme"], 10)
+    engine.arbiter.begin_step()
+    assert engine.arbiter.next_front() is work
+    engine.arbiter.turned_down(work)
+    engine.arbiter.end_step()
+    engine.leave(work)
+    core.tenancy.request_finished(work.zone, 2.0)
+    del work
+    core.apply()
+    core.upkeep(3.0)
+    engine.step()
+    for seen in (engine.looked_at, engine.looked_up):
+        seen.clear()
+    assert in_memory("acme") == []
+
+
+def test_a_config_that_does_not_come_into_force_keeps_no_zone_that_it_has_purged():
+    core = Core()
+    core.apply(declare("acme"))
+    enforcement = core.tenancy.enforcement
+    pool = PoolConfig(namespace="n", name="p")
+    plan = enforcement.plan(make_config(9, pool, (declare("acme", purge="first"),)))
+    enforcement.begin(plan, core.now)
+    list(enforcement.make(enforcement.changes(plan)))
+    zone = core.ledger.zones["acme"]
+    assert zone in enforcement._purged
+    zone.leaving = True
+    core.tenancy.request_arrived(zone, 1.0)
+    core.tenancy.request_finished(zone, 1.0)
+    assert enforcement._purged == {}
