@@ -12,5 +12,8 @@ class WithoutTiers:
 
     loading: Collection[Any] = ()
     landing: Collection[Any] = ()
-    places: frozenset[int] = frozenset()
     coming: Mapping[Zone, int] = MappingProxyType({})
+    adapter_slots = 0
+
+    def adapter(self, work: Any) -> int | None:
+        return None

@@ -7,7 +7,7 @@ from tenantzone_cli.resources import Zone
 from tenantzone_cli.table import duration, render, shown
 from tenantzone_contract.latency_words import LATENCY_WORDS
 from tenantzone_contract.quantity import shown_bytes
-from tenantzone_contract.report import LoanReport, ZoneReport
+from tenantzone_contract.report import EngineReport, LoanReport, ZoneReport
 from tenantzone_contract.summary import ZoneSummary
 from tenantzone_contract.text import printable
 
@@ -19,6 +19,8 @@ _WAITS: Mapping[str, str] = {
     "--max-num-seqs",
     "tokens": "waits for tokens: its zone's share of the steps is used, or a zone with a latency target needs them",
     "seat_limit": "waits for a seat: the zone runs as many requests as spec.seats.limit lets it",
+    "adapter": "waits for a slot of its LoRA adapter: requests for other adapters use them; reserve blocks or "
+    "spec.seats, or raise --max-loras",
 }
 
 
@@ -68,9 +70,21 @@ def request_lines(zone: str, answers: Sequence[EngineAnswer]) -> Iterator[str]:
         reason = report.waiting_for
         # A newer engine may have reasons that have no sentence here.
         lines.append(f"{line}: {_WAITS.get(reason, printable(reason))}" if reason is not None else line)
+        if reason == "adapter" and answer.report is not None:
+            lines += _slot_lines(answer.report)
     if lines:
         yield "Requests"
         yield from lines
+
+
+def _slot_lines(report: EngineReport) -> Iterator[str]:
+    """Lines that say which zones use the engine's adapter slots."""
+    for used in report.adapters:
+        tenants = ", ".join(map(printable, used.tenants)) or "requests from before any zone was declared"
+        yield f"    slot of {printable(used.adapter)}: used by {tenants}"
+    free = report.adapter_slots - len(report.adapters)
+    if free > 0:
+        yield f"    {free} of {report.adapter_slots} slots are free"
 
 
 def latency_lines(zone: str, answers: Sequence[EngineAnswer]) -> Iterator[str]:

@@ -68,12 +68,13 @@ prompts make its steps longer than the target allows. ModelTooSlow: one request 
 were computed in the same steps. Blocks, Seats: the first token waited for these.
 """
 
-WaitReason = Literal["limit", "reserved", "in_use", "seats", "seat_limit", "tokens"]
+WaitReason = Literal["limit", "reserved", "in_use", "seats", "seat_limit", "tokens", "adapter"]
 """Why a zone's next request waits.
 
 For blocks. limit: its own zone's limit is in use. reserved: the blocks are there, free or cached, and kept for others.
 in_use: other requests use them. For a seat. seats: the engine runs as many requests as it can. seat_limit: the zone
 runs as many as it may. For tokens. tokens: its share of the steps is used, or another zone's latency target needs them.
+For an adapter slot. adapter: requests for other LoRA adapters use all slots, or another zone is to have the next one.
 """
 
 OlderWaitReason = Literal["limit", "reserved", "in_use"]
@@ -295,6 +296,15 @@ class AdminPortStatus(_Model):
     """Why the file of tokens as it is now is not in force; empty if it is, or if none is needed."""
 
 
+class AdapterReport(_Model):
+    """One LoRA adapter that has a slot of an engine, because requests run with it."""
+
+    adapter: str
+    """By the name that the engine was started with."""
+    tenants: tuple[str, ...]
+    """Of the zones whose requests these are."""
+
+
 class TierReport(_Model):
     """One tier of an engine."""
 
@@ -333,6 +343,10 @@ class EngineReport(_Model):
     free_blocks: Count
     seats: Count = 0
     """Requests that can run at once; 0: the engine is of the release before, and does not say."""
+    adapter_slots: Count = 0
+    """LoRA adapters with which requests can run at once; 0: it takes none, or its release does not report them."""
+    adapters: tuple[AdapterReport, ...] = ()
+    """Those that have these slots."""
     config: ConfigStatus
     salt_key: SaltKeyStatus | None = None
     """None: the engine is of the release before, with a key of its own."""

@@ -9,7 +9,14 @@ from tenantzone_cli.api import ApiError
 from tenantzone_cli.explain import Facts, explain
 from tenantzone_cli.live import EngineAnswer
 from tenantzone_cli.resources import Pod, Pool, Zone, read_pool, read_zone, unix_time
-from tenantzone_contract.report import LatencyReport, LoanReport, TargetReport, TierReport, ZoneTierReport
+from tenantzone_contract.report import (
+    AdapterReport,
+    LatencyReport,
+    LoanReport,
+    TargetReport,
+    TierReport,
+    ZoneTierReport,
+)
 from tenantzone_operator.kube.conditions import Reason
 from tests.cli.reports import answer, engine_report, zone_report
 from tests.operator.objects import body
@@ -285,6 +292,7 @@ def test_a_zone_is_found_among_loans_by_its_tenant():
         ("seats", "waits for a seat: the engine runs as many requests as it can; reserve blocks or spec.seats"),
         ("seat_limit", "waits for a seat: the zone runs as many requests as spec.seats.limit lets it"),
         ("tokens", "waits for tokens: its zone's share of the steps is used"),
+        ("adapter", "waits for a slot of its LoRA adapter: requests for other adapters use them; reserve blocks or"),
         ("something newer", "something newer"),
     ],
 )
@@ -294,6 +302,19 @@ def test_why_requests_wait_is_said_with_what_to_do(reason: str, why: str):
     (line,) = [line for line in explained(zone(), answer(engine_report(report))).splitlines() if "waiting" in line]
 
     assert line.startswith(f"  engine-0: 0 running, 2 waiting: {why}")
+
+
+def test_who_uses_the_adapter_slots_that_requests_wait_for_is_said():
+    used = (AdapterReport(adapter="sql", tenants=("burst", "calm")), AdapterReport(adapter="old", tenants=()))
+    engine = engine_report(zone_report("acme", waiting_requests=2, waits_for="adapter"))
+    said = explained(zone(), answer(engine.model_copy(update={"adapter_slots": 3, "adapters": used})))
+    assert "\n    slot of sql: used by burst, calm\n" in said
+    assert "\n    slot of old: used by requests from before any zone was declared\n" in said
+    assert "\n    1 of 3 slots are free" in said
+
+    engine = engine_report(zone_report("acme", waiting_requests=2, waits_for="in_use"))
+    said = explained(zone(), answer(engine.model_copy(update={"adapter_slots": 3, "adapters": used})))
+    assert "slot of" not in said
 
 
 def test_what_becomes_of_latency_targets_is_said_with_what_to_do():

@@ -75,6 +75,11 @@ class SimulatedEngine:
     def running_zones(self) -> Iterator[Zone]:
         return (request.zone for request in self._engine.running)
 
+    adapter_slots = 0
+
+    def put_adapters(self, values: list[Zone | str | None]) -> None:
+        pass
+
     def use_of_unowned(self, block_id: int) -> BlockUse:
         # Each request has a zone, so each block that is used or remembered has an owner.
         return "free"

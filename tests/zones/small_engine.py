@@ -28,6 +28,8 @@ class Work:
     """Of its prompt; 0: it generates as soon as it runs."""
     computed: int = 0
     """Tokens that are computed, of its prompt and behind it."""
+    lora: int | None = None
+    """The LoRA adapter that it asks for."""
     rank: int = 0
     """Of requests to which clients give priorities: the lower goes first."""
 
@@ -101,6 +103,9 @@ class SmallEngine(WithoutTiers):
     def blocks_to_admit(self, work):
         self.looked_up.append(work)
         return work.count
+
+    def adapter(self, work):
+        return work.lora
 
     def can_begin(self, work):
         return not work.has_no_room
@@ -191,8 +196,9 @@ class SmallEngine(WithoutTiers):
         while budget != 0 and (work := self.arbiter.next_front()) is not None:
             if budget is not None and work.tokens and not self._fitting(work, budget):
                 break
+            is_passed_over = work.waits_for_else or not self.arbiter.may_have_slot(work)
             self.leave(work)
-            if work.waits_for_else:
+            if is_passed_over:
                 passed_over.append(work)
                 continue
             budget = self._compute(work, budget)

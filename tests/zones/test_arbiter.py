@@ -22,12 +22,13 @@ def test_what_fits_is_admitted_and_the_rest_waits_with_a_reason(core, engine):
 
 
 def test_who_was_denied_blocks_and_has_no_place_for_its_adapter_by_now_delays_nobody_behind_it(core, engine):
-    acme = core.zone("acme")
-    engine.run(core.zone("busy"), 60)
-    front, behind = engine.wait(acme, 50), engine.wait(acme, 20)
+    acme, busy = core.zone("acme"), core.zone("busy")
+    engine.adapter_slots = 1
+    engine.run(busy, 60)
+    engine.wait(acme, 50, lora=2)
+    behind = engine.wait(acme, 20)
     assert engine.step() == ([], [])
-    front.waits_for_else = True
-    engine.places = frozenset({1})
+    engine.run(busy, 1, lora=1)
     assert engine.step() == ([], [behind])
 
 

@@ -289,9 +289,13 @@ class ZoneAwareScheduler(AsyncScheduler):
     def _handle_blocked_waiting_request(self, request: Request) -> bool:
         # vLLM looks at the adapters of this step only: beside one that sat it out, or is still loaded, no other may
         # begin, or a later step has more of them than there is room for, and vLLM dies of that.
-        if self._zones and not self._engine.has_adapter_room(request):
+        if self._zones and not (self._may_have_slot(request) and self._engine.has_adapter_room(request)):
             return False
         return bool(super()._handle_blocked_waiting_request(request))
+
+    def _may_have_slot(self, request: Request) -> bool:
+        # What a request has found in a tier is loaded into blocks that it keeps, and so is its adapter's slot.
+        return request in self._engine.loading or self._arbiter.may_have_slot(request)
 
     def _has_landed(self, request: Request) -> bool:
         """Whether a request's load from a tier has ended."""

@@ -1,6 +1,7 @@
 """vLLM's scheduler as housekeeping sees it."""
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from threading import RLock
 
 import vllm
@@ -53,6 +54,17 @@ class ServedScheduler:
 
     def running_zones(self) -> Iterable[Zone | None]:
         return map(zone_of, self._scheduler.running)
+
+    @property
+    def adapter_slots(self) -> int:
+        config = self._scheduler.lora_config
+        return 0 if config is None else int(config.max_loras)
+
+    def put_adapters(self, values: list[Zone | str | None]) -> None:
+        scheduler = self._scheduler
+        for request in chain(scheduler.running, scheduler.kv_holding_waiting):
+            if request.lora_request is not None:
+                values += (zone_of(request), request.lora_request.lora_name)
 
     def use_of_unowned(self, block_id: int) -> BlockUse:
         block = self._pool.blocks[block_id]

@@ -146,8 +146,12 @@ class ZoneEngine:
         return self._loads.landing
 
     @property
-    def places(self) -> frozenset[int]:
-        return frozenset(self._adapters(chain(self.running, self._loads)) if self._scheduler.lora_config else ())
+    def adapter_slots(self) -> int:
+        config = self._scheduler.lora_config
+        return 0 if config is None else int(config.max_loras)
+
+    def adapter(self, request: Request) -> int | None:
+        return None if request.lora_request is None else int(request.lora_request.lora_int_id)
 
     @property
     def coming(self) -> Mapping[Zone, int]:
@@ -263,9 +267,7 @@ class ZoneEngine:
                 return True
         if request.status == RequestStatus.WAITING_FOR_STREAMING_REQ or self._is_looking_up(request):
             return True
-        if request.num_stale_output_tokens and not request.drop_stale_output:
-            return True
-        return not self.has_adapter_room(request)
+        return bool(request.num_stale_output_tokens and not request.drop_stale_output)
 
     def has_adapter_room(self, request: Request) -> bool:
         """Whether a waiting request's LoRA adapter, if it has one, may be loaded beside those of all that have seats.

@@ -104,6 +104,19 @@ def copy_pool(engine: ServedEngine) -> PoolCopy:
         )
 
 
+def copy_adapters(engine: ServedEngine) -> dict[str, list[Zone]]:
+    """The LoRA adapters that have slots, each with the zones whose requests run with it."""
+    values: list[Any] = []
+    with held(engine.zone_lock):
+        engine.put_adapters(values)
+    users: dict[str, dict[Zone, None]] = {}
+    for zone, adapter in zip(values[::2], values[1::2], strict=True):
+        zones = users.setdefault(adapter, {})
+        if zone is not None:
+            zones[zone] = None
+    return {adapter: list(zones) for adapter, zones in users.items()}
+
+
 def copy_loans(engine: ServedEngine, loans: Sequence[Loan]) -> list[LoanCopy]:
     """Those of the loans that still stand."""
 

@@ -119,6 +119,16 @@ class ServedEngine(Protocol):
         Called and gone through with the lock held.
         """
 
+    @property
+    def adapter_slots(self) -> int:
+        """LoRA adapters with which requests can run at once; 0: it takes none. Always the same."""
+
+    def put_adapters(self, values: list[Zone | str | None]) -> None:
+        """Append two values for each request that has an adapter slot: its zone, and its adapter's name.
+
+        Called with the lock held; it makes nothing else.
+        """
+
     def use_of_unowned(self, block_id: int) -> BlockUse:
         """What a block is used for that belongs to no zone.
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from tenantzone_contract.report import (
     MAX_SECONDS,
+    AdapterReport,
     AdminPortStatus,
     ConfigStatus,
     EngineReport,
@@ -26,7 +27,15 @@ from tenantzone_contract.report import (
     in_older_words,
 )
 from tenantzone_contract.summary import busiest
-from tenantzone_runtime.housekeeping.copying import LoanCopy, ZoneCopy, copy_loans, copy_pool, copy_zones, held
+from tenantzone_runtime.housekeeping.copying import (
+    LoanCopy,
+    ZoneCopy,
+    copy_adapters,
+    copy_loans,
+    copy_pool,
+    copy_zones,
+    held,
+)
 from tenantzone_runtime.housekeeping.engine import ServedEngine
 from tenantzone_runtime.housekeeping.tier_copying import TierCopy, TierZoneCopy, copy_tiers
 from tenantzone_runtime.housekeeping.tier_reporting import (
@@ -104,6 +113,11 @@ def make_report(
         block_size_tokens=engine.block_size_tokens,
         free_blocks=pool.free_blocks,
         seats=engine.tenancy.ledger.totals.seats,
+        adapter_slots=engine.adapter_slots,
+        adapters=tuple(
+            AdapterReport(adapter=adapter, tenants=tuple(zone.spec.tenant for zone in zones))
+            for adapter, zones in copy_adapters(engine).items()
+        ),
         config=config,
         salt_key=salt_key,
         identity=identity,

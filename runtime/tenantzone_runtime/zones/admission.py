@@ -44,6 +44,9 @@ class Admission:
             self._unseen.pop(zone, None)
             self._denials.unpark(zone)
 
+    def __iter__(self) -> Iterator[Zone]:
+        return iter(self._zones.values())
+
     def take_unseen(self) -> list[Zone]:
         """Zones to look at before the step, since what they wait for may be there."""
         unseen, self._unseen = self._unseen, {}

@@ -11,6 +11,7 @@ from itertools import chain, islice
 from typing import Generic
 
 from tenantzone_runtime.zones import states
+from tenantzone_runtime.zones.adapter_slots import AdapterSlots
 from tenantzone_runtime.zones.admission import Admission
 from tenantzone_runtime.zones.audit import PreemptionReason
 from tenantzone_runtime.zones.claims import Claims
@@ -54,8 +55,6 @@ class Arbiter(Generic[W]):
         self._totals.seats = engine.seats
         self._engine = engine
         self._admission = Admission(tenancy.ledger)
-        self._places: frozenset[int] = frozenset()
-        """Adapters' places that were taken before the last step."""
         self._front: W | None = None
         self._hopeless = Hopeless(tenancy, engine, self._admission)
         self._claims = Claims[W]()
@@ -63,7 +62,17 @@ class Arbiter(Generic[W]):
         """Waiting requests for which blocks are kept in this step, unless their zones' next ones are others by now."""
         self._yielding = Yielding(tenancy, engine, self._claims, self.preempt)
         self._held_back = HeldBack(engine, self._yielding)
-        self._seats = Seats(self._totals, engine, self._would_begin, self.preempt)
+        self._slots = AdapterSlots(
+            engine,
+            tenancy.ledger,
+            lambda zone: self._seats.reserved(zone) > 0,
+            lambda zone: self._seats.is_there_one_for(zone),
+            self._could_begin_with_slot,
+            self.preempt,
+        )
+        self.may_have_slot = self._slots.may_have
+        self._blocks_at_most = self._slots.blocks_at_most
+        self._seats = Seats(self._totals, engine, self._blocks_at_most, self._would_begin, self.preempt)
         self.times = tenancy.step_times
         self.latency = Latency(tenancy, self.times)
         margin = Margin()
@@ -100,6 +109,8 @@ class Arbiter(Generic[W]):
         self._admission.enter(zone)
         self._seats.waits(zone)
         self._tenancy.waits(zone)
+        if zone in self._slots.waiting and zone.wait_reason is None:
+            self._tenancy.must_wait_for_adapter(zone)
         self._hopeless.look_at_front(zone)
 
     def waits_no_more(self, zone: Zone) -> None:
@@ -114,7 +125,10 @@ class Arbiter(Generic[W]):
         """Forget the waiting request that was named last, which most likely was admitted."""
         if self._front is not None:
             self._claims.drop(self._front)
-            self._seats.sat_down(self._front)
+            if self._blocks_at_most(self._front):
+                self._seats.sat_down(self._front)
+                self._slots.has_begun(self._front)
+            # Else it waits for something else, and was passed over.
             self._front = None
             self._admission.somebody_was_admitted()
 
@@ -148,10 +162,10 @@ class Arbiter(Generic[W]):
         self._held_back.look_at(held_back)
         if self._engine.is_open:
             self._hopeless.fail()
-            self._wake_those_without_places()
+            self._seats.count()
+            self._share_adapter_slots()
             self._admission.wake()
             self._look_at_short()
-            self._seats.count()
             if self._overlooked is not None:
                 self._admission.set_aside(self._overlooked)
                 self._overlooked = None
@@ -279,7 +293,7 @@ class Arbiter(Generic[W]):
         """Make room for a zone's next request if the zone is entitled to it, and note if it must wait."""
         # What waits for something else, such as a grammar, is passed over in the step, and this one comes.
         front = self._engine.front(zone)
-        work, at_most = next(candidates(self._engine, zone), (front, 0))
+        work, at_most = next(candidates(self._engine, zone, self._blocks_at_most), (front, 0))
         denied = self._denied(work)
         count, is_rough = self._blocks_to_claim(work) if denied is None else (denied.blocks, False)
         # Nobody yields to whom one of its own zone keeps waiting.
@@ -289,7 +303,7 @@ class Arbiter(Generic[W]):
             self._kept_for[zone] = work
             denied = self._denied(work)
         if denied is None:
-            self._tenancy.may_go_on(zone)
+            self._may_go_on(zone)
         waits_for_else = work is not front or not at_most
         if zone.in_use < zone.spec.quota.reserved and (denied is not None or waits_for_else):
             # The step itself may not get to the zone, and nobody tells when what it waits for besides blocks is there.
@@ -305,22 +319,44 @@ class Arbiter(Generic[W]):
             if not zone.parked:
                 self._admission.look_again(zone)
 
-    def _wake_those_without_places(self) -> None:
-        """Have zones looked at whose next requests were denied blocks, and wait for an adapter's place by now.
+    def _share_adapter_slots(self) -> None:
+        """Decide who has adapter slots in this step, and have zones looked at for which that changes something."""
+        waited = self._slots.waiting
+        if self._slots.begin_step(self._admission):
+            # Next requests that were denied blocks may lack a slot by now: those behind them may have what they need.
+            self._admission.wake_those(lambda zone: not self._blocks_at_most(self._engine.front(zone)))
+        waiting = self._slots.waiting
+        for zone in waited - waiting:
+            if zone.wait_reason == "adapter":
+                self._tenancy.may_go_on(zone)
+        for zone in waiting:
+            if zone.wait_reason is None:
+                self._tenancy.must_wait_for_adapter(zone)
+        for zone in self._slots.granted:
+            self._admission.enter(zone)
 
-        Those behind them may have what they need.
-        """
-        engine, before = self._engine, self._places
-        self._places = engine.places
-        if not self._places <= before:
-            self._admission.wake_those(lambda zone: not engine.blocks_at_most(engine.front(zone)))
+    def _could_begin_with_slot(self, work: W) -> bool:
+        """Whether a waiting request could begin in this step, if its adapter had a slot, and it a seat."""
+        engine, zone = self._engine, work.zone
+        at_most = engine.blocks_at_most(work)
+        if not at_most or zone in self._held_back.zones or self._seats.is_at_limit(zone) or not engine.can_begin(work):
+            return False
+        denied = self._denied_of(work, at_most)
+        return denied is None or zone.is_entitled_to(denied.blocks) or self._may_be_relieved(work, denied)
+
+    def _may_go_on(self, zone: Zone) -> None:
+        """Note that a zone's next request need not wait for blocks; another one may wait for an adapter slot."""
+        if zone in self._slots.waiting:
+            self._tenancy.must_wait_for_adapter(zone)
+        else:
+            self._tenancy.may_go_on(zone)
 
     def _blocks_to_claim(self, work: W) -> tuple[int, bool]:
         """The blocks that are there for a request of a zone within its reservation, and whether it may need fewer.
 
         There are 0 for any other request.
         """
-        at_most = self._engine.blocks_at_most(work)
+        at_most = self._blocks_at_most(work)
         if not at_most or not work.zone.is_entitled_to(1):
             return 0, False
         # Where blocks abound it does not matter for now how many of them it finds in its cache.
@@ -338,6 +374,10 @@ class Arbiter(Generic[W]):
             return False
         engine = self._engine
         work = engine.front(zone)
+        if not self._slots.may_have(work):
+            # The engine passes over it, and looks at the one behind it.
+            self._tenancy.must_wait_for_adapter(zone)
+            return True
         if engine.blocks_at_most(work) and not self._tokens.may_begin(work):
             self._tenancy.must_wait_for_tokens(zone)
             return False
@@ -361,7 +401,7 @@ class Arbiter(Generic[W]):
         if denied is not None and not denied.headroom and self._evict_surplus_for(work, denied.blocks):
             denied = self._denied(work)
         if denied is None:
-            self._tenancy.may_go_on(zone)
+            self._may_go_on(zone)
             states.is_served(self._ledger, zone)
             return True
         self._hopeless.note(work, denied.blocks)
@@ -388,11 +428,11 @@ class Arbiter(Generic[W]):
         """A zone's waiting requests that would be admitted one after the other now, if there were tokens for them."""
         if zone.parked or zone in self._sent_back or zone in self._held_back.zones:
             return
-        waiting = islice(candidates(self._engine, zone), self._seats.free_for(zone))
+        waiting = islice(candidates(self._engine, zone, self._blocks_at_most), self._seats.free_for(zone))
         first, count = next(waiting, (None, 0))
         if first is None or not self._engine.can_begin(first):
             return
-        if not self._can_begin(first) and not self._may_be_relieved(first):
+        if (denied := self._denied(first)) is not None and not self._may_be_relieved(first, denied):
             return
         yield first
         left = self._yielding.available(first) - count
@@ -409,22 +449,24 @@ class Arbiter(Generic[W]):
     def _can_begin(self, work: W) -> bool:
         return self._denied(work) is None
 
-    def _may_be_relieved(self, work: W) -> bool:
+    def _may_be_relieved(self, work: W, denied: _Denied) -> bool:
         """Whether a waiting request that is denied blocks gets them of what other active zones merely cache."""
-        denied = self._denied(work)
-        if denied is None or denied.headroom:
+        if denied.headroom:
             return False
         count = denied.blocks + self._yielding.of_siblings(work)
         return self._totals.relief(work.zone, count, self._engine.free_blocks, work.peak) > 0
 
     def _denied(self, work: W) -> _Denied | None:
         """What a waiting request would be denied if it were admitted now; None: nothing."""
+        return self._denied_of(work, self._blocks_at_most(work))
+
+    def _denied_of(self, work: W, at_most: int) -> _Denied | None:
+        """What a request that asks for ``at_most`` blocks would be denied; None: nothing."""
         engine, zone = self._engine, work.zone
         available = self._yielding.available(work)
         headroom = engine.headroom if engine.running else 0
         reachable = engine.free_blocks + self._ledger.cached_blocks - headroom
         # Without a prefix hit it would need the most: if that fits there is no need to look one up.
-        at_most = engine.blocks_at_most(work)
         if not at_most or (work is not self._doubtful and at_most <= max(0, min(available, reachable))):
             return None
         count = engine.blocks_to_admit(work)

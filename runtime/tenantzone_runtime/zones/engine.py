@@ -66,8 +66,11 @@ class Engine(Protocol[W]):
         """Of these, the requests that wait for nothing but their copies: none that waits for room beside what runs."""
 
     @property
-    def places(self) -> frozenset[int]:
-        """The adapters that those with seats have the places of: a waiting request may find none for its own."""
+    def adapter_slots(self) -> int:
+        """The LoRA adapters for which requests can run at once; 0: the engine takes none."""
+
+    def adapter(self, work: W) -> int | None:
+        """The LoRA adapter that a request asks for, by its number; None: the model alone."""
 
     @property
     def coming(self) -> Mapping[Zone, int]:
@@ -95,7 +98,8 @@ class Engine(Protocol[W]):
     def blocks_at_most(self, work: W) -> int:
         """The blocks to admit a waiting request if none of its prefix is cached: no less than ``blocks_to_admit``.
 
-        It is cheap to tell, and 0 for a request that can't be admitted yet for another reason than blocks.
+        It is cheap to tell, and 0 for a request that can't be admitted yet for another reason than blocks, seats or
+        adapter slots.
         """
 
     def blocks_to_admit(self, work: W) -> int:

@@ -45,16 +45,21 @@ def own_seats(spec: ZoneSpec, totals: Totals) -> int:
     return share if limit is None else min(share, limit)
 
 
-def candidates(engine: Engine[W], zone: Zone) -> Iterator[tuple[W, int]]:
+def candidates(engine: Engine[W], zone: Zone, blocks_at_most: Callable[[W], int]) -> Iterator[tuple[W, int]]:
     """The next waiting requests of a zone that has one, each with the blocks that it asks for at the most.
 
     Those that wait for something else than blocks are passed over, but not without end. Nothing may change meanwhile.
+
+    Args:
+        engine: whose requests.
+        zone: has a waiting request.
+        blocks_at_most: the most blocks that a request can ask for; 0 if it waits for something else.
     """
     seen, count, passed_over = 0, _FEW, 0
     while passed_over <= _PASSED_OVER:
         fronts = engine.fronts(zone, count)
         for work in fronts[seen:]:
-            blocks = engine.blocks_at_most(work)
+            blocks = blocks_at_most(work)
             passed_over += not blocks
             if blocks and passed_over <= _PASSED_OVER:
                 yield work, blocks
@@ -69,6 +74,7 @@ class Seats(Generic[W]):
     Args:
         totals: of its zones.
         engine: whose requests.
+        blocks_at_most: the most blocks that a waiting request can ask for; 0 if it waits for something else.
         can_begin: whether a waiting request could have its blocks now.
         preempt: sends a running request back to wait, for a reason and somebody's benefit; tells ``stood_up`` of it.
     """
@@ -77,11 +83,13 @@ class Seats(Generic[W]):
         self,
         totals: Totals,
         engine: Engine[W],
+        blocks_at_most: Callable[[W], int],
         can_begin: Callable[[W], bool],
         preempt: Callable[[W, PreemptionReason, Zone | None], None],
     ) -> None:
         self._totals = totals
         self._engine = engine
+        self._blocks_at_most = blocks_at_most
         self._can_begin = can_begin
         self._preempt = preempt
         self._owners: dict[Zone, None] = {}
@@ -152,6 +160,10 @@ class Seats(Generic[W]):
                 self._kept[zone] = count
                 self._make_free(zone)
 
+    def is_there_one_for(self, zone: Zone) -> bool:
+        """Whether a seat is free, or the zone is entitled to one that others have."""
+        return self._engine.free_seats > 0 or self._held[zone] < self.reserved(zone)
+
     def is_at_limit(self, zone: Zone) -> bool:
         """Whether as many requests of the zone run as may run at once."""
         limit = zone.spec.seats.limit
@@ -178,9 +190,6 @@ class Seats(Generic[W]):
     def sat_down(self, work: W) -> None:
         """Note that a zone's next request has left the queue, most likely for a seat."""
         zone = work.zone
-        if not self._engine.blocks_at_most(work):
-            # It waits for something else, and was passed over.
-            return
         if self._kept[zone]:
             self._kept[zone] -= 1
         self._held[zone] += 1
@@ -221,7 +230,7 @@ class Seats(Generic[W]):
         if most <= 0 or zone.parked or self.is_at_limit(zone):
             return 0
         ready = blocks = 0
-        for work, count in candidates(self._engine, zone):
+        for work, count in candidates(self._engine, zone, self._blocks_at_most):
             blocks += count
             if ready == most or not (self._can_follow(zone, blocks) if ready else self._can_begin(work)):
                 break

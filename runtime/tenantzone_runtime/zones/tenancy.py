@@ -126,6 +126,10 @@ class Tenancy:
         """Note that a zone's next request waits because its share of the step's tokens is used."""
         self._stalls.begin(zone, 0, "tokens", self.ledger.now)
 
+    def must_wait_for_adapter(self, zone: Zone) -> None:
+        """Note that a zone's next request waits because its LoRA adapter has no slot."""
+        self._stalls.begin(zone, 0, "adapter", self.ledger.now)
+
     def may_go_on(self, zone: Zone) -> None:
         """Note that a zone's next request need not wait for blocks, nor for its zone's limit of seats."""
         self._stalls.end(zone, self.ledger.now)

@@ -233,7 +233,9 @@ def sends(draw: st.DrawFn, chosen: Flags, *tenants: str | None) -> Send:
         user=draw(st.sampled_from(["", "", "ann", "bob"])),
         images=tuple(draw(st.lists(images, max_size=3))) if takes_images else (),
         grammar=draw(st.sampled_from([None] * 8 + [0, 1, 5, -1, -6])),
-        adapter=None if chosen.adapters is None else draw(st.sampled_from([None, 1, 2, 3])),
+        adapter=None
+        if chosen.adapters is None
+        else draw(st.sampled_from([None, *range(1, max(4, chosen.adapters + 2))])),
     )
 
 
@@ -273,6 +275,22 @@ def flags_with_whole_hits(draw: st.DrawFn) -> Flags:
 
 
 @st.composite
+def flags_with_adapters(draw: st.DrawFn) -> Flags:
+    """Of an engine that takes LoRA adapters."""
+    return replace(draw(flags()), adapters=draw(st.integers(1, 4)))
+
+
+@st.composite
+def crowds(draw: st.DrawFn, chosen: Flags) -> Event:
+    """What has zones want more adapters for longer than there are slots."""
+    if not draw(st.booleans()):
+        return Turns(draw(st.sampled_from([20, 40])))
+    send = draw(sends(chosen, *TENANTS))
+    adapter = draw(st.integers(1, chosen.adapters + 1)) if chosen.adapters is not None else None
+    return replace(send, adapter=adapter, blocks=min(send.blocks, 4), max_tokens=draw(st.sampled_from([60, 20, 200])))
+
+
+@st.composite
 def returns(draw: st.DrawFn, chosen: Flags) -> Event:
     """What has prompts come again when a disk alone has them."""
     kind = draw(st.sampled_from([Send, Turns, Forget]))
@@ -283,9 +301,19 @@ def returns(draw: st.DrawFn, chosen: Flags) -> Event:
 
 
 @st.composite
-def lives(draw: st.DrawFn, flags: st.SearchStrategy[Flags] = flags(), *, have_returns: bool = False) -> Life:  # noqa: B008
+def lives(
+    draw: st.DrawFn,
+    flags: st.SearchStrategy[Flags] = flags(),  # noqa: B008
+    *,
+    have_returns: bool = False,
+    have_crowds: bool = False,
+) -> Life:
     chosen = draw(flags)
-    event = events(chosen) | returns(chosen) | returns(chosen) if have_returns else events(chosen)
+    event = events(chosen)
+    if have_returns:
+        event = event | returns(chosen) | returns(chosen)
+    if have_crowds:
+        event = event | crowds(chosen) | crowds(chosen)
     happens: list[Event] = []
     begins_with_zones = chosen.adapters is not None
     if draw(st.booleans()) and not begins_with_zones:

@@ -13,6 +13,7 @@ from hack.harness.scheduler import Driver
 from tenantzone_runtime.engine.media_names import owner_in
 from tenantzone_runtime.zones.audit import Evicted, Preempted
 from tenantzone_runtime.zones.zone import Zone
+from tests.engine.histories.adapter_slots import AdapterSlots
 from tests.engine.histories.reckoning import blocks_at_most, slots_at_most, slots_to_admit
 from tests.engine.histories.snapshot import Snapshot, could_be_admitted, take_snapshot, zone_of
 
@@ -52,6 +53,7 @@ class Invariants:
         self._landed_for: Counter[Request] = Counter()
         """Steps with a token left in which a request whose load had ended did not begin to run."""
         self._ended: set[str] = set()
+        self._adapter_slots = AdapterSlots(driver.scheduler)
 
     def promises(self) -> dict[str, tuple[int, int]]:
         """What each zone is promised, and may hold at most."""
@@ -146,6 +148,7 @@ class Invariants:
         self._seats_are_not_exceeded(before, after)
         self._nobody_new_passes_a_limit(before, after)
         self._blocks_are_taken_for_a_reason(before, after)
+        self._adapter_slots.check(before, after)
         if tokens_left > 0 and self._scheduler.block_pool.ledger.zones:
             self._what_has_landed_runs(before, after)
             self._who_runs_is_scheduled(before, after, output)

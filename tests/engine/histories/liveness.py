@@ -21,6 +21,7 @@ from typing import Any
 from vllm.v1.request import Request
 
 from tenantzone_contract.zone_terms import Latency
+from tenantzone_runtime.zones.adapter_slots import TURN_STEPS
 from tenantzone_runtime.zones.deficits import CHUNK
 from tenantzone_runtime.zones.zone import Zone
 from tests.engine.histories.engine import Engine
@@ -109,6 +110,9 @@ def _steps_bound(engine: Engine, requests: list[Request]) -> int:
         # Before each image a step may end for want of room in the encoder.
         alone += prefill + len(request.mm_features) + answer + 2
         lost += prefill * len(requests)
+        if engine.flags.adapters is not None:
+            # An adapter's turn with its slot begins with the computation of what its requests had lost.
+            lost += prefill * (1 + (prefill + answer) // TURN_STEPS)
     return alone + lost + 2
 
 

@@ -115,9 +115,12 @@ def _keeps_from(zone: Zone, other: Zone) -> bool:
 
 
 def could_be_admitted(scheduler: Scheduler, request: Request) -> bool:
-    """Whether a request waits for room and for nothing else."""
-    if not _has_place_for_adapter(scheduler, request):
-        return False
+    """Whether a request waits for room and for nothing else; what waits for an adapter slot does not."""
+    return _has_place_for_adapter(scheduler, request) and waits_for_room_alone(scheduler, request)
+
+
+def waits_for_room_alone(scheduler: Scheduler, request: Request) -> bool:
+    """Whether a request waits for blocks, a seat or an adapter slot, and for nothing else."""
     if request.status == RequestStatus.WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR:
         # Its status may say so still when the grammar is there; vLLM finds that out when it looks at the request.
         grammar = request.structured_output_request.grammar
@@ -132,8 +135,9 @@ def could_be_admitted(scheduler: Scheduler, request: Request) -> bool:
 def _has_place_for_adapter(scheduler: Scheduler, request: Request) -> bool:
     if request.lora_request is None:
         return True
+    # Where all slots are taken, an adapter that has one may be closed to further requests.
     used = {each.lora_request for each in chain(scheduler.running, scheduler.kv_holding_waiting)} - {None}
-    return request.lora_request in used or len(used) < scheduler.lora_config.max_loras
+    return len(used) < scheduler.lora_config.max_loras
 
 
 def _tokens_to_compute(driver: Driver, request: Request) -> int:

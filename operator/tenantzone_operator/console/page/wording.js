@@ -42,6 +42,7 @@ const WAITS = {
   seats: "a seat: the engine runs as many requests as it can",
   tokens: "its share of the steps' tokens",
   seat_limit: "a seat: it runs as many requests as it may",
+  adapter: "a slot of its LoRA adapter: others use them",
 };
 
 export const waiting = (reason) => WAITS[reason] ?? reason;

@@ -1,0 +1,370 @@
+"""Adapter slots: for which LoRA adapters requests run at once, who waits for a slot, and who gives one up.
+
+An engine runs requests for a limited number of different adapters at a time (``--max-loras``). A zone is *entitled* if
+it has seats of its own. While an entitled zone waits for a slot, no further request begins for an adapter that only
+zones without seats of their own use, and after the waiting zone's ``lending.grace`` the requests of one such adapter
+are preempted. Between equals slots rotate: after the grace, the adapter that has had its slot for the longest time
+gives it up. A zone that uses several slots gives one up for a zone that uses fewer, or for another adapter of its own.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator
+from dataclasses import dataclass
+from heapq import nsmallest
+from itertools import chain
+from typing import Final, Generic
+from weakref import WeakKeyDictionary
+
+from tenantzone_runtime.zones.audit import PreemptionReason
+from tenantzone_runtime.zones.engine import Engine, W
+from tenantzone_runtime.zones.ledger import Ledger
+from tenantzone_runtime.zones.zone import Zone
+
+TURN_STEPS: Final = 16
+"""Steps for which an adapter keeps its slot at least: a shorter turn would cost more than it computes."""
+_SEARCHED: Final = 16
+"""Waiting requests of a zone, from its next one on, that are searched for adapters without a slot."""
+_CHECKED: Final = 16
+"""Waiters whose blocks are checked before each step."""
+
+
+@dataclass(slots=True)
+class _Turn:
+    """An adapter's time with its slot."""
+
+    since: float
+    """When it got the slot, in seconds of the monotonic clock."""
+    step: int
+    """The number of the step in which it did."""
+    regained_in: int
+    """The number of the last step in which a request was computed again as far as in its last turn; at first `step`."""
+
+
+@dataclass(slots=True)
+class _Waiter(Generic[W]):
+    """A zone that waits for the slot of one adapter."""
+
+    work: W
+    """The first of its waiting requests that ask for the adapter."""
+    adapter: int
+    since: float
+    """When it began to wait, in seconds of the monotonic clock."""
+    is_reachable: bool = False
+    """Whether every request before it in its zone's queue waits for something else than blocks and seats."""
+    is_ready: bool = False
+    """Whether its request could begin if it had a slot, when that was checked last."""
+    checked: int = 0
+    """The number of the step in which that was checked."""
+    helped: float = float("-inf")
+    """When a slot was last kept for it: if it cannot use that one, others keep theirs for a while."""
+    granted_in: int = 0
+    """The number of the step since which a slot is kept for it."""
+    is_entitled: bool = False
+    """Whether its zone is."""
+    slots_before_it: int = 0
+    """Slots that its zone uses, and those for which it has waited longer: the fewer, the sooner it gets one."""
+
+    @property
+    def zone(self) -> Zone:
+        return self.work.zone
+
+
+class AdapterSlots(Generic[W]):
+    """The adapter slots of one engine.
+
+    Args:
+        engine: whose requests.
+        ledger: has the time.
+        is_entitled: whether a zone has seats of its own.
+        has_seat: whether a seat is free for a zone's next request, or can be made free.
+        could_begin: whether a waiting request could begin now if its adapter had a slot.
+        preempt: sends a running request back to wait, for a reason and the benefit of a zone.
+    """
+
+    def __init__(
+        self,
+        engine: Engine[W],
+        ledger: Ledger,
+        is_entitled: Callable[[Zone], bool],
+        has_seat: Callable[[Zone], bool],
+        could_begin: Callable[[W], bool],
+        preempt: Callable[[W, PreemptionReason, Zone | None], None],
+    ) -> None:
+        self._engine = engine
+        self._ledger = ledger
+        self._is_entitled = is_entitled
+        self._has_seat = has_seat
+        self._could_begin = could_begin
+        self._preempt = preempt
+        self._step = 0
+        self._users: dict[int, set[Zone]] = {}
+        """Adapters that have a slot, each with the zones whose requests run with it or are being loaded."""
+        self._turns: dict[int, _Turn] = {}
+        """The turn of each of them."""
+        self._line: dict[tuple[Zone, int], _Waiter[W]] = {}
+        self.waiting: set[Zone] = set()
+        """The zones that wait for a slot."""
+        self._closed: set[int] = set()
+        """Adapters with a slot for which no further request begins in this step."""
+        self._granted: dict[int, Zone] = {}
+        """Adapters for which a free slot is kept in this step, each with the zone that waits for it."""
+        self._refused_before: frozenset[tuple[str, int]] = frozenset()
+        self._to_regain: WeakKeyDictionary[W, int] = WeakKeyDictionary()
+        """Requests that gave up a slot to an equal and are not computed as far as then, each with its tokens then."""
+
+    # Queries
+
+    def may_have(self, work: W) -> bool:
+        """Whether a waiting request needs no adapter slot, or may have one in this step."""
+        adapter = self._engine.adapter(work)
+        if adapter is None:
+            return True
+        if adapter in self._users:
+            return adapter not in self._closed
+        free = self._engine.adapter_slots - len(self._users)
+        return free > 0 and (adapter in self._granted or free > len(self._granted))
+
+    def blocks_at_most(self, work: W) -> int:
+        """The most blocks that a waiting request can ask for; 0 if it waits for something else, such as a slot."""
+        return self._engine.blocks_at_most(work) if self.may_have(work) else 0
+
+    @property
+    def granted(self) -> Iterable[Zone]:
+        """The zones for which free slots are kept in this step."""
+        return self._granted.values()
+
+    # Steps
+
+    def begin_step(self, zones: Iterable[Zone]) -> bool:
+        """Decide which adapters may be used in this step, and preempt the requests of those that give up their slots.
+
+        Args:
+            zones: those that have waiting requests.
+
+        Returns:
+            Whether some adapter may not be used that could be used in the step before.
+        """
+        self._step += 1
+        self._count_users()
+        granted_before, self._granted = self._granted, {}
+        slots = self._engine.adapter_slots
+        if slots and self._engine.is_open and (self._line or len(self._users) >= slots):
+            self._line_up(zones)
+            self._closed = set()
+            self._decide(slots, granted_before)
+        else:
+            self._line = {}
+            self._closed = set()
+        self.waiting = {waiter.zone for waiter in self._line.values() if not self._is_open(waiter.adapter)}
+        refused = frozenset(
+            chain(
+                (("used", adapter) for adapter in self._users),
+                (("closed", adapter) for adapter in self._closed),
+                (("granted", adapter) for adapter in self._granted),
+            )
+        )
+        before, self._refused_before = self._refused_before, refused
+        return not refused <= before
+
+    def has_begun(self, work: W) -> None:
+        """Note that a waiting request has left its queue, most likely to run."""
+        adapter = self._engine.adapter(work)
+        if adapter is None:
+            return
+        self._granted.pop(adapter, None)
+        self._users.setdefault(adapter, set()).add(work.zone)
+        self._turns.setdefault(adapter, self._new_turn())
+        if not any(zone is work.zone and other != adapter for zone, other in self._line):
+            self.waiting.discard(work.zone)
+
+    def _count_users(self) -> None:
+        self._users = {}
+        if self._engine.adapter_slots:
+            for work in chain(self._engine.running, self._engine.loading):
+                adapter = self._engine.adapter(work)
+                if adapter is not None:
+                    self._users.setdefault(adapter, set()).add(work.zone)
+        self._turns = {adapter: self._turns.get(adapter) or self._new_turn() for adapter in self._users}
+        if self._to_regain:
+            self._see_who_has_regained()
+
+    def _new_turn(self) -> _Turn:
+        return _Turn(self._ledger.now, self._step, self._step)
+
+    def _see_who_has_regained(self) -> None:
+        """Let the steps of a turn count from when its requests were computed as far as they were in their last one.
+
+        Otherwise a request that keeps nothing cached might compute the same tokens in each turn, and never end.
+        """
+        engine = self._engine
+        for work in engine.running:
+            adapter = engine.adapter(work)
+            if adapter is not None and engine.tokens_computed(work) >= self._to_regain.get(work, sys.maxsize):
+                del self._to_regain[work]
+                self._turns[adapter].regained_in = self._step
+
+    # The line
+
+    def _line_up(self, zones: Iterable[Zone]) -> None:
+        """Find the zones that wait for slots; each keeps its place for as long as it goes on waiting."""
+        before, self._line = self._line, {}
+        safe = {adapter for adapter, users in self._users.items() if any(map(self._is_entitled, users))}
+        for zone in zones:
+            for waiter in self._waiters(zone, safe):
+                known = before.get((zone, waiter.adapter))
+                if known is not None:
+                    known.work, known.is_reachable = waiter.work, waiter.is_reachable
+                self._line[zone, waiter.adapter] = waiter if known is None else known
+        slots_used = Counter(chain.from_iterable(self._users.values()))
+        for waiter in sorted(self._line.values(), key=lambda each: each.since):
+            waiter.is_entitled, waiter.slots_before_it = self._is_entitled(waiter.zone), slots_used[waiter.zone]
+            slots_used[waiter.zone] += 1
+
+    def _waiters(self, zone: Zone, safe: Container[int]) -> Iterator[_Waiter[W]]:
+        """The adapters that the zone's next requests ask for and that have no slot, or one that they could lose.
+
+        Args:
+            zone: has waiting requests.
+            safe: adapters that an entitled zone uses, which are never closed.
+        """
+        engine, is_entitled, is_reachable = self._engine, self._is_entitled(zone), True
+        seen: set[int] = set()
+        for work in engine.fronts(zone, _SEARCHED):
+            adapter = engine.adapter(work)
+            is_open = adapter is None or self._is_open(adapter)
+            if not engine.blocks_at_most(work):
+                continue
+            if adapter is not None and adapter not in seen and not (is_open and (adapter in safe or not is_entitled)):
+                seen.add(adapter)
+                yield _Waiter(work, adapter, self._ledger.now, is_reachable)
+            is_reachable = is_reachable and not is_open
+
+    def _is_open(self, adapter: int) -> bool:
+        """Whether an adapter has a slot, and further requests may begin with it."""
+        return adapter in self._users and adapter not in self._closed
+
+    def _ready(self, granted_before: Container[int]) -> list[_Waiter[W]]:
+        """The waiters that could begin with a slot, in the order in which they get one.
+
+        A slot that was kept for an adapter in the last step is kept for it again. If that goes on for longer, entitled
+        zones come before the others: a zone whose request was just preempted begins no other in the same step.
+        """
+        for waiter in nsmallest(_CHECKED, self._line.values(), key=lambda each: (not each.is_ready, each.checked)):
+            waiter.checked = self._step
+            waiter.is_ready = waiter.is_reachable and self._could_begin(waiter.work)
+        ready = (waiter for waiter in self._line.values() if waiter.is_ready)
+        return sorted(
+            ready,
+            key=lambda each: (
+                each.adapter not in granted_before or each.granted_in < self._step - 1,
+                not each.is_entitled,
+                each.adapter not in granted_before,
+                each.slots_before_it,
+                each.since,
+            ),
+        )
+
+    # Decisions
+
+    def _decide(self, slots: int, granted_before: Container[int]) -> None:
+        """Close adapters, have some give up their slots, and keep free slots for those who are first in the line."""
+        waiters = self._ready(granted_before)
+        self._make_free(waiters, slots)
+        for waiter in waiters:
+            if waiter.adapter not in self._users and len(self._users) + len(self._granted) < slots:
+                # Another zone may wait for the same adapter: it comes with this one.
+                self._granted.setdefault(waiter.adapter, waiter.zone)
+                waiter.helped = self._ledger.now
+                if waiter.adapter not in granted_before:
+                    waiter.granted_in = self._step
+
+    def _make_free(self, waiters: Iterable[_Waiter[W]], slots: int) -> None:
+        """Have adapters give up their slots for those who wait and find none free, where it is time."""
+        joined: set[int] = set()
+        provided: set[int] = set()
+        for waiter in waiters:
+            if waiter.adapter in self._users:
+                if waiter.adapter not in self._closed and waiter.is_entitled:
+                    # It is about to use the adapter: no waiter behind it in the line can close it.
+                    joined.add(waiter.adapter)
+            elif waiter.adapter not in provided and (
+                len(self._users) + len(provided) < slots or self._one_gives_up(waiter, joined)
+            ):
+                provided.add(waiter.adapter)
+
+    def _one_gives_up(self, waiter: _Waiter[W], joined: set[int]) -> bool:
+        """Have an adapter give up its slot because of a waiter, if it is time; returns whether one does."""
+        if waiter.is_entitled:
+            unentitled = [
+                adapter
+                for adapter, users in self._users.items()
+                if adapter not in joined and not any(map(self._is_entitled, users))
+            ]
+            self._closed.update(unentitled)
+            if unentitled:
+                due = [adapter for adapter in unentitled if self._is_due(adapter, waiter)]
+                # Of the lowest priority the youngest, as for seats.
+                due.sort(key=lambda adapter: (self._priority(adapter), -self._turns[adapter].step))
+                return any(self._gives_up(adapter, waiter.zone) for adapter in due)
+        due = [
+            adapter
+            for adapter, users in self._users.items()
+            if adapter not in joined
+            and self._may_rotate(users, waiter.zone, adapter)
+            and self._is_due(adapter, waiter)
+            and self._has_had_its_turn(adapter, waiter)
+        ]
+        slots_used = Counter(chain.from_iterable(self._users.values()))
+        due.sort(
+            key=lambda adapter: (-max(slots_used[zone] for zone in self._users[adapter]), self._turns[adapter].step)
+        )
+        return any(self._gives_up(adapter, waiter.zone, rotates=True) for adapter in due)
+
+    def _may_rotate(self, users: set[Zone], zone: Zone, adapter: int) -> bool:
+        """Whether an adapter that these zones use can give up its slot, in turn, for another adapter of a zone."""
+        others = [used for other, used in self._users.items() if other != adapter]
+        left_to_zone = sum(zone in used for used in others)
+        is_entitled = self._is_entitled(zone)
+        for user in users - {zone}:
+            left_to_user = sum(user in used for used in others)
+            if left_to_user < left_to_zone or (self._is_entitled(user) and not is_entitled and not left_to_user):
+                return False
+        return True
+
+    def _is_due(self, adapter: int, waiter: _Waiter[W]) -> bool:
+        """Whether the grace of the zone that waits is over, and the adapter has had its slot for some steps."""
+        waited_seconds = self._ledger.now - max(waiter.since, waiter.helped)
+        is_worth_it = self._step - self._turns[adapter].step >= TURN_STEPS
+        return is_worth_it and waited_seconds >= waiter.zone.spec.lending.grace_seconds
+
+    def _has_had_its_turn(self, adapter: int, waiter: _Waiter[W]) -> bool:
+        """Whether an adapter has had its slot for the grace of an equal, and computed more than in the turn before."""
+        turn = self._turns[adapter]
+        if self._ledger.now - turn.since < waiter.zone.spec.lending.grace_seconds:
+            return False
+        is_worth_it = self._step - turn.regained_in >= TURN_STEPS
+        return is_worth_it and not any(work in self._to_regain for work in self._running_with(adapter))
+
+    def _gives_up(self, adapter: int, beneficiary: Zone, *, rotates: bool = False) -> bool:
+        """Preempt all requests of an adapter; returns whether its slot is free then.
+
+        It is not while a request with the adapter is being loaded from a tier. No request begins with it meanwhile.
+        """
+        if any(self._engine.adapter(work) == adapter for work in self._engine.loading):
+            self._closed.add(adapter)
+            return False
+        for work in self._running_with(adapter):
+            if rotates:
+                self._to_regain[work] = self._engine.tokens_computed(work)
+            self._preempt(work, "adapter", beneficiary)
+        del self._users[adapter], self._turns[adapter]
+        self._closed.discard(adapter)
+        return True
+
+    def _running_with(self, adapter: int) -> list[W]:
+        return [work for work in self._engine.running if self._engine.adapter(work) == adapter]
+
+    def _priority(self, adapter: int) -> int:
+        """The highest of the zones that use an adapter."""
+        return max(zone.spec.priority for zone in self._users[adapter])
