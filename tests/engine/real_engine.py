@@ -177,7 +177,7 @@ class StartingEngine:
                 "VLLM_CPU_KVCACHE_SPACE": "1",
                 "VLLM_NO_USAGE_STATS": "1",
                 "OMP_NUM_THREADS": "1",
-                # The worker shares the engine core's process, as vLLM has it on one GPU. On CPUs it has a process of its
+                # The worker shares the core's process, as vLLM has it on one GPU. On CPUs it has a process of its
                 # own by default, which takes as long to start as the others, and polls for work while it has none.
                 "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
                 "VLLM_CPU_OMP_THREADS_BIND": "nobind",

@@ -38,8 +38,8 @@ def engine(starting):
 def found_again(engine):
     """Returns the tokens of a prompt that can be found again, and the chunks that hold them.
 
-    A prompt has one chunk for each full block, and one more for the last state of each layer that has states. vLLM makes
-    a block as large as a state, whose size depends on the instruction set: with AMX 96 tokens, without it 64.
+    A prompt has one chunk for each full block, and one more for the last state of each layer that has states. vLLM
+    makes a block as large as a state, whose size depends on the instruction set: with AMX 96 tokens, without it 64.
     """
     block_tokens = engine.report().block_size_tokens
     blocks = PROMPT_TOKENS // block_tokens
