@@ -106,7 +106,7 @@ def test_before_a_request_yields_goes_what_others_merely_cache(config, clock):
     assert 0 < len(driver.zone("calm").cached) < 12
 
 
-@pytest.mark.parametrize("max_loan", [0.0, 0.5, 1.0, None])
+@pytest.mark.parametrize("max_loan", [0.0, 0.05, 1.0, None])
 def test_what_is_computed_on_a_loan_is_not_lost_with_the_next_step(config, clock, max_loan):
     driver = Driver(make_scheduler(config, CAPACITY))
     lending = Lending(max_loan_seconds=max_loan, grace_seconds=0)

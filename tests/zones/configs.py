@@ -127,8 +127,8 @@ def release_of(idle):
 
 
 def lendable_of(lending, reserved):
-    """Nothing is lent where a loan would last less than a second."""
-    if lending.max_loan_seconds is not None and lending.max_loan_seconds + lending.grace_seconds < 1.0:
+    """Nothing is lent where a loan would last less than 100 ms."""
+    if lending.max_loan_seconds is not None and lending.max_loan_seconds + lending.grace_seconds < 0.1:
         return 0
     return min(reserved, blocks_of(lending.lendable, reserved))
 

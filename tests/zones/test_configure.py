@@ -59,9 +59,9 @@ def wake(core):
             id="a loan that would end at once is not granted",
         ),
         pytest.param(
-            {"reserved": 100, "lending": Lending(max_loan_seconds=0.5, grace_seconds=0.4)},
+            {"reserved": 100, "lending": Lending(max_loan_seconds=0.05, grace_seconds=0.04)},
             Quota(100, 255, 0),
-            id="nor one that would end within a second",
+            id="nor one that may end within a step",
         ),
         pytest.param(
             {"reserved": 100, "lending": Lending(max_loan_seconds=0.0, grace_seconds=1.0)},

@@ -52,8 +52,8 @@ class IdleTimes:
                 yield self.after_seconds + step * self.release.every_seconds
 
 
-SHORTEST_LOAN_SECONDS: Final = 1.0
-"""Longer than a step of an engine takes. What a request computes on a shorter loan is lost when the loan ends."""
+SHORTEST_LOAN_SECONDS: Final = 0.1
+"""Longer than most steps of an engine. What a request computes on a loan of one step is lost when the loan ends."""
 
 
 @dataclass(frozen=True, slots=True)
