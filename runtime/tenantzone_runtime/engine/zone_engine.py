@@ -151,7 +151,9 @@ class ZoneEngine:
         return 0 if config is None else int(config.max_loras)
 
     def adapter(self, request: Request) -> int | None:
-        return None if request.lora_request is None else int(request.lora_request.lora_int_id)
+        # An engine without adapters computes such a request by its model alone, as stock vLLM does.
+        is_without = request.lora_request is None or self._scheduler.lora_config is None
+        return None if is_without else int(request.lora_request.lora_int_id)
 
     @property
     def coming(self) -> Mapping[Zone, int]:
