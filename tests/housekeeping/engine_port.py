@@ -136,7 +136,12 @@ class EnginePort:
         eventually(lambda: house.of_door().config is not None)
         assert what == "file" or state.stat().st_mode & 0o777 == 0o700
         house.enforce(zone("acme"), zone("burst"))
-        eventually(lambda: [each.tenant for each in house.of_door().config.zones] == ["acme", "burst"])
+
+        def tenants() -> list[str]:
+            config = house.of_door().config
+            return [] if config is None else [each.tenant for each in config.zones]
+
+        eventually(lambda: tenants() == ["acme", "burst"])
 
     def test_a_config_that_fails_in_the_midst_loses_no_block(
         self, engine: DrivenEngine, house: House, monkeypatch: pytest.MonkeyPatch

@@ -15,11 +15,6 @@ from tests.zones.small_engine import SmallEngine
 RUNTIME = Path(tenantzone_runtime.__file__).parent
 
 REMOVED_BY = {
-
-
-
-
-    """The attributes that are annotated as containers of zones or loans."""
     "engine/block_pool.py _index": "departure; before that, with the last prefix in it",
     "engine/block_pool.py _purges": "departure",
     "engine/deferred_requests.py _lookups": "the last waiting request leaves its queue",
@@ -85,11 +80,16 @@ REMOVED_BY = {
     "zones/victims.py _zones": "discard; in the loan book, upkeep after discard",
     "zones/victims.py members": "discard; in the loan book, upkeep after discard",
     "zones/yielding.py _ahead": "the same step",
-    assert attributes_with_zones() == REMOVED_BY.keys()
-"""Every attribute of the runtime that contains zones, and what removes an entry."""
-def attributes_with_zones():
-def test_what_removes_zones_is_known_of_each_attribute_that_contains_some():
 }
+"""Every attribute of the runtime that contains zones, and what removes an entry."""
+
+
+def test_what_removes_zones_is_known_of_each_attribute_that_contains_some():
+    assert attributes_with_zones() == REMOVED_BY.keys()
+
+
+def attributes_with_zones():
+    """The attributes that are annotated as containers of zones or loans."""
     found = set()
     for file in RUNTIME.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
