@@ -186,7 +186,8 @@ def test_what_the_scheduler_refuses_is_the_clients_mistake(engine, path, body, s
     else:
         assert answer.status_code == 400
         error = answer.json()["error"]
-    assert (error["code"], error["type"]) == (400, "BadRequestError")
+    expected = "invalid_request_error" if path == "/v1/messages" else "BadRequestError"
+    assert (error.get("code", 400), error["type"]) == (400, expected)
     assert "does not fit into the limit of zone acme: 4 blocks" in error["message"]
     engine.wait(
         lambda: metric(engine, "tenantzone_engine_refused_requests_total", reason="too_long") > before, "it is counted"

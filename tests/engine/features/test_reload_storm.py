@@ -40,8 +40,8 @@ def random_zone(chance: random.Random, tenant: str, reserved: int) -> ZoneConfig
         lending=Lending(
             lendable=chance.choice(["0%", "30%", "100%"]),
             borrowers=chance.choice(["SameOrHigherPriority", "AnyPriority"]),
-            max_loan_seconds=chance.choice([None, 0.0, 0.05]),
-            grace_seconds=chance.choice([0.0, 0.02]),
+            max_loan_seconds=chance.choice([None, 0.0, 0.1]),
+            grace_seconds=chance.choice([0.0, 0.1]),
         ),
         idle=Idle(after_seconds=chance.choice([0.0, 0.02, 60.0]), evict_after_seconds=chance.choice([None, 0.05])),
         eviction_policy=chance.choice(list(EVICTION_POLICIES)),
@@ -69,6 +69,8 @@ def kept_from(borrower: ZoneConfig, lender: ZoneConfig) -> int:
     """What a zone never lends to another one."""
     reserved = blocks_of(lender.reserved)
     lends = borrower.priority >= lender.priority or lender.lending.borrowers == "AnyPriority"
+    # Loans that may end within a step are not granted.
+    lends = lends and (lender.lending.max_loan_seconds, lender.lending.grace_seconds) != (0.0, 0.0)
     return reserved - (reserved * int(str(lender.lending.lendable)[:-1]) // 100 if lends else 0)
 
 
