@@ -10,7 +10,7 @@ SIDE_BY_SIDE := --numprocesses=4 --dist=loadgroup --no-loadscope-reorder --durat
 LOCK := $(VENV)/uv pip compile --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-fleet up down test quick lint format test-older test-newer vllm-changes test-deep conformance manifests-test monitoring-test mutate audit e2e node-up node-down \
+.PHONY: help demo demo-fleet up down test test-all quick lint format test-older test-newer vllm-changes test-deep conformance manifests-test monitoring-test mutate audit e2e node-up node-down \
   simulate soak bench-operator soak-operator bench-alerts generate version shipped crd-reference metrics-page unsupported-page features-page manager-api monitoring chart screenshots \
   lock docs docs-links push freeze release clean ready check python older newer kubernetes
 
@@ -35,6 +35,9 @@ down: python ## end what `make up` started
 
 test: python kubernetes ## all tests, side by side; or what ARGS say to pytest, such as a file's name
 	@$(VENV)/python -m pytest $(or $(ARGS),$(SIDE_BY_SIDE))
+
+test-all: test ## all tests, and then each further group of the GPU bench on CPU engines: ten minutes more
+	@$(VENV)/python -m pytest tests/bench/test_gpu_groups.py
 
 ##@ Check a change
 
