@@ -14,6 +14,9 @@ from tests.zones.small_engine import SmallEngine
 
 RUNTIME = Path(tenantzone_runtime.__file__).parent
 
+TENANT = "removed-zone"
+"""No other test has a zone of this name, which might still be in memory."""
+
 REMOVED_BY = {
     "engine/block_pool.py _index": "departure; before that, with the last prefix in it",
     "engine/block_pool.py _purges": "departure",
@@ -115,31 +118,31 @@ def in_memory(tenant):
 
 def test_a_zone_with_a_ttl_is_not_kept_until_its_time_has_come():
     core = Core()
-    core.apply(declare("acme", ttl=30 * 86400.0, after=30 * 86400.0))
-    zone = core.ledger.zones["acme"]
+    core.apply(declare(TENANT, ttl=30 * 86400.0, after=30 * 86400.0))
+    zone = core.ledger.zones[TENANT]
     core.hold(zone, cached=5)
     core.tenancy.request_arrived(zone, 1.0)
     core.tenancy.request_finished(zone, 2.0)
     del zone
     core.apply()
     core.upkeep(3.0)
-    assert in_memory("acme") == []
+    assert in_memory(TENANT) == []
 
 
 def test_a_zone_that_loses_its_ttl_has_no_deadline_any_more():
     core = Core()
-    zone = core.zone("acme", cached=5, ttl=60.0)
+    zone = core.zone(TENANT, cached=5, ttl=60.0)
     expiry = core.ledger.expiry
     assert expiry._deadlines.of(zone) == 60.0
-    core.apply(declare("acme"))
+    core.apply(declare(TENANT))
     assert expiry._deadlines.of(zone) is None
 
 
 def test_the_last_request_that_was_turned_down_keeps_no_zone():
     core = Core()
     engine = SmallEngine(core)
-    core.apply(declare("acme"))
-    work = engine.wait(core.ledger.zones["acme"], 10)
+    core.apply(declare(TENANT))
+    work = engine.wait(core.ledger.zones[TENANT], 10)
     engine.arbiter.begin_step()
     assert engine.arbiter.next_front() is work
     engine.arbiter.turned_down(work)
@@ -152,18 +155,18 @@ def test_the_last_request_that_was_turned_down_keeps_no_zone():
     engine.step()
     for seen in (engine.looked_at, engine.looked_up):
         seen.clear()
-    assert in_memory("acme") == []
+    assert in_memory(TENANT) == []
 
 
 def test_a_config_that_does_not_come_into_force_keeps_no_zone_that_it_has_purged():
     core = Core()
-    core.apply(declare("acme"))
+    core.apply(declare(TENANT))
     enforcement = core.tenancy.enforcement
     pool = PoolConfig(namespace="n", name="p")
-    plan = enforcement.plan(make_config(9, pool, (declare("acme", purge="first"),)))
+    plan = enforcement.plan(make_config(9, pool, (declare(TENANT, purge="first"),)))
     enforcement.begin(plan, core.now)
     list(enforcement.make(enforcement.changes(plan)))
-    zone = core.ledger.zones["acme"]
+    zone = core.ledger.zones[TENANT]
     assert zone in enforcement._purged
     zone.leaving = True
     core.tenancy.request_arrived(zone, 1.0)
