@@ -322,5 +322,6 @@ def zones_due(denials, free, *, is_running):
     due = {zone for of, bar, parked, zone in denials._new if bar <= denials._height(of, free, is_running=is_running)}
     for of, bars in denials._bars.items():
         height = denials._height(of, free, is_running=is_running)
-        due |= {entry[3] for bar, heap in bars._heaps.items() if bar <= height for entry in heap}
+        parked = (bars._parked.get(entry[2]) for bar, heap in bars._heaps.items() if bar <= height for entry in heap)
+        due |= {zone for zone in parked if zone is not None}
     return due
