@@ -1,7 +1,7 @@
-"""What a request costs with 10 API keys and with many: the front door in process, with keys in files.
+"""Measures requests to the front door with 10 API keys and with many, in process, with the keys in files.
 
-The requests come one after the other with pauses between them, so that the front door looks at the key files again and
-again. Arms take turns. A line says how long requests took; the ratio is of the medians to the arm with 10 keys.
+Requests follow each other with pauses, so the key files are examined many times. Arms take turns. Each line has the
+times of one arm; its ratio compares the median with that of the arm with 10 keys.
 """
 
 import argparse

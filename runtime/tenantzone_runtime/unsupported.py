@@ -106,7 +106,7 @@ def _go_in_tiers(caches: Any) -> bool:
 
 
 def _keeps_states_at_ends(spec: Any) -> bool:
-    """Whether these are states of which one is kept at the end of a block."""
+    """Whether a cache holds states, and keeps one at the end of a block."""
     return type(spec).__name__ == "MambaSpec" and bool(spec.mamba_cache_mode == "align")
 
 
