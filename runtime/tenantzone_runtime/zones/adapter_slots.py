@@ -13,6 +13,7 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 from heapq import nsmallest
 from itertools import chain
+from operator import attrgetter
 from typing import Final, Generic
 from weakref import WeakKeyDictionary
 
@@ -26,7 +27,7 @@ TURN_STEPS: Final = 16
 _SEARCHED: Final = 16
 """Waiting requests of a zone, from its next one on, that are searched for adapters without a slot."""
 _CHECKED: Final = 16
-"""Waiters whose blocks are checked before each step."""
+"""Waiters of each group whose blocks are checked before each step."""
 
 
 @dataclass(slots=True)
@@ -139,6 +140,8 @@ class AdapterSlots(Generic[W]):
     def begin_step(self, zones: Iterable[Zone]) -> bool:
         """Decide which adapters may be used in this step, and preempt the requests of those that give up their slots.
 
+        Called where the engine takes adapters.
+
         Args:
             zones: those that have waiting requests.
 
@@ -149,7 +152,7 @@ class AdapterSlots(Generic[W]):
         self._count_users()
         granted_before, self._granted = self._granted, {}
         slots = self._engine.adapter_slots
-        if slots and self._engine.is_open and (self._line or len(self._users) >= slots):
+        if self._engine.is_open and (self._line or len(self._users) >= slots):
             self._line_up(zones)
             self._closed = set()
             self._decide(slots, granted_before)
@@ -180,11 +183,10 @@ class AdapterSlots(Generic[W]):
 
     def _count_users(self) -> None:
         self._users = {}
-        if self._engine.adapter_slots:
-            for work in chain(self._engine.running, self._engine.loading):
-                adapter = self._engine.adapter(work)
-                if adapter is not None:
-                    self._users.setdefault(adapter, set()).add(work.zone)
+        for work in chain(self._engine.running, self._engine.loading):
+            adapter = self._engine.adapter(work)
+            if adapter is not None:
+                self._users.setdefault(adapter, set()).add(work.zone)
         self._turns = {adapter: self._turns.get(adapter) or self._new_turn() for adapter in self._users}
         if self._to_regain:
             self._see_who_has_regained()
@@ -250,9 +252,15 @@ class AdapterSlots(Generic[W]):
         A slot that was kept for an adapter in the last step is kept for it again. If that goes on for longer, entitled
         zones come before the others: a zone whose request was just preempted begins no other in the same step.
         """
-        for waiter in nsmallest(_CHECKED, self._line.values(), key=lambda each: (not each.is_ready, each.checked)):
-            waiter.checked = self._step
-            waiter.is_ready = waiter.is_reachable and self._could_begin(waiter.work)
+        line = self._line.values()
+        # Each group is checked in turn, so that no number of waiters in one keeps those of another from being checked.
+        entitled = [waiter for waiter in line if waiter.is_entitled]
+        ready_before = [waiter for waiter in line if waiter.is_ready]
+        for group in (entitled, ready_before, line):
+            for waiter in nsmallest(_CHECKED, group, key=attrgetter("checked")):
+                if waiter.checked < self._step:
+                    waiter.checked = self._step
+                    waiter.is_ready = waiter.is_reachable and self._could_begin(waiter.work)
         ready = (waiter for waiter in self._line.values() if waiter.is_ready)
         return sorted(
             ready,
@@ -272,7 +280,8 @@ class AdapterSlots(Generic[W]):
         waiters = self._ready(granted_before)
         self._make_free(waiters, slots)
         for waiter in waiters:
-            if waiter.adapter not in self._users and len(self._users) + len(self._granted) < slots:
+            is_one_free = len(self._users) + len(self._granted) < slots
+            if waiter.adapter not in self._users and is_one_free and self._has_seat(waiter.zone):
                 # Another zone may wait for the same adapter: it comes with this one.
                 self._granted.setdefault(waiter.adapter, waiter.zone)
                 waiter.helped = self._ledger.now
@@ -288,9 +297,13 @@ class AdapterSlots(Generic[W]):
                 if waiter.adapter not in self._closed and waiter.is_entitled:
                     # It is about to use the adapter: no waiter behind it in the line can close it.
                     joined.add(waiter.adapter)
-            elif waiter.adapter not in provided and (
-                len(self._users) + len(provided) < slots or self._one_gives_up(waiter, joined)
-            ):
+            elif waiter.adapter in provided:
+                continue
+            elif len(self._users) + len(provided) < slots:
+                if self._has_seat(waiter.zone):
+                    provided.add(waiter.adapter)
+            elif self._one_gives_up(waiter, joined):
+                # Its seat is free then, too.
                 provided.add(waiter.adapter)
 
     def _one_gives_up(self, waiter: _Waiter[W], joined: set[int]) -> bool:
