@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from bench.gpu.processes import importing_alike
 from tenantzone_runtime.door.answers import Receive, Scope, Send
 from tenantzone_runtime.door.middleware import TenantMiddleware
 from tenantzone_runtime.settings import Settings
@@ -94,7 +95,7 @@ async def _rotating(folder: Path, keys: int) -> AsyncIterator[None]:
     # A process of its own, as kubelet is one.
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "bench.many_keys", "--rotate", folder, "--rotation", str(rotation), "--keys", str(keys),
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        env=importing_alike(),
     )  # fmt: skip
     try:
         yield

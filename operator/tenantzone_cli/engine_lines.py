@@ -19,8 +19,8 @@ _WAITS: Mapping[str, str] = {
     "--max-num-seqs",
     "tokens": "waits for tokens: its zone's share of the steps is used, or a zone with a latency target needs them",
     "seat_limit": "waits for a seat: the zone runs as many requests as spec.seats.limit lets it",
-    "adapter": "waits for a slot of its LoRA adapter: requests for other adapters use them; reserve blocks or "
-    "spec.seats, or raise --max-loras",
+    "adapter": "waits for a LoRA adapter slot: other adapters have them all; set spec.reserved or "
+    "spec.seats.reserved, or raise --max-loras",
 }
 
 
@@ -80,7 +80,7 @@ def request_lines(zone: str, answers: Sequence[EngineAnswer]) -> Iterator[str]:
 def _slot_lines(report: EngineReport) -> Iterator[str]:
     """Lines that say which zones use the engine's adapter slots."""
     for used in report.adapters:
-        tenants = ", ".join(map(printable, used.tenants)) or "requests from before any zone was declared"
+        tenants = ", ".join(map(printable, used.tenants)) or "requests that came before any zone was declared"
         yield f"    slot of {printable(used.adapter)}: used by {tenants}"
     free = report.adapter_slots - len(report.adapters)
     if free > 0:

@@ -106,7 +106,7 @@ def _go_in_tiers(caches: Any) -> bool:
 
 
 def _keeps_states_at_ends(spec: Any) -> bool:
-    """Whether a cache holds states, and keeps one at the end of a block."""
+    """Whether this is a cache of states that keeps one state at the end of each block."""
     return type(spec).__name__ == "MambaSpec" and bool(spec.mamba_cache_mode == "align")
 
 

@@ -292,7 +292,7 @@ def test_a_zone_is_found_among_loans_by_its_tenant():
         ("seats", "waits for a seat: the engine runs as many requests as it can; reserve blocks or spec.seats"),
         ("seat_limit", "waits for a seat: the zone runs as many requests as spec.seats.limit lets it"),
         ("tokens", "waits for tokens: its zone's share of the steps is used"),
-        ("adapter", "waits for a slot of its LoRA adapter: requests for other adapters use them; reserve blocks or"),
+        ("adapter", "waits for a LoRA adapter slot: other adapters have them all; set spec.reserved or"),
         ("something newer", "something newer"),
     ],
 )
@@ -309,7 +309,7 @@ def test_who_uses_the_adapter_slots_that_requests_wait_for_is_said():
     engine = engine_report(zone_report("acme", waiting_requests=2, waits_for="adapter"))
     said = explained(zone(), answer(engine.model_copy(update={"adapter_slots": 3, "adapters": used})))
     assert "\n    slot of sql: used by burst, calm\n" in said
-    assert "\n    slot of old: used by requests from before any zone was declared\n" in said
+    assert "\n    slot of old: used by requests that came before any zone was declared\n" in said
     assert "\n    1 of 3 slots are free" in said
 
     engine = engine_report(zone_report("acme", waiting_requests=2, waits_for="in_use"))

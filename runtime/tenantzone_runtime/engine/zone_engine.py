@@ -285,12 +285,6 @@ class ZoneEngine:
 
     def _fits_beside(self, others: Iterable[Request], request: Request) -> bool:
         """Whether a request's LoRA adapter, if it has one, may be loaded beside those of others."""
-        config = self._scheduler.lora_config
-        if config is None or request.lora_request is None:
-            return True
-        used = self._adapters(others)
-        return request.lora_request.lora_int_id in used or len(used) < config.max_loras
-
-    @staticmethod
-    def _adapters(requests: Iterable[Request]) -> set[int]:
-        return {each.lora_request.lora_int_id for each in requests if each.lora_request is not None}
+        adapter = self.adapter(request)
+        used = {self.adapter(each) for each in others} - {None}
+        return adapter is None or adapter in used or len(used) < self.adapter_slots

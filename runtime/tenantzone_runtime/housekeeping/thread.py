@@ -85,9 +85,9 @@ class Housekeeping:
     def turn(self) -> None:
         """Do one turn's work: look for a new config, let time pass, publish a report."""
         has_news = self._reloading.turn()
-        untold = self._applied.rejection
+        rejection = self._applied.rejection
         self._applied.show(self._reloading.in_force)
-        has_news |= self._applied.rejection is not untold
+        has_news |= self._applied.rejection is not rejection
         has_news |= self._salting.turn()
         self.admin_access.poll()
         self._engine.let_time_pass()

@@ -321,6 +321,8 @@ class Arbiter(Generic[W]):
 
     def _share_adapter_slots(self) -> None:
         """Decide who has adapter slots in this step, and have zones looked at for which that changes something."""
+        if not self._engine.adapter_slots:
+            return
         waited = self._slots.waiting
         if self._slots.begin_step(self._admission):
             # Next requests that were denied blocks may lack a slot by now: those behind them may have what they need.
@@ -444,10 +446,7 @@ class Arbiter(Generic[W]):
 
     def _would_begin(self, work: W) -> bool:
         """Whether a waiting request most likely begins in this step, if it has a seat."""
-        return work.zone not in self._held_back.zones and self._engine.can_begin(work) and self._can_begin(work)
-
-    def _can_begin(self, work: W) -> bool:
-        return self._denied(work) is None
+        return work.zone not in self._held_back.zones and self._engine.can_begin(work) and not self._denied(work)
 
     def _may_be_relieved(self, work: W, denied: _Denied) -> bool:
         """Whether a waiting request that is denied blocks gets them of what other active zones merely cache."""

@@ -28,25 +28,25 @@ class Deadlines:
         return len(self._heap)
 
     def of(self, zone: Zone) -> float | None:
-        """Returns the zone's deadline; None if it has none."""
+        """The zone's deadline; None if it has none."""
         moment, _ = self._deadlines.get(zone.number, (None, zone))
         return moment
 
     def set_at(self, zone: Zone, moment: float) -> None:
-        """Sets the zone's deadline, unless it has an earlier one."""
-        now_set = self.of(zone)
-        if now_set is None or moment < now_set:
+        """Set the zone's deadline, unless it has an earlier one."""
+        earlier = self.of(zone)
+        if earlier is None or moment < earlier:
             self._deadlines[zone.number] = moment, zone
             heapq.heappush(self._heap, (moment, zone.number))
             if len(self._heap) > self._max_entries:
                 self._tidy_up()
 
     def forget(self, zone: Zone) -> None:
-        """Removes the zone's deadline, if it has one."""
+        """Remove the zone's deadline, if it has one."""
         self._deadlines.pop(zone.number, None)
 
     def pop_due(self, now: float) -> Iterator[Zone]:
-        """Yields the zones whose deadline has come, each of which then has none. Deadlines may be set meanwhile."""
+        """Yield each zone whose deadline has come, and remove that deadline. Callers may set deadlines in between."""
         while self._heap and self._heap[0][0] <= now:
             moment, number = heapq.heappop(self._heap)
             deadline, zone = self._deadlines.get(number, (None, None))
@@ -55,7 +55,7 @@ class Deadlines:
                 yield zone
 
     def _tidy_up(self) -> None:
-        """Keeps one entry for each deadline."""
+        """Keep one entry for each deadline."""
         self._heap = [(moment, number) for number, (moment, _) in self._deadlines.items()]
         heapq.heapify(self._heap)
         self._max_entries = max(_FEW, 2 * len(self._heap))

@@ -156,7 +156,7 @@ class Enforcement:
         return registration.give_awaited(self._ledger, registered, self._unpromised, self._capacity)
 
     def _forget(self, zone: Zone) -> None:
-        """Forget a zone that is gone, although a config that has purged it did not come into force."""
+        """Forget a zone that is gone. A config that purged it but failed leaves its entry behind."""
         self._purged.pop(zone, None)
 
     @property

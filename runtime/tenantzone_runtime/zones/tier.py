@@ -96,7 +96,7 @@ class Tier:
         counts = self.counts.get(zone)
         if counts is None:
             counts = TierCounts()
-            # Of a zone that is gone, nobody asks for what was counted.
+            # The counts of a zone that is gone are never read.
             if self.ledger.is_present(zone):
                 self.counts[zone] = counts
         return counts

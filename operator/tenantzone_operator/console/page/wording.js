@@ -42,7 +42,7 @@ const WAITS = {
   seats: "a seat: the engine runs as many requests as it can",
   tokens: "its share of the steps' tokens",
   seat_limit: "a seat: it runs as many requests as it may",
-  adapter: "a slot of its LoRA adapter: others use them",
+  adapter: "a LoRA adapter slot: other adapters have them all",
 };
 
 export const waiting = (reason) => WAITS[reason] ?? reason;
