@@ -76,8 +76,8 @@ def bearer(shown: str) -> dict[str, str]:
 class Authority:
     """Somebody who issues certificates."""
 
-    def __init__(self) -> None:
-        self._key = ec.generate_private_key(ec.SECP256R1())
+    def __init__(self, key: Any = None) -> None:
+        self._key = key or ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "authority")])
         constraints = x509.BasicConstraints(ca=True, path_length=None)
         self._certificate = (
@@ -87,9 +87,9 @@ class Authority:
         )
         self.pem = self._certificate.public_bytes(serialization.Encoding.PEM).decode()
 
-    def issue(self, name: str, *, days: float = 1) -> tuple[str, str]:
+    def issue(self, name: str, *, days: float = 1, key: Any = None) -> tuple[str, str]:
         """A certificate for a DNS name, valid until so many days from now, and its private key, in PEM."""
-        key = ec.generate_private_key(ec.SECP256R1())
+        key = key or ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "somebody")])
         names = x509.SubjectAlternativeName([x509.DNSName(name)])
         certificate = (
@@ -100,7 +100,7 @@ class Authority:
         )
         return certificate.public_bytes(serialization.Encoding.PEM).decode(), private.decode()
 
-    def _begun(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, days: float) -> x509.CertificateBuilder:
+    def _begun(self, subject: x509.Name, key: Any, days: float) -> x509.CertificateBuilder:
         now = datetime.now(UTC)
         return (
             x509.CertificateBuilder()

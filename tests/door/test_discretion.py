@@ -1,5 +1,6 @@
 """What a tenant hears of the server's own failures, and who else hears of it."""
 
+import json
 import logging
 from typing import Any
 
@@ -92,6 +93,12 @@ def test_in_the_midst_of_a_stream_too(folder, event: bytes, caplog):
     assert answer.text.startswith('data: {"choices": []}\n\nevent: error\ndata: {')
     assert answer.text.endswith("\n\ndata: [DONE]\n\n")
     assert "KeyError" in caplog.text
+
+
+def test_anthropics_type_of_a_failure_is_told_within_a_stream(folder):
+    event = b'event: error\ndata: {"type":"error","error":{"type":"internal_error","message":"KeyError: 1"}}\n\n'
+    answer = call(door(folder, answering(200, event)), path="/v1/messages", body=PROMPT, key="acme-key")
+    assert json.loads(answer.text.split("data: ")[1])["error"] == {"type": "api_error", "message": FAILED}
 
 
 @pytest.mark.parametrize(

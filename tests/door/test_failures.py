@@ -9,7 +9,7 @@ import openai
 import pytest
 
 from tenantzone_runtime.door.routes import ROUTES, WEBSOCKET, Access
-from tenantzone_runtime.door.verdict import refuse
+from tenantzone_runtime.door.verdict import accept, refuse
 from tests.door.harness import PROMPT, call, door, error_of, serving
 from tests.door.test_nesting import TAKING
 from tests.door.test_refusals import refusals
@@ -142,6 +142,7 @@ class TestClients:
                 {"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]}
             )
             await send({"type": "http.response.body", "body": event, "more_body": True})
+            await accept()
             refusing = asyncio.create_task(refuse(429, "the queue is full"))
             while (await receive())["type"] != "http.disconnect":
                 pass

@@ -1,13 +1,14 @@
 """A request that the engine refuses after the door has let it through is answered by the door."""
 
 import asyncio
+import threading
 
 import httpx
 import pytest
 
 from tenantzone_runtime.door.discretion import FAILED
 from tenantzone_runtime.door.opening import before_opening
-from tenantzone_runtime.door.verdict import refuse
+from tenantzone_runtime.door.verdict import accept, refuse
 from tests.door.harness import PROMPT, call, door, error_of, serving
 
 HEADERS = {"authorization": "Bearer acme-key"}
@@ -35,10 +36,26 @@ async def refuse_in_a_stream(scope, receive, send):
     await refuse_in_another_task(scope, receive, send)
 
 
-async def refuse_within_a_stream(scope, receive, send):
+async def begin_a_stream(send):
+    """As vLLM does on a route whose stream begins before the engine is asked."""
     await send({"type": "http.response.start", "status": 200, "headers": []})
     await send({"type": "http.response.body", "body": b"data: first\n\n", "more_body": True})
+
+
+async def refuse_behind_first_events(scope, receive, send):
+    await begin_a_stream(send)
     await refuse_in_another_task(scope, receive, send)
+
+
+async def refuse_within_a_stream(scope, receive, send):
+    await begin_a_stream(send)
+    await accept()
+    await refuse_in_another_task(scope, receive, send)
+
+
+async def refuse_before_the_first_event(scope, receive, send):
+    await accept()
+    await refuse_in_a_stream(scope, receive, send)
 
 
 async def refuse_and_fail(scope, receive, send):
@@ -46,7 +63,16 @@ async def refuse_and_fail(scope, receive, send):
     raise ValueError("null is no answer")
 
 
-@pytest.mark.parametrize("app", [refuse_in_another_task, refuse_in_a_stream, refuse_and_fail])
+APPS = [
+    refuse_in_another_task,
+    refuse_in_a_stream,
+    refuse_behind_first_events,
+    refuse_before_the_first_event,
+    refuse_and_fail,
+]
+
+
+@pytest.mark.parametrize("app", APPS)
 def test_the_door_answers_in_place_of_the_application(folder, app):
     with serving(door(folder, app)) as url:
         response = httpx.post(f"{url}/v1/completions", json=PROMPT, headers=HEADERS, timeout=60)
@@ -61,7 +87,41 @@ def test_a_stream_that_has_begun_ends_with_the_error(folder):
     assert REFUSED in error
 
 
+def test_what_was_kept_back_is_sent_when_the_engine_begins_to_answer(folder):
+    may_end = threading.Event()
+
+    async def app(scope, receive, send):
+        await begin_a_stream(send)
+        # vLLM's parsers may need many tokens for the next event.
+        await accept()
+        await asyncio.to_thread(may_end.wait, 60)
+        await send({"type": "http.response.body", "body": b"data: last\n\n"})
+
+    with (
+        serving(door(folder, app)) as url,
+        httpx.stream("POST", f"{url}/v1/responses", json=PROMPT, headers=HEADERS, timeout=60) as response,
+    ):
+        pieces = response.iter_raw()
+        assert next(pieces) == b"data: first\n\n"
+        may_end.set()
+        assert b"".join(pieces) == b"data: last\n\n"
+
+
+@pytest.mark.parametrize("is_accepted", [False, True])
+def test_messages_stay_in_order_while_the_engine_begins_to_answer(folder, is_accepted):
+    async def app(scope, receive, send):
+        await begin_a_stream(send)
+        accepting = asyncio.create_task(accept()) if is_accepted else asyncio.create_task(asyncio.sleep(0))
+        for number in range(5):
+            await send({"type": "http.response.body", "body": b"%d" % number, "more_body": True})
+        await accepting
+        await send({"type": "http.response.body", "body": b"."})
+
+    assert call(door(folder, app), body=PROMPT, key="acme-key").text == "data: first\n\n01234."
+
+
 def test_whoever_is_no_request_of_the_doors_goes_on():
+    asyncio.run(accept())
     asyncio.run(refuse(400, REFUSED))
 
 

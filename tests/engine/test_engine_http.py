@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -179,13 +180,8 @@ def test_what_the_scheduler_refuses_is_the_clients_mistake(engine, path, body, s
     before = metric(engine, "tenantzone_engine_refused_requests_total", reason="too_long")
     headers = {"x-api-key": "key-of-acme", "content-type": "application/json"}
     answer = httpx.post(f"http://{engine.address}:{API_PORT}{path}", content=text, headers=headers, timeout=60)
-    if path == "/v1/responses" and stream:
-        # Its stream begins before the engine is asked.
-        assert answer.status_code == 200
-        error = json.loads(answer.text.split("data: ")[-2])["error"]
-    else:
-        assert answer.status_code == 400
-        error = answer.json()["error"]
+    assert answer.status_code == 400
+    error = answer.json()["error"]
     expected = "invalid_request_error" if path == "/v1/messages" else "BadRequestError"
     assert (error.get("code", 400), error["type"]) == (400, expected)
     assert "does not fit into the limit of zone acme: 4 blocks" in error["message"]
@@ -225,6 +221,53 @@ def test_who_finds_its_zones_queue_full_is_told_when_to_come_again(engine, strea
     )
     assert cached_tokens(engine.client("burst"), new_prompt()) == 0
     assert cached_tokens(engine.client("acme"), new_prompt()) == 0, "as soon as there is room"
+
+
+STREAMS = {
+    "completions": lambda asking: asking.completions.create(model="tiny", prompt="hi", max_tokens=4, stream=True),
+    "chat": lambda asking: asking.chat.completions.create(
+        model="tiny", messages=[{"role": "user", "content": "hi"}], max_tokens=4, stream=True
+    ),
+    "responses": lambda asking: asking.responses.create(
+        model="tiny", input="hi", max_output_tokens=4, stream=True, extra_body={"ignore_eos": True}
+    ),
+}
+
+
+@pytest.mark.parametrize("route", STREAMS)
+def test_no_stream_begins_before_its_request_has_a_place_in_the_queue(engine, route):
+    engine.declare(zone("acme", queue=Queue(requests=1)))
+
+    def ask(_):
+        try:
+            events = list(STREAMS[route](engine.client("acme")))
+        except openai.RateLimitError as error:
+            return error.response.headers["retry-after"]
+        return len(events)
+
+    with ThreadPoolExecutor(6) as at_once:
+        with engine.stopped_core():
+            asked = [at_once.submit(ask, number) for number in range(6)]
+            # All are sent before the engine looks; those that it refuses after that are asked by the door's word.
+            time.sleep(2)
+        outcomes = [each.result() for each in asked]
+    assert sum(isinstance(outcome, str) for outcome in outcomes) >= 1, outcomes
+    assert sum(isinstance(outcome, int) and outcome > 1 for outcome in outcomes) >= 1, outcomes
+
+
+@pytest.mark.parametrize("form", [{"regex": "("}, {"grammar": "root ::= ("}], ids=str)
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(("path", "asked"), [("chat/completions", "messages"), ("responses", "input")])
+def test_a_form_that_is_no_grammar_is_refused_before_a_stream_begins(engine, path, asked, form, stream):
+    engine.declare(zone("acme"))
+    body = {"model": "tiny", asked: [{"role": "user", "content": "hi"}], "structured_outputs": form, "stream": stream}
+    answer = httpx.post(
+        f"http://{engine.address}:{API_PORT}/v1/{path}",
+        json=body,
+        headers={"authorization": "Bearer key-of-acme"},
+        timeout=60,
+    )
+    assert (answer.status_code, answer.json()["error"]["type"]) == (400, "BadRequestError")
 
 
 @pytest.mark.parametrize("is_busy", [False, True], ids=["idle", "beside load"])

@@ -23,8 +23,10 @@ _ERROR_TYPES = {
     413: "RequestTooLargeError",
     415: "UnsupportedMediaTypeError",
     429: "RateLimitError",
+    422: "UnprocessableEntityError",
     431: "RequestHeadersTooLargeError",
     500: "InternalServerError",
+    501: "NotImplementedError",
     503: "ServiceUnavailableError",
 }
 _ANTHROPIC_PATH = "/v1/messages"
@@ -34,10 +36,9 @@ _ANTHROPIC_ERROR_TYPES = {
     404: "not_found_error",
     413: "request_too_large",
     429: "rate_limit_error",
-    500: "api_error",
     503: "overloaded_error",
 }
-"""Of Anthropic's API. Every other status is an ``invalid_request_error``."""
+"""Of Anthropic's API. Every other status is an ``invalid_request_error`` or, from 500 on, an ``api_error``."""
 
 
 def error_body(scope: Scope, status: int, message: str, param: str | None = None) -> bytes:
@@ -50,10 +51,12 @@ def error_body(scope: Scope, status: int, message: str, param: str | None = None
         param: the field of the request's body that is at fault; None: no field.
     """
     error: dict[str, Any]
-    if _is_anthropic(scope):
-        error = {"type": _ANTHROPIC_ERROR_TYPES.get(status, "invalid_request_error"), "message": message}
+    if is_anthropic(scope):
+        other = "invalid_request_error" if status < 500 else "api_error"
+        error = {"type": _ANTHROPIC_ERROR_TYPES.get(status, other), "message": message}
         return json.dumps({"type": "error", "error": error if param is None else {**error, "param": param}}).encode()
-    error = {"message": message, "type": _ERROR_TYPES[status], "param": param, "code": status}
+    other = "BadRequestError" if status < 500 else "InternalServerError"
+    error = {"message": message, "type": _ERROR_TYPES.get(status, other), "param": param, "code": status}
     return json.dumps({"error": error}).encode()
 
 
@@ -65,11 +68,12 @@ def error_event(scope: Scope, body: bytes) -> bytes:
         body: of the error, as `error_body` makes it.
     """
     return (
-        b"event: error\ndata: " + body + b"\n\n" if _is_anthropic(scope) else b"data: " + body + b"\n\ndata: [DONE]\n\n"
+        b"event: error\ndata: " + body + b"\n\n" if is_anthropic(scope) else b"data: " + body + b"\n\ndata: [DONE]\n\n"
     )
 
 
-def _is_anthropic(scope: Scope) -> bool:
+def is_anthropic(scope: Scope) -> bool:
+    """Whether the request is for Anthropic's API. All other routes have OpenAI's error format."""
     path = routed_path(scope["path"], scope.get("root_path", ""))
     return path == _ANTHROPIC_PATH or path.startswith(_ANTHROPIC_PATH + "/")
 

@@ -41,10 +41,10 @@ def bound_connections() -> None:
     uvicorn.config.HTTP_PROTOCOLS["auto"] = f"{__name__}:BoundedProtocol"
 
 
-def _refusing(status: int, reason: Reason, message: str) -> App:
+def _refusing(status: int, reason: Reason, message: str, **headers: str) -> App:
     async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
         count_refusal(reason)
-        await Refusal(status, reason, message, headers={"connection": "close"}).send(scope, send)
+        await Refusal(status, reason, message, headers={"connection": "close", **headers}).send(scope, send)
 
     return refuse
 
@@ -52,7 +52,9 @@ def _refusing(status: int, reason: Reason, message: str) -> App:
 _refuse_head = _refusing(
     431, "large_head", f"The request's headers are larger than {MAX_HEAD_BYTES} bytes, or there are too many"
 )
-_refuse_connection = _refusing(503, "connections", "This server has too many connections; try again")
+_refuse_connection = _refusing(
+    503, "connections", "This server has too many connections; try again", **{"retry-after": "1"}
+)
 _refuse_upgrade = _refusing(
     400, "upgrade", "This server takes no body with the header Upgrade; send the request without that header"
 )

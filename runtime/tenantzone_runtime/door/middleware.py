@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tenantzone_contract.config import ZoneConfig
 from tenantzone_runtime.door.adapters import MODELS_PATH, check_model, listing, usable_models
 from tenantzone_runtime.door.answers import App, Message, Receive, Refusal, Scope, Send
+from tenantzone_runtime.door.api_errors import in_api_format
 from tenantzone_runtime.door.bearing import Bearing
 from tenantzone_runtime.door.binding import bind, check_fields, without_seal
 from tenantzone_runtime.door.discretion import discreet
@@ -58,7 +59,8 @@ class TenantMiddleware:
 
     def __init__(self, app: App, settings: Settings | None = None) -> None:
         self._app = app
-        self._discreet_app = discreet(app)
+        self._told_app = in_api_format(app)
+        self._discreet_app = discreet(self._told_app)
         self._settings = settings or read_settings(os.environ)
         if not self._settings.seal_key:
             raise ValueError(
@@ -128,7 +130,7 @@ class TenantMiddleware:
                     # Once more: it may have waited behind one that was refused.
                     self._full_queues.check(tenant)
                     attributes = self._attributes(tenant)
-                    bound_app = bearing.carried_through(self._recorded(self._app, scope, tenant))
+                    bound_app = bearing.carried_through(self._recorded(self._told_app, scope, tenant))
                     app = discreet(judged(bound_app, _Hearing(tenant, held, self._full_queues)))
         except Refusal as refusal:
             await _refuse(refusal, asked, send)

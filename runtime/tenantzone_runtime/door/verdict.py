@@ -2,10 +2,12 @@
 
 vLLM knows of no request that is refused where blocks are known: whatever ends there with an error is answered with 500,
 or in the midst of a stream. So the part of the engine that hears of a refusal passes it on to the door, and waits. For
-vLLM the client then has gone away, which it takes calmly on each route; and the door answers.
+vLLM the client then has gone away, which it takes calmly on each route; and the door answers. Until the engine begins
+to answer, the door keeps back what vLLM sends, so that a refusal has its own status.
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Protocol
 
@@ -26,6 +28,10 @@ class Hearing(Protocol):
         """The engine has refused it, and would refuse others of the same tenant for so long."""
 
 
+async def _nothing_kept() -> None:
+    """There is no answer yet of which anything could be kept back."""
+
+
 class _Verdict:
     """Whether one request is refused, and how."""
 
@@ -33,6 +39,11 @@ class _Verdict:
         self.hearing = hearing
         self.refusal: Refusal | None = None
         self.is_given = asyncio.Event()
+        """Set once there is a refusal."""
+        self.is_accepted = False
+        """Whether the engine has begun to answer."""
+        self.release: Callable[[], Awaitable[None]] = _nothing_kept
+        """Sends what of the answer was kept back until then."""
 
 
 _current: ContextVar[_Verdict | None] = ContextVar("tenantzone_verdict", default=None)
@@ -45,7 +56,25 @@ def arrive() -> None:
         verdict.hearing.is_ready()
 
 
-async def refuse(status: int, message: str, retry_after: int | None = None, closed_seconds: float = 0.0) -> None:
+async def accept() -> None:
+    """Tell the door that the engine has begun to answer the request that this is called for.
+
+    What was kept back of the answer is sent. Further calls have no effect, nor has one where no door is.
+    """
+    verdict = _current.get()
+    if verdict is not None and not verdict.is_accepted:
+        verdict.is_accepted = True
+        await verdict.release()
+
+
+async def refuse(
+    status: int,
+    message: str,
+    retry_after: int | None = None,
+    closed_seconds: float = 0.0,
+    *,
+    param: str | None = None,
+) -> None:
     """Have the door answer the request that this is called for with an error of the engine's; see `refuse_with`.
 
     Args:
@@ -53,9 +82,10 @@ async def refuse(status: int, message: str, retry_after: int | None = None, clos
         message: for the client.
         retry_after: seconds after which the client should ask again; None: that is not said.
         closed_seconds: for which the door may refuse by itself whatever else comes of the tenant.
+        param: the field of the body that is at fault; None: no field.
     """
     headers = {} if retry_after is None else {"retry-after": str(retry_after)}
-    await refuse_with(Refusal(status, "engine", message, headers=headers), closed_seconds)
+    await refuse_with(Refusal(status, "engine", message, param=param, headers=headers), closed_seconds)
 
 
 async def refuse_with(refusal: Refusal, closed_seconds: float = 0.0) -> None:
@@ -75,6 +105,7 @@ def judged(app: App, hearing: Hearing) -> App:
     async def call(scope: Scope, receive: Receive, send: Send) -> None:
         verdict = _Verdict(hearing)
         answer = _Answer(verdict, send)
+        verdict.release = answer.release
         token = _current.set(verdict)
         try:
             await app(scope, _gone_when_refused(verdict, receive), answer.send)
@@ -105,31 +136,48 @@ def _gone_when_refused(verdict: _Verdict, receive: Receive) -> Receive:
 
 
 class _Answer:
-    """The answer to a request, whose head is kept back until there is something behind it.
+    """The answer to a request, which is kept back until it is known whether the engine refuses the request.
+
+    That is known when the engine begins to answer, or when the application's answer is whole. Some routes send the
+    first events of a stream before the engine is asked.
 
     Args:
-        verdict: once it is given, nothing more of the application's is sent.
+        verdict: once a refusal is given, nothing more of the application's is sent.
         send: takes the answer's messages.
     """
 
     def __init__(self, verdict: _Verdict, send: Send) -> None:
         self._verdict = verdict
         self._send = send
-        self._head: Message | None = None
+        self._kept: list[Message] = []
         self._has_begun = False
+        self._turn = asyncio.Lock()
+        """Held while messages are sent, so that they stay in order: the engine's part may run in a task of its own."""
 
     async def send(self, message: Message) -> None:
-        """Pass on a message of the application's."""
-        if self._verdict.refusal is not None:
+        """Pass on a message of the application's, or keep it back."""
+        async with self._turn:
+            if self._verdict.refusal is not None:
+                return
+            self._kept.append(message)
+            is_whole = message["type"] == "http.response.body" and not message.get("more_body", False)
+            if is_whole or self._verdict.is_accepted:
+                await self._pass_on()
+
+    async def release(self) -> None:
+        """Pass on what was kept back."""
+        async with self._turn:
+            if self._verdict.refusal is None:
+                await self._pass_on()
+
+    async def _pass_on(self) -> None:
+        # The head goes out together with the first piece behind it: until then the status can still be another one.
+        if not self._has_begun and len(self._kept) < 2:
             return
-        if message["type"] == "http.response.start":
-            self._head = message
-            return
-        if self._head is not None:
-            head, self._head = self._head, None
-            self._has_begun = True
-            await self._send(head)
-        await self._send(message)
+        self._has_begun = True
+        kept, self._kept = self._kept, []
+        for message in kept:
+            await self._send(message)
 
     async def refuse(self, scope: Scope, refusal: Refusal) -> None:
         """Answer with a refusal; within a stream of events, if that has begun."""

@@ -6,15 +6,18 @@ is passed on to the front door, which answers. An output of a pooling model has 
 in place of the numbers that were asked for.
 """
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from functools import wraps
 from typing import Any, Final, NamedTuple
 
 import torch
+from vllm.exceptions import VLLMValidationError
 from vllm.outputs import PoolingRequestOutput, RequestOutput
 from vllm.v1.engine import EngineCoreOutputs, FinishReason
 
-from tenantzone_runtime.door.verdict import arrive, refuse
+from tenantzone_runtime.door.verdict import accept, arrive, refuse
 from tenantzone_runtime.engine.binding import BindingError
 from tenantzone_runtime.engine.borne_seals import with_borne_seal
 from tenantzone_runtime.engine.grammar_validation import GrammarValidation, validate_beside_the_loop
@@ -32,6 +35,10 @@ _STATUSES: Final[Mapping[RefusalReason, int]] = {
     "changed_adapter": 503,
     "queue_full": 429,
 }
+
+
+_ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+(?=>)")
+"""Of an object, in the text that Python makes of it; vLLM does not show it to clients, either."""
 
 
 class EngineRefusal(NamedTuple):
@@ -89,6 +96,20 @@ def _text_in(output: PoolingRequestOutput) -> str:
     return bytes(data.tolist()).decode(errors="replace") if data.dtype == torch.uint8 else ""
 
 
+@asynccontextmanager
+async def _refusing_mistakes() -> AsyncIterator[None]:
+    """Have the door answer with 400 where vLLM finds that the engine can't be asked for what the client wants.
+
+    Routes that stream may have begun to answer by then, and some of them would end the stream without a word.
+    """
+    try:
+        yield
+    except (ValueError, VLLMValidationError) as error:
+        # Only vLLM's own exceptions name the field.
+        await refuse(400, _ADDRESS.sub("", str(error)), param=getattr(error, "parameter", None))
+        raise
+
+
 _Generate = Callable[..., AsyncGenerator[RequestOutput, None]]
 _Encode = Callable[..., AsyncGenerator[PoolingRequestOutput, None]]
 
@@ -113,16 +134,23 @@ def _passing_refusals_on(generate: _Generate, validation: GrammarValidation) -> 
         vocabulary = engine.model_config.get_vocab_size()
         await bound_prompt_logprobs(prompt, sampling_params, vocabulary)
         sampling_params = with_bounded_logprobs(sampling_params, vocabulary)
-        known = engine.input_processor
-        await validation.before(sampling_params, engine.model_config, known.structured_outputs_config, known.tokenizer)
         most = tokens_of_piece(sampling_params, vocabulary)
+        known = engine.input_processor
+        async with _refusing_mistakes():
+            await validation.before(
+                sampling_params, engine.model_config, known.structured_outputs_config, known.tokenizer
+            )
         outputs = generate(engine, prompt, with_borne_seal(sampling_params), *args, **kwargs)
         try:
-            async for output in outputs:
+            async with _refusing_mistakes():
+                output = await anext(outputs, None)
+            while output is not None:
                 if (refusal := refusal_in(output)) is not None:
                     await refuse(*refusal)
+                await accept()
                 async for piece in in_pieces(output, most):
                     yield piece
+                output = await anext(outputs, None)
         finally:
             # At once, and not when it is collected: it aborts what else the request has in the engine.
             await outputs.aclose()

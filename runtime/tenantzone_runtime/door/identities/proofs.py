@@ -2,6 +2,8 @@
 
 import hashlib
 import hmac
+import logging
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
@@ -13,12 +15,24 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from tenantzone_contract.identity import CA_FILE, SECRET_FILE, ClientCertificate, Proof, SecretHeader
 from tenantzone_runtime.door.answers import Scope
 from tenantzone_runtime.door.identities.asking import ABOUT, only_header, unauthorized, unusable
+from tenantzone_runtime.door.identities.key_strength import weakness
 from tenantzone_runtime.mounted_file import MountedFile
+
+_log = logging.getLogger(__name__)
 
 _MIN_SECRET_LENGTH = 16
 _MAX_KNOWN = 1024
 
 _Certificates = tuple[x509.Certificate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Issuers:
+    """What the file of certificates has in it."""
+
+    certificates: _Certificates
+    problems: tuple[str, ...]
+    """Of certificates that are left out because their keys are too weak: which one it is, and what to change."""
 
 
 class HopProof(Protocol):
@@ -111,7 +125,10 @@ class GatewayCertificate:
 
     def refresh(self) -> None:
         if self._file.refresh():
-            self._known = self._file.value or (), {}
+            issuers = self._file.value
+            self._known = issuers.certificates if issuers is not None else (), {}
+            for problem in issuers.problems if issuers is not None else ():
+                _log.error("%s: %s: %s", ABOUT, CA_FILE, problem)
 
     def check(self, scope: Scope) -> None:
         """Check the certificate of the request's connection; see `HopProof`."""
@@ -133,6 +150,8 @@ class GatewayCertificate:
                 return False
             if not self._names_gateway(certificate) or not any(_has_issued(issuer, certificate) for issuer in issuers):
                 return False
+            if problem := _weakness_of(certificate):
+                raise unauthorized("wrong_proof", f"The key of the gateway's client certificate {problem}")
             if len(found) >= _MAX_KNOWN:
                 found.clear()
             found[pem] = certificate
@@ -158,13 +177,30 @@ def _has_issued(issuer: x509.Certificate, certificate: x509.Certificate) -> bool
     return True
 
 
-def _read_certificates(content: bytes) -> _Certificates:
-    """The certificates in PEM.
+def _read_certificates(content: bytes) -> _Issuers:
+    """The certificates in PEM. Those whose keys are too weak are left out, and the others count.
 
     Raises:
-        ValueError: there is none, or one is broken.
+        ValueError: there is none, one is broken, or none has a key that is strong enough.
     """
     try:
-        return tuple(x509.load_pem_x509_certificates(content))
+        certificates = x509.load_pem_x509_certificates(content)
     except (ValueError, x509.InvalidVersion):
         raise ValueError("expected certificates in PEM") from None
+    strong, problems = [], []
+    for number, certificate in enumerate(certificates, start=1):
+        if problem := _weakness_of(certificate):
+            problems.append(f"certificate {number} ({certificate.subject.rfc4514_string()}) {problem}")
+        else:
+            strong.append(certificate)
+    if not strong:
+        raise ValueError("; ".join(problems))
+    return _Issuers(tuple(strong), tuple(problems))
+
+
+def _weakness_of(certificate: x509.Certificate) -> str:
+    """Returns why the key of a certificate is not strong enough, and what to use; empty if it is strong enough."""
+    try:
+        return weakness(certificate.public_key())
+    except (ValueError, UnsupportedAlgorithm):
+        return weakness(None)

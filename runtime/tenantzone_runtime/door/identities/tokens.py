@@ -2,8 +2,10 @@
 
 import hashlib
 import json
+import logging
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,10 @@ import jwt
 from tenantzone_contract.identity import JWKS_FILE, Jwt
 from tenantzone_runtime.door.answers import Refusal, Scope
 from tenantzone_runtime.door.identities.asking import ABOUT, check_tenant_name, only_header, unauthorized, unusable
+from tenantzone_runtime.door.identities.key_strength import CURVES, curve_weakness, weakness
 from tenantzone_runtime.mounted_file import MountedFile
+
+_log = logging.getLogger(__name__)
 
 _MAX_TOKEN_BYTES = 16 * 2**10
 _MAX_KEYS = 256
@@ -27,6 +32,17 @@ _PRIVATE = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "priv"})
 
 Keys = Mapping[tuple[str | None, str], jwt.PyJWK]
 """By id and algorithm, for each algorithm that a key may be used with."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeySet:
+    """What the file of keys has in it."""
+
+    keys: Keys
+    problems: tuple[str, ...] = ()
+    """Of keys that are left out because they are too weak: which one it is, and what to change."""
+
+
 _Found = dict[bytes, tuple[str, float]]
 """Tenant, and until which Unix time, by the SHA-256 digest of the token; the oldest comes first."""
 
@@ -49,7 +65,7 @@ class TokenIdentity:
         self._file = MountedFile(
             folder, JWKS_FILE, lambda content: read_keys(content, declared.algorithms), about=ABOUT
         )
-        self._known: tuple[Keys | None, _Found] = (None, {})
+        self._known: tuple[KeySet | None, _Found] = (None, {})
         """The keys, and what was found with these very keys: they may change while a token is looked at."""
 
     @property
@@ -59,11 +75,13 @@ class TokenIdentity:
     def refresh(self) -> None:
         if self._file.refresh():
             self._known = self._file.value, {}
+            for problem in self._file.value.problems if self._file.value is not None else ():
+                _log.error("%s: %s: %s", ABOUT, JWKS_FILE, problem)
 
     def tenant_of(self, scope: Scope) -> str:
         """The tenant that the request's token names; see `Identity`."""
-        keys, found = self._known
-        if keys is None:
+        key_set, found = self._known
+        if key_set is None:
             raise unusable()
         token = _shown_token(scope)
         digest = hashlib.sha256(token).digest()
@@ -71,7 +89,7 @@ class TokenIdentity:
         if time.time() < until:
             return tenant
         found.pop(digest, None)
-        claims = self._claims(token, keys)
+        claims = self._claims(token, key_set.keys)
         tenant = self._tenant_in(claims)
         if len(found) >= _MAX_FOUND:
             del found[next(iter(found))]
@@ -110,8 +128,10 @@ class TokenIdentity:
         return check_tenant_name(value)
 
 
-def read_keys(content: bytes, algorithms: Sequence[str]) -> Keys:
+def read_keys(content: bytes, algorithms: Sequence[str]) -> KeySet:
     """The keys of a JSON Web Key Set that can have signed with one of the algorithms; others are passed over.
+
+    Keys that are too weak are left out, and the other keys count.
 
     Raises:
         ValueError: not such a set, a private key, two keys of one id, or no key in it that is of use.
@@ -124,6 +144,7 @@ def read_keys(content: bytes, algorithms: Sequence[str]) -> Keys:
     if len(entries) > _MAX_KEYS:
         raise ValueError(f"it has {len(entries)} keys, more than {_MAX_KEYS}")
     keys: dict[tuple[str | None, str], jwt.PyJWK] = {}
+    problems: dict[str, None] = {}
     for number, entry in enumerate(entries):
         if not _PRIVATE.isdisjoint(entry):
             # Also of a key that would be passed over: whoever reads this file could sign in the issuer's name.
@@ -131,18 +152,26 @@ def read_keys(content: bytes, algorithms: Sequence[str]) -> Keys:
                 f"keys[{number}] is a private key; put the public half of a new key here, and let the issuer sign "
                 "with this one no more"
             )
+        name = f"keys[{number}] (kid {entry.get('kid')!r})"
+        if entry.get("kty") == "EC" and entry.get("use") in (None, "sig") and entry.get("crv") not in CURVES.values():
+            problems[f"{name} {curve_weakness(entry.get('crv'))}"] = None
+            continue
         for algorithm in algorithms:
             if not _is_for(entry, algorithm):
                 continue
-            if (entry.get("kid"), algorithm) in keys:
-                raise ValueError(f"keys[{number}]: its kid is another key's, too")
             try:
-                keys[entry.get("kid"), algorithm] = jwt.PyJWK(entry, algorithm)
+                key = jwt.PyJWK(entry, algorithm)
             except (jwt.PyJWTError, ValueError, TypeError, KeyError):
                 raise ValueError(f"keys[{number}] is broken") from None
+            if problem := weakness(key.key):
+                problems[f"{name} {problem}"] = None
+                continue
+            if (entry.get("kid"), algorithm) in keys:
+                raise ValueError(f"keys[{number}]: its kid is another key's, too")
+            keys[entry.get("kid"), algorithm] = key
     if not keys:
-        raise ValueError(f"it has no key for {', '.join(algorithms)}")
-    return keys
+        raise ValueError("; ".join((f"it has no key for {', '.join(algorithms)}", *problems)))
+    return KeySet(keys, tuple(problems))
 
 
 def _is_for(entry: Mapping[str, Any], algorithm: str) -> bool:
