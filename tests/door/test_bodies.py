@@ -2,15 +2,20 @@
 
 import asyncio
 import json
+import sys
 import threading
 from dataclasses import replace
 
 import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tenantzone_runtime.door import limits, shape
+from tenantzone_runtime.door.answers import Refusal
 from tenantzone_runtime.door.middleware import TenantMiddleware
 from tenantzone_runtime.door.routes import ROUTES, Access
+from tenantzone_runtime.door.shape import check_texts
 from tenantzone_runtime.settings import Bounds
 from tests.door.harness import (
     PROMPT,
@@ -26,6 +31,14 @@ from tests.door.harness import (
     settings,
     tenant_seen,
 )
+
+any_text = st.text(st.characters(exclude_categories=()))
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | any_text,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(any_text, inner, max_size=4),
+    max_leaves=12,
+)
+"""Of JSON, halves of surrogate pairs in texts and names included."""
 
 TEXT = Bounds().max_text_bytes
 TAKING = [route for route in ROUTES if route.method == "POST" and route.access in (Access.KEYED, Access.SEALED)]
@@ -152,6 +165,34 @@ class TestShape:
 
     def test_a_name_with_half_of_a_surrogate_pair_is_refused_too(self, folder):
         assert error_of(call(door(folder), body=rb'{"\ud800": 1}', key="acme-key"))["param"] == "?"
+
+    def test_many_names_cost_little_more_than_to_read_them(self):
+        raw = b'{"prompt":"\\ud83d\\ude00",' + b",".join(b'"%x":1' % number for number in range(90_000)) + b"}"
+        body = json.loads(raw)
+        calls = 0
+
+        def count(frame, event, argument):
+            nonlocal calls
+            calls += 1
+
+        sys.setprofile(count)
+        try:
+            check_texts(raw, body)
+        finally:
+            sys.setprofile(None)
+        # What each name costs is a few calls of C's, and not an encoder of its own.
+        assert calls < 5 * 90_000
+
+    @given(json_values)
+    def test_a_text_is_refused_if_and_only_if_it_has_no_bytes(self, value):
+        raw = json.dumps({"é": value}).encode()
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            with pytest.raises(Refusal):
+                check_texts(raw, json.loads(raw))
+        else:
+            check_texts(raw, json.loads(raw))
 
     @pytest.mark.parametrize("text", [rb'"\ud83d\ude00"', rb'"\\ud800"', '"😀"'.encode(), rb'"\u00e9"'], ids=repr)
     def test_whole_characters_pass(self, folder, text):

@@ -118,6 +118,72 @@ def test_a_plain_folder_works_too(tmp_path):
     assert made.tenant_of(b"number-three") == "acme"
 
 
+@pytest.fixture
+def linked(tmp_path):
+    """A plain folder whose files are links, as configuration managers lay them; and where the links lead to."""
+    store, folder = tmp_path / "store", tmp_path / "keys"
+    store.mkdir()
+    folder.mkdir()
+    for name, key in (("acme", "number-one"), ("burst", "number-two")):
+        at_rest(store / name, key)
+        (folder / name).symlink_to(store / name)
+    return folder, store
+
+
+def test_a_link_that_leads_nowhere_any_more_revokes_its_keys_and_stops_no_rotation(linked):
+    folder, store = linked
+    made = KeyRing(folder)
+    made.refresh()
+    (store / "acme").unlink()
+    at_rest(store / "burst", "number-three")
+    made.refresh()
+    assert made.tenant_of(b"number-one") is None
+    assert made.tenant_of(b"number-two") is None
+    assert made.tenant_of(b"number-three") == "burst"
+    assert made.required
+
+
+def test_a_link_whose_target_comes_later_counts_then(linked):
+    folder, store = linked
+    (store / "burst").unlink()
+    made = KeyRing(folder)
+    made.refresh()
+    assert made.tenant_of(b"number-one") == "acme"
+    at_rest(store / "burst", "number-two")
+    made.refresh()
+    assert made.tenant_of(b"number-two") == "burst"
+
+
+def test_with_links_that_lead_nowhere_only_keys_are_required(linked):
+    folder, store = linked
+    for name in ("acme", "burst"):
+        (store / name).unlink()
+    made = KeyRing(folder)
+    made.refresh()
+    assert made.required
+
+
+@pytest.mark.parametrize("kind", ["links in a circle", "a FIFO", "a link to a FIFO", "a folder", "a link to a folder"])
+def test_what_is_no_file_stops_no_rotation(linked, kind):
+    folder, store = linked
+    made = KeyRing(folder)
+    made.refresh()
+    (folder / "acme").unlink()
+    if kind == "links in a circle":
+        (folder / "acme").symlink_to(folder / "acme")
+    elif kind == "a folder":
+        (folder / "acme").mkdir()
+    elif kind == "a FIFO":
+        os.mkfifo(folder / "acme")
+    else:
+        (os.mkfifo if kind == "a link to a FIFO" else os.mkdir)(store / "other")
+        (folder / "acme").symlink_to(store / "other")
+    at_rest(store / "burst", "number-three")
+    made.refresh()
+    assert made.tenant_of(b"number-two") is None
+    assert made.tenant_of(b"number-three") == "burst"
+
+
 @pytest.mark.parametrize("ahead_seconds", [0, 86400], ids=["now", "a clock that runs ahead"])
 def test_half_a_key_in_a_plain_folder_is_none(tmp_path, monkeypatch, ahead_seconds):
     """As while an editor writes: what stands there for the moment counts once it stays."""

@@ -4,12 +4,11 @@ What is cheap to send can be dear to read: a megabyte of brackets makes half a m
 looked at several times before the engine hears of the request.
 """
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from tenantzone_runtime.door.answers import Refusal
-from tenantzone_runtime.door.values import MAX_DEPTH, TooDeep, levels, nests_deeper, read_text, refuse_depth
+from tenantzone_runtime.door.values import MAX_DEPTH, TooDeep, levels, nests_deeper, read_text, refuse_depth, texts_in
 
 MAX_VALUES = 2**18
 """Of objects, lists and their members. A prompt of token ids has one for each."""
@@ -79,11 +78,14 @@ def check_texts(raw: bytes, body: Mapping[str, Any]) -> None:
     Raises:
         Refusal: a field with such a text, named.
     """
-    if raw.isascii() and b"\\ud" not in raw.lower():
+    if raw.isascii() and b"\\ud" not in raw and b"\\uD" not in raw:
         return
     for name, value in body.items():
         try:
-            json.dumps({name: value}, ensure_ascii=False).encode()
+            # Text by text, and not all in one call, during which nobody else could run.
+            for text in (name, value) if type(value) not in (dict, list) else (name, *texts_in(value)):
+                if type(text) is str and not text.isascii():
+                    text.encode()
         except UnicodeEncodeError:
             param = name.encode(errors="replace").decode()
             raise Refusal(

@@ -55,6 +55,15 @@ def members(container: Container) -> Collection[Any]:
     return container.values() if isinstance(container, dict) else container
 
 
+def texts_in(value: object) -> Iterator[str]:
+    """The texts in the objects and lists of a parsed value, and the names in its objects."""
+    for level in levels(value):
+        for each in level:
+            if isinstance(each, dict):
+                yield from each
+            yield from (member for member in members(each) if type(member) is str)
+
+
 def nests_deeper(value: object, depth: int) -> bool:
     """Whether a parsed value has more than this many levels of objects and lists."""
     return next(islice(levels(value), depth, None), None) is not None

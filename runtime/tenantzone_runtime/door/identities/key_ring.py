@@ -155,7 +155,7 @@ class KeyRing:
             return
         self._folder_error = None
         # A file that is no tenant's shuts the door, too: somebody meant it to be one.
-        self.required = self.required or bool(files) or bool(self._left_out)
+        self.required = self.required or bool(files) or bool(self._names) or bool(self._left_out)
         if files != self._files:
             self._files = files
             self._tenants = self._index()
@@ -198,11 +198,22 @@ class KeyRing:
         urgent = (name for name in rotated if name not in known or known[name].stamp is None)
         due = {*islice(urgent, self._limit), *rotated[: self._limit]}
         self._next = (self._next + self._limit) % max(1, len(names))
-        return {
-            name: self._read(self._folder / name, name, is_plain=True) if name in due else known[name]
+        files = {
+            name: self._read_if_there(name) if name in due else known[name]
             for name in names
             if name in due or name in known
         }
+        if None in files.values():
+            # A file that is gone revokes its keys. Where the whole folder is gone, this raises, and revokes none.
+            FileStamp.of(self._folder)
+        return {name: file for name, file in files.items() if file is not None}
+
+    def _read_if_there(self, tenant: str) -> _KeyFile | None:
+        """Read a file of a plain folder; None if there is none, or a link that leads nowhere."""
+        try:
+            return self._read(self._folder / tenant, tenant, is_plain=True)
+        except FileNotFoundError:
+            return None
 
     @property
     def _limit(self) -> int:
@@ -292,4 +303,13 @@ def is_tenants_name(name: str) -> bool:
 
 def _key_file_names(folder: Path) -> list[str]:
     with os.scandir(folder) as entries:
-        return sorted(entry.name for entry in entries if not entry.name.startswith(".") and entry.is_file())
+        return sorted(entry.name for entry in entries if not entry.name.startswith(".") and _is_meant_as_file(entry))
+
+
+def _is_meant_as_file(entry: os.DirEntry[str]) -> bool:
+    """Whether an entry of a folder is a file, or a link that leads to one or nowhere: a file may come there later."""
+    try:
+        return entry.is_file() or (entry.is_symlink() and not Path(entry).exists())
+    except OSError:
+        # Links in a circle, for instance. Reading it says what is wrong, and stops no other file.
+        return True
