@@ -161,6 +161,7 @@ lock: python ## write requirements/ again from pyproject.toml; ARGS=--upgrade ta
 	$(LOCK) requirements/build.in --universal -o requirements/build.txt
 	$(LOCK) requirements/checkov.in --universal -o requirements/checkov.txt
 	$(LOCK) requirements/envoy.in --universal -o requirements/envoy.txt
+	$(LOCK) requirements/litellm.in --universal -o requirements/litellm.txt
 	$(LOCK) requirements/audit.in --universal -o requirements/audit.txt
 	$(LOCK) requirements/atheris.in --universal -o requirements/atheris.txt
 	$(LOCK) requirements/pictures.in --no-deps -o requirements/pictures.txt

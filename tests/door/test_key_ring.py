@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tenantzone_runtime.door.identities.key_ring import (
     FILES_PER_LOOK,
     MIN_KEY_LENGTH,
+    STALE_SECONDS,
     KeyFileError,
     KeyRing,
     parse_keys,
@@ -28,9 +29,14 @@ def sha256(key: str) -> str:
     return "sha256:" + hashlib.sha256(key.encode()).hexdigest()
 
 
+def standing_still() -> float:
+    """A clock by which no look is ever late."""
+    return 0.0
+
+
 def ring(folder, **files: str | bytes) -> KeyRing:
     project(folder, files)
-    made = KeyRing(folder)
+    made = KeyRing(folder, standing_still)
     made.refresh()
     return made
 
@@ -127,6 +133,7 @@ def linked(tmp_path):
     for name, key in (("acme", "number-one"), ("burst", "number-two")):
         at_rest(store / name, key)
         (folder / name).symlink_to(store / name)
+    os.utime(folder, (1e9, 1e9))
     return folder, store
 
 
@@ -331,7 +338,7 @@ class TestManyKeys:
     def plain(self, tmp_path):
         for number in range(MANY):
             at_rest(tmp_path / f"t{number}", key_of(number))
-        made = KeyRing(tmp_path)
+        made = KeyRing(tmp_path, standing_still)
         made.refresh()
         return made
 
@@ -375,6 +382,43 @@ class TestManyKeys:
         assert in_force == {("t1", None)}
         made.refresh()
         assert (made.tenant_of(key_of(1).encode()), made.tenant_of(key_of(MANY).encode())) == ("t0", f"t{MANY - 1}")
+
+    @pytest.mark.parametrize("is_plain", [False, True])
+    def test_a_look_that_comes_late_examines_all_of_them(self, tmp_path, is_plain):
+        """Looks are made when requests come, which may be one an hour. A revoked key must not count that much longer."""
+        folder, now = tmp_path / "keys", [0.0]
+        rotated = {f"t{number}": key_of(number) for number in range(MANY)}
+        if is_plain:
+            folder.mkdir()
+            for name, key in rotated.items():
+                at_rest(folder / name, key)
+        else:
+            project(folder, rotated)
+        made = KeyRing(folder, lambda: now[0])
+        made.refresh()
+        for turn in range(3):
+            last = f"t{MANY - 1}"
+            before, rotated[last] = rotated[last], "another-key" + "!" * turn
+            if is_plain:
+                at_rest(folder / last, rotated[last])
+            else:
+                project(folder, rotated)
+            now[0] += STALE_SECONDS + 1
+            made.refresh()
+            assert made.tenant_of(before.encode()) is None
+            assert made.tenant_of(rotated[last].encode()) == last
+
+    def test_projections_that_are_swapped_ever_again_keep_no_revoked_key_for_long(self, tmp_path):
+        keys = {f"t{number}": key_of(number) for number in range(MANY)}
+        now = [0.0]
+        project(tmp_path / "keys", keys)
+        made = KeyRing(tmp_path / "keys", lambda: now[0])
+        made.refresh()
+        for swap in range(7):
+            project(tmp_path / "keys", {**keys, "t0": f"another-key-{swap}"})
+            now[0] += 1
+            made.refresh()
+        assert made.tenant_of(key_of(0).encode()) is None
 
     def test_a_projection_that_is_swapped_before_all_is_read_never_comes_into_force(self, tmp_path):
         made = ring(tmp_path / "keys", **{f"t{number}": key_of(number) for number in range(MANY)})

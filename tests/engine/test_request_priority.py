@@ -42,3 +42,21 @@ def test_it_takes_no_running_request_of_another_zone_off(driver):
     for _ in range(10):
         assert driver.step() == [running.request_id]
     assert running.num_preemptions == urgent.num_output_tokens == 0
+
+
+def test_without_priority_scheduling_it_changes_nothing(tmp_path):
+    driver = Driver(make_scheduler(vllm_config(tmp_path, sequences=1), 100))
+    driver.declare(ZoneConfig(name="acme", tenant="acme", generation=1))
+    for priority in (5, -1000, 0):
+        driver.send("acme", prompt(2), priority=priority)
+    assert [priority for _, priority in order(driver)] == [5, -1000, 0]
+
+
+def test_of_a_zones_running_requests_the_least_urgent_gives_its_blocks_up_first(tmp_path):
+    config = with_flags(vllm_config(tmp_path, sequences=3), policy="priority")
+    driver = Driver(make_scheduler(config, 13))
+    driver.declare(ZoneConfig(name="acme", tenant="acme", generation=1))
+    urgent, lazy, usual = (driver.send("acme", prompt(3), max_tokens=200, priority=priority) for priority in (-5, 9, 0))
+    while not (urgent.num_preemptions or lazy.num_preemptions or usual.num_preemptions):
+        driver.step()
+    assert (urgent.num_preemptions, lazy.num_preemptions, usual.num_preemptions) == (0, 1, 0)

@@ -18,6 +18,7 @@ import re
 import secrets
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -32,7 +33,9 @@ MIN_KEY_LENGTH = 8
 REST_SECONDS = 1.0
 """How long a file of a plain folder must have stayed the same."""
 FILES_PER_LOOK = 500
-"""Files that one look at a large folder opens or examines."""
+"""Files that one look at a large folder opens or examines, ..."""
+STALE_SECONDS = 5.0
+"""... unless so long ago that all of them were known to be unchanged: with few requests there are few looks."""
 _TENANT = re.compile(r"[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?")
 """As in a TenantZone."""
 _COPY = re.compile(r".*\.(bak|backup|old|orig|rej|save|sw[a-z]|tmp|dpkg-\w+|rpm\w+)", re.IGNORECASE)
@@ -103,13 +106,19 @@ class KeyRing:
 
     Args:
         folder: may be missing: no keys then.
+        clock: seconds, that never go back.
     """
 
     required: bool = False
     """Whether there is or was any key file."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._folder = folder
+        self._clock = clock
+        self._current_at = clock()
+        """When all files in force were last known to be what is in the folder."""
+        self._round_began = self._current_at
+        """When the looks that examine the whole plain folder, part by part, began with its first file."""
         self._projection: Path | None = None
         """The projection that all files in force come from; None if they come from a plain folder."""
         self._part: _Part | None = None
@@ -165,6 +174,7 @@ class KeyRing:
         if projection is None:
             return self._read_plain()
         if projection == self._projection and self._is_settled():
+            self._current_at = self._clock()
             return self._files
         return self._read_projection(projection)
 
@@ -173,7 +183,7 @@ class KeyRing:
         # All from one projection, so that a swap in the meantime never mixes two.
         if self._part is None or self._part.projection != projection:
             self._part = _Part(projection, self._list(projection)[::-1])
-        part = self._part
+        part, began = self._part, self._clock()
         for _ in range(min(self._limit, len(part.remaining))):
             name = part.remaining.pop()
             part.files[name] = self._read(projection / name, name, is_plain=False)
@@ -182,6 +192,7 @@ class KeyRing:
         self._part = None
         self._projection = projection
         self._listed = None
+        self._current_at = began
         return part.files
 
     def _read_plain(self) -> dict[str, _KeyFile]:
@@ -193,11 +204,16 @@ class KeyRing:
             self._names = self._list(self._folder)
             self._listed = stamp if stamp.is_settled(began_ns) else None
             self._unsettled = {name: self._unsettled[name] for name in self._names if name in self._unsettled}
-        names, known = self._names, self._files
+        names, known, limit = self._names, self._files, min(self._limit, len(self._names))
         rotated = names[self._next :] + names[: self._next]
         urgent = (name for name in rotated if name not in known or known[name].stamp is None)
-        due = {*islice(urgent, self._limit), *rotated[: self._limit]}
-        self._next = (self._next + self._limit) % max(1, len(names))
+        due = {*islice(urgent, limit), *rotated[:limit]}
+        if self._next + limit < len(names):
+            self._next += limit
+        else:
+            now = self._clock()
+            self._current_at = now if limit == len(names) else self._round_began
+            self._round_began, self._next = now, 0
         files = {
             name: self._read_if_there(name) if name in due else known[name]
             for name in names
@@ -217,8 +233,13 @@ class KeyRing:
 
     @property
     def _limit(self) -> int:
-        """How many files a look may read. The first look reads all of them: no key would be accepted before."""
-        return FILES_PER_LOOK if self._files else sys.maxsize
+        """How many files a look may read.
+
+        All of them if it is the first look, before which no key is accepted, or if a key that was revoked may have
+        counted for long.
+        """
+        is_stale = self._clock() - self._current_at > STALE_SECONDS
+        return sys.maxsize if is_stale or not self._files else FILES_PER_LOOK
 
     def _list(self, source: Path) -> list[str]:
         """The names of the tenants' files in a folder. Files of other names are logged once."""
