@@ -385,7 +385,7 @@ class TestManyKeys:
 
     @pytest.mark.parametrize("is_plain", [False, True])
     def test_a_look_that_comes_late_examines_all_of_them(self, tmp_path, is_plain):
-        """Looks are made when requests come, which may be one an hour. A revoked key must not count that much longer."""
+        """Looks are made when requests come, which may be one an hour. A revoked key must not count for that long."""
         folder, now = tmp_path / "keys", [0.0]
         rotated = {f"t{number}": key_of(number) for number in range(MANY)}
         if is_plain:

@@ -5,11 +5,11 @@ import json
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import openai
+import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -242,6 +242,15 @@ STREAMS = {
 }
 
 
+def connections_to_the_api(engine):
+    server = psutil.Process(engine.pid)
+    return sum(
+        connection.status == psutil.CONN_ESTABLISHED and connection.laddr.port == API_PORT
+        for process in (server, *server.children(recursive=True))
+        for connection in process.net_connections("tcp")
+    )
+
+
 @pytest.mark.parametrize("route", STREAMS)
 def test_no_stream_begins_before_its_request_has_a_place_in_the_queue(engine, route):
     engine.declare(zone("acme", queue=Queue(requests=1)))
@@ -256,8 +265,7 @@ def test_no_stream_begins_before_its_request_has_a_place_in_the_queue(engine, ro
     with ThreadPoolExecutor(6) as at_once:
         with engine.stopped_core():
             asked = [at_once.submit(ask, number) for number in range(6)]
-            # All are sent before the engine looks; those that it refuses after that are asked by the door's word.
-            time.sleep(2)
+            engine.wait(lambda: connections_to_the_api(engine) >= 6, "all are asked before the engine looks")
         outcomes = [each.result() for each in asked]
     assert sum(isinstance(outcome, str) for outcome in outcomes) >= 1, outcomes
     assert sum(isinstance(outcome, int) and outcome > 1 for outcome in outcomes) >= 1, outcomes

@@ -125,11 +125,11 @@ class _Discretion:
         if not isinstance(error, dict) or not (error.get("code") == 500 or error.get("type") == "internal_error"):
             return line
         self._note(line)
-        told = {**error, "message": FAILED}
+        shown = {**error, "message": FAILED}
         if error.get("type") == "internal_error":
-            # vLLM's word for what Anthropic's API calls so.
-            told["type"] = "api_error"
-        return _EVENT + json.dumps({**event, "error": told}).encode()
+            # vLLM's word. Anthropic's API has this one.
+            shown["type"] = "api_error"
+        return _EVENT + json.dumps({**event, "error": shown}).encode()
 
     def _note(self, told: bytes) -> None:
         text = without_seals(told[:_LONGEST_LOGGED].decode(errors="replace"))

@@ -59,8 +59,8 @@ class TenantMiddleware:
 
     def __init__(self, app: App, settings: Settings | None = None) -> None:
         self._app = app
-        self._told_app = in_api_format(app)
-        self._discreet_app = discreet(self._told_app)
+        self._formatted_app = in_api_format(app)
+        self._discreet_app = discreet(self._formatted_app)
         self._settings = settings or read_settings(os.environ)
         if not self._settings.seal_key:
             raise ValueError(
@@ -130,7 +130,7 @@ class TenantMiddleware:
                     # Once more: it may have waited behind one that was refused.
                     self._full_queues.check(tenant)
                     attributes = self._attributes(tenant)
-                    bound_app = bearing.carried_through(self._recorded(self._told_app, scope, tenant))
+                    bound_app = bearing.carried_through(self._recorded(self._formatted_app, scope, tenant))
                     app = discreet(judged(bound_app, _Hearing(tenant, held, self._full_queues)))
         except Refusal as refusal:
             await _refuse(refusal, asked, send)

@@ -82,7 +82,7 @@ def check_texts(raw: bytes, body: Mapping[str, Any]) -> None:
         return
     for name, value in body.items():
         try:
-            # Text by text, and not all in one call, during which nobody else could run.
+            # Text by text: one call for all of them would hold the interpreter's lock until it ends.
             for text in (name, value) if type(value) not in (dict, list) else (name, *texts_in(value)):
                 if type(text) is str and not text.isascii():
                     text.encode()

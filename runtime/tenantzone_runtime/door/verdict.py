@@ -29,7 +29,7 @@ class Hearing(Protocol):
 
 
 async def _nothing_kept() -> None:
-    """There is no answer yet of which anything could be kept back."""
+    """Does nothing: no answer has begun yet."""
 
 
 class _Verdict:
@@ -43,7 +43,7 @@ class _Verdict:
         self.is_accepted = False
         """Whether the engine has begun to answer."""
         self.release: Callable[[], Awaitable[None]] = _nothing_kept
-        """Sends what of the answer was kept back until then."""
+        """Sends the part of the answer that was kept back until then."""
 
 
 _current: ContextVar[_Verdict | None] = ContextVar("tenantzone_verdict", default=None)
@@ -59,7 +59,8 @@ def arrive() -> None:
 async def accept() -> None:
     """Tell the door that the engine has begun to answer the request that this is called for.
 
-    What was kept back of the answer is sent. Further calls have no effect, nor has one where no door is.
+    The door then sends the part of the answer that it has kept back. Further calls have no effect, and neither has a
+    call for a request that did not come through the door.
     """
     verdict = _current.get()
     if verdict is not None and not verdict.is_accepted:

@@ -35,7 +35,7 @@ REST_SECONDS = 1.0
 FILES_PER_LOOK = 500
 """Files that one look at a large folder opens or examines, ..."""
 STALE_SECONDS = 5.0
-"""... unless so long ago that all of them were known to be unchanged: with few requests there are few looks."""
+"""... unless the last time that all of them were known to be unchanged is longer ago: few requests cause few looks."""
 _TENANT = re.compile(r"[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?")
 """As in a TenantZone."""
 _COPY = re.compile(r".*\.(bak|backup|old|orig|rej|save|sw[a-z]|tmp|dpkg-\w+|rpm\w+)", re.IGNORECASE)
