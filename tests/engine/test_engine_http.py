@@ -223,14 +223,6 @@ def test_who_finds_its_zones_queue_full_is_told_when_to_come_again(engine, strea
     assert cached_tokens(engine.client("acme"), new_prompt()) == 0, "as soon as there is room"
 
 
-def test_without_priority_scheduling_a_priority_is_let_through(engine):
-    engine.declare(zone("acme"))
-    answer = engine.client("acme").completions.create(
-        model="tiny", prompt="hi", max_tokens=1, extra_body={"priority": 3}, extra_headers={"X-Vllm-Priority": "5"}
-    )
-    assert answer.choices
-
-
 STREAMS = {
     "completions": lambda asking: asking.completions.create(model="tiny", prompt="hi", max_tokens=4, stream=True),
     "chat": lambda asking: asking.chat.completions.create(
