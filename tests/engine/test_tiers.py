@@ -12,8 +12,10 @@ from vllm.lora.request import LoRARequest
 from vllm.v1.request import RequestStatus
 
 from hack.harness.scheduler import BLOCK_TOKENS, AnyToken, prompt, vllm_config
+from tenantzone_contract.report import AdapterReport, ConfigStatus
 from tenantzone_contract.tiers import TierShare
 from tenantzone_runtime.housekeeping import turns
+from tenantzone_runtime.housekeeping.reporting import make_report
 from tests.engine.tier_worker import CHUNK_BYTES
 from tests.engine.tiered_driver import LOADING, TieredEngine
 from tests.zones.core import declare
@@ -301,6 +303,8 @@ class TestSeatsAndBlocks:
         calm.lora_request = adapter(1)
         engine.step()
         assert (calm.status, loading.status) == (RequestStatus.WAITING, LOADING)
+        report = make_report(engine.served, ConfigStatus(), pod="p", started_unix_time=0.0)
+        assert report.adapters == (AdapterReport(adapter="adapter-2", tenants=("burst",)),)
         gold = engine.send("gold", prompt(11), max_tokens=2)
         engine.land()
         engine.worker.fastest = engine.worker.slowest = 0
@@ -308,6 +312,22 @@ class TestSeatsAndBlocks:
             engine.step()
         assert gold.is_finished(), "who is entitled waits for no more than the copy, and not until calm's request ends"
         engine.run()
+
+    def test_a_load_has_the_place_of_its_adapter_also_if_the_tier_has_answered_in_the_midst_of_the_step(self, engine):
+        engine = engine(20, 60)
+        engine.declare(declare("calm", weight=1000), declare("gold"))
+        engine.ask("gold", prompt(6))
+        tokens = engine.stored("calm", 6)
+        engine.scheduler.lora_config = LoRAConfig(max_loras=1, max_lora_rank=8)
+        calm = engine.send("calm", tokens, max_tokens=2)
+        calm.lora_request = adapter(1)
+        gold = engine.send("gold", tokens, max_tokens=2, adapter=adapter(2))
+        # Before the step, the tier was about to have what calm's request asked for.
+        engine.scheduler._engine._is_looking_up = lambda request: request is calm
+        engine.worker.slowest = engine.worker.fastest = 10_000
+        engine.step()
+        assert (calm.status, gold.status) == (LOADING, RequestStatus.WAITING)
+        engine.land()
 
     def test_nobody_takes_the_place_of_an_adapter_whose_request_sat_out_a_step(self, engine):
         """vLLM finds more adapters in a later step than there is room for, and the engine dies."""

@@ -8,6 +8,8 @@ from pathlib import Path
 import tenantzone_runtime
 from tenantzone_contract.config import PoolConfig
 from tenantzone_contract.config_text import make_config
+from tenantzone_runtime.zones.denials import Denials
+from tenantzone_runtime.zones.tier import Tier, TransferBounds
 from tenantzone_runtime.zones.zone import Zone
 from tests.zones.core import Core, declare
 from tests.zones.small_engine import SmallEngine
@@ -172,3 +174,44 @@ def test_a_config_that_does_not_come_into_force_keeps_no_zone_that_it_has_purged
     core.tenancy.request_arrived(zone, 1.0)
     core.tenancy.request_finished(zone, 1.0)
     assert enforcement._purged == {}
+
+
+def test_who_lacked_reserved_blocks_is_not_kept():
+    core = Core()
+    engine = SmallEngine(core)
+    core.apply(declare(TENANT, reserved=40))
+    work = engine.wait(core.ledger.zones[TENANT], 10, waits_for_else=True)
+    engine.step()
+    engine.leave(work)
+    core.tenancy.request_finished(work.zone, 2.0)
+    del work
+    core.apply()
+    core.upkeep(3.0)
+    engine.looked_at.clear()
+    assert in_memory(TENANT) == []
+
+
+def test_who_is_parked_twice_is_not_kept():
+    core = Core()
+    core.apply(declare(TENANT))
+    zone = core.ledger.zones[TENANT]
+    denials = Denials(core.ledger)
+    denials.park(zone, 10, 10, 0)
+    denials.park(zone, 20, 20, 0)
+    denials.line_up()
+    denials.unpark(zone)
+    core.apply()
+    core.upkeep(3.0)
+    del zone
+    assert in_memory(TENANT) == []
+
+
+def test_a_tier_does_not_count_for_a_zone_that_is_gone():
+    tier = Tier("cpu", 100, 1, TransferBounds(10, 10))
+    tier.apply(make_config(1, PoolConfig(namespace="n", name="p"), (declare(TENANT),)), 0.0)
+    zone = tier.zone_for(TENANT, 0.0)
+    tier.apply(make_config(2, PoolConfig(namespace="n", name="p"), ()), 1.0)
+    tier.upkeep(2.0)
+    tier.counts_of(zone).hits += 1
+    del zone
+    assert in_memory(TENANT) == []

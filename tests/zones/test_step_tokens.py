@@ -1,6 +1,7 @@
 """How the tokens of a step are shared out among zones."""
 
 import random
+from collections import Counter
 
 import pytest
 from hypothesis import given, settings
@@ -374,6 +375,20 @@ def test_where_prompts_go_on_by_blocks_only_shares_are_kept_over_time(core, weig
     assert abs(service["acme"] / weight - service["flood"]) <= 2 * (528 + 1)
 
 
+@pytest.mark.parametrize("runs", [True, False])
+def test_rests_that_are_too_small_for_each_zones_next_block_are_computed_where_they_make_one_together(core, runs):
+    acme, burst = core.zone("acme", weight=2), core.zone("burst", weight=3)
+    engine = SmallEngine(core, step_tokens=200, chunk_tokens=32)
+    for zone in (acme, burst):
+        (engine.run if runs else engine.wait)(zone, 1, tokens=100_000)
+    service = Counter()
+    for _ in range(50):
+        engine.step()
+        service.update(computed(engine))
+        assert sum(computed(engine).values()) == 192, "all blocks that a step has tokens for"
+        assert abs(service["acme"] / 2 - service["burst"] / 3) <= BOUND
+
+
 def test_a_prompt_saves_up_for_a_block(core):
     flood, acme = core.zone("flood", weight=100), core.zone("acme")
     engine = SmallEngine(core, step_tokens=1200, chunk_tokens=500)
@@ -385,7 +400,7 @@ def test_a_prompt_saves_up_for_a_block(core):
         steps.append(computed(engine))
         assert sum(steps[-1].values()) == 1000
     assert steps[-1]["acme"] == 500
-    assert 1 < len(steps) <= -(-500 * 101 // 1200) + 1
+    assert 1 < len(steps) <= -(-500 * 101 // 1000) + 1, "as long as its part by weight of what is computed takes"
 
 
 @given(

@@ -85,10 +85,19 @@ class DeficitRoundRobin:
         if zone in self._deficits:
             self._deficits[zone] = max(self._deficits[zone], min(self._deficits[zone] + tokens, self._carried))
 
-    def charge(self, zone: Zone, tokens: int) -> None:
+    def charge(self, zone: Zone, tokens: float) -> None:
         """Count tokens that a zone found left over by others; it pays back no more than it takes to begin a prompt."""
         if zone in self._deficits:
             self._deficits[zone] = min(self._deficits[zone], max(self._deficits[zone] - tokens, -self._carried))
+
+    def lose(self, tokens: int) -> None:
+        """Count tokens that no zone could use: of what zones are owed for them, each loses its part by weight.
+
+        Otherwise all deficits would grow to the most that is carried over, and no longer say who is owed more.
+        """
+        weight = sum(zone.account.weight for zone in self._deficits)
+        for zone in self._deficits:
+            self.charge(zone, tokens * zone.account.weight / weight)
 
     def forget(self, zone: Zone) -> None:
         """Forget a zone that is gone."""

@@ -160,6 +160,8 @@ class StepTokens(Generic[W]):
             self._last = _Granted(work, of_step=granted)
         else:
             self._take(work, granted)
+            if granted < wanted:
+                self._let_go_of_rest(work)
         self._in_all += granted
         return granted
 
@@ -236,6 +238,8 @@ class StepTokens(Generic[W]):
         """End the step; what a zone was given and did not use, it is owed."""
         for zone, count in self._left.items():
             self._deficits.owe(zone, count)
+        if self._unclaimed:
+            self._deficits.lose(self._unclaimed)
         computed = {zone for zone, count in self._computed.items() if count > 0}
         self._pace.end_step(self._pacing, computed)
         self._were_in_vain = self._are_given and not self._in_all
@@ -284,6 +288,17 @@ class StepTokens(Generic[W]):
             self._deficits.charge(zone, found)
         self._computed[zone] += count
         self._last = _Granted(work, own, found)
+
+    def _let_go_of_rest(self, work: W) -> None:
+        """Leave to all zones what a zone has left if that is too few tokens to end a chunk of its prompts with.
+
+        Otherwise the rests of several zones may add up to a whole chunk that stays empty.
+        """
+        zone = work.zone
+        rest = self._left.get(zone, 0)
+        if 0 < rest < self._engine.chunk_tokens(work) and not self._is_own(zone):
+            self._deficits.owe(zone, rest)
+            self._unclaimed += self._left.pop(zone)
 
     def _waiting(self, bounds: Iterable[Zone]) -> dict[Zone, tuple[W, Iterator[W]]]:
         """Zones of which requests may be admitted in this step, each with the first of these, and the others.
