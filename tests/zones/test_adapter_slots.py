@@ -96,7 +96,7 @@ def test_who_gets_a_slot_has_its_reserved_blocks_in_the_same_step(engine):
     runs = engine.run(burst, 1, lora=3)
     for blocks in (90, 9):
         engine.run(burst, blocks)
-    for number in range(50):
+    for number in range(70):
         # Before each step only a few zones are looked at that may lack blocks.
         engine.wait(core.zone(f"lead-{number}", reserved=1), 1, waits_for_else=True)
     entitled = engine.wait(gold, 40, lora=1)
