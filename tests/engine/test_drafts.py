@@ -273,3 +273,16 @@ def test_a_prompt_whose_end_is_just_behind_a_state_goes_on(config, kinds, step_t
     for _ in run(driver, ahead):
         pass
     assert list(driver.finished.values()) == ["length"] * len(lengths)
+
+
+def test_drafts_of_requests_that_generate_leave_a_part_of_each_step_to_prompts(config):
+    driver = engine(config, ("draft_model", 7), capacity=1000)
+    driver.declare(zone("flood"), zone("acme"))
+    flood = [driver.send("flood", prompt(1), max_tokens=1000) for _ in range(40)]
+    while any(request.is_prefill_chunk or not request.num_output_tokens for request in flood):
+        driver.step()
+    acme = driver.send("acme", prompt(4), max_tokens=2)
+    for _ in range(4):
+        driver.step()
+        driver.check()
+    assert acme.num_output_tokens

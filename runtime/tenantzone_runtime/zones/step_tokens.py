@@ -3,7 +3,7 @@
 Decodes come first: what the running requests generate is taken off the step's tokens. What is left goes to the zones
 that have prompts to compute, running or next to be admitted, by weight (``deficits``), as soon as they are two, or
 another one generates, and not all of it fits. So a long prompt takes no more than its zone's share while another zone
-has work. What a zone was given and does not use is there for all before the step ends. Latency targets leave less of a
+has work. Drafts of the requests that generate leave prompts a chunk of the step. What a zone was given and does not use is there for all before the step ends. Latency targets leave less of a
 step (``pace``).
 """
 
@@ -83,6 +83,8 @@ class StepTokens(Generic[W]):
         """As many of these as nobody could begin with when they were let go of."""
         self._chunk = CHUNK
         """Tokens with which a prompt is begun at least: few where steps are small, or full of what is generated."""
+        self._each = engine.tokens_each
+        """Tokens that are computed in this step of each request that generates, at most."""
         self._computed: Counter[Zone] = Counter()
         """Tokens of prompts that are computed of each zone in this step."""
         self._pacing: Pacing[W] | None = None
@@ -117,9 +119,10 @@ class StepTokens(Generic[W]):
         # Who has no use for a share would take it from those whose room in the encoder, or whose blocks, it waits for.
         in_prompts = [work for work in in_prompts if self._fitting(work)]
         waiting = self._waiting(bounds)
+        budget = self._leave_to_prompts(engine.step_tokens, generating)
         if not bounds and not self._compete(in_prompts, waiting):
+            self._end()
             return
-        budget = max(0, engine.step_tokens - generating * engine.tokens_each)
         self._chunk = max(1, min(CHUNK, engine.step_tokens // _CHUNKS, budget))
         prompts = self._prompts(in_prompts, waiting, budget)
         pacing = self._pace.plan(bounds, prompts, budget, self._chunk) if bounds else None
@@ -131,7 +134,7 @@ class StepTokens(Generic[W]):
             self._left |= pacing.prompt_tokens
             if pacing.overdue is not None:
                 self._left[pacing.overdue] = max(pacing.of_overdue, self._left.get(pacing.overdue, 0))
-        elif sum(each.tokens for each in prompts.values()) > budget:
+        elif self._are_drafts_cut or sum(each.tokens for each in prompts.values()) > budget:
             self._share(budget, prompts, in_prompts)
         self._are_given = any(self._left.values())
         for work, _ in waiting.values() if self.is_shared else ():
@@ -171,7 +174,8 @@ class StepTokens(Generic[W]):
             return wanted
         zone = work.zone
         if self._generates(work):
-            granted = 0 if self._pacing is not None and work in self._pacing.sit_out else wanted
+            sits_out = self._pacing is not None and work in self._pacing.sit_out
+            granted = 0 if sits_out else min(wanted, self._each) if self._are_drafts_cut else wanted
         else:
             granted = min(wanted, self._left.get(zone, 0) + self._unclaimed)
             if not self._engine.is_running(work):
@@ -250,8 +254,29 @@ class StepTokens(Generic[W]):
         self._deficits.forget(zone)
         self._pace.forget(zone)
 
+    @property
+    def _are_drafts_cut(self) -> bool:
+        """Whether requests that generate may have fewer drafts in this step than the engine makes."""
+        return self._each < self._engine.tokens_each
+
+    def _leave_to_prompts(self, step_tokens: int, generating: int) -> int:
+        """Returns the tokens of a step that prompts may have; drafts are cut where they would leave less than a chunk.
+
+        Args:
+            step_tokens: of the step.
+            generating: the number of requests that generate.
+        """
+        each = self._engine.tokens_each
+        left = step_tokens - generating * each
+        least = min(CHUNK, step_tokens // _CHUNKS)
+        if left < least and each > 1:
+            self._each = max(1, (step_tokens - least) // generating)
+            left = step_tokens - generating * self._each
+        return max(0, left)
+
     def _end(self) -> None:
         self.is_shared = False
+        self._each = self._engine.tokens_each
         self._left = {}
         self._unclaimed = self._let_go_of = 0
         self._in_all = 0
@@ -323,7 +348,8 @@ class StepTokens(Generic[W]):
     def _compete(self, in_prompts: Sequence[W], waiting: Iterable[Zone]) -> bool:
         """Whether more than one zone has prompts to compute, or what others generate may stand behind them."""
         zones = {*(work.zone for work in in_prompts), *waiting}
-        if len(zones) != 1 or not in_prompts or len(self._tenancy.ledger.zones) == 1:
+        may_stand_behind = in_prompts or self._are_drafts_cut
+        if len(zones) != 1 or not may_stand_behind or len(self._tenancy.ledger.zones) == 1:
             return len(zones) > 1
         return any(work.zone not in zones for work in self._engine.running)
 

@@ -1,0 +1,88 @@
+"""Random lives of a step's tokens: drafts and long prompts of some zones leave the others their part."""
+
+from itertools import combinations
+from random import Random
+
+import pytest
+
+from tenantzone_runtime.zones.deficits import BOUND
+from tests.zones.core import Core
+from tests.zones.small_engine import SmallEngine
+
+LIVES = 20
+STEPS = 60
+
+
+class DraftingEngine(SmallEngine):
+    """An engine that drafts tokens, and computes no more than a threshold of one prompt in a step."""
+
+    def __init__(self, core, *, drafts, threshold, **options):
+        super().__init__(core, **options)
+        self.tokens_each = 1 + drafts
+        self.threshold = threshold
+
+    def tokens_left(self, work):
+        return min(work.tokens - work.computed, self.threshold)
+
+    def _compute(self, work, budget):
+        if self.is_in_prompt(work):
+            return super()._compute(work, budget)
+        wanted = min(budget, self.tokens_each)
+        count = self.arbiter.tokens_for(work, wanted) if wanted else 0
+        self.computed[work] = count
+        work.computed += count
+        return budget - count
+
+
+def new_life(seed, *, drafts):
+    chance = Random(seed)
+    core = Core(capacity=10_000)
+    engine = DraftingEngine(
+        core,
+        drafts=drafts,
+        threshold=chance.choice([16, 100, 10_000]),
+        seats=1000,
+        step_tokens=chance.choice([64, 100, 512]),
+    )
+    zones = [core.zone(f"zone-{number}", weight=chance.randint(1, 3)) for number in range(chance.randint(2, 4))]
+    return chance, engine, zones
+
+
+@pytest.mark.parametrize("seed", range(LIVES))
+def test_prompts_are_computed_beside_any_number_of_drafts(seed):
+    chance, engine, (flood, *others) = new_life(seed, drafts=2 + seed % 7)
+    for _ in range(engine.step_tokens // 2):
+        engine.run(flood, 1)
+    waited = dict.fromkeys(others, 0)
+    for _ in range(STEPS):
+        for zone in others:
+            if zone not in engine.queues and chance.random() < 0.3:
+                engine.wait(zone, 1, tokens=chance.randint(1, 300))
+        in_line = set(engine.queues) | {work.zone for work in engine.in_prompts()}
+        engine.step()
+        computed = {work.zone for work, count in engine.computed.items() if count and work.zone is not flood}
+        if in_line:
+            assert all(engine.computed[work] for work in engine.running if work.zone is flood), "each one generates"
+        for zone in others:
+            waited[zone] = 0 if zone in computed or zone not in in_line else waited[zone] + 1
+            assert waited[zone] <= 4 * len(others), "a prompt waits for drafts"
+        for work in [work for work in engine.running if work.zone is not flood and not engine.is_in_prompt(work)]:
+            engine.end(work)
+
+
+@pytest.mark.parametrize("seed", range(LIVES))
+def test_a_threshold_for_long_prompts_changes_no_zones_part(seed):
+    chance, engine, zones = new_life(seed, drafts=0)
+    service = dict.fromkeys(zones, 0)
+    for zone in zones:
+        # As many as make use of a whole step, whatever the threshold is.
+        for _ in range(-(-engine.step_tokens // engine.threshold)):
+            engine.run(zone, 1, tokens=1_000_000)
+    for _ in range(STEPS):
+        engine.step()
+        assert sum(engine.computed.values()) == engine.step_tokens
+        for work, count in engine.computed.items():
+            assert count <= engine.threshold
+            service[work.zone] += count
+        for one, other in combinations(zones, 2):
+            assert abs(service[one] / one.spec.weight - service[other] / other.spec.weight) <= BOUND
