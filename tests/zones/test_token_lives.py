@@ -72,7 +72,7 @@ def test_prompts_are_computed_beside_any_number_of_drafts(seed):
 
 @pytest.mark.parametrize("seed", range(LIVES))
 def test_a_threshold_for_long_prompts_changes_no_zones_part(seed):
-    chance, engine, zones = new_life(seed, drafts=0)
+    _, engine, zones = new_life(seed, drafts=0)
     service = dict.fromkeys(zones, 0)
     for zone in zones:
         # As many as make use of a whole step, whatever the threshold is.

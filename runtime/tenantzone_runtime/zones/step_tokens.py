@@ -3,8 +3,8 @@
 Decodes come first: what the running requests generate is taken off the step's tokens. What is left goes to the zones
 that have prompts to compute, running or next to be admitted, by weight (``deficits``), as soon as they are two, or
 another one generates, and not all of it fits. So a long prompt takes no more than its zone's share while another zone
-has work. Drafts of the requests that generate leave prompts a chunk of the step. What a zone was given and does not use is there for all before the step ends. Latency targets leave less of a
-step (``pace``).
+has work. Drafts of the requests that generate leave prompts a chunk of the step. What a zone was given and does not use
+is there for all before the step ends. Latency targets leave less of a step (``pace``).
 """
 
 from collections import Counter
