@@ -32,6 +32,8 @@ class EarlyRequests:
         zone = tenancy.zone_of_early_requests(len(early))
         for request in early:
             request.zone, request.peak = zone, 0
+        for request in scheduler.running:
+            scheduler.kv_cache_manager.processed.adopted(request)
         scheduler.block_pool.adopt_blocks(zone)
         scheduler.waiting.adopt()
         self._loads.update(self._queue)

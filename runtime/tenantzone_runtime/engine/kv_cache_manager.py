@@ -11,10 +11,12 @@ from tenantzone_runtime.engine.block_pool import ZoneBlockPool
 from tenantzone_runtime.engine.block_tables import BlockTables
 from tenantzone_runtime.engine.foreign_block import ForeignBlockError
 from tenantzone_runtime.engine.latencies import Latencies
+from tenantzone_runtime.engine.processed_tokens import ProcessedTokens
 from tenantzone_runtime.engine.requests import charge, leave_queue, note_admission, zone_of
 from tenantzone_runtime.zones.fair_queue import INPUT
 
 _RUNNING = RequestStatus.RUNNING
+_LOADING = RequestStatus.WAITING_FOR_REMOTE_KVS
 _allocate_slots: Callable[..., KVCacheBlocks | None] = KVCacheManager.allocate_slots
 
 
@@ -31,6 +33,7 @@ class ZoneKVCacheManager(KVCacheManager):
         self._spare: dict[str, list[KVCacheBlock]] = {}
         """Blocks that requests have beside those of their tables until their loads have landed, by request id."""
         self.latencies = Latencies()
+        self.processed = ProcessedTokens()
 
     headroom = 0
     """Blocks that vLLM wants free beyond a request's own when it admits it beside others (``--watermark``)."""
@@ -313,14 +316,20 @@ class ZoneKVCacheManager(KVCacheManager):
 
     def admitted(self, request: Request) -> None:
         """Count and charge a request that begins to compute: with a load, when that has ended."""
-        zone, loaded = zone_of(request), getattr(request, "loaded_tokens", 0)
+        if request.status is _LOADING:
+            # Its load has failed, and vLLM begins another one.
+            return
+        zone = zone_of(request)
         request.loaded_tokens = 0
+        self.processed.admitted(request)
         if zone is None or request.num_preemptions > 0:
             return
         now = self.block_pool.ledger.now
         self.latencies.scheduled(request, zone, now)
         leave_queue(request, zone, now, is_served=True)
         hits: int = getattr(request, "hit_tokens", 0)  # none was noted of one that came with blocks of its own
+        # Of a load, vLLM counts as computed what has landed, which may be less than what was found.
+        loaded = max(0, request.num_computed_tokens - hits)
         computed = request.num_prompt_tokens - hits - loaded
         charge(request, zone, INPUT * computed)
         zone.counters.prompt_tokens += request.num_prompt_tokens

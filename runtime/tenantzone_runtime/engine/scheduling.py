@@ -89,6 +89,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         self._demand = Demand(self)
         manager.drafting, manager.max_step_tokens = self._demand.drafting, int(self.max_num_scheduled_tokens)
         self._images = WholeImages(self)
+        self._processed = manager.processed
         self._loads = loads = LoadQueue(self._has_landed, lambda request: engine.can_land(request), manager.admitted)
         self.kv_holding_waiting = loads
         self.waiting.load_begins = loads.begin
@@ -222,6 +223,7 @@ class ZoneAwareScheduler(AsyncScheduler):
                     self._arbiter.turned_down(refused)
                 self._guard.fail_condemned()
                 self._arbiter.end_step()
+            self._processed.scheduled(output)
             self._watch.scheduled(output, now)
             return output
 
@@ -278,6 +280,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         return share(request, num_new_tokens, fitting)
 
     def _preempt_request(self, request: Request, timestamp: float, drop_stale_output: bool = False) -> None:
+        self._processed.stay_ends(request)
         super()._preempt_request(request, timestamp, drop_stale_output)
         self.tiers.preempted(request)
 
@@ -308,6 +311,7 @@ class ZoneAwareScheduler(AsyncScheduler):
             zone = zone_of(request)
             if zone is not None:
                 count_generated(request, zone)
+                self._processed.count(request)
 
     def get_grammar_bitmask(self, scheduler_output: SchedulerOutput) -> GrammarOutput | None:
         output: GrammarOutput | None = super().get_grammar_bitmask(scheduler_output)
@@ -336,6 +340,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         with self.zone_lock:
             self._refuse_what_does_not_compile()
             end_with_next_output(self, self._refused)
+            self._processed.step_ends(scheduler_output)
             refusals = {id: error for id, request in self._refused.items() if (error := refusal_of(request))}
             outputs: dict[int, EngineCoreOutputs] = super().update_from_output(scheduler_output, model_runner_output)
             if refusals or self._pooling:
@@ -344,6 +349,15 @@ class ZoneAwareScheduler(AsyncScheduler):
             first_tokens = self.kv_cache_manager.latencies.after_output()
             self._watch.completed(scheduler_output, first_tokens, time.monotonic())
             return outputs
+
+    def make_spec_decoding_stats(
+        self, stats: Any, num_draft_tokens: int, num_accepted_tokens: int, *args: Any, request_id: str, **kwargs: Any
+    ) -> Any:
+        # vLLM calls it for each request whose drafts in the step were judged, whether it makes statistics or not.
+        self._processed.drafts_judged(self.requests[request_id], num_draft_tokens - num_accepted_tokens)
+        return super().make_spec_decoding_stats(
+            stats, num_draft_tokens, num_accepted_tokens, *args, request_id=request_id, **kwargs
+        )
 
     def _get_new_block_ids_to_zero(self) -> list[int] | None:
         new: list[int] | None = super()._get_new_block_ids_to_zero()
@@ -375,6 +389,7 @@ class ZoneAwareScheduler(AsyncScheduler):
     def _free_request(self, request: Request, delay_free_blocks: bool = False) -> Any:
         # However it has ended.
         self._refused.pop(request.request_id, None)
+        self._processed.stay_ends(request)
         cancel_compilation(request)
         return super()._free_request(request, delay_free_blocks)
 

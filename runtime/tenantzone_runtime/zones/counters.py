@@ -51,7 +51,15 @@ class Counters:
     prompt_tokens: int = 0
     generation_tokens: int = 0
     computed_tokens: int = 0
-    """Computed in steps, of prompts and generated."""
+    """Computed in steps, of prompts and generated, each once: what was lost and computed again is not in it."""
+    computed_first_tokens: int = 0
+    """Computed in steps for the first time. This and the next four are told apart in ``zones.processed_tokens``."""
+    recomputed_tokens: int = 0
+    rejected_draft_tokens: int = 0
+    loaded_tokens: int = 0
+    """From tiers, after a preemption again."""
+    hit_tokens: int = 0
+    """In the prefix cache, of prompts and generated, after a preemption again."""
     withheld_tokens: int = 0
     """That requests of the zone could have had computed in a step and that were kept for others, or for a target."""
     preemptions: int = 0
@@ -138,6 +146,11 @@ class Counters:
             self.prompt_tokens,
             self.generation_tokens,
             self.computed_tokens,
+            self.computed_first_tokens,
+            self.recomputed_tokens,
+            self.rejected_draft_tokens,
+            self.loaded_tokens,
+            self.hit_tokens,
             self.withheld_tokens,
             self.preemptions,
             self.violations,

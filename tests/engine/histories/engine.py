@@ -154,6 +154,7 @@ class Engine:
     def _end_a_step(self) -> None:
         output: SchedulerOutput
         output, result = self._in_flight.popleft()
+        self.invariants.before_an_update(output, result)
         self.driver.update(output, result)
         if self.flags.steps_in_flight == 1:
             self.driver.draft(output)

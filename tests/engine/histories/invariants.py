@@ -7,8 +7,10 @@ from types import SimpleNamespace
 
 from vllm.v1.core.sched.interface import PauseState
 from vllm.v1.core.sched.output import SchedulerOutput
+from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request, RequestStatus
 
+from hack.harness.processed_tokens import TokenTally
 from hack.harness.scheduler import Driver
 from tenantzone_runtime.engine.media_names import owner_in
 from tenantzone_runtime.zones.audit import Evicted, Preempted
@@ -54,6 +56,9 @@ class Invariants:
         """Steps with a token left in which a request whose load had ended did not begin to run."""
         self._ended: set[str] = set()
         self._adapter_slots = AdapterSlots(driver.scheduler)
+        self._tally = TokenTally(driver.scheduler, zone_of)
+        self._early: set[Request] = set()
+        """That came before any zone was declared."""
 
     def promises(self) -> dict[str, tuple[int, int]]:
         """What each zone is promised, and may hold at most."""
@@ -78,6 +83,8 @@ class Invariants:
             self._may_fail.add(told.request)
         if (zone := zone_of(told.request)) is not None:
             self._had_requests.add(zone)
+        else:
+            self._early.add(told.request)
         self._notice_limits()
 
     @contextmanager
@@ -133,6 +140,7 @@ class Invariants:
         before = take_snapshot(self._driver)
         self._scheduler.tenancy.ledger.trail.collect()
         yield told
+        self._tally.scheduled(told.output)
         self._check_step(before, take_snapshot(self._driver), told.output)
 
     def _check_step(self, before: Snapshot, after: Snapshot, output: SchedulerOutput) -> None:
@@ -366,7 +374,27 @@ class Invariants:
                 is_its_own = bool(request.cache_salt) and name.startswith(owner_in(request.cache_salt))
                 assert owner in (None, zone_of(request)) or is_its_own, "an encoding is found by another tenant"
 
+    def before_an_update(self, output: SchedulerOutput, result: ModelRunnerOutput) -> None:
+        self._tally.ending(output, result)
+
+    def each_token_is_counted_once(self) -> None:
+        """Of zones that nothing is left to do for. What came before any zone was declared is counted from then on."""
+        if not self._tally.is_settled:
+            return
+        adopting = {zone_of(request) for request in self._early}
+        for zone, tally in self._tally.counts.items():
+            if zone.requests or zone in adopting:
+                continue
+            counters = zone.counters
+            computed = counters.computed_first_tokens, counters.recomputed_tokens, counters.rejected_draft_tokens
+            counted = (counters.hit_tokens + counters.loaded_tokens, *computed)
+            expected = tuple(tally[kind] for kind in ("found", "computed_first", "recomputed", "draft_rejected"))
+            assert counted == expected, "tokens are processed and in no counter, or in another one"
+            assert sum(computed) == self._tally.scheduled_tokens[zone]
+            assert self._scheduler.tiers.served or not counters.loaded_tokens
+
     def after_an_update(self) -> None:
+        self.each_token_is_counted_once()
         self._encodings_are_accounted_for()
         self._what_memory_keeps_is_of_use()
         for request in self._refused:

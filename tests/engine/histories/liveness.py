@@ -56,6 +56,7 @@ def drain(engine: Engine) -> None:
         assert steps <= max_steps, f"{steps} steps, and not at an end: {_describe(engine)}"
     for request in requests:
         assert request.is_finished()
+    engine.invariants.each_token_is_counted_once()
     _nothing_is_left(engine)
 
 
