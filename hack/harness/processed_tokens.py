@@ -33,7 +33,7 @@ class _Stay:
 
     @property
     def is_over(self) -> bool:
-        return self.life.request.is_finished() or self.life.request.num_preemptions != self.preemptions
+        return bool(self.life.request.is_finished()) or self.life.request.num_preemptions != self.preemptions
 
 
 class TokenTally:

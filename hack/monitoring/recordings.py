@@ -42,6 +42,19 @@ def recordings(pace: Pace) -> tuple[Recording, ...]:
             f"increase(tenantzone_zone_prefix_query_tokens_total[{window}]) / on (namespace, pod) group_left ()"
             " max by (namespace, pod) (tenantzone_engine_capacity_blocks * tenantzone_engine_block_size_tokens)",
         ),
+        # No result, rather than 0/0, while nothing is computed. Rejected drafts hide nothing of what was lost.
+        Recording(
+            "tenantzone:zone_recomputed:ratio5m",
+            f'sum without (kind) (rate(tenantzone_zone_processed_tokens_total{{kind="recomputed"}}[{window}])) / (sum'
+            ' without (kind) (rate(tenantzone_zone_processed_tokens_total{kind=~"computed_first|recomputed"}'
+            f"[{window}])) > 0)",
+        ),
+        Recording(
+            "tenantzone:zone_computed:ratio5m",
+            'sum without (kind) (increase(tenantzone_zone_processed_tokens_total{kind=~"computed_first|recomputed"}'
+            f"[{window}])) / on (namespace, pod) group_left ()"
+            " max by (namespace, pod) (tenantzone_engine_capacity_blocks * tenantzone_engine_block_size_tokens)",
+        ),
         # What its own limit holds back is as its owner wants it.
         Recording(
             "tenantzone:zone_stalled:ratio5m",

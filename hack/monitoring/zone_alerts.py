@@ -20,6 +20,11 @@ HIT_RATIO_WORTH = 0.2
 QUERIED_OF_CAPACITY = 0.02
 """Prompt tokens of five minutes over the tokens that the engine can hold: with less there is no rate to speak of."""
 
+RECOMPUTED = 0.2
+"""Of the tokens that steps compute for the zone."""
+COMPUTED_OF_CAPACITY = 0.02
+"""Tokens computed in five minutes over the tokens that the engine can hold: of less the share says little."""
+
 _WHERE = "zone {{ $labels.zone }} (tenant {{ $labels.tenant }}, pool {{ $labels.pool }})"
 _BLOCKS = '{{ $value | printf "%.0f" }}'
 _IN = "in engine {{ $labels.namespace }}/{{ $labels.pod }}"
@@ -27,7 +32,7 @@ _IN = "in engine {{ $labels.namespace }}/{{ $labels.pod }}"
 
 def zone_alerts(pace: Pace) -> tuple[Alert, ...]:
     """All of them, for a pace."""
-    return (*_evictions(pace), *_promises(pace), _hit_rate(pace), _latency(pace), _guard(pace))
+    return (*_evictions(pace), *_promises(pace), _hit_rate(pace), _recomputing(pace), _latency(pace), _guard(pace))
 
 
 def _evictions(pace: Pace) -> tuple[Alert, ...]:
@@ -107,6 +112,19 @@ def _hit_rate(pace: Pace) -> Alert:
         f"The cache of {_WHERE} no longer helps",
         f"Of the prompt tokens of {_WHERE} {_IN}, {{{{ $value | humanizePercentage }}}} were found in the cache in the"
         f" last five minutes: less than half of the mean of the last hour.",
+    )
+
+
+def _recomputing(pace: Pace) -> Alert:
+    return Alert(
+        "TenantZoneRecomputing",
+        "warning",
+        f"tenantzone:zone_recomputed:ratio5m > {RECOMPUTED} and tenantzone:zone_computed:ratio5m"
+        f" > {COMPUTED_OF_CAPACITY}",
+        pace(10),
+        f"Much of what is computed for {_WHERE} was lost to preemptions",
+        f"Of the tokens that steps computed for {_WHERE} {_IN} in the last five minutes,"
+        " {{ $value | humanizePercentage }} had been there before: its requests were preempted and computed them anew.",
     )
 
 

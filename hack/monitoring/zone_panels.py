@@ -155,6 +155,19 @@ def requests() -> Row:
                     Query(_rate("generation_tokens"), "{{zone}} out"),
                 ),
             ),
+            Panel(
+                "Tokens by how they were processed",
+                "Computed for the first time, computed again after a preemption, drafted and not kept, found in the"
+                " cache, or loaded from a tier.",
+                "short",
+                (Query(_rate("processed_tokens", "kind"), "{{zone}}: {{kind}}"),),
+            ),
+            Panel(
+                "Recomputed",
+                "Of the tokens that steps computed, those that preemptions had lost.",
+                "percentunit",
+                (Query(f"tenantzone:zone_recomputed:ratio5m{{{_ZONE}}}", "{{zone}} in {{pod}}"),),
+            ),
         ),
     )
 

@@ -158,10 +158,11 @@ def engine_table(zone: Zone, answers: Sequence[EngineAnswer]) -> Iterator[str]:
             summary.lent,
             summary.borrowed,
             summary.hit_percent,
+            summary.recomputed_percent,
             summary.evictions,
         )
         acknowledged = "yes" if row.get("acknowledged") else "no"
         rows.append((f"  {pod}", acknowledged, shown(summary.state), *map(shown, amounts), str(row.get("message", ""))))
     if rows:
         headers = ("  ENGINE", "ACKNOWLEDGED", "STATE", "RESERVED", "LIMIT", "HELD", "IN-USE", "CACHED", "LENT")
-        yield from render((*headers, "BORROWED", "HIT%", "EVICTIONS", "MESSAGE"), rows)
+        yield from render((*headers, "BORROWED", "HIT%", "RECOMPUTED%", "EVICTIONS", "MESSAGE"), rows)

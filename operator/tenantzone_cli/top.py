@@ -18,6 +18,7 @@ _FIGURES: dict[str, tuple[str, Callable[[Row], float | None]]] = {
     "lent": ("LENT", lambda row: row.summary.lent),
     "borrowed": ("BORROWED", lambda row: row.summary.borrowed),
     "hit": ("HIT%", lambda row: row.summary.hit_percent),
+    "recomputed": ("RECOMPUTED%", lambda row: row.summary.recomputed_percent),
     "evictions": ("EVICTIONS", lambda row: row.summary.evictions),
     "rate": ("EVICT/S", lambda row: row.evictions_per_second),
 }

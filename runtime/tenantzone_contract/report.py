@@ -174,7 +174,11 @@ class ZoneReport(_Model):
     prompt_tokens: Count = 0
     generation_tokens: Count = 0
     computed_tokens: Count = 0
-    """In steps, of prompts and generated."""
+    """In steps, of prompts and generated, each once."""
+    computed_first_tokens: Count = 0
+    """Computed in steps for the first time, but for drafts that were rejected."""
+    recomputed_tokens: Count = 0
+    """Computed in steps although their requests had them before: preemptions had lost them."""
     withheld_tokens: Count = 0
     """That its requests could have had computed in a step and that were kept for others."""
     evictions: dict[str, Count] | None = None

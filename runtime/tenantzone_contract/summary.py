@@ -9,7 +9,17 @@ from tenantzone_contract.report import MAX_COUNT, ZoneState
 STATES: Final[tuple[ZoneState, ...]] = get_args(ZoneState)
 """The busiest first."""
 
-STATUS_FIELDS: Final = ("state", "held", "inUse", "cached", "lent", "borrowed", "evictions", "hitPercent")
+STATUS_FIELDS: Final = (
+    "state",
+    "held",
+    "inUse",
+    "cached",
+    "lent",
+    "borrowed",
+    "evictions",
+    "hitPercent",
+    "recomputedPercent",
+)
 """Of :meth:`ZoneSummary.fields`, what a zone's status says of all engines, and of each."""
 
 
@@ -36,6 +46,10 @@ class ZoneInEngine(Protocol):
     def prefix_query_tokens(self) -> int: ...
     @property
     def prefix_hit_tokens(self) -> int: ...
+    @property
+    def computed_first_tokens(self) -> int: ...
+    @property
+    def recomputed_tokens(self) -> int: ...
 
 
 def busiest(states: Iterable[ZoneState]) -> ZoneState:
@@ -58,6 +72,9 @@ class ZoneSummary:
     """Blocks, since the engines' start."""
     hit_percent: int | None = None
     """Of the prompts' tokens since the engines' start; None, too, if there were none."""
+    recomputed_percent: int | None = None
+    """Of the tokens that steps computed since the engines' start, those that preemptions had lost. Drafts that were
+    rejected are left out. None, too, if there were no tokens."""
 
     @property
     def held(self) -> int | None:
@@ -81,6 +98,10 @@ class ZoneSummary:
             hit_percent=_percent(
                 sum(zone.prefix_hit_tokens for zone in zones), sum(zone.prefix_query_tokens for zone in zones)
             ),
+            recomputed_percent=_percent(
+                sum(zone.recomputed_tokens for zone in zones),
+                sum(zone.computed_first_tokens + zone.recomputed_tokens for zone in zones),
+            ),
         )
 
     @classmethod
@@ -96,6 +117,7 @@ class ZoneSummary:
             borrowed=status.get("borrowed"),
             evictions=status.get("evictions"),
             hit_percent=status.get("hitPercent"),
+            recomputed_percent=status.get("recomputedPercent"),
         )
 
     def fields(self) -> dict[str, Any]:
@@ -111,6 +133,7 @@ class ZoneSummary:
             "borrowed": self.borrowed,
             "evictions": self.evictions,
             "hitPercent": self.hit_percent,
+            "recomputedPercent": self.recomputed_percent,
         }
 
     def status_fields(self) -> dict[str, Any]:

@@ -40,6 +40,16 @@ def test_a_status_becomes_one_row_for_the_zone_and_one_for_each_engine():
     assert (second.engine, second.summary.held, second.ready) == ("engine-1", None, "False")
 
 
+def test_the_recomputed_share_has_a_column():
+    lost = zone_report("acme", computed_first_tokens=60, recomputed_tokens=40)
+    rows = list(live_rows([zone("acme"), zone("burst")], [answer(engine_report(lost, zone_report("burst")))]))
+    head, acme, burst = (line.split() for line in table(rows, Selection("shop")))
+    column = head.index("RECOMPUTED%")
+    assert (acme[column], burst[column]) == ("40", "-")
+    zones = json.loads(document(rows, EVERYWHERE, indent=None))["zones"]
+    assert [each["recomputedPercent"] for each in zones] == [40, None]
+
+
 def test_reports_of_several_engines_add_up():
     one = zone_report("acme", state="Idle", cached=5, prefix_query_tokens=10, prefix_hit_tokens=5)
     two = zone_report("acme", state="Active", in_use=7, prefix_query_tokens=30, prefix_hit_tokens=0)

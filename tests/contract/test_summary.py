@@ -17,7 +17,10 @@ REPORTS = st.builds(
     generation=st.just(1),
     state=st.sampled_from(get_args(ZoneState)),
     **dict.fromkeys(
-        ("reserved", "limit", "in_use", "cached", "lent", "borrowed", "prefix_query_tokens", "prefix_hit_tokens"),
+        (
+            *("reserved", "limit", "in_use", "cached", "lent", "borrowed"),
+            *("prefix_query_tokens", "prefix_hit_tokens", "computed_first_tokens", "recomputed_tokens"),
+        ),
         BLOCKS,
     ),
     evictions=st.dictionaries(st.sampled_from(["own", "due", "new"]), BLOCKS),
@@ -66,6 +69,15 @@ def test_the_hit_rate_is_that_of_all_prompts(asked, hit, percent):
     pairs = zip(asked, hit, strict=True)
     reports = [zone(prefix_query_tokens=tokens, prefix_hit_tokens=found) for tokens, found in pairs]
     assert ZoneSummary.of(reports).hit_percent == percent
+
+
+@pytest.mark.parametrize(
+    ("first", "again", "percent"), [([60, 20], [0, 20], 20), ([5], [0], 0), ([0], [7], 100), ([0, 0], [0, 0], None)]
+)
+def test_the_recomputed_share_is_that_of_all_that_steps_computed(first, again, percent):
+    pairs = zip(first, again, strict=True)
+    reports = [zone(computed_first_tokens=tokens, recomputed_tokens=lost) for tokens, lost in pairs]
+    assert ZoneSummary.of(reports).recomputed_percent == percent
 
 
 def test_evictions_stay_a_number_that_every_reader_of_json_knows():

@@ -34,7 +34,7 @@ def counted(driver, tenant="acme"):
 
 
 def preempt_all(driver):
-    """As vLLM preempts whoever runs when its prefix cache is reset; the output of steps in flight is thrown away."""
+    """As a reset of the prefix cache does, which throws away the output of steps in flight."""
     driver.scheduler.reset_prefix_cache(reset_running_requests=True)
 
 
@@ -194,9 +194,9 @@ class TestLoads:
 
         def fails(output):
             engine.copy = copy
-            told = copy(output) or KVConnectorOutput()
-            told.invalid_block_ids = {block}
-            return told
+            outcome = copy(output) or KVConnectorOutput()
+            outcome.invalid_block_ids = {block}
+            return outcome
 
         engine.copy = fails
         engine.step()

@@ -30,7 +30,9 @@ def period(begin: float | None = None, end: float | None = None) -> Period:
 
 
 def usage(zone: str, since: float, used: Amounts) -> Usage:
-    return Usage(zone, since, used.block_seconds, used.prompt_tokens, used.cached_tokens, used.generation_tokens)
+    tokens = used.prompt_tokens, used.cached_tokens, used.generation_tokens
+    computed = used.computed_first_tokens, used.recomputed_tokens, used.rejected_draft_tokens
+    return Usage(zone, since, used.block_seconds, *tokens, *computed, used.loaded_tokens, used.hit_tokens)
 
 
 @dataclass
@@ -69,7 +71,7 @@ class Engine:
             self.written.append((zone, second, self.open.pop(zone, Amounts())))
 
 
-AMOUNTS = st.builds(Amounts, *[st.integers(0, 5_000)] * 4)
+AMOUNTS = st.builds(Amounts, *[st.integers(0, 5_000)] * 9)
 DEEDS = st.lists(
     st.tuples(
         st.sampled_from(["use", "use", "write", "write", "remove", "restart", "pass"]),

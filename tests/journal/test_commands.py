@@ -32,7 +32,8 @@ def folder(tmp_path) -> Path:
     engine = EngineRun("llama-0", 1_700_000_000.0, "0.32.0", 1000, 16)
     writer = JournalWriter(tmp_path / "llama-0", engine=engine, clock=lambda: now)
     for acme in (10, 25):
-        writer.write([Usage("acme", now, acme * 1.5, acme, 3, 2), Usage("burst", now, 1234.5678, 1, 0, 9)], at=now)
+        used = Usage("acme", now, acme * 1.5, acme, 3, 2, acme + 1, 7, 5, 4, 3)
+        writer.write([used, Usage("burst", now, 1234.5678, 1, 0, 9, 9, 0, 0, 0, 0)], at=now)
     writer.write([LoanUsage("acme", "burst", now, 12.5), TierUsage("acme", "cpu", now, 1.5 * 2**40)], at=now)
     writer.close()
     return tmp_path / "llama-0"
@@ -76,7 +77,7 @@ def test_a_folder_that_is_none_or_empty_is_one_line_without_a_traceback(tmp_path
 
 
 def test_a_record_that_holds_but_says_nonsense_is_named_and_not_billed(tmp_path):
-    put(tmp_path, chain([Usage("acme", 0.0, 1.0, "many", 0, 0)]))
+    put(tmp_path, chain([Usage("acme", 0.0, 1.0, "many", *[0] * 7)]))
     found = run("bill", tmp_path)
     assert found.returncode == 1
     assert "line 1 (record 0): no engine wrote it so" in found.stderr
@@ -91,12 +92,21 @@ def test_the_bill_is_a_table(folder):
         "acme          37.500             25               3                  2",
         "burst      1,234.568              1               0                  9",
         "",
+        "zone   computed first  recomputed  drafts rejected  loaded  hit",
+        "acme               26           7                5       4    3",
+        "burst               9           0                0       0    0",
+        "",
         "lender  borrower  block-seconds lent",
         "acme    burst                 12.500",
         "",
         "zone  tier  GiB-seconds",
         "acme  cpu     1,536.000",
     ]
+
+
+def processed(*tokens: int) -> dict[str, int]:
+    names = ("computedFirst", "recomputed", "rejectedDraft", "loaded", "hit")
+    return {f"{name}Tokens": number for name, number in zip(names, tokens, strict=True)}
 
 
 def test_the_bill_is_json_that_says_what_it_was_made_from(folder):
@@ -106,8 +116,10 @@ def test_the_bill_is_json_that_says_what_it_was_made_from(folder):
         "from": None,
         "to": "2100-01-01T00:00:00+00:00",
         "zones": [
-            {"zone": "acme", "blockSeconds": 37.5, "promptTokens": 25, "cachedTokens": 3, "generationTokens": 2},
-            {"zone": "burst", "blockSeconds": 1234.568, "promptTokens": 1, "cachedTokens": 0, "generationTokens": 9},
+            {"zone": "acme", "blockSeconds": 37.5, "promptTokens": 25, "cachedTokens": 3, "generationTokens": 2}
+            | processed(26, 7, 5, 4, 3),
+            {"zone": "burst", "blockSeconds": 1234.568, "promptTokens": 1, "cachedTokens": 0, "generationTokens": 9}
+            | processed(9, 0, 0, 0, 0),
         ],
         "loans": [{"lender": "acme", "borrower": "burst", "blockSeconds": 12.5}],
         "tiers": [{"zone": "acme", "tier": "cpu", "byteSeconds": 1.5 * 2**40}],

@@ -36,7 +36,7 @@ EVENTS = [
     audit.Repaid("acme", "burst", 3, 1.5, False),
     audit.ConfigApplied(4, "f00d", 2),
     audit.ConfigRefused(None, "not valid JSON"),
-    audit.Usage("acme", 10.0, 2.5, 30, 20, 10),
+    audit.Usage("acme", 10.0, 2.5, 30, 20, 10, 19, 5, 4, 0, 20),
     audit.LoanUsage("acme", "burst", 10.0, 2.5),
     audit.TierUsage("acme", "cpu", 10.0, 2.5),
     audit.TierPurged("acme", "cpu", "20261123T070000Z-1a2b3c4d", 3, 2),
@@ -63,7 +63,10 @@ def test_no_record_can_carry_a_prompt_because_these_are_all_the_kinds_and_fields
         "repaid": ["lender", "borrower", "blocks", "afterSeconds", "overdue"],
         "config_applied": ["generation", "configHash", "zones"],
         "config_refused": ["generation", "error"],
-        "usage": ["zone", "countingSince", "blockSeconds", "promptTokens", "cachedTokens", "generationTokens"],
+        "usage": [
+            *("zone", "countingSince", "blockSeconds", "promptTokens", "cachedTokens", "generationTokens"),
+            *("computedFirstTokens", "recomputedTokens", "rejectedDraftTokens", "loadedTokens", "hitTokens"),
+        ],
         "loan_usage": ["lender", "borrower", "countingSince", "blockSeconds"],
         "tier_usage": ["zone", "tier", "countingSince", "byteSeconds"],
         "tier_purged": ["zone", "tier", "id", "evicted", "withdrawn"],
@@ -96,7 +99,7 @@ def test_a_record_reads_as_it_was_written():
 
 
 def test_since_when_a_counter_counts_is_written_in_unix_time():
-    (line,) = chain([audit.Usage("acme", 1.5, 0.0, 0, 0, 0)], at=2.0)
+    (line,) = chain([audit.Usage("acme", 1.5, 0.0, *[0] * 8)], at=2.0)
     assert json.loads(line)["countingSince"] == "1970-01-01T00:00:01.500Z"
 
 
@@ -114,7 +117,7 @@ def test_the_hash_is_that_of_the_canonical_json_without_it():
 
 
 def test_a_tool_that_writes_the_same_json_in_another_way_does_not_break_it():
-    (line,) = chain([audit.Usage("acme", 0.0, 3.0, 1, 1, 1)])
+    (line,) = chain([audit.Usage("acme", 0.0, 3.0, *[1] * 8)])
     content = json.loads(line)
     again = json.dumps(dict(reversed(content.items())) | {"blockSeconds": 3.0}, indent=1)
     assert link_of(parse(again.encode())) == link_of(parse(line))

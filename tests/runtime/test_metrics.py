@@ -103,6 +103,14 @@ def test_each_metric_of_a_zone_is_looked_at_here():
     assert sorted(plain) == sorted(f"tenantzone_zone_{name}" for name, _ in OF_EACH_ZONE)
 
 
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [("computed_first", 210), ("recomputed", 90), ("draft_rejected", 30), ("loaded", 16), ("hit", 320)],
+)
+def test_a_scrape_tells_how_each_zones_tokens_were_processed(kind, expected):
+    assert of_acme(scrape(), "processed_tokens_total", kind=kind) == expected
+
+
 @pytest.mark.parametrize(("name", "expected"), OF_EACH_ZONE)
 def test_a_scrape_tells_each_zone(name, expected):
     assert of_acme(scrape(), name) == expected

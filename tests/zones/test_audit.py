@@ -156,8 +156,10 @@ def test_the_bill_counts_what_is_held_times_seconds():
     core.ledger.evict_block(acme, next(iter(acme.cached)), "reset")
     core.now = 27.0
     acme.counters.prompt_tokens, acme.counters.prefix_hit_tokens, acme.counters.generation_tokens = 100, 60, 7
+    acme.counters.computed_first_tokens, acme.counters.recomputed_tokens = 46, 9
+    acme.counters.rejected_draft_tokens, acme.counters.loaded_tokens, acme.counters.hit_tokens = 3, 16, 64
     (usage,) = core.tenancy.usage()
-    assert usage == Usage("acme", 10.0, 20 * 5 + 10 * 1 + 7 * 10 + 6 * 1, 100, 60, 7)
+    assert usage == Usage("acme", 10.0, 20 * 5 + 10 * 1 + 7 * 10 + 6 * 1, 100, 60, 7, 46, 9, 3, 16, 64)
 
 
 def test_a_hit_changes_nothing_on_the_bill():

@@ -10,7 +10,9 @@ from tenantzone_runtime.zones.processed_tokens import COUNTERS, ProcessedAs, Pro
 
 
 def counted(counters):
-    return {kind: getattr(counters, COUNTERS[kind]) for kind in get_args(ProcessedAs) if getattr(counters, COUNTERS[kind])}
+    return {
+        kind: getattr(counters, COUNTERS[kind]) for kind in get_args(ProcessedAs) if getattr(counters, COUNTERS[kind])
+    }
 
 
 def test_what_was_lost_is_recomputed_and_what_comes_after_it_is_computed_first():

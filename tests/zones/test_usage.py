@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenantzone_runtime.zones.audit import LoanUsage, Usage
+from tenantzone_runtime.zones.processed_tokens import COUNTERS
 from tests.zones.core import Core, declare
 from tests.zones.lent import LentInAll
 
@@ -28,7 +29,7 @@ def test_a_zone_tells_its_usage_when_it_has_changed():
 def test_each_number_of_a_zones_usage_counts_as_a_change():
     core = Core()
     acme = core.zone("acme")
-    for name in ("prompt_tokens", "prefix_hit_tokens", "generation_tokens"):
+    for name in ("prompt_tokens", "prefix_hit_tokens", "generation_tokens", *COUNTERS.values()):
         setattr(acme.counters, name, 1)
         assert told(core) == [("acme", 0.0)]
         assert told(core) == []

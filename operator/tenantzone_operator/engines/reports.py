@@ -108,6 +108,8 @@ class ZoneReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
     computed_tokens: Count = 0
     prefix_query_tokens: Count = 0
     prefix_hit_tokens: Count = 0
+    computed_first_tokens: Count = 0
+    recomputed_tokens: Count = 0
     evictions: dict[Name, Count] | None = None
     evicted_blocks: dict[Name, Count] = {}
     wait_reason: OlderWaitReason | None = None

@@ -32,6 +32,8 @@ class ZoneView:
     borrowed: int
     prefix_query_tokens: int
     prefix_hit_tokens: int
+    computed_first_tokens: int
+    recomputed_tokens: int
     blocks_evicted: int
     taken_back: int
     """Of the evicted blocks: those that it had borrowed."""
@@ -145,6 +147,8 @@ def zone_view(report: ZoneReport) -> ZoneView:
         borrowed=report.borrowed,
         prefix_query_tokens=report.prefix_query_tokens,
         prefix_hit_tokens=report.prefix_hit_tokens,
+        computed_first_tokens=report.computed_first_tokens,
+        recomputed_tokens=report.recomputed_tokens,
         blocks_evicted=min(sum(evicted.values()), MAX_COUNT) if evicted else 0,
         taken_back=sum(evicted.get(reason, 0) for reason in _TAKEN_BACK) if evicted else 0,
         awaited_seats=report.awaited_seats,

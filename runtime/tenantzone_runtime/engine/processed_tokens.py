@@ -1,9 +1,9 @@
 """Counts how the tokens of vLLM's requests are processed, from the positions that vLLM itself keeps.
 
 ``num_computed_tokens`` moves on when a step is scheduled, and back when drafts of it turn out wrong. Steps in flight
-are ahead of what is certain by ``num_in_flight_tokens``, of which stale ones are of before the request's last
-preemption. So what running requests have computed is read from time to time, and no step pays for it. A step pays for
-requests that begin with it, and for drafts.
+are ahead of what is certain by ``num_in_flight_tokens``. Stale ones among these belong to a stay before the request's
+last preemption. So what running requests have computed is read from time to time, and no step pays for it. A step pays
+for requests that begin with it, and for drafts.
 """
 
 from collections import deque
@@ -24,7 +24,7 @@ class ProcessedTokens:
         self._drafts: deque[tuple[SchedulerOutput, dict[str, int]]] = deque()
         """Steps in flight with drafts, the oldest first: how many tokens were drafted for each request, by id."""
         self._judged: dict[str, int] = {}
-        """The same of the step whose output is being made, but for those that were told of."""
+        """The same of the step whose output is being made, without those whose drafts have been judged."""
 
     def admitted(self, request: Request) -> None:
         """Note a request that begins to compute with the step that is being scheduled."""

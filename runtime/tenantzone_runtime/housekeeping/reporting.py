@@ -59,6 +59,8 @@ _REPORTED: Final = (
     "prompt_tokens",
     "generation_tokens",
     "computed_tokens",
+    "computed_first_tokens",
+    "recomputed_tokens",
     "withheld_tokens",
     "preemptions",
     "violations",

@@ -20,6 +20,9 @@ from tenantzone_runtime.journal.record import Started
 from tenantzone_runtime.zones.audit import LoanUsage, TierUsage, Usage
 
 _THOUSAND: Final = 1000
+_TOKENS: Final = ("promptTokens", "cachedTokens", "generationTokens")
+_PROCESSED: Final = ("computedFirstTokens", "recomputedTokens", "rejectedDraftTokens", "loadedTokens", "hitTokens")
+"""Missing in records of version 0.1."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -30,6 +33,11 @@ class Amounts:
     prompt_tokens: int = 0
     cached_tokens: int = 0
     generation_tokens: int = 0
+    computed_first_tokens: int = 0
+    recomputed_tokens: int = 0
+    rejected_draft_tokens: int = 0
+    loaded_tokens: int = 0
+    hit_tokens: int = 0
     byte_milliseconds: int = 0
     """Of a tier."""
 
@@ -203,7 +211,7 @@ def _take(record: dict[str, Any], period: Period, runs: dict[tuple[str, str, Who
 def _counted(record: dict[str, Any]) -> tuple[Who, Amounts] | None:
     match record["kind"]:
         case Usage.kind:
-            tokens = (int(record[name]) for name in ("promptTokens", "cachedTokens", "generationTokens"))
+            tokens = [int(record[name]) for name in _TOKENS] + [int(record.get(name, 0)) for name in _PROCESSED]
             return (Usage.kind, intern(record["zone"])), Amounts(_thousandths(record["blockSeconds"]), *tokens)
         case LoanUsage.kind:
             who = LoanUsage.kind, intern(record["lender"]), intern(record["borrower"])

@@ -66,15 +66,23 @@ def _amounts(amounts: Amounts) -> dict[str, float]:
         "promptTokens": amounts.prompt_tokens,
         "cachedTokens": amounts.cached_tokens,
         "generationTokens": amounts.generation_tokens,
+        "computedFirstTokens": amounts.computed_first_tokens,
+        "recomputedTokens": amounts.recomputed_tokens,
+        "rejectedDraftTokens": amounts.rejected_draft_tokens,
+        "loadedTokens": amounts.loaded_tokens,
+        "hitTokens": amounts.hit_tokens,
     }
 
 
 def _as_table(bill: Bill) -> str:
-    zones = [("zone", "block-seconds", "prompt tokens", "of them cached", "generation tokens")]
+    zones: list[Sequence[str]] = [("zone", "block-seconds", "prompt tokens", "of them cached", "generation tokens")]
+    processed: list[Sequence[str]] = [("zone", "computed first", "recomputed", "drafts rejected", "loaded", "hit")]
     for zone, used in bill.zones.items():
-        tokens = (f"{number:,}" for number in (used.prompt_tokens, used.cached_tokens, used.generation_tokens))
-        zones.append((zone, f"{used.block_seconds:,.3f}", *tokens))  # type: ignore[arg-type]
-    lines = _columns(zones, names=1)
+        tokens = used.prompt_tokens, used.cached_tokens, used.generation_tokens
+        zones.append((zone, f"{used.block_seconds:,.3f}", *_numbers(*tokens)))
+        computed = used.computed_first_tokens, used.recomputed_tokens, used.rejected_draft_tokens
+        processed.append((zone, *_numbers(*computed, used.loaded_tokens, used.hit_tokens)))
+    lines = [*_columns(zones, names=1), "", *_columns(processed, names=1)]
     if bill.loans:
         loans = [("lender", "borrower", "block-seconds lent")]
         loans += [(*pair, f"{used.block_seconds:,.3f}") for pair, used in bill.loans.items()]
@@ -84,6 +92,10 @@ def _as_table(bill: Bill) -> str:
         tiers += [(*pair, f"{used.byte_seconds / _GIB:,.3f}") for pair, used in bill.tiers.items()]
         lines += ["", *_columns(tiers, names=2)]
     return "\n".join(lines)
+
+
+def _numbers(*numbers: int) -> list[str]:
+    return [f"{number:,}" for number in numbers]
 
 
 def _columns(rows: Sequence[Sequence[str]], *, names: int) -> list[str]:

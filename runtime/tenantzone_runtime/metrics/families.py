@@ -12,6 +12,7 @@ from tenantzone_runtime.metrics.figures import ReloadResult
 from tenantzone_runtime.metrics.tier_families import TIERS
 from tenantzone_runtime.zones.counters import Outcome
 from tenantzone_runtime.zones.outcomes import TargetName
+from tenantzone_runtime.zones.processed_tokens import COUNTERS
 
 _TARGETS: Final[dict[TargetName, str]] = {"token_time": "tokenTime", "first_token": "firstToken"}
 """As ``spec.latency`` calls them."""
@@ -176,8 +177,18 @@ _COUNTERS = (
     of_zones(
         "counter",
         "computed_tokens_total",
-        "Tokens computed for the zone: of prompts, but for what was cached, and generated.",
+        "Tokens computed for the zone, each once: of prompts, but for what was cached, and generated.",
         lambda zone: zone.counters.computed_tokens,
+    ),
+    of_zones_by(
+        "counter",
+        ("kind",),
+        "processed_tokens_total",
+        "Tokens by how they were processed, each in one kind. Computed in steps: computed_first, for the first time; "
+        "recomputed, although the request had it before and a preemption lost it; draft_rejected, as a draft that was "
+        "not kept. Not computed: hit, found in the prefix cache; loaded, from a tier. A request that was preempted "
+        "finds, loads and computes its tokens again, and each time counts.",
+        lambda zone: [((kind,), getattr(zone.counters, counter)) for kind, counter in COUNTERS.items()],
     ),
     of_zones(
         "counter",

@@ -175,6 +175,12 @@ class Usage:
     cached_tokens: int
     """Of the prompt tokens, those found in the zone's cache."""
     generation_tokens: int
+    computed_first_tokens: int
+    """``zones.processed_tokens`` defines this and the next four."""
+    recomputed_tokens: int
+    rejected_draft_tokens: int
+    loaded_tokens: int
+    hit_tokens: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ class Counters:
     computed_tokens: int = 0
     """Computed in steps, of prompts and generated, each once: what was lost and computed again is not in it."""
     computed_first_tokens: int = 0
-    """Computed in steps for the first time. This and the next four are told apart in ``zones.processed_tokens``."""
+    """Computed in steps for the first time. ``zones.processed_tokens`` defines this and the next four."""
     recomputed_tokens: int = 0
     rejected_draft_tokens: int = 0
     loaded_tokens: int = 0

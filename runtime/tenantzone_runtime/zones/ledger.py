@@ -225,6 +225,11 @@ class Ledger:
             counters.prompt_tokens,
             counters.prefix_hit_tokens,
             counters.generation_tokens,
+            counters.computed_first_tokens,
+            counters.recomputed_tokens,
+            counters.rejected_draft_tokens,
+            counters.loaded_tokens,
+            counters.hit_tokens,
         )
         if used == zone.usage_told:
             return False

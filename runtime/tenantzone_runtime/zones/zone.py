@@ -31,8 +31,9 @@ class ReleaseSteps:
     """Seconds from one step to the next."""
 
 
-Used = tuple[float, int, int, int]
-"""Block-seconds, prompt tokens, cached ones among them, and generated ones."""
+Used = tuple[float, int, int, int, int, int, int, int, int]
+"""Block-seconds, prompt tokens, cached ones among them, and generated ones; then tokens by how they were processed:
+computed first, recomputed, rejected drafts, loaded, hit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +199,7 @@ class Zone:
     """Blocks of its reservation on loans. Only the loan book changes it."""
     borrowed: int = 0
     """Blocks of its surplus on loans; the same."""
-    usage_told: Used = (0.0, 0, 0, 0)
+    usage_told: Used = (0.0, 0, 0, 0, 0, 0, 0, 0, 0)
     """What the journal has."""
     ages: Ages | None = None
     """Of what it keeps cached; None: it has no ttl. Only the ledger changes them."""
