@@ -38,12 +38,14 @@ class ProcessedTokens:
     def scheduled(self, output: SchedulerOutput) -> None:
         """Count what requests begin with that were admitted in a step, and note its drafts."""
         for request in self._begun:
-            zone = zone_of(request)
-            position = request.num_computed_tokens - output.num_scheduled_tokens[request.request_id]
+            zone, scheduled = zone_of(request), output.num_scheduled_tokens.get(request.request_id)
+            if zone is None or scheduled is None:
+                # Its place was taken back in the same step.
+                continue
+            position = request.num_computed_tokens - scheduled
             # Of what was found vLLM may compute the end once more, for layers with a window.
-            hits = min(request.hit_tokens, position)
-            if zone is not None:
-                progress_of(request).begin_stay(hits, position - hits, zone.counters)
+            hits = min(getattr(request, "hit_tokens", 0), position)
+            progress_of(request).begin_stay(hits, position - hits, zone.counters)
         self._begun.clear()
         if output.scheduled_spec_decode_tokens:
             drafts = {name: len(tokens) for name, tokens in output.scheduled_spec_decode_tokens.items()}
