@@ -28,6 +28,9 @@ _REASONS = {
         "admin port: "
         "kubectl tenantzone doctor -n {namespace}"
     ),
+    "ApiServerDiffers": (
+        "See the pod's log: a process of its API server does not follow the engine core. If it stays so, restart the pod."
+    ),
     "EngineUnfit": (
         "The engine has too few blocks: start it with more memory for its cache, let ZonePool {pool} select others, or "
         "lower what zones reserve. The oldest zones have theirs."

@@ -269,6 +269,37 @@ class IdentityReport(_Model):
     """Of the declaration that it goes by; see `tenantzone_contract.identity.identity_digest`."""
     problem: str = ""
     """Why it lets nobody in; empty if it does."""
+    keys: str = ""
+    """The digest of the API keys that the engine core has read, equal in each process that has the same keys; empty:
+    there are none, or the engine is of the release before.
+
+    It is made under a random key that only the engine's processes have and that ends with them: it tells two states of
+    one engine apart, and nobody can test guesses of an API key by it.
+    """
+
+
+Lag = Literal["config", "keys", "salt_key", "silent"]
+"""In what an API server process has differed from its engine core for 30 seconds or longer.
+
+config: it enforces another config. keys: it knows other API keys than the engine core reads from the same folder.
+salt_key: it salts with another key. silent: it has not said what it enforces.
+"""
+
+
+class ApiServerReport(_Model):
+    """What one API server process of an engine enforces."""
+
+    process: Count
+    """Its process id, in the engine's container."""
+    config_generation: int | None = None
+    config_hash: str | None = None
+    """None: no config is in force there yet."""
+    keys: str = ""
+    """The digest of the API keys that count, as in :class:`IdentityReport`."""
+    salt_key: str = ""
+    """As ``SaltKeyStatus.id``."""
+    lags: tuple[Annotated[str, Field(max_length=253)], ...] = ()
+    """Each a :data:`Lag`; none: it does as the engine core says. A newer engine may have others."""
 
 
 class LoanReport(_Model):
@@ -358,6 +389,12 @@ class EngineReport(_Model):
     """None: the engine is of the release before, and knows API keys only."""
     admin_port: AdminPortStatus | None = None
     """None: the engine is of the release before, and its port is open."""
+    api_servers: tuple[ApiServerReport, ...] | None = None
+    """Its API server processes; None: none has said what it enforces, or the engine is of the release before."""
+    boot_id: str = ""
+    """Random, of this start of the engine core; empty: the engine is of the release before."""
+    pod_uid: str = ""
+    """Of its pod, from the variable ``POD_UID``; empty: it is not set."""
     tiers: Annotated[tuple[TierReport, ...], Field(max_length=MAX_TIERS)] = ()
     """The fastest first; none: it has none, or is of the release before."""
     zones: tuple[ZoneReport, ...] = ()

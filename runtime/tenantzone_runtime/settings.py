@@ -39,6 +39,7 @@ MAX_TENANT_REQUESTS = "TENANTZONE_MAX_TENANT_REQUESTS"
 SEAL_KEY = "TENANTZONE_SEAL_KEY"
 STATE_DIR = "TENANTZONE_STATE_DIR"
 POD_NAME = "POD_NAME"
+POD_UID = "POD_UID"
 
 DEFAULT_JOURNAL_MAX_BYTES = 16 * 2**20
 DEFAULT_RECORD_MAX_BYTES = 64 * 2**20
@@ -85,6 +86,7 @@ class Settings:
     seal_key: bytes
     """Shared by the front door and the scheduler; empty until the first of them has made one."""
     pod_name: str
+    pod_uid: str = ""
     state_dir: Path | None = None
     """Where the engine core tells the front door which config is in force; None until the first of them has made it."""
     identity_dir: Path = Path("/etc/tenantzone/identity")
@@ -134,6 +136,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         open_routes=frozenset(filter(None, environ.get(OPEN_ROUTES, "").split(","))),
         seal_key=seal_key,
         pod_name=environ.get(POD_NAME, ""),
+        pod_uid=environ.get(POD_UID, ""),
         state_dir=Path(environ[STATE_DIR]) if environ.get(STATE_DIR) else None,
         scrub_blocks=environ.get(SCRUB_BLOCKS) == "1",
         journal_dir=Path(environ[JOURNAL_DIR]) if environ.get(JOURNAL_DIR) else None,

@@ -1,8 +1,9 @@
 """Two API servers in front of one engine (``--api-server-count 2``): each has a door of its own, and both are alike."""
 
 import os
+import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tenantzone_contract.config import PoolConfig, ZoneConfig
 from tenantzone_contract.config_text import dump_config, make_config
 from tenantzone_contract.identity import SECRET_FILE, IdentityConfig, Proof, SecretHeader, TrustedHeader
+from tenantzone_contract.report import EngineReport
 from tenantzone_contract.zone_terms import Queue
 from tests.engine.real_engine import API_PORT, DOOR_DELAY_SECONDS, RealEngine, StartingEngine
 
@@ -32,13 +34,19 @@ def identity_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def engine(identity_folder: Path) -> Iterator[RealEngine]:
+def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("state")
+
+
+@pytest.fixture(scope="module")
+def engine(identity_folder: Path, state_folder: Path) -> Iterator[RealEngine]:
     starting = StartingEngine(
         lambda address, folder: [
             "--num-gpu-blocks-override", "256", "--max-model-len", "4096", "--api-server-count", "2",
         ],
         TENANTZONE_OPEN_ROUTES="/metrics",
         TENANTZONE_IDENTITY_DIR=str(identity_folder),
+        TENANTZONE_STATE_DIR=str(state_folder),
     )  # fmt: skip
     try:
         engine = starting.await_health()
@@ -172,6 +180,37 @@ def test_their_figures_are_added_up(engine: RealEngine):
     before = refused()
     assert statuses(engine, "nobody") == [401, 401]
     assert refused() == before + 2
+
+
+def reported(engine: RealEngine, holds: Callable[[EngineReport], object]) -> EngineReport:
+    """A report of two API servers that enforce what the engine core does, once something holds of it."""
+
+    def found() -> bool:
+        report = engine.report()
+        servers = report.api_servers or ()
+        enforced = report.config.applied_hash, report.identity.keys, report.salt_key.id
+        agree = [(each.config_hash, each.keys, each.salt_key) == enforced for each in servers]
+        return agree == [True, True] and bool(holds(report))
+
+    engine.wait(found, "both API servers enforce what the engine core does")
+    return engine.report()
+
+
+def test_the_report_has_what_each_enforces_also_while_no_request_comes(engine: RealEngine, state_folder: Path):
+    engine.declare(zone("acme"), zone("burst"))
+    first = reported(engine, lambda report: report.identity.keys)
+    assert len({each.process for each in first.api_servers}) == 2
+    engine.add_keys("one-more")
+    reported(engine, lambda report: report.identity.keys != first.identity.keys)
+    engine.renew_salt_key()
+    reported(engine, lambda report: report.salt_key.id != first.salt_key.id)
+    shutil.rmtree(state_folder)
+    engine.declare(zone("acme"))
+    reported(engine, lambda report: report.config.applied_hash != first.config.applied_hash)
+    assert {path.name for path in state_folder.iterdir()} == {
+        "config.json",
+        *(f"api-server-{each.process}.json" for each in first.api_servers),
+    }
 
 
 def test_both_go_over_to_another_identity(engine: RealEngine, identity_folder: Path):

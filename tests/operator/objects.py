@@ -7,6 +7,7 @@ from tenantzone_contract.config_text import make_config
 from tenantzone_contract.fitting import Grant, grants
 from tenantzone_contract.report import (
     AdminPortStatus,
+    ApiServerReport,
     ConfigStatus,
     EngineReport,
     IdentityReport,
@@ -73,6 +74,7 @@ def observed(
     identity: tuple[str, str] | None = None,
     admin_port: AdminPortStatus | None = CLOSED,
     tiers: tuple[TierReport, ...] = (),
+    api_servers: tuple[ApiServerReport, ...] | None = None,
     **zones: Any,
 ) -> Observation:
     """An engine that has applied a snapshot and reports its zones; `acme={"cached": 3}` says more about one of them.
@@ -90,7 +92,7 @@ def observed(
         for zone, grant in zip(entries, grants(entries, blocks), strict=True)
     )
     made = report(engine, blocks, status, registered + reports).model_copy(
-        update={"seats": seats, "salt_key": salt_key, "admin_port": admin_port, "tiers": tiers}
+        update={"seats": seats, "salt_key": salt_key, "admin_port": admin_port, "tiers": tiers, "api_servers": api_servers}
     )
     if identity is not None:
         told = IdentityReport(kind="APIKeys", digest=identity[0], problem=identity[1])

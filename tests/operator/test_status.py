@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tenantzone_contract.identity import identity_digest
+from tenantzone_contract.report import ApiServerReport
 from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.planning.config_room import ConfigRoom
 from tenantzone_operator.planning.plan import make_plan
@@ -27,6 +28,50 @@ def status_of(acme, observations, *, configs=(OLDER, NEWEST), now=NOW):
 
 def condition(status, kind):
     return next(condition for condition in status["conditions"] if condition["type"] == kind)
+
+
+def enforcing(config, *lags, process=7):
+    """An API server process that enforces a config, and that has differed from its engine core for long in this."""
+    return ApiServerReport(
+        process=process, config_generation=config.generation, config_hash=config.hash, lags=lags
+    )
+
+
+@pytest.mark.parametrize(
+    ("api_servers", "programmed"),
+    [
+        pytest.param(None, "True Acknowledged", id="an engine of the release before counts by its own hash"),
+        pytest.param((enforcing(NEWEST), enforcing(NEWEST, process=8)), "True Acknowledged", id="all have the newest"),
+        pytest.param((enforcing(NEWEST), enforcing(OLDER, process=8)), "Unknown Pending", id="one has an older config"),
+        pytest.param((ApiServerReport(process=7),), "Unknown Pending", id="one has no config yet"),
+        pytest.param((enforcing(OLDER, "config"),), "False ApiServerDiffers", id="one has had an older one for long"),
+        pytest.param((enforcing(NEWEST, "keys"),), "False ApiServerDiffers", id="one knows other keys"),
+        pytest.param((enforcing(NEWEST, "salt_key"),), "False ApiServerDiffers", id="one has another salt key"),
+        pytest.param((enforcing(NEWEST, "silent"),), "False ApiServerDiffers", id="one says nothing"),
+        pytest.param((enforcing(NEWEST, "unheard"),), "False ApiServerDiffers", id="a newer engine has other words"),
+    ],
+)
+def test_every_api_server_process_must_enforce_what_is_declared(api_servers, programmed):
+    engine = observed(NEWEST, api_servers=api_servers)
+    found = condition(status_of(ACME, [engine]), "Programmed")
+    assert f"{found['status']} {found['reason']}" == programmed
+    history = History()
+    history.record(NEWEST, 1000)
+    assert history.acknowledges_newest(engine.report) == (found["status"] == "True")
+
+
+def test_the_message_names_the_pod_the_process_and_what_differs():
+    engine = observed(NEWEST, engine="engine-3", api_servers=(enforcing(NEWEST), enforcing(OLDER, "config", "keys")))
+    message = condition(status_of(ACME, [engine]), "Programmed")["message"]
+    assert message.startswith(
+        f"engine-3: API server process 7 enforces config {OLDER.hash[:20]}, not {NEWEST.hash[:20]} and knows other API"
+    )
+
+
+def test_an_api_server_process_with_an_older_config_enforces_what_has_not_changed_since():
+    unchanged = snapshot(1, ACME), snapshot(2, ACME, zone("burst"))
+    engine = observed(unchanged[1], api_servers=(enforcing(unchanged[0]),))
+    assert condition(status_of(ACME, [engine], configs=unchanged), "Programmed")["status"] == "True"
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from tenantzone_cli.live import EngineAnswer
 from tenantzone_cli.resources import Pod, Pool
 from tenantzone_cli.table import duration
 from tenantzone_contract.config import CONFIG_HASH_ANNOTATION
+from tenantzone_contract.report import EngineReport
 
 _FROZEN_SECONDS = 15.0
 """An engine renews its report all the time; an older one comes from an engine that hangs."""
@@ -73,8 +74,18 @@ def _check_engine(pod: Pod, answer: EngineAnswer | None, newest: str | None) -> 
     elif newest is not None and status.applied_hash != newest:
         have = f"generation {status.applied_generation}" if status.applied_generation is not None else "no config"
         yield warn("", f"has {have}, not the newest", "if it stays so, see whether its volume is a folder, no subPath")
+    yield from _check_api_servers(answer.report)
     if answer.asked_at is not None:
         yield from _check_clock(pod, answer.asked_at - answer.report.published_unix_time)
+
+
+def _check_api_servers(report: EngineReport) -> Iterator[Finding]:
+    """Compare what the API server processes of an engine enforce with what its engine core does."""
+    for process in report.api_servers or ():
+        if process.lags:
+            differs = ", ".join(process.lags)
+            text = f"API server process {process.process} enforces something else than the engine core ({differs})"
+            yield fail("", text, "see the log of the pod; restart the pod if it stays so")
 
 
 def _check_clock(pod: Pod, age: float) -> Iterator[Finding]:

@@ -32,7 +32,7 @@ async def read_report(
         ValueError: it is not a report, or another engine's, or longer than it can be.
         OSError: the engine does not answer, or not in time.
     """
-    return await read_answer(
+    report = await read_answer(
         pod,
         port,
         REPORT_PATH,
@@ -42,6 +42,9 @@ async def read_report(
         patience=ANSWER_SECONDS,
         tokens=tokens,
     )
+    if report.pod_uid not in ("", pod.meta.uid):
+        raise ValueError(f"at {pod.ip} another pod of the same name answers, with the uid {printable(report.pod_uid)}")
+    return report
 
 
 async def read_answer(

@@ -30,6 +30,11 @@ class Observation:
         return self.report.tiers if self.report is not None else {}
 
     @property
+    def lag(self) -> str:
+        """In what an API server process differs from its engine core, in words; empty: in nothing that is known."""
+        return self.report.lag if self.report is not None else ""
+
+    @property
     def nack(self) -> str:
         """Why the engine refuses the newest config, in its own words; empty if it does not."""
         return self.report.nack if self.report is not None else ""

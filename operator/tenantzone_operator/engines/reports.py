@@ -22,6 +22,10 @@ from tenantzone_contract.report import (
 )
 
 MAX_BLOCKS = 2**31 - 1
+MAX_API_SERVERS = 1024
+"""Processes of one engine."""
+MAX_LAGS = 16
+"""In what one of them may differ from its engine core."""
 
 _BASE_BYTES = 64 * 2**10
 _ZONE_BYTES = 4 * 2**10
@@ -183,6 +187,15 @@ class AdminPortStatus(msgspec.Struct, rename="camel", frozen=True, gc=False):
     error: str = ""
 
 
+class ApiServerReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """What one API server process of the engine enforces."""
+
+    process: Count
+    config_generation: Count | None = None
+    config_hash: Name | None = None
+    lags: Annotated[tuple[Name, ...], msgspec.Meta(max_length=MAX_LAGS)] = ()
+
+
 class EngineReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
     """An engine's report, cut down to the fields that the operator reads."""
 
@@ -198,6 +211,8 @@ class EngineReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
     salt_key: SaltKeyStatus | None = None
     identity: IdentityReport | None = None
     admin_port: AdminPortStatus | None = None
+    api_servers: Annotated[tuple[ApiServerReport, ...], msgspec.Meta(max_length=MAX_API_SERVERS)] | None = None
+    pod_uid: Name = ""
     tiers: Annotated[tuple[TierReport, ...], msgspec.Meta(max_length=MAX_TIERS)] = ()
     zones: tuple[ZoneReport, ...] = ()
     loans: tuple[LoanReport, ...] = ()

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from tenantzone_contract.identity import identity_digest
 from tenantzone_contract.report import MAX_COUNT, EvictionReason, ZoneState
 from tenantzone_contract.text import printable
-from tenantzone_operator.engines.reports import EngineReport, LatencyReport, PurgeReport, ZoneReport, ZoneTierReport
+from tenantzone_operator.engines.reports import ApiServerReport, EngineReport, LatencyReport, PurgeReport, ZoneReport, ZoneTierReport
 
 _LONGEST_ERROR = 1000
+_HASH_CHARACTERS = 20
 _IN_THREAD_ZONES = 200
 _TAKEN_BACK: tuple[EvictionReason, ...] = ("reclaim", "due")
 """Reasons of evictions that hit what a zone had borrowed."""
@@ -97,6 +98,15 @@ class EngineView:
     """Why the file of tokens as it is now is not in force, in its own words; empty if it is."""
     tiers: Mapping[str, TierView]
     """Below its blocks, by name."""
+    api_servers: tuple[tuple[int | None, str | None], ...] = ()
+    """Generation and hash of the config that each API server process enforces; none: the engine does not report it."""
+    lag: str = ""
+    """In what an API server process has differed from the engine core for long, with the process; empty: in nothing."""
+
+    @property
+    def enforced(self) -> tuple[tuple[int | None, str | None], ...]:
+        """Generation and hash of the config that each of its processes enforces, its engine core first."""
+        return ((self.applied_generation, self.applied_hash), *self.api_servers)
 
 
 def view(report: EngineReport) -> EngineView:
@@ -123,7 +133,25 @@ def view(report: EngineReport) -> EngineView:
             )
             for tier in report.tiers
         },
+        api_servers=tuple((each.config_generation, each.config_hash) for each in report.api_servers or ()),
+        lag=next((_lag(each, config.applied_hash) for each in report.api_servers or () if each.lags), ""),
     )
+
+
+def _lag(process: ApiServerReport, applied_hash: str | None) -> str:
+    """In what an API server process differs from its engine core, in words."""
+    words = {
+        "config": f"enforces config {_short(process.config_hash)}, not {_short(applied_hash)}",
+        "keys": "knows other API keys than its key files have",
+        "salt_key": "uses another salt key than the engine core",
+        "silent": "does not report what it enforces",
+    }
+    found = [words.get(lag, f"differs in {printable(lag, _LONGEST_ERROR)}") for lag in process.lags]
+    return f"API server process {process.process} {' and '.join(found)}"
+
+
+def _short(config_hash: str | None) -> str:
+    return "none" if config_hash is None else printable(config_hash, _HASH_CHARACTERS)
 
 
 async def view_aside(report: EngineReport) -> EngineView:

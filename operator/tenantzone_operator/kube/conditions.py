@@ -62,6 +62,7 @@ class Reason(StrEnum):
     NO_ENGINES = "NoEngines"
     CONFIG_REJECTED = "ConfigRejected"
     CONFIG_NOT_WRITTEN = "ConfigNotWritten"
+    API_SERVER_DIFFERS = "ApiServerDiffers"
     ENGINE_UNREACHABLE = "EngineUnreachable"
     ZONE_MISSING = "ZoneMissing"
     ZONE_DIFFERS = "ZoneDiffers"

@@ -58,15 +58,19 @@ class History:
             del self._hashes[min(self._hashes)]
 
     def acknowledges(self, report: EngineView, entry: ZoneConfig) -> bool:
-        """Whether the engine enforces the zone's entry, and the newest snapshot has the entry so."""
-        generation = report.applied_generation
-        if generation is None or not _same(self._entries.get(entry.name), entry):
+        """Whether each process of the engine enforces the zone's entry, and the newest snapshot has the entry so."""
+        if report.lag or not _same(self._entries.get(entry.name), entry):
+            return False
+        return all(self._has_entry(*enforced, entry) for enforced in report.enforced)
+
+    def _has_entry(self, generation: int | None, config_hash: str | None, entry: ZoneConfig) -> bool:
+        """Whether the config of this generation and hash has the entry as the newest snapshot has it."""
+        if generation is None or config_hash is None:
             return False
         # The same content under another generation is the same: so it is after a ConfigMap was lost and written again.
-        if self.acknowledges_newest(report):
+        if self._newest is not None and config_hash == self._newest.hash:
             return True
-        is_since = generation >= self._since[entry.name]
-        return is_since and self._hashes.get(generation) == report.applied_hash
+        return generation >= self._since[entry.name] and self._hashes.get(generation) == config_hash
 
     def acknowledged_by(self, seen: Observation, entry: ZoneConfig) -> bool:
         """Whether what is known of an engine acknowledges the zone's entry; no if it does not answer."""
@@ -118,8 +122,11 @@ class History:
         )
 
     def acknowledges_newest(self, report: EngineView) -> bool:
-        """Whether the engine has applied the newest snapshot itself."""
-        return self._newest is not None and report.applied_hash == self._newest.hash
+        """Whether each process of the engine enforces the newest snapshot itself, with the same keys and salts."""
+        if self._newest is None or report.lag:
+            return False
+        newest = self._newest.hash
+        return all(config_hash == newest for _, config_hash in report.enforced)
 
 
 def _same(known: ZoneConfig | None, entry: ZoneConfig) -> bool:
@@ -148,6 +155,10 @@ def programmed(
         if observation.nack:
             message = f"{observation.pod} refuses the newest config and keeps the one before: {observation.nack}"
             return Condition(Type.PROGRAMMED, "False", Reason.CONFIG_REJECTED, message)
+    for observation in observations:
+        if observation.lag:
+            message = f"{observation.pod}: {observation.lag}; restart the pod if it stays so"
+            return Condition(Type.PROGRAMMED, "False", Reason.API_SERVER_DIFFERS, message)
     for observation in observations:
         if observation.report is None:
             message = f"{observation.pod} does not answer: {observation.error}"

@@ -42,7 +42,7 @@ class ZoneStatuses:
         not_written: str = "",
     ) -> dict[str, Mapping[str, Any]]:
         """The status of each zone, by name, from verdicts by name; for the other arguments, see `zone_status`."""
-        engines = [(seen.pod, seen.error, seen.nack, seen.tiers) for seen in observations]
+        engines = [(seen.pod, seen.error, seen.nack, seen.lag, seen.tiers) for seen in observations]
         made = {}
         for zone in zones:
             name, verdict = zone.meta.name, verdicts[zone.meta.name]

@@ -37,7 +37,7 @@ class Known:
     def __init__(self, settings: Settings, state_dir: Path, has_changed: Callable[[], None]) -> None:
         self._identity_dir = settings.identity_dir
         self._has_changed = has_changed
-        self._keys = KeyRing(settings.keys_dir)
+        self._keys = KeyRing(settings.keys_dir, settings.seal_key)
         # Not the folder of the operator's config: the engine may refuse what stands there.
         self._source = ConfigSource(state_dir)
         self._salt = SaltKeySource(settings.salt_dir, settings.seal_key)
@@ -60,6 +60,16 @@ class Known:
     @property
     def salt_key(self) -> bytes:
         return self._salt.key
+
+    @property
+    def salt_key_id(self) -> str:
+        """The id of the pool's salt key; empty: this engine has one of its own."""
+        return self._salt.id
+
+    @property
+    def keys_digest(self) -> str:
+        """The digest of the API keys that count, under a key that only this engine's processes have."""
+        return self._keys.digest
 
     @property
     def is_required(self) -> bool:

@@ -16,6 +16,7 @@ from tenantzone_runtime.door.bearing import Bearing
 from tenantzone_runtime.door.binding import bind, check_fields, without_seal
 from tenantzone_runtime.door.discretion import discreet
 from tenantzone_runtime.door.failures import failure
+from tenantzone_runtime.door.following import following
 from tenantzone_runtime.door.full_queues import FullQueues
 from tenantzone_runtime.door.headers import check_headers
 from tenantzone_runtime.door.holdings import Held, Holdings
@@ -69,18 +70,20 @@ class TenantMiddleware:
             )
         if self._settings.state_dir is None:
             raise ValueError(f"{STATE_DIR} is empty: the vLLM plugin 'tenantzone' makes the folder when vLLM starts")
+        self._state_dir = self._settings.state_dir
         open_all()
         self._routes = RouteTable(self._settings.open_routes)
         self._holdings = Holdings(self._settings.bounds)
         self._intake = Intake(self._settings.bounds)
         self._full_queues = FullQueues()
-        self._known = Known(self._settings, self._settings.state_dir, self._full_queues.forget)
+        self._known = Known(self._settings, self._state_dir, self._full_queues.forget)
         self._tracing = _tracing()
         self._recorder = _recorder(self._settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
+            async with following(self._known, self._state_dir):
+                await self._app(scope, receive, send)
             return
         try:
             # Probes come while the server has most to do, and go by no key.

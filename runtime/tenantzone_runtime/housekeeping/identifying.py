@@ -12,9 +12,19 @@ class Identifying:
 
     def __init__(self, settings: Settings) -> None:
         self._folder = settings.identity_dir
-        self._keys = KeyRing(settings.keys_dir)
+        self._keys = KeyRing(settings.keys_dir, settings.seal_key)
         self._declared: IdentityConfig | None = None
         self._identity = make_identity(None, self._keys, self._folder)
+
+    def read_on(self) -> None:
+        """Read the next part of the key files, if a look has read only a part of them."""
+        if self._keys.is_partly_read:
+            self._keys.refresh()
+
+    @property
+    def keys_digest(self) -> str:
+        """The digest of the API keys as they were at the last look."""
+        return self._keys.digest
 
     def look(self, declared: IdentityConfig | None) -> IdentityReport:
         """What there is to report of an identity now.
@@ -29,4 +39,4 @@ class Identifying:
             self._keys.refresh()
         self._identity.refresh()
         kind = declared.kind if declared is not None else "APIKeys"
-        return IdentityReport(kind=kind, digest=identity_digest(declared), problem=self._identity.problem)
+        return IdentityReport(kind=kind, digest=identity_digest(declared), problem=self._identity.problem, keys=self._keys.digest)

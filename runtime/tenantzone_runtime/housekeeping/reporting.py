@@ -14,6 +14,7 @@ from tenantzone_contract.report import (
     MAX_SECONDS,
     AdapterReport,
     AdminPortStatus,
+    ApiServerReport,
     ConfigStatus,
     EngineReport,
     IdentityReport,
@@ -91,8 +92,11 @@ def make_report(
     *,
     pod: str,
     started_unix_time: float,
+    pod_uid: str = "",
+    boot_id: str = "",
     salt_key: SaltKeyStatus | None = None,
     identity: IdentityReport | None = None,
+    api_servers: Sequence[ApiServerReport] | None = None,
     admin_port: AdminPortStatus | None = None,
 ) -> EngineReport:
     """An immutable snapshot. What a zone's loans come to agrees with the loans that are told."""
@@ -111,6 +115,8 @@ def make_report(
     return EngineReport(
         engine_version=engine.engine_version,
         pod=pod,
+        pod_uid=pod_uid,
+        boot_id=boot_id,
         capacity_blocks=len(engine.block_ids),
         block_size_tokens=engine.block_size_tokens,
         free_blocks=pool.free_blocks,
@@ -123,6 +129,7 @@ def make_report(
         config=config,
         salt_key=salt_key,
         identity=identity,
+        api_servers=tuple(api_servers) if api_servers is not None else None,
         admin_port=admin_port,
         tiers=tuple(map(tier_report, tiers)),
         zones=tuple(_zone_report(zone, counts, lending, tiers, engine.tenancy) for zone, counts in zones),

@@ -8,9 +8,11 @@ between two steps.
 import logging
 import threading
 import time
+from uuid import uuid4
 
 from tenantzone_contract.report import ConfigStatus, EngineReport
 from tenantzone_runtime.admin_access import AdminAccess
+from tenantzone_runtime.housekeeping.api_servers import ApiServers, Enforced
 from tenantzone_runtime.housekeeping.applied import AppliedConfig
 from tenantzone_runtime.housekeeping.auditing import Auditing, open_journal
 from tenantzone_runtime.housekeeping.engine import ServedEngine
@@ -40,13 +42,14 @@ class Housekeeping:
 
     def __init__(self, engine: ServedEngine, settings: Settings) -> None:
         self._engine = engine
-        self._pod = settings.pod_name
+        self._pod, self._pod_uid, self._boot_id = settings.pod_name, settings.pod_uid, uuid4().hex
         self._started_unix_time = time.time()
         self._auditing = Auditing(engine, open_journal(engine, settings, self._started_unix_time))
         self._reloading = Reloading(engine, settings.config_dir, self._auditing.config_refused)
         self._applied = AppliedConfig(settings.state_dir)
         self._salting = Salting(engine, settings)
         self._identifying = Identifying(settings)
+        self._api_servers = ApiServers(settings.state_dir)
         self.admin_access = AdminAccess(None if settings.admin_open else settings.admin_token_dir)
         """Who may read what is told here; followed in each turn."""
         self._stopping = threading.Event()
@@ -89,6 +92,7 @@ class Housekeeping:
         self._applied.show(self._reloading.in_force)
         has_news |= self._applied.rejection is not rejection
         has_news |= self._salting.turn()
+        has_news |= self._look_at_api_servers()
         self.admin_access.poll()
         self._engine.let_time_pass()
         self._auditing.turn()
@@ -121,11 +125,20 @@ class Housekeeping:
             self._engine,
             self._status(),
             pod=self._pod,
+            pod_uid=self._pod_uid,
+            boot_id=self._boot_id,
             started_unix_time=self._started_unix_time,
             salt_key=self._salting.status,
             identity=self._identifying.look(in_force.pool.identity if in_force is not None else None),
+            api_servers=self._api_servers.reports,
             admin_port=self.admin_access.status,
         )
+
+    def _look_at_api_servers(self) -> bool:
+        self._identifying.read_on()
+        in_force = self._reloading.in_force
+        config_hash = in_force.hash if in_force is not None else None
+        return self._api_servers.turn(Enforced(config_hash, self._identifying.keys_digest, self._salting.status.id))
 
     def _status(self) -> ConfigStatus:
         """What became of the newest config, in the engine and in the API server."""

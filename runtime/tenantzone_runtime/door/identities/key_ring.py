@@ -106,14 +106,24 @@ class KeyRing:
 
     Args:
         folder: may be missing: no keys then.
+        digest_key: of this engine, the same in all of its processes; empty: no digest is made.
         clock: seconds, that never go back.
     """
 
     required: bool = False
     """Whether there is or was any key file."""
 
-    def __init__(self, folder: Path, clock: Callable[[], float] = time.monotonic) -> None:
+    digest: str = ""
+    """Of all keys that the files have, to compare processes of one engine; empty: there are none.
+
+    It is made with a key that ends with the engine, so that nobody can test guesses of an API key by it.
+    """
+
+    def __init__(
+        self, folder: Path, digest_key: bytes = b"", clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._folder = folder
+        self._digest_key = digest_key
         self._clock = clock
         self._current_at = clock()
         """When all files in force were last known to be what is in the folder."""
@@ -138,6 +148,11 @@ class KeyRing:
         # tenants cost no more than one.
         self._table_key = secrets.token_bytes(32)
         self._tenants: dict[bytes, str] = {}
+
+    @property
+    def is_partly_read(self) -> bool:
+        """Whether there is a new projection of which some files have not been read yet."""
+        return self._part is not None
 
     @property
     def problem(self) -> str:
@@ -168,6 +183,7 @@ class KeyRing:
         if files != self._files:
             self._files = files
             self._tenants = self._index()
+            self.digest = self._digest()
 
     def _read_files(self) -> dict[str, _KeyFile]:
         projection = projection_of(self._folder)
@@ -307,6 +323,14 @@ class KeyRing:
                     ", ".join(sorted(tenants)),
                 )
         return {self._table_digest(digest): tenants[0] for digest, tenants in owners.items() if len(tenants) == 1}
+
+    def _digest(self) -> str:
+        if not self._files or not self._digest_key:
+            return ""
+        digest = hmac.new(self._digest_key, digestmod=hashlib.sha256)
+        for tenant, file in sorted(self._files.items()):
+            digest.update(b"".join([f"{tenant}:{len(file.digests)}:".encode(), *sorted(file.digests)]))
+        return digest.hexdigest()
 
     def _table_digest(self, digest: bytes) -> bytes:
         return hmac.digest(self._table_key, digest, hashlib.sha256)

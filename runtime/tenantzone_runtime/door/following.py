@@ -1,0 +1,86 @@
+"""Follows what is in force also while no request comes, and reports it to the engine core."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from tenantzone_runtime.api_server_state import ApiServerState, remove_state, state_of_this_process
+from tenantzone_runtime.door.known import Known
+
+_log = logging.getLogger(__name__)
+
+INTERVAL_SECONDS: Final = 0.2
+RENEWAL_SECONDS: Final = 5.0
+"""After which a state is written again that has not changed, so that the engine core sees that it is followed."""
+
+
+@asynccontextmanager
+async def following(known: Known, folder: Path) -> AsyncIterator[None]:
+    """Follow what is in force, from an API server's start to its end.
+
+    Args:
+        known: what the front door of this process goes by.
+        folder: shared with the engine core, which makes it again if it is removed.
+    """
+    reporter = _Reporter(known, folder)
+    reporter.report()
+    task = asyncio.create_task(_follow(known, reporter), name="following what is in force")
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        with suppress(OSError):
+            remove_state(folder)
+
+
+async def _follow(known: Known, reporter: "_Reporter") -> None:
+    told = ""
+    while True:
+        await asyncio.sleep(INTERVAL_SECONDS)
+        try:
+            await known.look_if_due()
+            await asyncio.to_thread(reporter.report)
+            told = ""
+        except Exception as error:
+            # The next request meets the same error, and is refused.
+            if repr(error) != told:
+                _log.exception("the front door could not look at what is in force, and tries again")
+            told = repr(error)
+
+
+class _Reporter:
+    """Writes this process's state when it has changed, when it is old, and when its file is gone."""
+
+    def __init__(self, known: Known, folder: Path) -> None:
+        self._known = known
+        self._folder = folder
+        self._written: ApiServerState | None = None
+
+    def report(self) -> None:
+        """Write the state, unless its file has it. A failed write is tried again with the next call."""
+        config = self._known.config
+        state = state_of_this_process(
+            config.generation if config is not None else None,
+            config.hash if config is not None else None,
+            self._known.keys_digest,
+            self._known.salt_key_id,
+        )
+        if self._is_written(state):
+            return
+        # The engine core makes the folder again, and reports what it does not hear from this process.
+        with suppress(OSError):
+            state.write(self._folder)
+            self._written = state
+
+    def _is_written(self, state: ApiServerState) -> bool:
+        written = self._written
+        if written is None or replace(written, unix_time=state.unix_time) != state:
+            return False
+        is_new = 0 <= state.unix_time - written.unix_time < RENEWAL_SECONDS
+        return is_new and written.is_in(self._folder)

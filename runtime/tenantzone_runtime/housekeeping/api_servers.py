@@ -1,0 +1,102 @@
+"""What each API server process enforces, beside what the engine core does, for the report."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tenantzone_contract.report import ApiServerReport, Lag
+from tenantzone_runtime.api_server_state import ApiServerState, read_states
+
+LAG_SECONDS: Final = 30.0
+"""For which a process may differ from the engine core, or say nothing, before the report says so. Thousands of key files
+are read in parts, which takes seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Enforced:
+    """What the engine core enforces."""
+
+    config_hash: str | None
+    keys: str
+    """The digest of the API keys that the engine core has read from the same folder."""
+    salt_key: str
+
+
+class _Process:
+    """One API server process, and since when it has differed in what."""
+
+    def __init__(self, state: ApiServerState, now: float) -> None:
+        self._heard_at = now
+        self._state = state
+        self._since: dict[Lag, float] = {}
+
+    @property
+    def is_running(self) -> bool:
+        return self._state.is_running
+
+    def hear(self, state: ApiServerState, now: float) -> None:
+        if state.unix_time != self._state.unix_time:
+            self._heard_at = now
+        self._state = state
+
+    def report(self, enforced: Enforced, now: float) -> ApiServerReport:
+        state = self._state
+        self._since = {lag: self._since.get(lag, now) for lag in _differences(state, enforced)}
+        lags = [lag for lag, since in self._since.items() if now - since >= LAG_SECONDS]
+        if now - self._heard_at >= LAG_SECONDS:
+            lags.append("silent")
+        return ApiServerReport(
+            process=state.process,
+            config_generation=state.config_generation,
+            config_hash=state.config_hash,
+            keys=state.keys,
+            salt_key=state.salt_key,
+            lags=tuple(lags),
+        )
+
+
+def _differences(state: ApiServerState, enforced: Enforced) -> Iterator[Lag]:
+    if state.config_hash != enforced.config_hash:
+        yield "config"
+    if state.keys != enforced.keys:
+        yield "keys"
+    if state.salt_key != enforced.salt_key:
+        yield "salt_key"
+
+
+class ApiServers:
+    """The API server processes that have said what they enforce, until they end.
+
+    One whose file is gone is remembered: it runs, and what it enforces is not known to have changed.
+
+    Args:
+        folder: shared with them; None: there are none.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._processes: dict[tuple[int, int], _Process] = {}
+        self.reports: Sequence[ApiServerReport] | None = None
+        """What each of them enforces; None: none has said so yet."""
+
+    def turn(self, enforced: Enforced, now: float | None = None) -> bool:
+        """Look at what the processes enforce; returns whether the reports are others than before.
+
+        Args:
+            enforced: by the engine core.
+            now: by the monotonic clock, in seconds; None: now.
+        """
+        now = time.monotonic() if now is None else now
+        before = self.reports
+        for state in read_states(self._folder) if self._folder is not None else ():
+            key = (state.process, state.started)
+            if key in self._processes:
+                self._processes[key].hear(state, now)
+            else:
+                self._processes[key] = _Process(state, now)
+        self._processes = {key: process for key, process in self._processes.items() if process.is_running}
+        reports = tuple(self._processes[key].report(enforced, now) for key in sorted(self._processes))
+        self.reports = reports or None
+        return self.reports != before

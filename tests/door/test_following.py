@@ -1,0 +1,90 @@
+"""A front door follows what is in force while no request comes, and reports it to the engine core."""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from tenantzone_contract.config import CONFIG_KEY
+from tenantzone_contract.config_text import parse_config
+from tenantzone_runtime.api_server_state import ApiServerState, read_states
+from tenantzone_runtime.door.identities.key_ring import KeyRing
+from tenantzone_runtime.door.middleware import TenantMiddleware
+from tests.door.harness import SALT_KEY, SEAL_KEY, give_keys, give_salt_key, give_zones, settings
+
+
+@asynccontextmanager
+async def started(folder: Path) -> AsyncIterator[None]:
+    """An API server with the door, from its start to its end; it gets no request."""
+    is_ended = asyncio.Event()
+
+    async def app(scope, receive, send) -> None:
+        await is_ended.wait()
+
+    door = TenantMiddleware(app, settings(folder))
+    running = asyncio.create_task(door({"type": "lifespan"}, None, None))
+    await asyncio.sleep(0)
+    try:
+        yield
+    finally:
+        is_ended.set()
+        await running
+
+
+async def state(folder: Path, holds: Callable[[ApiServerState], object]) -> ApiServerState:
+    """The state of this process once something holds of it."""
+    async with asyncio.timeout(20):
+        while not (found := read_states(folder / "config")) or not holds(found[0]):
+            await asyncio.sleep(0.05)
+    return found[0]
+
+
+def test_what_is_in_force_is_reported_without_a_request(tmp_path: Path):
+    give_keys(tmp_path, acme="key-of-acme")
+    give_zones(tmp_path, "acme")
+
+    async def live() -> None:
+        async with started(tmp_path):
+            first = await state(tmp_path, lambda state: True)
+            config = parse_config((tmp_path / "config" / CONFIG_KEY).read_text())
+            assert (first.config_generation, first.config_hash) == (1, config.hash)
+            give_zones(tmp_path, "acme", "burst", generation=2)
+            await state(tmp_path, lambda state: state.config_generation == 2)
+            give_keys(tmp_path, acme="key-of-acme", burst="key-of-burst")
+            await state(tmp_path, lambda state: state.keys != first.keys)
+            assert first.salt_key == ""
+            give_salt_key(tmp_path, SALT_KEY)
+            await state(tmp_path, lambda state: state.salt_key)
+        assert read_states(tmp_path / "config") == [], "it has ended"
+
+    asyncio.run(live())
+
+
+def test_the_report_is_written_again_after_the_folder_was_removed(tmp_path: Path):
+    give_zones(tmp_path, "acme")
+
+    async def live() -> None:
+        async with started(tmp_path):
+            await state(tmp_path, lambda state: state.config_generation == 1)
+            shutil.rmtree(tmp_path / "config")
+            await asyncio.sleep(0)
+            give_zones(tmp_path, "acme", "burst", generation=2)
+            await state(tmp_path, lambda state: state.config_generation == 2)
+
+    asyncio.run(live())
+
+
+def test_the_digest_of_keys_is_the_same_in_each_process_and_says_nothing_to_others(tmp_path: Path):
+    give_keys(tmp_path, acme="key-of-acme\nanother-key", burst="key-of-burst")
+
+    def digest(key: bytes = SEAL_KEY) -> str:
+        ring = KeyRing(tmp_path / "keys", key)
+        ring.refresh()
+        return ring.digest
+
+    first = digest()
+    assert digest() == first != digest(b"of another engine")
+    assert digest(b"") == "", "without a secret anybody could compute it"
+    give_keys(tmp_path, acme="key-of-acme", burst="key-of-burst\nanother-key")
+    assert digest() != first, "the same keys are other tenants'"

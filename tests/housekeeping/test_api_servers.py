@@ -1,0 +1,108 @@
+"""What the report says of the API server processes beside an engine core."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tenantzone_runtime.api_server_state import ApiServerState, start_of, state_of_this_process
+from tenantzone_runtime.housekeeping.api_servers import LAG_SECONDS, ApiServers, Enforced
+from tests.housekeeping.driven import CAPACITY
+from tests.housekeeping.house import House
+from tests.housekeeping.simulated import SimulatedEngine
+from tests.runtime.folders import zone
+
+ENFORCED = Enforced("sha256:new", "keys", "salt")
+SAME = state_of_this_process(2, ENFORCED.config_hash, ENFORCED.keys, ENFORCED.salt_key)
+
+
+@pytest.fixture
+def other_process() -> Iterator[int]:
+    """The id of a process that runs until the test ends."""
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    yield process.pid
+    process.communicate()
+
+
+def written(folder: Path, state: ApiServerState, **fields: object) -> None:
+    replace(state, **fields).write(folder)
+
+
+def test_without_any_nothing_is_said(tmp_path: Path):
+    assert ApiServers(None).reports is None
+    watched = ApiServers(tmp_path)
+    assert not watched.turn(ENFORCED, 0.0)
+    assert watched.reports is None
+
+
+def test_each_process_is_told_with_what_it_enforces(tmp_path: Path, other_process: int):
+    started = start_of(other_process)
+    written(tmp_path, SAME)
+    written(tmp_path, SAME, process=other_process, started=started, config_generation=1, config_hash="sha256:old")
+    watched = ApiServers(tmp_path)
+    assert watched.turn(ENFORCED, 0.0)
+    assert not watched.turn(ENFORCED, 1.0)
+    found = {each.process: (each.config_generation, each.config_hash, each.lags) for each in watched.reports}
+    assert found == {os.getpid(): (2, "sha256:new", ()), other_process: (1, "sha256:old", ())}
+
+
+@pytest.mark.parametrize(
+    ("field", "lag"), [("config_hash", "config"), ("keys", "keys"), ("salt_key", "salt_key")]
+)
+def test_what_differs_for_long_is_a_lag_until_it_does_not(tmp_path: Path, field: str, lag: str):
+    watched = ApiServers(tmp_path)
+    for second in range(100):
+        written(tmp_path, SAME, unix_time=float(second), **({field: "other"} if second < 50 else {}))
+        watched.turn(ENFORCED, float(second))
+        (told,) = watched.reports
+        assert told.lags == ((lag,) if LAG_SECONDS <= second < 50 else ())
+
+
+def test_differences_that_come_and_go_are_no_lag(tmp_path: Path):
+    watched = ApiServers(tmp_path)
+    for second in range(100):
+        written(tmp_path, SAME, unix_time=float(second), keys="keys" if second % 20 == 0 else f"at {second}")
+        watched.turn(ENFORCED, float(second))
+        assert watched.reports[0].lags == ()
+
+
+def test_a_process_that_says_nothing_more_is_silent_even_if_its_file_is_gone(tmp_path: Path):
+    watched = ApiServers(tmp_path)
+    written(tmp_path, SAME)
+    watched.turn(ENFORCED, 0.0)
+    shutil.rmtree(tmp_path)
+    watched.turn(ENFORCED, LAG_SECONDS - 1)
+    assert watched.reports[0].lags == ()
+    assert watched.turn(ENFORCED, LAG_SECONDS)
+    assert watched.reports[0].lags == ("silent",)
+
+
+def test_a_process_that_has_ended_is_forgotten(tmp_path: Path):
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    written(tmp_path, SAME, process=process.pid, started=start_of(process.pid))
+    watched = ApiServers(tmp_path)
+    watched.turn(ENFORCED, 0.0)
+    assert watched.reports is not None
+    process.communicate()
+    assert watched.turn(ENFORCED, 1.0)
+    assert watched.reports is None
+
+
+def test_the_report_has_them_and_which_engine_it_is_of(tmp_path: Path):
+    with House(SimulatedEngine(CAPACITY), tmp_path, POD_UID="uid-of-the-pod") as house:
+        assert house.report().api_servers is None
+        house.enforce(zone("acme"))
+        state_of_this_process(1, "sha256:old", "", "").write(tmp_path / "state")
+        report = house.await_report(lambda report: report.api_servers)
+        assert [(each.process, each.config_hash) for each in report.api_servers] == [(os.getpid(), "sha256:old")]
+        assert report.pod_uid == "uid-of-the-pod"
+    (tmp_path / "again").mkdir()
+    with House(SimulatedEngine(CAPACITY), tmp_path / "again") as house:
+        again = house.report()
+    assert again.boot_id != report.boot_id != ""
+    assert again.pod_uid == ""

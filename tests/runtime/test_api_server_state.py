@@ -1,0 +1,49 @@
+"""What each API server process enforces, in a file of its own."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from tenantzone_runtime.api_server_state import read_states, remove_state, start_of, state_of_this_process
+
+STATE = state_of_this_process(3, "sha256:ab", "keys", "salt")
+
+
+def test_what_is_written_is_read(tmp_path: Path):
+    STATE.write(tmp_path)
+    assert STATE.is_in(tmp_path)
+    assert read_states(tmp_path) == [STATE]
+    remove_state(tmp_path)
+    assert not STATE.is_in(tmp_path)
+    assert read_states(tmp_path) == []
+
+
+def test_the_file_of_a_process_that_has_ended_is_removed(tmp_path: Path):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    replace(STATE, process=ended.pid, started=start_of(ended.pid)).write(tmp_path)
+    ended.wait()
+    another_of_that_id = replace(STATE, started=STATE.started - 1)
+    another_of_that_id.write(tmp_path)
+    assert read_states(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_process_that_has_ended_and_was_not_waited_for_does_not_run():
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+    assert start_of(child) is None
+    os.waitpid(child, 0)
+
+
+def test_broken_files_and_other_files_are_passed_over(tmp_path: Path):
+    STATE.write(tmp_path)
+    (tmp_path / "api-server-1.json").write_text("{")
+    (tmp_path / "api-server-2.json").write_text('{"process": 1}')
+    (tmp_path / "api-server-3.json").write_text("[]")
+    (tmp_path / "config.json").write_text("{}")
+    assert read_states(tmp_path) == [STATE]
+    assert read_states(tmp_path / "absent") == []
