@@ -29,7 +29,7 @@ _REASONS = {
         "kubectl tenantzone doctor -n {namespace}"
     ),
     "ApiServerDiffers": (
-        "See the pod's log: a process of its API server does not follow the engine core. If it stays so, restart the pod."
+        "See the pod's log: an API server process does not follow the engine core. If it stays so, restart the pod."
     ),
     "EngineUnfit": (
         "The engine has too few blocks: start it with more memory for its cache, let ZonePool {pool} select others, or "
@@ -59,6 +59,10 @@ _REASONS = {
     ),
     "PurgePending": "Wait, or see why the engines that the message names do not answer or refuse the config.",
     "PurgeInvalid": "Ask for the purge by kubectl tenantzone purge {zone} -n {namespace}, which makes an id.",
+    "LittleLoaded": (
+        "Set tiers[].admission of the zone to SeenTwice or Auto, so that only prefixes that come again are stored, or "
+        "offload to Never (docs/tiers.md). A young engine, or one whose own blocks hold all, loads little, too."
+    ),
     "TierMissing": (
         "Start the engine with the connector that tenantzone-runtime serve --show-flags prints (docs/tiers.md), or "
         "remove the tier from the spec."

@@ -129,6 +129,16 @@ class LatencyReport(_Model):
     first_token: TargetReport | None = None
 
 
+class TierEffectReport(_Model):
+    """What a zone used of a tier in the last window, by :mod:`~tenantzone_contract.tier_effect`."""
+
+    offered_bytes: Count
+    """Stored, and not stored because of the zone's terms of admission only."""
+    loaded_bytes: Count
+    ineffective: bool
+    """Whether the tier gives back too little of what the zone offers."""
+
+
 class ZoneTierReport(_Model):
     """One zone in one tier of an engine; chunks are what the tier moves at once."""
 
@@ -147,6 +157,14 @@ class ZoneTierReport(_Model):
     """Chunks that were not stored."""
     writes_refused_within_reservation: Count = 0
     """Of these, the ones with which the zone would still have been within its reservation."""
+    stored_bytes: Count = 0
+    """That were stored."""
+    loaded_bytes: Count = 0
+    """That were found and began to be loaded."""
+    not_admitted_bytes: Count = 0
+    """That were not stored because of the zone's terms of admission."""
+    effect: TierEffectReport | None = None
+    """How the tier was judged last; None: it was not, or its release does not judge."""
     corrupt: Count = 0
     """Chunks that were not what was stored: changed, cut off, swapped or another's. None was used."""
     byte_seconds: Annotated[float, Field(ge=0)] = 0.0

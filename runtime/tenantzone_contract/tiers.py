@@ -1,10 +1,10 @@
 """The tiers below an engine's blocks: which a pool's engines have, and what a zone has of each."""
 
-from typing import Annotated, Final, Literal, Self, get_args
+from typing import Annotated, Any, Final, Literal, Self, get_args
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from tenantzone_contract.config_model import ConfigModel, exceeds
+from tenantzone_contract.config_model import ConfigModel, exceeds, without_unset
 from tenantzone_contract.share import BlockShare, ceil_blocks, floor_blocks
 
 TierName = Literal["cpu", "disk"]
@@ -29,6 +29,14 @@ ByteShare = BlockShare
 
 Offload = Literal["Prompt", "All", "Never"]
 """What of a zone's requests goes on in tiers: the tokens of prompts, the generated ones, too, or nothing."""
+
+
+Admission = Literal["Always", "SeenTwice", "Auto"]
+"""Which of a zone's prefixes are stored in a tier.
+
+Always: all. SeenTwice: those that an earlier request of the zone had, too. Auto: as SeenTwice while the tier gives back
+too little of what the zone offers (:mod:`~tenantzone_contract.tier_effect`), else all.
+"""
 
 
 class CpuTier(ConfigModel):
@@ -66,12 +74,17 @@ class TierShare(ConfigModel):
     """None: the whole tier."""
     ttl_seconds: Annotated[float, Field(gt=0)] | None = None
     """What was not used for so long goes; None: as the zone's retention says."""
+    admission: Admission = "Always"
 
     @model_validator(mode="after")
     def _amounts_agree(self) -> Self:
         if exceeds(self.reserved, self.limit):
             raise ValueError(f"reserved ({self.reserved}) must not exceed limit ({self.limit})")
         return self
+
+    @model_serializer(mode="wrap")
+    def _for_older_engines(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without_unset(self, dump(self), "admission")
 
 
 def reserved_chunks(share: ByteShare, chunk_bytes: int, chunk_count: int) -> int:

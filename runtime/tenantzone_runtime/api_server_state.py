@@ -67,7 +67,7 @@ class ApiServerState:
 
 
 def read_states(folder: Path) -> Sequence[ApiServerState]:
-    """Read the state of each API server process that runs, by process id; removes the files of those that have ended."""
+    """The state of each API server process that runs, by process id; removes the files of those that have ended."""
     states = []
     try:
         paths = sorted(folder.glob(f"{_PREFIX}*{_SUFFIX}"))

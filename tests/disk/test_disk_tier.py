@@ -26,6 +26,14 @@ def test_what_a_tenant_stored_it_finds_and_loads_and_nobody_else(disk):
     assert (counts.hits, counts.misses, counts.written, counts.read) == (2, 1, 2, 2)
 
 
+def test_what_is_seen_twice_is_stored_where_the_terms_of_admission_say_so(disk):
+    tenants = disk(acme={"admission": "SeenTwice"}, late={})
+    assert tenants.store("acme", A, B) == []
+    assert tenants.counts("acme").not_admitted == 2
+    assert tenants.store("acme", A, C) == [A]
+    assert tenants.store("late", A, B) == [A, B]
+
+
 def test_two_tenants_store_the_same_chunk_apart(disk):
     tenants = disk(acme={}, late={})
     tenants.store("acme", A)

@@ -12,6 +12,7 @@ from tenantzone_runtime.api_server_state import ApiServerState, read_states
 from tenantzone_runtime.door.identities.key_ring import KeyRing
 from tenantzone_runtime.door.middleware import TenantMiddleware
 from tests.door.harness import SALT_KEY, SEAL_KEY, give_keys, give_salt_key, give_zones, settings
+from tests.waiting import await_that
 
 
 @asynccontextmanager
@@ -34,10 +35,13 @@ async def started(folder: Path) -> AsyncIterator[None]:
 
 async def state(folder: Path, holds: Callable[[ApiServerState], object]) -> ApiServerState:
     """The state of this process once something holds of it."""
-    async with asyncio.timeout(20):
-        while not (found := read_states(folder / "config")) or not holds(found[0]):
-            await asyncio.sleep(0.05)
-    return found[0]
+
+    def is_there() -> bool:
+        found = read_states(folder / "config")
+        return bool(found) and bool(holds(found[0]))
+
+    await asyncio.to_thread(await_that, is_there, "the state is reported")
+    return read_states(folder / "config")[0]
 
 
 def test_what_is_in_force_is_reported_without_a_request(tmp_path: Path):

@@ -1,4 +1,4 @@
-"""What the report says of the API server processes beside an engine core."""
+"""What the report says of the API server processes of an engine."""
 
 import os
 import shutil
@@ -51,16 +51,14 @@ def test_each_process_is_told_with_what_it_enforces(tmp_path: Path, other_proces
     assert found == {os.getpid(): (2, "sha256:new", ()), other_process: (1, "sha256:old", ())}
 
 
-@pytest.mark.parametrize(
-    ("field", "lag"), [("config_hash", "config"), ("keys", "keys"), ("salt_key", "salt_key")]
-)
+@pytest.mark.parametrize(("field", "lag"), [("config_hash", "config"), ("keys", "keys"), ("salt_key", "salt_key")])
 def test_what_differs_for_long_is_a_lag_until_it_does_not(tmp_path: Path, field: str, lag: str):
     watched = ApiServers(tmp_path)
     for second in range(100):
         written(tmp_path, SAME, unix_time=float(second), **({field: "other"} if second < 50 else {}))
         watched.turn(ENFORCED, float(second))
-        (told,) = watched.reports
-        assert told.lags == ((lag,) if LAG_SECONDS <= second < 50 else ())
+        (process,) = watched.reports
+        assert process.lags == ((lag,) if LAG_SECONDS <= second < 50 else ())
 
 
 def test_differences_that_come_and_go_are_no_lag(tmp_path: Path):

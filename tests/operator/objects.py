@@ -92,7 +92,13 @@ def observed(
         for zone, grant in zip(entries, grants(entries, blocks), strict=True)
     )
     made = report(engine, blocks, status, registered + reports).model_copy(
-        update={"seats": seats, "salt_key": salt_key, "admin_port": admin_port, "tiers": tiers, "api_servers": api_servers}
+        update={
+            "seats": seats,
+            "salt_key": salt_key,
+            "admin_port": admin_port,
+            "tiers": tiers,
+            "api_servers": api_servers,
+        }
     )
     if identity is not None:
         told = IdentityReport(kind="APIKeys", digest=identity[0], problem=identity[1])

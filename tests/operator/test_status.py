@@ -32,9 +32,7 @@ def condition(status, kind):
 
 def enforcing(config, *lags, process=7):
     """An API server process that enforces a config, and that has differed from its engine core for long in this."""
-    return ApiServerReport(
-        process=process, config_generation=config.generation, config_hash=config.hash, lags=lags
-    )
+    return ApiServerReport(process=process, config_generation=config.generation, config_hash=config.hash, lags=lags)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from tenantzone_contract.config import RuntimeConfig
-from tenantzone_contract.report import TierReport, ZoneTierReport
+from tenantzone_contract.report import TierEffectReport, TierReport, ZoneTierReport
 from tenantzone_contract.tiers import SHARED_TIER, TIER_NAMES
 from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.kube.resources import Pool, Zone
@@ -46,6 +46,36 @@ def spec_of(kind: str) -> dict[str, Any]:
     """The properties of its spec."""
     found: dict[str, Any] = definition(kind)["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
     return found
+
+
+def test_a_tier_that_gives_back_too_little_is_a_condition_with_the_ratio():
+    acme = sharing("acme", cpu=GI)
+    (config,) = [planned(acme).config]
+    assert config is not None
+
+    def conditions(*effects: TierEffectReport | None) -> list[dict[str, Any]]:
+        shares = {"reserved_bytes": GI, "limit_bytes": 8 * GI, "held_bytes": 0}
+        engines = [
+            observed(
+                config,
+                engine=f"engine-{number}",
+                acme={"tiers": (ZoneTierReport(tier="cpu", effect=effect, **shares),)},
+            )
+            for number, effect in enumerate(effects)
+        ]
+        history = History()
+        history.record(config, 1000)
+        verdict = planned(acme).verdicts["acme"]
+        status = zone_status(acme, verdict, engines, history, before={}, now=NOW)
+        return [each for each in status["conditions"] if each["type"] == "TierIneffective"]
+
+    bad = TierEffectReport(offered_bytes=62 * GI, loaded_bytes=GI, ineffective=True)
+    good = TierEffectReport(offered_bytes=62 * GI, loaded_bytes=62 * GI, ineffective=False)
+    assert conditions(None, good) == []
+    (found,) = conditions(good, bad, None)
+    assert (found["status"], found["reason"]) == ("True", "LittleLoaded")
+    assert "engine-1 loaded 1.6% of what the zone offered tier cpu" in found["message"]
+    assert "engine-0" not in found["message"]
 
 
 # Reading

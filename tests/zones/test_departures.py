@@ -77,6 +77,8 @@ REMOVED_BY = {
     "zones/step_tokens.py _turned_away": "end of the step",
     "zones/tenancy.py _overdue": "upkeep after discard",
     "zones/tier.py counts": "departure",
+    "zones/tier_admission.py _effects": "departure",
+    "zones/tier_admission.py _seen": "departure",
     "zones/tier.py loading": "the transfer ends",
     "zones/tier.py storing": "the transfer ends",
     "zones/totals.py _changed": "upkeep after discard",

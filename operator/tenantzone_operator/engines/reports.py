@@ -70,6 +70,14 @@ class LatencyReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
     first_token: TargetReport | None = None
 
 
+class TierEffectReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """What a zone used of a tier in the last window."""
+
+    offered_bytes: Count
+    loaded_bytes: Count
+    ineffective: bool = False
+
+
 class ZoneTierReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
     """One zone in one tier of an engine; what are no bytes are chunks."""
 
@@ -83,6 +91,7 @@ class ZoneTierReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
     writes_refused: Count = 0
     writes_refused_within_reservation: Count = 0
     corrupt: Count = 0
+    effect: TierEffectReport | None = None
 
 
 class TierReport(msgspec.Struct, rename="camel", frozen=True, gc=False):

@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from tenantzone_contract.identity import identity_digest
 from tenantzone_contract.report import MAX_COUNT, EvictionReason, ZoneState
 from tenantzone_contract.text import printable
-from tenantzone_operator.engines.reports import ApiServerReport, EngineReport, LatencyReport, PurgeReport, ZoneReport, ZoneTierReport
+from tenantzone_operator.engines.reports import (
+    ApiServerReport,
+    EngineReport,
+    LatencyReport,
+    PurgeReport,
+    ZoneReport,
+    ZoneTierReport,
+)
 
 _LONGEST_ERROR = 1000
 _HASH_CHARACTERS = 20

@@ -33,6 +33,8 @@ class Type(StrEnum):
     """No engine misses a latency target of the zone. Of a TenantZone, and only if it has one."""
     TIERS_ENFORCED = "TiersEnforced"
     """Every ready engine has the tiers below its blocks as the spec says. Only where the spec says anything of them."""
+    TIER_INEFFECTIVE = "TierIneffective"
+    """A tier gives a zone back too little of what the zone stores there. Of a TenantZone, and present only then."""
     NOT_ENFORCED = "NotEnforced"
     """A field is set on which nothing acts. Present only then."""
     REGISTERED = "Registered"
@@ -102,6 +104,8 @@ class Reason(StrEnum):
     TIER_MISSING = "TierMissing"
     TIER_TOO_SMALL = "TierTooSmall"
     TIER_FAILING = "TierFailing"
+    # TierIneffective
+    LITTLE_LOADED = "LittleLoaded"
     # NotEnforced
     FIELDS_NOT_ENFORCED = "FieldsNotEnforced"
     # Registered, and Invalid and Deleting

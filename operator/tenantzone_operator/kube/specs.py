@@ -215,6 +215,7 @@ def _tier_share(spec: Body) -> TierShare:
             reserved=_bytes(f"tiers[{tier}].reserved", spec.get("reserved")),
             limit=_bytes(f"tiers[{tier}].limit", spec.get("limit")),
             ttl_seconds=_seconds(f"tiers[{tier}].ttl", spec.get("ttl")),
+            admission=spec.get("admission"),
         ),
     )
 

@@ -22,7 +22,7 @@ from tenantzone_operator.status.readiness import (
     pool_conditions,
     zone_conditions,
 )
-from tenantzone_operator.status.tiers import pool_tier_rows, tier_rows, zone_tiers_enforced
+from tenantzone_operator.status.tiers import pool_tier_rows, tier_ineffective, tier_rows, zone_tiers_enforced
 
 
 class ZoneStatuses:
@@ -92,6 +92,7 @@ def zone_status(
         *purged(zone, verdict, observations, purge, not_written),
         *latency_target_met(zone, observations, before.get("conditions", [])),
         *zone_tiers_enforced(zone, verdict, observations, history),
+        *tier_ineffective(zone, observations),
     ]
     in_tiers = tier_rows([report for report in reports if report is not None])
     rows = [

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tenantzone_contract.quantity import shown_bytes
+from tenantzone_contract.tier_effect import EFFECTIVE_FROM, INEFFECTIVE_BELOW, WINDOW_SECONDS, TierWindow
 from tenantzone_contract.tier_summary import tier_summaries
 from tenantzone_contract.tiers import TIER_NAMES, PoolTiers, TierName
 from tenantzone_operator.engines.observation import Observation
+from tenantzone_operator.engines.reports import TierEffectReport
 from tenantzone_operator.engines.views import ZoneView
 from tenantzone_operator.kube.conditions import Condition, Reason, Type, name_some
 from tenantzone_operator.kube.resources import Pool, Zone
@@ -63,6 +65,33 @@ def zone_tiers_enforced(
     done = [seen for seen in observations if history.acknowledged_by(seen, entry)]
     troubles = [trouble for seen in done for trouble in _troubles_of_zone(zone.meta.name, seen, names)]
     return [_judged(troubles, observations, waiting=[seen.pod for seen in observations if seen not in done])]
+
+
+def tier_ineffective(zone: Zone, observations: Sequence[Observation]) -> list[Condition]:
+    """The condition that says which tiers give a zone back too little of what it stores there; none if none does.
+
+    Args:
+        zone: as the API server has it.
+        observations: one for each ready engine of the pool.
+    """
+    found = [
+        f"{seen.pod} loaded {_ratio(share.effect)} of what the zone offered tier {share.tier}"
+        for seen in observations
+        if zone.meta.name in seen.zones
+        for share in seen.zones[zone.meta.name].tiers
+        if share.effect is not None and share.effect.ineffective
+    ]
+    if not found:
+        return []
+    message = (
+        f"in the last {WINDOW_SECONDS / 60:.0f} minutes or more: {name_some(found, '; ')}; a ratio below "
+        f"{INEFFECTIVE_BELOW:.0%} is ineffective, until it is {EFFECTIVE_FROM:.0%}; see spec.tiers[].admission"
+    )
+    return [Condition(Type.TIER_INEFFECTIVE, "True", Reason.LITTLE_LOADED, message)]
+
+
+def _ratio(effect: TierEffectReport) -> str:
+    return f"{TierWindow(effect.offered_bytes, effect.loaded_bytes).ratio:.1%}"
 
 
 def pool_tiers_enforced(pool: Pool, observations: Sequence[Observation]) -> list[Condition]:

@@ -163,7 +163,10 @@ class DiskTier:
         now = time.monotonic()
         job: Job[Transfer] = Job(number, False, now, self.chunk_bytes, hit=hit)
         there = self._catalog.slots_of(zone, hit)
-        slots = self._room.for_all(zone, len(chunks), there, now)
+        is_admitted = self.tier.admission.admits_any(zone, hit[-1:], self.tier.ledger.now)
+        if not is_admitted:
+            self.tier.admission.refuse(zone, len(chunks))
+        slots = self._room.for_all(zone, len(chunks), there, now) if is_admitted else []
         is_kept = len(slots) == len(chunks)
         before = befores(prompt)
         names = [ObjectName(key, new_nonce(), before[block_of(key)]) for key, _ in chunks]
@@ -184,6 +187,7 @@ class DiskTier:
         now = time.monotonic()
         job: Job[Transfer] = Job(number, False, now, self.chunk_bytes)
         new = [chunk for chunk in chunks if self._catalog.entry(zone, chunk[0]) is None]
+        new = new[: self.tier.admission.admitted(zone, [key for key, _ in new], self.tier.ledger.now)]
         slots = self._room.for_some(zone, len(new), self._catalog.slots_of(zone, protected), now) if new else []
         self._begin_writes(job, zone, slots, ((ObjectName(key, new_nonce()), view) for key, view in new))
         self._jobs.begin(job)

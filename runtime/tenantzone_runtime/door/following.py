@@ -40,18 +40,18 @@ async def following(known: Known, folder: Path) -> AsyncIterator[None]:
 
 
 async def _follow(known: Known, reporter: "_Reporter") -> None:
-    told = ""
+    logged = ""
     while True:
         await asyncio.sleep(INTERVAL_SECONDS)
         try:
             await known.look_if_due()
             await asyncio.to_thread(reporter.report)
-            told = ""
+            logged = ""
         except Exception as error:
             # The next request meets the same error, and is refused.
-            if repr(error) != told:
+            if repr(error) != logged:
                 _log.exception("the front door could not look at what is in force, and tries again")
-            told = repr(error)
+            logged = repr(error)
 
 
 class _Reporter:

@@ -49,6 +49,8 @@ class TierBelow(KVConnectorBase_V1):
         self._requests: dict[str, Request] = {}
         self._stored: dict[str, int] = {}
         """Blocks of each request that were stored, or could not be."""
+        self._refused: set[str] = set()
+        """Ids of requests of which something was not admitted."""
         self._matched: dict[str, list[int]] = {}
         """What each request that was asked for would load, until it does."""
         self._loaded_tokens = 0
@@ -94,6 +96,7 @@ class TierBelow(KVConnectorBase_V1):
         self._matched.pop(request.request_id, None)
         if self._requests.pop(request.request_id, None) is not None:
             del self._stored[request.request_id]
+            self._refused.discard(request.request_id)
             zone = self._zone(request)
             if zone is not None:
                 self._tier.request_finished(zone, self._now())
@@ -139,6 +142,10 @@ class TierBelow(KVConnectorBase_V1):
         hashes = request.block_hashes[:full]
         known = [self._chunk_of[tenant, each] for each in hashes if (tenant, each) in self._chunk_of]
         new = [each for each in hashes[begin:] if (tenant, each) not in self._chunk_of]
+        admitted = self._tier.admission.admitted(zone, new, self._now(), is_cut=request.request_id in self._refused)
+        if admitted < len(new):
+            self._refused.add(request.request_id)
+            new = new[:admitted]
         self._tier.use(zone, known[::-1])
         granted, given_up = self._tier.make_room(zone, len(new), known)
         self._give_up(given_up)

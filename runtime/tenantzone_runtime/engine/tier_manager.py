@@ -51,6 +51,8 @@ class _Caller:
     """What of its prompt it has found there or stored, where chunks need each other."""
     is_cut: bool = False
     """Whether something of its prompt found no room, so that the rest is of no use."""
+    is_refused: bool | None = None
+    """Whether the zone's terms of admission have refused something of its prompt; None: they were not asked yet."""
     is_condemned: bool = False
     """Whether nothing that it stored may be kept."""
     is_finished: bool = False
@@ -260,11 +262,32 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         caller = req_context.get_state(_Caller)
         if caller is None or caller.is_condemned or caller.is_cut or caller.needed > caller.zone.spec.quota.limit:
             return PrepareStoreOutput([], CPULoadStoreSpec([]), [])
+        keys = self._admitted(keys, caller)
+        if caller.hits_of_prompt is not None and caller.is_refused:
+            return PrepareStoreOutput([], CPULoadStoreSpec([]), [])
         output = self._prepare_store(keys, caller, req_context)
         caller.stored.update(output.keys_to_store)
         if caller.hits_of_prompt is not None:
             caller.is_cut = any(self._policy.get(key) is None for key in keys)
         return output
+
+    def _admitted(self, keys: Collection[OffloadKey], caller: _Caller) -> Collection[OffloadKey]:
+        """Those of the keys that are there already or that the zone's terms of admission let in."""
+        zone, admission, now = caller.zone, self.tier.admission, self.tier.ledger.now
+        if not admission.is_selective(zone):
+            return keys
+        new = [key for key in keys if self._policy.get(key) is None]
+        if caller.hits_of_prompt is None:
+            admitted = admission.admitted(zone, new, now, is_cut=bool(caller.is_refused))
+            caller.is_refused = caller.is_refused or admitted < len(new)
+            refused = set(new[admitted:])
+            return [key for key in keys if key not in refused]
+        if caller.is_refused is None:
+            ends = [keys[-1] for keys in caller.hits_of_prompt()]
+            caller.is_refused = not admission.admits_any(zone, ends, now)
+        if caller.is_refused:
+            admission.refuse(zone, len(new))
+        return keys
 
     def _prepare_store(
         self, keys: Collection[OffloadKey], caller: _Caller, req_context: ReqContext

@@ -1,4 +1,4 @@
-"""What each API server process enforces, beside what the engine core does, for the report."""
+"""What each API server process enforces, and in what it differs from the engine core, for the report."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -10,8 +10,10 @@ from tenantzone_contract.report import ApiServerReport, Lag
 from tenantzone_runtime.api_server_state import ApiServerState, read_states
 
 LAG_SECONDS: Final = 30.0
-"""For which a process may differ from the engine core, or say nothing, before the report says so. Thousands of key files
-are read in parts, which takes seconds."""
+"""For which a process may differ from the engine core, or write nothing, before the report says so.
+
+Thousands of key files are read in parts, which takes seconds.
+"""
 
 
 @dataclass(frozen=True, slots=True)

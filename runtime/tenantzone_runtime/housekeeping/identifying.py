@@ -39,4 +39,6 @@ class Identifying:
             self._keys.refresh()
         self._identity.refresh()
         kind = declared.kind if declared is not None else "APIKeys"
-        return IdentityReport(kind=kind, digest=identity_digest(declared), problem=self._identity.problem, keys=self._keys.digest)
+        return IdentityReport(
+            kind=kind, digest=identity_digest(declared), problem=self._identity.problem, keys=self._keys.digest
+        )

@@ -6,6 +6,7 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from tenantzone_contract.report import EvictionReason
+from tenantzone_contract.tier_effect import TierWindow
 from tenantzone_contract.tiers import SHARED_TIER, AnyTierName
 from tenantzone_runtime.housekeeping import copying
 from tenantzone_runtime.housekeeping.copying import held, in_slices
@@ -34,6 +35,9 @@ class TierZoneCopy(NamedTuple):
     evictions: Mapping[EvictionReason, int]
     counts: TierCounts
     """A copy that nobody changes."""
+    window: TierWindow | None = None
+    """What was used in the last window that was judged; None: there is none."""
+    is_ineffective: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +70,13 @@ def _copy_tier(engine: ServedEngine, served: ServedTier) -> TierCopy:
         zones, chunks = list(tier.ledger.zones.values()), tier.ledger.held_blocks
 
     def put(some: Sequence[Zone], values: list[Any]) -> None:
+        now = tier.ledger.now
         for zone in some:
             if not zone.leaving:
                 tier.ledger.accrue(zone)
                 counts = tier.counts.get(zone, _NOTHING)
                 values += (zone.spec, zone.held, zone.counters.block_seconds)
+                values += (tier.admission.window(zone, now), tier.admission.is_ineffective(zone, now))
                 values += _read_counts(counts)
                 put_mapping(values, counts.refused_writes)
                 put_mapping(values, zone.counters.evictions)
@@ -85,7 +91,7 @@ def _copy_tier(engine: ServedEngine, served: ServedTier) -> TierCopy:
 
 def _taken(values: Iterator[Any]) -> Iterator[TierZoneCopy]:
     for spec in values:
-        held_chunks, chunk_seconds = take(values, 2)
+        held_chunks, chunk_seconds, window, is_ineffective = take(values, 4)
         counts = _take_counts(values)
         yield TierZoneCopy(
             spec.tenant,
@@ -96,6 +102,8 @@ def _taken(values: Iterator[Any]) -> Iterator[TierZoneCopy]:
             chunk_seconds,
             evicted_by_reason(take_mapping(values)),
             counts,
+            window,
+            is_ineffective,
         )
 
 

@@ -1,6 +1,6 @@
 """From copies of an engine's tiers to what its report and the figures of a scrape say of them."""
 
-from tenantzone_contract.report import TierReport, ZoneTierReport
+from tenantzone_contract.report import TierEffectReport, TierReport, ZoneTierReport
 from tenantzone_runtime.housekeeping.tier_copying import TierCopy, TierZoneCopy
 from tenantzone_runtime.metrics.figures import TierFigures, ZoneTierFigures
 
@@ -29,8 +29,22 @@ def zone_tier_report(tier: TierCopy, zone: TierZoneCopy) -> ZoneTierReport:
         evictions=sum(zone.evictions.values()),
         writes_refused=counts.writes_refused,
         writes_refused_within_reservation=counts.refused_writes.get("reserved", 0),
+        stored_bytes=counts.written * size,
+        loaded_bytes=counts.hits * size,
+        not_admitted_bytes=counts.not_admitted * size,
+        effect=_effect_report(tier, zone),
         corrupt=counts.corrupt,
         byte_seconds=zone.chunk_seconds * size,
+    )
+
+
+def _effect_report(tier: TierCopy, zone: TierZoneCopy) -> TierEffectReport | None:
+    if zone.window is None:
+        return None
+    return TierEffectReport(
+        offered_bytes=zone.window.offered * tier.chunk_bytes,
+        loaded_bytes=zone.window.loaded * tier.chunk_bytes,
+        ineffective=zone.is_ineffective,
     )
 
 

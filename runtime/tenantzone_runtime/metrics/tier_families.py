@@ -48,6 +48,12 @@ TIERS: Final = (
     ),
     of_zone_tiers(
         "counter",
+        "not_admitted_bytes_total",
+        "What was not stored there because of the zone's terms of admission.",
+        lambda tier: tier.counts.not_admitted * tier.chunk_bytes,
+    ),
+    of_zone_tiers(
+        "counter",
         "byte_seconds_total",
         "Bytes held there, times seconds.",
         lambda tier: tier.chunk_seconds * tier.chunk_bytes,

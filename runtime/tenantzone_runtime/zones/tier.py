@@ -19,6 +19,7 @@ from tenantzone_runtime.zones.links import Links
 from tenantzone_runtime.zones.parts import ALL
 from tenantzone_runtime.zones.quota import Quota
 from tenantzone_runtime.zones.tenancy import Tenancy
+from tenantzone_runtime.zones.tier_admission import TierAdmission
 from tenantzone_runtime.zones.tier_config import tier_config
 from tenantzone_runtime.zones.tier_counts import TierCounts
 from tenantzone_runtime.zones.zone import EARLY_TENANT, IdleTimes, Zone, ZoneSpec, new_zone
@@ -73,6 +74,7 @@ class Tier:
         """Chunks that are being loaded, as often as they are."""
         self.counts: dict[Zone, TierCounts] = {}
         """Of zones of which anything was counted."""
+        self.admission = TierAdmission(name, self.counts_of, self.ledger.is_present)
         self.ledger.departures.append(self._forget_zone)
         self.links = Links()
         """Which chunks are of use together only; none are, if a model has one group of KV caches."""
@@ -104,6 +106,7 @@ class Tier:
     def _forget_zone(self, zone: Zone) -> None:
         """Forget a zone that is gone."""
         self.counts.pop(zone, None)
+        self.admission.forget(zone)
 
     def request_arrived(self, zone: Zone, now: float) -> None:
         """Note that a request of the zone may store and load from now on."""
@@ -169,6 +172,8 @@ class Tier:
         self._subtract(self.storing, (transfer.zone for _, transfer in transfers))
         for _, transfer in transfers:
             self.counts_of(transfer.zone).written += success
+        for zone in {transfer.zone for _, transfer in transfers}:
+            self.admission.used(zone, self.ledger.now)
         return self._let_go(transfers, keeping=success)
 
     # Loads
@@ -202,6 +207,7 @@ class Tier:
         self._begin_reading(zone, chunk_ids)
         self.loading[zone] += len(chunk_ids)
         self.counts_of(zone).hits += len(chunk_ids)
+        self.admission.used(zone, self.ledger.now)
 
     def loaded(self, chunk_ids: Iterable[int]) -> list[int]:
         """Loads of chunks have ended; returns those that are not kept."""
@@ -315,6 +321,7 @@ class Tier:
         Yields:
             Zones with chunks of theirs that were given up.
         """
+        self.admission.follow(config)
         enforcement = self.tenancy.enforcement
         plan = enforcement.plan(tier_config(config, self.name, self.chunk_bytes))
         enforcement.begin(plan, now)
@@ -361,6 +368,7 @@ class Tier:
             AssertionError: the tier is wrong.
         """
         self.ledger.check(self.free, self.chunk_count)
+        self.admission.check(self.ledger.zones.values())
         in_transfer = Counter(transfer.zone for transfer in self._transfers.values())
         for zone in self.ledger.zones.values():
             assert in_transfer[zone] == zone.in_use, f"zone {zone.spec.tenant}: not all that is in use is in transfer"

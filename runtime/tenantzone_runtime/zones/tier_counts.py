@@ -34,6 +34,8 @@ class TierCounts:
     """That were looked up and are not there, where that is asked of the tier itself."""
     written: int = 0
     """That were stored."""
+    not_admitted: int = 0
+    """That were not stored because of the zone's terms of admission."""
     read: int = 0
     """That were loaded whole, where the tier checks it."""
     reads_refused: int = 0

@@ -57,6 +57,8 @@ TIER_SHARES = [
     TierShare(tier="cpu", reserved="10%", limit="40%"),
     TierShare(tier="cpu", limit="3%"),
     TierShare(tier="cpu", ttl_seconds=10.0),
+    TierShare(tier="cpu", admission="SeenTwice"),
+    TierShare(tier="cpu", admission="Auto"),
 ]
 
 tiers = st.builds(

@@ -116,7 +116,7 @@ class KeyRing:
     digest: str = ""
     """Of all keys that the files have, to compare processes of one engine; empty: there are none.
 
-    It is made with a key that ends with the engine, so that nobody can test guesses of an API key by it.
+    It is made with a key that ends with the engine, so that a reader cannot test guesses of an API key by it.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class KeyRing:
 
     @property
     def is_partly_read(self) -> bool:
-        """Whether there is a new projection of which some files have not been read yet."""
+        """Whether some files of a new projection have not been read yet."""
         return self._part is not None
 
     @property

@@ -1,0 +1,167 @@
+"""Which new chunks a zone may store in a tier, by the zone's terms of admission.
+
+A chunk's key names its whole prefix, so a prefix was seen before if the key of its last chunk was.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from tenantzone_contract.config import RuntimeConfig
+from tenantzone_contract.tier_effect import TierEffect, TierWindow
+from tenantzone_contract.tiers import Admission, TierName
+from tenantzone_runtime.zones.tier_counts import TierCounts
+from tenantzone_runtime.zones.zone import Zone
+
+REMEMBERED_PREFIXES: Final = 32_768
+"""Of one zone in one tier, at most: prefixes of half as many chunks are remembered at least. About 2.5 MB."""
+
+
+class SeenPrefixes:
+    """The prefixes of one zone that were seen, the newest ones: a set of bounded size.
+
+    Of two halves the older one is dropped when the newer one is full.
+    """
+
+    def __init__(self, capacity: int = REMEMBERED_PREFIXES) -> None:
+        self._half = capacity // 2
+        self._newer: set[int] = set()
+        self._older: set[int] = set()
+
+    def __len__(self) -> int:
+        return len(self._newer) + len(self._older)
+
+    def has(self, key: bytes) -> bool:
+        """Whether a prefix was seen."""
+        return hash(key) in self._newer or hash(key) in self._older
+
+    def note(self, keys: Iterable[bytes]) -> None:
+        """Note that these prefixes were seen now."""
+        for key in keys:
+            if len(self._newer) >= self._half:
+                self._newer, self._older = set(), self._newer
+            self._newer.add(hash(key))
+
+
+class TierAdmission:
+    """The terms of admission of one tier's zones, and what they go by.
+
+    Args:
+        tier: its name.
+        counts_of: where things of a zone are counted.
+        is_present: whether a zone is still there.
+    """
+
+    def __init__(
+        self, tier: TierName, counts_of: Callable[[Zone], TierCounts], is_present: Callable[[Zone], bool]
+    ) -> None:
+        self._tier = tier
+        self._counts_of = counts_of
+        self._is_present = is_present
+        self._terms: Mapping[str, Admission] = {}
+        """Of the tenants whose terms are not ``Always``."""
+        self._seen: dict[Zone, tuple[int, SeenPrefixes]] = {}
+        """With the number of the zone's purges that had begun: a purge forgets prefixes, too."""
+        self._effects: dict[Zone, TierEffect] = {}
+
+    def follow(self, config: RuntimeConfig) -> None:
+        """Go by the terms of a config from now on."""
+        self._terms = {
+            zone.tenant: share.admission
+            for zone in config.zones
+            for share in zone.tiers
+            if share.tier == self._tier and share.admission != "Always"
+        }
+
+    def forget(self, zone: Zone) -> None:
+        """Forget a zone that is gone."""
+        self._seen.pop(zone, None)
+        self._effects.pop(zone, None)
+
+    def is_selective(self, zone: Zone) -> bool:
+        """Whether a zone's terms look at what was seen before."""
+        return zone.spec.tenant in self._terms
+
+    def admitted(self, zone: Zone, keys: Sequence[bytes], now: float, *, is_cut: bool = False) -> int:
+        """How many of a request's new chunks its zone may store; the prefixes of all of them are noted as seen.
+
+        Args:
+            zone: the request's.
+            keys: of the new chunks, in the order of the prompt. Each is of use with those before it only.
+            now: the time in seconds.
+            is_cut: whether a chunk before them was not admitted.
+        """
+        if not self.is_selective(zone):
+            return len(keys)
+        seen, admitted = self._seen_of(zone), len(keys)
+        if not self._is_open(zone, now):
+            unseen = (place for place, key in enumerate(keys) if is_cut or not seen.has(key))
+            admitted = next(unseen, len(keys))
+        seen.note(keys)
+        self._count_not_admitted(zone, len(keys) - admitted)
+        return admitted
+
+    def admits_any(self, zone: Zone, keys: Sequence[bytes], now: float) -> bool:
+        """Whether the zone may store what a prompt needs of which a part is of no use.
+
+        Args:
+            zone: the request's.
+            keys: of the last chunk of each hit that the prompt may become; they are noted as seen.
+            now: the time in seconds.
+        """
+        if not self.is_selective(zone):
+            return True
+        seen = self._seen_of(zone)
+        is_admitted = self._is_open(zone, now) or any(map(seen.has, keys))
+        seen.note(keys)
+        return is_admitted
+
+    def refuse(self, zone: Zone, chunks: int) -> None:
+        """Count chunks of a prompt that :meth:`admits_any` has not admitted."""
+        self._count_not_admitted(zone, chunks)
+
+    def used(self, zone: Zone, now: float) -> None:
+        """Judge what the zone has offered and loaded by now; called whenever it has."""
+        if not self._is_present(zone):
+            return
+        counts = self._counts_of(zone)
+        effect = self._effects.get(zone)
+        if effect is None:
+            effect = self._effects[zone] = TierEffect(now)
+        effect.count(counts.written + counts.not_admitted, counts.hits, now)
+
+    def window(self, zone: Zone, now: float) -> TierWindow | None:
+        """What the zone used of the tier in the last window that was judged; None: there is none that holds."""
+        effect = self._effects.get(zone)
+        return None if effect is None else effect.last(now)
+
+    def is_ineffective(self, zone: Zone, now: float) -> bool:
+        """Whether the tier gives the zone back too little of what the zone offers."""
+        effect = self._effects.get(zone)
+        return effect is not None and effect.is_ineffective(now)
+
+    def check(self, zones: Iterable[Zone]) -> None:
+        """Check that nothing is kept of zones that are gone.
+
+        Raises:
+            AssertionError: something is.
+        """
+        present = set(zones)
+        assert self._seen.keys() <= present
+        assert self._effects.keys() <= present
+
+    def _is_open(self, zone: Zone, now: float) -> bool:
+        """Whether the zone may store what was never seen before."""
+        return self._terms[zone.spec.tenant] == "Auto" and not self.is_ineffective(zone, now)
+
+    def _seen_of(self, zone: Zone) -> SeenPrefixes:
+        purges, seen = self._seen.get(zone, (zone.purges, None))
+        if seen is None or purges != zone.purges:
+            seen = SeenPrefixes()
+            # What a zone that is gone has seen is never looked at.
+            if self._is_present(zone):
+                self._seen[zone] = zone.purges, seen
+        return seen
+
+    def _count_not_admitted(self, zone: Zone, chunks: int) -> None:
+        if chunks:
+            self._counts_of(zone).not_admitted += chunks
