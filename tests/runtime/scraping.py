@@ -55,7 +55,7 @@ def in_tier(**fields: object) -> ZoneTierFigures:
         "held": 9,
         "chunk_seconds": 1.25,
         "evictions": {"quiet": 3},
-        "counts": TierCounts(hits=6, written=11, refused_writes={"room": 2}, corrupt=1, late=5),
+        "counts": TierCounts(hits=6, written=11, not_admitted=3, refused_writes={"room": 2}, corrupt=1, late=5),
     }
     return ZoneTierFigures(**{**known, **fields})
 

@@ -122,6 +122,7 @@ OF_EACH_ZONE_IN_A_TIER = [
     ("limit_bytes", 2_000),
     ("loaded_bytes_total", 600),
     ("stored_bytes_total", 1_100),
+    ("not_admitted_bytes_total", 300),
     ("byte_seconds_total", 125),
 ]
 """The same of a zone in a tier, and of tiers."""
