@@ -36,7 +36,7 @@ def standing_still() -> float:
 
 def ring(folder, **files: str | bytes) -> KeyRing:
     project(folder, files)
-    made = KeyRing(folder, standing_still)
+    made = KeyRing(folder, clock=standing_still)
     made.refresh()
     return made
 

@@ -119,9 +119,7 @@ class KeyRing:
     It is made with a key that ends with the engine, so that a reader cannot test guesses of an API key by it.
     """
 
-    def __init__(
-        self, folder: Path, digest_key: bytes = b"", clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, folder: Path, digest_key: bytes = b"", clock: Callable[[], float] = time.monotonic) -> None:
         self._folder = folder
         self._digest_key = digest_key
         self._clock = clock
