@@ -395,7 +395,7 @@ class TestManyKeys:
                 at_rest(folder / name, key)
         else:
             project(folder, rotated)
-        made = KeyRing(folder, lambda: now[0])
+        made = KeyRing(folder, clock=lambda: now[0])
         made.refresh()
         for turn in range(3):
             last = "t12"
@@ -414,7 +414,7 @@ class TestManyKeys:
         keys = {f"t{number}": key_of(number) for number in range(13)}
         now = [0.0]
         project(tmp_path / "keys", keys)
-        made = KeyRing(tmp_path / "keys", lambda: now[0])
+        made = KeyRing(tmp_path / "keys", clock=lambda: now[0])
         made.refresh()
         for swap in range(7):
             project(tmp_path / "keys", {**keys, "t0": f"another-key-{swap}"})
