@@ -26,6 +26,8 @@ RECORD_DIR = "TENANTZONE_RECORD_DIR"
 RECORD_MAX_BYTES = "TENANTZONE_RECORD_MAX_BYTES"
 RECORD_KEEP = "TENANTZONE_RECORD_KEEP"
 SCRUB_BLOCKS = "TENANTZONE_SCRUB_BLOCKS"
+WARM_UP = "TENANTZONE_WARM_UP"
+"""0: workers do not compile at their start what sampling compiles at first use."""
 MAX_AUTO_REGISTERED_SERIES = "TENANTZONE_MAX_AUTO_REGISTERED_SERIES"
 MOST_AUTO_REGISTERED_SERIES = "TENANTZONE_MOST_AUTO_REGISTERED_SERIES"
 """Its older name, read where the newer one is not given."""
@@ -36,6 +38,12 @@ MAX_PROMPTS = "TENANTZONE_MAX_PROMPTS"
 MAX_TENANT_BODY_BYTES = "TENANTZONE_MAX_TENANT_BODY_BYTES"
 MAX_HELD_BODY_BYTES = "TENANTZONE_MAX_HELD_BODY_BYTES"
 MAX_TENANT_REQUESTS = "TENANTZONE_MAX_TENANT_REQUESTS"
+MAX_MEDIA_ITEMS = "TENANTZONE_MAX_MEDIA_ITEMS"
+MAX_IMAGE_PIXELS = "TENANTZONE_MAX_IMAGE_PIXELS"
+MAX_REQUEST_PIXELS = "TENANTZONE_MAX_REQUEST_PIXELS"
+MAX_AUDIO_SAMPLES = "TENANTZONE_MAX_AUDIO_SAMPLES"
+MAX_MEDIA_FILE_BYTES = "TENANTZONE_MAX_MEDIA_FILE_BYTES"
+MAX_TENANT_MEDIA_BYTES = "TENANTZONE_MAX_TENANT_MEDIA_BYTES"
 SEAL_KEY = "TENANTZONE_SEAL_KEY"
 STATE_DIR = "TENANTZONE_STATE_DIR"
 POD_NAME = "POD_NAME"
@@ -65,6 +73,18 @@ class Bounds:
     """Of each field that says what the answer is to look like."""
     max_prompts: int = 128
     """Of a request's body, each as often as it is to be answered."""
+    max_media_items: int = 128
+    """Pictures, sounds and films of a request."""
+    max_image_pixels: int = 2**25
+    """Of one picture, or of one frame of a film."""
+    max_request_pixels: int = 2**26
+    """Of all pictures and frames of a request."""
+    max_audio_samples: int = 2**26
+    """Of all sounds of a request, in all channels."""
+    max_media_file_bytes: int = 2**26
+    """Of the files of a request's media, before they are decoded."""
+    max_tenant_media_bytes: int = 2**30
+    """Memory for media of one tenant that are decoded or processed at one time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +184,14 @@ def _bounds(environ: Mapping[str, str]) -> Bounds:
         max_tenant_requests=_number(environ, MAX_TENANT_REQUESTS, default.max_tenant_requests, "a number of requests"),
         max_grammar_bytes=_number(environ, MAX_GRAMMAR_BYTES, default.max_grammar_bytes, "a number of bytes"),
         max_prompts=_number(environ, MAX_PROMPTS, default.max_prompts, "a number of prompts"),
+        max_media_items=_number(environ, MAX_MEDIA_ITEMS, default.max_media_items, "a number of images", least=1),
+        max_image_pixels=_number(environ, MAX_IMAGE_PIXELS, default.max_image_pixels, "a number of pixels", least=2),
+        max_request_pixels=_number(environ, MAX_REQUEST_PIXELS, default.max_request_pixels, "a number of pixels"),
+        max_audio_samples=_number(environ, MAX_AUDIO_SAMPLES, default.max_audio_samples, "a number of samples"),
+        max_media_file_bytes=_number(environ, MAX_MEDIA_FILE_BYTES, default.max_media_file_bytes, "a number of bytes"),
+        max_tenant_media_bytes=_number(
+            environ, MAX_TENANT_MEDIA_BYTES, default.max_tenant_media_bytes, "a number of bytes", least=1
+        ),
     )
 
 

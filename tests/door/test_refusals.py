@@ -149,7 +149,7 @@ def test_what_passes_is_not_counted(folder):
 
 def test_there_is_a_test_for_each_reason():
     elsewhere = {"websocket", "engine", "slow_body", "tenant_requests", "tenant_bodies", "all_bodies", "full_queue"}
-    elsewhere |= {*IN_CONNECTIONS, "user", "model", "failed"}
+    elsewhere |= {*IN_CONNECTIONS, "user", "model", "failed", "large_media"}
     by_identity = {reason for reason, *_ in REFUSED_IDENTITIES}
     by_terms = {reason for reason, _ in BEYOND_TERMS}
     assert {reason for reason, _ in REFUSED} | by_identity | by_terms | elsewhere == set(get_args(Reason))

@@ -6,6 +6,7 @@ from math import ceil
 
 from tenantzone_runtime.door.answers import Refusal
 from tenantzone_runtime.door.gate import Gate
+from tenantzone_runtime.door.media import MediaUse, TenantMedia
 from tenantzone_runtime.settings import Bounds
 
 _LATER = {"retry-after": "1", "connection": "close"}
@@ -19,6 +20,7 @@ _BYTES_OF_WEIGHT = 64 * 2**10
 
 @dataclass(slots=True)
 class _Tenant:
+    media: TenantMedia
     requests: int = 0
     size: int = 0
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -44,7 +46,9 @@ class Holdings:
         Raises:
             Refusal: the tenant has too many.
         """
-        held = Held(self, name, self._tenants.setdefault(name, _Tenant()), self._bounds)
+        if name not in self._tenants:
+            self._tenants[name] = _Tenant(TenantMedia(self._bounds.max_tenant_media_bytes))
+        held = Held(self, name, self._tenants[name], self._bounds)
         try:
             held.count(1)
         except Refusal:
@@ -77,6 +81,8 @@ class Held:
         self._size = 0
         self._weight = 0
         """Of what is being made ready of it."""
+        self.media = MediaUse(bounds, tenant.media)
+        """What its pictures, sounds and films come to."""
 
     @property
     def turn(self) -> asyncio.Lock:
@@ -113,6 +119,7 @@ class Held:
         weight, self._weight = self._weight, 0
         if weight:
             self._tenant.gate.leave(weight)
+        self.media.leave()
 
     def add(self, size: int) -> None:
         """Hold so many bytes more.

@@ -12,6 +12,7 @@ from tenantzone_runtime.door.forms import check_pattern_sizes
 from tenantzone_runtime.door.grammars import check_grammars
 from tenantzone_runtime.door.holdings import Held
 from tenantzone_runtime.door.limits import read_body
+from tenantzone_runtime.door.media_options import check_media_options
 from tenantzone_runtime.door.prompts import check_prompts
 from tenantzone_runtime.door.routes import Route
 from tenantzone_runtime.door.sampling import check_logprobs, check_sampling
@@ -79,6 +80,7 @@ class Intake:
                     self._workers, self._checked, body, route, remake
                 )
         held.count(prompts - 1)
+        held.media.has_several_conversations = prompts > 1
         await held.make_ready()
         return made
 
@@ -102,6 +104,7 @@ class Intake:
         check_grammars(parsed, self._bounds.max_grammar_bytes)
         check_pattern_sizes(parsed, self._bounds.max_grammar_bytes // _PATTERN_PART)
         check_sampling(parsed)
+        check_media_options(parsed, self._bounds)
         answers = check_prompts(parsed, self._bounds.max_prompts)
         check_logprobs(parsed, answers, route.path)
         return answers, remake(body, parsed, answers)

@@ -29,6 +29,7 @@ Reason = Literal[
     "complex_body",
     "complex_grammar",
     "many_prompts",
+    "large_media",
     "tenant_bodies",
     "tenant_requests",
     "all_bodies",

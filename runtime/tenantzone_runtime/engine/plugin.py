@@ -12,7 +12,7 @@ from tenantzone_runtime.engine.first_errors import stop_at_first_errors
 from tenantzone_runtime.engine.redaction import redact_log_records
 from tenantzone_runtime.logs import describe_process
 from tenantzone_runtime.seal import new_seal_key
-from tenantzone_runtime.settings import POD_NAME, RECORD_DIR, SCRUB_BLOCKS, SEAL_KEY, STATE_DIR
+from tenantzone_runtime.settings import POD_NAME, RECORD_DIR, SCRUB_BLOCKS, SEAL_KEY, STATE_DIR, read_settings
 
 
 def register() -> None:
@@ -35,6 +35,7 @@ def register() -> None:
 
 def _prepare_api_server() -> None:
     # Imported here: it imports vLLM, which is still being imported where the plugin is called first.
+    from tenantzone_runtime.engine.media_bounds import bound_media
     from tenantzone_runtime.engine.media_names import name_media_by_tenant
     from tenantzone_runtime.engine.refusals import pass_refusals_on
 
@@ -45,6 +46,7 @@ def _prepare_api_server() -> None:
         record_generations()
     pass_refusals_on()
     name_media_by_tenant()
+    bound_media(read_settings(os.environ).bounds)
 
 
 def _make_seal_key() -> None:

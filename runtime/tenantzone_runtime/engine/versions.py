@@ -7,7 +7,8 @@ of vLLM's internals: in another version they may be elsewhere, and the refusal m
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import vllm
 from packaging.specifiers import SpecifierSet
@@ -73,6 +74,14 @@ def end_with_next_output(scheduler: Scheduler, request_ids: Iterable[str]) -> No
     failed = scheduler.grammar_compile_error_reqs
     # Since 0.33 it says of each what the API server answers. Ours is told elsewhere: vLLM knows no status 429.
     failed.update(request_ids if isinstance(failed, set) else dict.fromkeys(request_ids))
+
+
+def chat_utils() -> Any:
+    """The module of vLLM's that gathers the images, sounds and videos of a conversation."""
+    try:
+        return import_module("vllm.renderers.chat_utils")
+    except ImportError:
+        return import_module("vllm.entrypoints.chat_utils")
 
 
 def prepare_environment() -> None:

@@ -1,0 +1,192 @@
+"""Bounds what the pictures, sounds and films of requests take of the API server's memory once they are decoded.
+
+A few kilobytes of a picture can be gigabytes of pixels. So what a request brings is measured by its headers before any
+of it is decoded, and of each tenant only so much is decoded and processed at a time.
+"""
+
+import asyncio
+from contextvars import ContextVar
+from typing import Final
+
+from tenantzone_runtime.door.answers import App, Receive, Refusal, Scope, Send
+from tenantzone_runtime.door.gate import Gate
+from tenantzone_runtime.settings import (
+    MAX_AUDIO_SAMPLES,
+    MAX_IMAGE_PIXELS,
+    MAX_MEDIA_FILE_BYTES,
+    MAX_MEDIA_ITEMS,
+    MAX_REQUEST_PIXELS,
+    Bounds,
+)
+
+BYTES_OF_PIXEL: Final = 16
+"""Memory for a pixel: of the decoded picture and of the copies that a conversion needs, and later of the picture and of
+the model's input (three channels of 4 bytes)."""
+BYTES_OF_SAMPLE: Final = 16
+"""Memory for a sample of a sound: as decoded, joined, converted to 4 bytes, and mixed down."""
+_THREADS: Final = 2
+"""Of one tenant, that fetch, measure or decode at a time. vLLM has 8 for all tenants."""
+
+
+class TenantMedia:
+    """The memory and the threads that one tenant's media may take at a time.
+
+    Args:
+        room: bytes of memory.
+    """
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self.memory = Gate(room)
+        self.threads = asyncio.Semaphore(_THREADS)
+
+
+class MediaUse:
+    """What the media of one request come to.
+
+    Args:
+        bounds: of one request.
+        tenant: what the request's tenant may take.
+    """
+
+    def __init__(self, bounds: Bounds, tenant: TenantMedia) -> None:
+        self.bounds = bounds
+        self.has_several_conversations = False
+        self._tenant = tenant
+        self._items = 0
+        self._pixels = 0
+        self._samples = 0
+        self._file_bytes = 0
+        self._entered = 0
+
+    @property
+    def threads(self) -> asyncio.Semaphore:
+        """Whoever works on a tenant's media beside the event loop holds it."""
+        return self._tenant.threads
+
+    @property
+    def samples_left(self) -> int:
+        """Samples of sounds that the request may still have."""
+        return self.bounds.max_audio_samples - self._samples
+
+    @property
+    def pixels_left(self) -> int:
+        """Pixels that the request may still have."""
+        return self.bounds.max_request_pixels - self._pixels
+
+    @property
+    def file_bytes_left(self) -> int:
+        """Bytes of files that the request may still have."""
+        return self.bounds.max_media_file_bytes - self._file_bytes
+
+    def add_items(self, count: int) -> None:
+        """Count pictures, sounds and films.
+
+        Raises:
+            Refusal: the request has too many.
+        """
+        self._items += count
+        if self._items > self.bounds.max_media_items:
+            raise _too_many(f"{self._items} images, sounds and videos", self.bounds.max_media_items, MAX_MEDIA_ITEMS)
+
+    def add_file(self, size: int) -> None:
+        """Count a file, of ``size`` bytes before it is decoded.
+
+        Raises:
+            Refusal: the request's files are too large.
+        """
+        self._file_bytes += size
+        if self._file_bytes > self.bounds.max_media_file_bytes:
+            raise _too_large("files of images, sounds and videos", self.bounds.max_media_file_bytes, "bytes",
+                             MAX_MEDIA_FILE_BYTES)  # fmt: skip
+
+    def add_pictures(self, width: int, height: int, count: int = 1) -> None:
+        """Count pictures, or frames of a film, of one size.
+
+        A small one counts as a larger one: a model's processor may enlarge it.
+
+        Raises:
+            Refusal: each of them is too large, or all of the request's are.
+        """
+        pixels = width * height
+        if pixels > self.bounds.max_image_pixels:
+            raise too_large_picture(self.bounds)
+        self._pixels += max(pixels, least_pixels(self.bounds)) if count == 1 else pixels * count
+        if self._pixels > self.bounds.max_request_pixels:
+            raise _too_large(
+                "images and frames of videos", self.bounds.max_request_pixels, "pixels together", MAX_REQUEST_PIXELS
+            )
+
+    def add_samples(self, samples: int) -> None:
+        """Count the samples of a sound, of all its channels.
+
+        Raises:
+            Refusal: the request has too many.
+        """
+        self._samples += samples
+        if self._samples > self.bounds.max_audio_samples:
+            raise too_many_samples(self.bounds)
+
+    async def enter(self) -> None:
+        """Wait until the tenant's media may take as much memory as the request's do; again, nothing: it has it.
+
+        Conversations of one body that waited for each other's memory would wait for ever. So the first of several takes
+        all that a tenant may have.
+        """
+        if self._entered:
+            return
+        weight = self._pixels * BYTES_OF_PIXEL + self._samples * BYTES_OF_SAMPLE + self._file_bytes
+        weight = self._tenant.room if self.has_several_conversations else weight
+        await self._tenant.memory.enter(weight)
+        self._entered = weight
+
+    def leave(self) -> None:
+        """Give back the memory; harmless if that was done before."""
+        weight, self._entered = self._entered, 0
+        if weight:
+            self._tenant.memory.leave(weight)
+
+    def carried_through(self, app: App) -> App:
+        """The application, for that request."""
+
+        async def call(scope: Scope, receive: Receive, send: Send) -> None:
+            token = _current.set(self)
+            try:
+                await app(scope, receive, send)
+            finally:
+                _current.reset(token)
+
+        return call
+
+
+def least_pixels(bounds: Bounds) -> int:
+    """The pixels that each picture counts as, at least."""
+    return bounds.max_request_pixels // max(1, bounds.max_media_items)
+
+
+def too_large_picture(bounds: Bounds) -> Refusal:
+    """The refusal of a request with a picture, or a frame of a film, that is larger than any may be."""
+    return _too_large("an image or a frame of a video", bounds.max_image_pixels, "pixels", MAX_IMAGE_PIXELS)
+
+
+def too_many_samples(bounds: Bounds) -> Refusal:
+    """The refusal of a request whose sounds are too long."""
+    return _too_large("sounds", bounds.max_audio_samples, "samples of all channels", MAX_AUDIO_SAMPLES)
+
+
+def media_of_request() -> MediaUse | None:
+    """What the media come to of the request that this is called for; None: it did not come through the door."""
+    return _current.get()
+
+
+_current: ContextVar[MediaUse | None] = ContextVar("tenantzone_media", default=None)
+
+
+def _too_many(found: str, limit: int, setting: str) -> Refusal:
+    message = f"The request has {found}, more than {limit} ({setting}); send fewer"
+    return Refusal(400, "large_media", message)
+
+
+def _too_large(what: str, limit: int, unit: str, setting: str) -> Refusal:
+    message = f"The request has {what} with more than {limit} {unit} ({setting}); send smaller or fewer ones"
+    return Refusal(413, "large_media", message)

@@ -1,0 +1,187 @@
+"""Has vLLM's API server measure all media of a request by their headers before it decodes any of them.
+
+vLLM fetches and decodes each picture, sound and film by itself, and all of a request at once. Here they are fetched by
+vLLM, measured, and decoded by vLLM when the request's tenant has room for all of them. What the headers leave open
+(how many samples a sound really has) is bounded again while it is decoded.
+"""
+
+import asyncio
+import warnings
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from functools import partial, wraps
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+from vllm.multimodal.media import connector as stock_connector
+
+from tenantzone_runtime.door.answers import Refusal
+from tenantzone_runtime.door.media import MediaUse, media_of_request
+from tenantzone_runtime.door.verdict import refuse_with
+from tenantzone_runtime.engine.media_measures import File, Size, bound_sounds, decode, measure
+from tenantzone_runtime.engine.versions import chat_utils
+from tenantzone_runtime.settings import Bounds
+
+_fetching: ContextVar[MediaUse | None] = ContextVar("tenantzone_fetching", default=None)
+"""Of the request whose files are fetched and not decoded."""
+
+
+def bound_media(bounds: Bounds) -> None:
+    """Have vLLM's API server bound the media of requests that come through the front door.
+
+    Args:
+        bounds: of one request.
+    """
+    tracker = chat_utils().AsyncMultiModalItemTracker
+    # An icon has pictures in it whose own headers are read when they are decoded. Pillow refuses twice this number.
+    Image.MAX_IMAGE_PIXELS = bounds.max_image_pixels // 2
+    warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+    if hasattr(tracker.resolve_items, "__wrapped__"):
+        return
+    tracker.resolve_items = _bounded(tracker.resolve_items)
+    load = stock_connector.MediaConnector.load_from_url_async
+    stock_connector.MediaConnector.load_from_url_async = _fetching_files(load)
+    bound_sounds()
+
+
+class _Fetching:
+    """Takes the place of what decodes a file, and keeps the file as it is.
+
+    Args:
+        io: of vLLM, which decodes the file later.
+        limit: bytes of the file, if it is downloaded.
+    """
+
+    def __init__(self, io: Any, limit: int) -> None:
+        self._io = io
+        self._limit = limit
+
+    def get_max_bytes(self) -> int:
+        limit = self._io.get_max_bytes() if hasattr(self._io, "get_max_bytes") else None
+        return self._limit if limit is None else min(self._limit, int(limit))
+
+    def load_bytes(self, data: bytes) -> File:
+        return File(self._io, data)
+
+    def load_base64(self, media_type: str, data: str) -> File:
+        return File.of_base64(self._io, media_type, data)
+
+    def load_file(self, filepath: Path) -> File:
+        if filepath.stat().st_size > self.get_max_bytes():
+            raise ValueError(f"The file is larger than {self.get_max_bytes()} bytes; send a smaller one")
+        return File(self._io, filepath.read_bytes())
+
+
+def _fetching_files(load: Any) -> Any:
+    @wraps(load)
+    async def fetch_or_load(connector: Any, url: str, media_io: Any, **kwargs: Any) -> Any:
+        use = _fetching.get()
+        if use is None:
+            return await load(connector, url, media_io, **kwargs)
+        async with use.threads:
+            file = await load(connector, url, _Fetching(media_io, use.file_bytes_left), **kwargs)
+            use.add_file(len(file.data))
+            return file
+
+    return fetch_or_load
+
+
+def _bounded(resolve: Any) -> Any:
+    """The method of vLLM's that gathers the media of a conversation, with bounds."""
+
+    @wraps(resolve)
+    async def resolve_bounded(tracker: Any) -> Any:
+        use = media_of_request()
+        if use is not None and tracker._items_by_modality:
+            try:
+                await _load(tracker, use)
+            except Refusal as refusal:
+                await refuse_with(refusal)
+                # A route that can't be refused so late: vLLM answers with 400.
+                raise ValueError(str(refusal)) from None
+        return await resolve(tracker)
+
+    return resolve_bounded
+
+
+async def _load(tracker: Any, use: MediaUse) -> None:
+    """Fetch, measure and decode what a tracker has, and leave in it what is decoded."""
+    groups = tracker._items_by_modality
+    items = [item for group in groups.values() for item in group]
+    use.add_items(len(items))
+    token = _fetching.set(use)
+    try:
+        fetched = await _all(item() if callable(item) else item for item in items)
+    finally:
+        _fetching.reset(token)
+    files = [item[0] for item in fetched if isinstance(item[0], File)]
+    sizes = await _all(_on_thread(use, measure, file, use.bounds) for file in files)
+    _check(sizes, use, tracker)
+    await use.enter()
+    decoded = await _all(
+        _on_thread(use, decode, file, size, use.bounds) for file, size in zip(files, sizes, strict=True)
+    )
+    ready = iter(decoded)
+    # In the order of `items`.
+    results = iter([(next(ready), *item[1:]) if isinstance(item[0], File) else item for item in fetched])
+    for modality, group in list(groups.items()):
+        groups[modality] = [_again(item, next(results)) for item in group]
+
+
+def _check(sizes: list[Size], use: MediaUse, tracker: Any) -> None:
+    """Check what files come to together, before any of them is decoded.
+
+    Raises:
+        Refusal: more than a request may have, or than the model can read.
+    """
+    for size in sizes:
+        if size.frames:
+            use.add_pictures(size.width, size.height, size.frames)
+        use.add_samples(size.samples)
+    longest = tracker._model_config.max_model_len
+    tokens = sum(_tokens(tracker, size) for size in sizes if size.is_picture)
+    if tokens > longest:
+        raise Refusal(
+            400,
+            "large_media",
+            f"The images of the request are {tokens} tokens, and the model reads at most {longest}; send fewer",
+        )
+
+
+def _tokens(tracker: Any, size: Size) -> int:
+    """The tokens of a picture; 0 for models that do not say it by the picture's size alone."""
+    count = getattr(getattr(tracker.mm_processor, "info", None), "get_num_image_tokens", None)
+    if count is None:
+        return 0
+    try:
+        return int(count(image_width=size.width, image_height=size.height))
+    except TypeError:
+        return 0
+
+
+async def _all(awaitables: Any) -> list[Any]:
+    """The results of all, when all have ended; the first error is raised then: threads can't be stopped."""
+    results = await asyncio.gather(*awaitables, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return results
+
+
+async def _on_thread(use: MediaUse, work: Callable[..., Any], *args: Any) -> Any:
+    async with use.threads:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(stock_connector.global_thread_pool, partial(work, *args))
+
+
+def _again(item: Any, result: Any) -> Any:
+    """An item of a tracker's whose result is known."""
+    return partial(_done, result) if callable(item) else _done(result)
+
+
+def _done(result: Any) -> Awaitable[Any]:
+    async def get() -> Any:
+        return result
+
+    return get()

@@ -1,0 +1,235 @@
+"""Measures pictures, sounds and films by their headers, and decodes no more of them than was measured."""
+
+from __future__ import annotations
+
+import threading
+from copy import copy
+from dataclasses import dataclass
+from functools import wraps
+from io import BytesIO
+from typing import Any, Final
+
+import pybase64
+from PIL import Image
+from vllm.multimodal.media import audio as stock_audio
+from vllm.multimodal.media.audio import AudioMediaIO
+from vllm.multimodal.media.image import ImageMediaIO
+from vllm.multimodal.media.video import VideoMediaIO
+
+from tenantzone_runtime.door.media import too_large_picture, too_many_samples
+from tenantzone_runtime.settings import Bounds
+
+_FRAMES_TYPE: Final = "video/jpeg"
+"""A film as pictures in base64, with commas between them."""
+_WITH_PICTURES_INSIDE: Final = frozenset({"ICO", "ICNS"})
+"""Formats whose header says nothing certain of the pictures in the file."""
+_BYTES_OF_SAMPLE: Final = 4
+"""Bytes of a sample, as vLLM bounds what it decodes."""
+_PADDING_SAMPLES: Final = 2**17
+"""That a decoder may add to what the header of a sound says, and a quarter of it: some headers only estimate."""
+
+_decoding = threading.local()
+"""The samples that the sound may have which this thread decodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file that is fetched and not decoded."""
+
+    io: Any
+    """Of vLLM, which decodes it."""
+    data: bytes
+    are_frames: bool = False
+    """Whether it is a film as pictures in base64."""
+
+    @classmethod
+    def of_base64(cls, io: Any, media_type: str, data: str) -> File:
+        """A file of a URL that contains it.
+
+        Raises:
+            ValueError: it is no base64.
+        """
+        if isinstance(io, VideoMediaIO) and media_type.lower() == _FRAMES_TYPE:
+            return cls(io, data.encode(), are_frames=True)
+        return cls(io, pybase64.b64decode(data, validate=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """What a file is when it is decoded."""
+
+    width: int = 0
+    height: int = 0
+    frames: int = 0
+    """Pictures of that size; 0 for a sound."""
+    samples: int = 0
+    """Of all channels of a sound; all that a request may have where the header says nothing."""
+    is_picture: bool = False
+
+
+class _Measured(Exception):
+    """Ends the loading of a film once it is known how many frames would be decoded."""
+
+    def __init__(self, frames: int) -> None:
+        super().__init__()
+        self.frames = frames
+
+
+def measure(file: File, bounds: Bounds) -> Size:
+    """Read how large a file is when it is decoded, out of its headers.
+
+    Raises:
+        Refusal: a picture is larger than any may be.
+        ValueError: what vLLM raises for a file that it can't read.
+    """
+    if isinstance(file.io, ImageMediaIO):
+        width, height = _picture_size(file.data, bounds)
+        return Size(width, height, frames=1, is_picture=True)
+    if isinstance(file.io, VideoMediaIO):
+        return _film_size(file, bounds)
+    if isinstance(file.io, AudioMediaIO):
+        return Size(samples=_samples(file.data) or bounds.max_audio_samples)
+    return Size()
+
+
+def decode(file: File, size: Size, bounds: Bounds) -> Any:
+    """Have vLLM decode a file.
+
+    Args:
+        file: to decode.
+        size: that was measured.
+        bounds: of a request.
+
+    Raises:
+        Refusal: a sound has more samples than it may have.
+        ValueError: what vLLM raises for a file that it can't read, or the file is larger than its header says.
+    """
+    if isinstance(file.io, AudioMediaIO):
+        return _decoded_sound(file, size.samples, bounds)
+    if file.are_frames:
+        return file.io.load_base64(_FRAMES_TYPE, file.data.decode())
+    decoded = file.io.load_bytes(file.data)
+    if isinstance(file.io, VideoMediaIO):
+        frames = decoded[0]
+        if frames.shape[0] * frames.shape[1] * frames.shape[2] > size.width * size.height * size.frames:
+            raise ValueError("The video has larger frames than its header says; send another one")
+    return decoded
+
+
+def bound_sounds() -> None:
+    """Have vLLM's decoders of sounds end at what the thread that calls them may decode."""
+    load = stock_audio.load_audio
+
+    @wraps(load)
+    def load_bounded(*args: Any, **kwargs: Any) -> Any:
+        samples = getattr(_decoding, "samples", None)
+        if samples is not None:
+            given = kwargs.get("max_decode_bytes")
+            limit = samples * _BYTES_OF_SAMPLE
+            kwargs["max_decode_bytes"] = limit if given is None else min(given, limit)
+        return load(*args, **kwargs)
+
+    if not hasattr(load, "__wrapped__"):
+        stock_audio.load_audio = load_bounded
+
+
+def _decoded_sound(file: File, samples: int, bounds: Bounds) -> Any:
+    most = min(bounds.max_audio_samples, samples + samples // 4 + _PADDING_SAMPLES)
+    _decoding.samples = most
+    try:
+        return file.io.load_bytes(file.data)
+    except ValueError as error:
+        if "VLLM_MAX_AUDIO_DECODE_BYTES" in str(error):
+            if most < bounds.max_audio_samples:
+                raise ValueError("The sound is longer than its header says; send another file") from None
+            raise too_many_samples(bounds) from None
+        raise
+    finally:
+        _decoding.samples = None
+
+
+def _picture_size(data: bytes, bounds: Bounds) -> tuple[int, int]:
+    from vllm.multimodal.image import open_image
+
+    try:
+        with open_image(BytesIO(data)) as image:
+            if image.format in _WITH_PICTURES_INSIDE:
+                return bounds.max_image_pixels, 1
+            width, height = image.size
+            return int(width), int(height)
+    except Image.DecompressionBombError:
+        raise too_large_picture(bounds) from None
+    except OSError as error:
+        raise ValueError(f"Failed to load image: {error}") from error
+
+
+def _film_size(file: File, bounds: Bounds) -> Size:
+    if file.are_frames:
+        pictures = file.data.decode().split(",")
+        if file.io.num_frames > 0:
+            pictures = pictures[: file.io.num_frames]
+        sizes = [_picture_size(pybase64.b64decode(each, validate=True), bounds) for each in pictures]
+        # vLLM takes frames of one size only.
+        width, height = max(sizes, key=lambda size: size[0] * size[1])
+        return Size(width, height, frames=len(sizes))
+    width, height = _frame_size(file.data)
+    return Size(width, height, frames=_frames(file))
+
+
+def _frame_size(data: bytes) -> tuple[int, int]:
+    import cv2
+    from vllm.multimodal.video_decoders.opencv import OpenCVVideoBackendMixin
+
+    # OpenCV 5 crashes where a capture that reads from memory is released; it is collected, as vLLM's are.
+    capture = OpenCVVideoBackendMixin.open_video_capture(data)
+    return int(capture.get(cv2.CAP_PROP_FRAME_WIDTH)), int(capture.get(cv2.CAP_PROP_FRAME_HEIGHT))
+
+
+def _frames(file: File) -> int:
+    """The frames of a film that vLLM would decode, as its own loader chooses them; it decodes none of them."""
+    loader = file.io.video_loader
+    # Another copy of the decoder, so that whoever decodes a film meanwhile keeps the loader.
+    io = copy(file.io)
+    io.video_loader = type("MeasuringLoader", (loader if isinstance(loader, type) else type(loader),), {
+        "compute_frames_index_to_sample": classmethod(_stop_at_frames),
+    })  # fmt: skip
+    try:
+        io.load_bytes(file.data)
+    except _Measured as measured:
+        return measured.frames
+    raise ValueError("The frames of a video can't be counted with this loader; use one of vLLM's own")
+
+
+def _stop_at_frames(cls: Any, *args: Any, **kwargs: Any) -> Any:
+    raise _Measured(len(set(super(cls, cls).compute_frames_index_to_sample(*args, **kwargs))))
+
+
+def _samples(data: bytes) -> int:
+    """The samples of all channels of a sound, as its header has them; 0 where nothing can read that.
+
+    vLLM's decoders bound the seconds of a sound, too, and so what becomes of it at another rate.
+    """
+    found = _samples_by_soundfile(data)
+    return _samples_by_av(data) if found is None else found
+
+
+def _samples_by_soundfile(data: bytes) -> int | None:
+    try:
+        import soundfile
+
+        with soundfile.SoundFile(BytesIO(data)) as sound:
+            return int(sound.frames * sound.channels)
+    except (ImportError, RuntimeError):  # not installed, or no format of its
+        return None
+
+
+def _samples_by_av(data: bytes) -> int:
+    try:
+        import av
+
+        with av.open(BytesIO(data)) as container:
+            stream = container.streams.audio[0]
+            seconds = float(stream.duration * stream.time_base) if stream.duration else (container.duration or 0) / 1e6
+            return int(seconds * stream.rate * stream.channels)
+    except (ImportError, ValueError, OSError, IndexError, AttributeError):  # vLLM says what is wrong with the file
+        return 0

@@ -1,0 +1,120 @@
+"""What a request's options for media may ask for, and how much of a tenant's media is under way at one time."""
+
+import asyncio
+
+import pytest
+
+from tenantzone_runtime.door.answers import Refusal
+from tenantzone_runtime.door.holdings import Holdings
+from tenantzone_runtime.door.media import BYTES_OF_PIXEL, media_of_request
+from tenantzone_runtime.door.media_options import check_media_options
+from tenantzone_runtime.door.middleware import TenantMiddleware
+from tenantzone_runtime.settings import Bounds
+from tests.door.harness import call, give_keys, give_zones, settings
+
+BOUNDS = Bounds(
+    max_media_items=10, max_image_pixels=1000, max_request_pixels=4000, max_tenant_media_bytes=4000 * BYTES_OF_PIXEL
+)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"mm_processor_kwargs": None, "media_io_kwargs": None},
+        {"mm_processor_kwargs": {"do_resize": False, "size": {"height": 20, "width": 20}, "crop_size": 20}},
+        {"mm_processor_kwargs": {"min_pixels": 400, "max_pixels": 1000, "fps": 2}},
+        {"media_io_kwargs": {"image": {"image_mode": "RGBA"}, "video": {"num_frames": 10**9}, "audio": None}},
+    ],
+)
+def test_options_that_enlarge_nothing_are_let_through(options):
+    check_media_options(options, BOUNDS)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"mm_processor_kwargs": 3},
+        {"mm_processor_kwargs": {"size": {"height": 21}}},
+        {"mm_processor_kwargs": {"size": {"depth": 1}}},
+        {"mm_processor_kwargs": {"size": 10**9}},
+        {"mm_processor_kwargs": {"size": [1, 1]}},
+        {"mm_processor_kwargs": {"crop_size": {"width": -1}}},
+        {"mm_processor_kwargs": {"min_pixels": 401}},
+        {"mm_processor_kwargs": {"min_pixels": float("nan")}},
+        {"mm_processor_kwargs": {"max_pixels": 1001}},
+        {"mm_processor_kwargs": {"max_dynamic_patch": 1}},
+        {"media_io_kwargs": []},
+        {"media_io_kwargs": {"video": 1}},
+        {"media_io_kwargs": {"video": {"num_ffmpeg_threads": 1}}},
+        {"media_io_kwargs": {"smell": {"num_frames": 1}}},
+    ],
+)
+def test_options_that_enlarge_or_are_not_known_are_refused_by_name(options):
+    (field,) = options
+    with pytest.raises(Refusal) as refusal:
+        check_media_options(options, BOUNDS)
+    assert (refusal.value.status, refusal.value.reason, refusal.value.param) == (400, "large_media", field)
+    assert field in str(refusal.value)
+
+
+def test_a_small_picture_counts_as_what_a_processor_may_make_of_it():
+    use = Holdings(BOUNDS).admit("acme").media
+    for _ in range(10):
+        use.add_pictures(1, 1)
+    assert use.pixels_left == 0
+    with pytest.raises(Refusal, match="TENANTZONE_MAX_REQUEST_PIXELS"):
+        use.add_pictures(1, 1)
+
+
+def test_sounds_count_over_all_of_a_request():
+    use = Holdings(BOUNDS).admit("acme").media
+    use.add_samples(BOUNDS.max_audio_samples)
+    assert use.samples_left == 0
+    with pytest.raises(Refusal, match="TENANTZONE_MAX_AUDIO_SAMPLES"):
+        use.add_samples(1)
+
+
+@pytest.mark.parametrize("end", ["is_ready", "let_go"])
+def test_a_request_gives_its_memory_back_when_the_engine_has_it_or_it_ends(end):
+    async def play():
+        holdings = Holdings(BOUNDS)
+        first, second = holdings.admit("acme"), holdings.admit("acme")
+        for each in (first, second):
+            each.media.add_pictures(30, 30, 3)
+        await first.media.enter()
+        waiting = asyncio.ensure_future(second.media.enter())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        getattr(first, end)()
+        await asyncio.wait_for(waiting, 60)
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/tokenize"])
+def test_each_request_that_may_bring_media_carries_what_they_come_to(tmp_path, path):
+    carried = []
+
+    async def app(scope, receive, send):
+        carried.append(media_of_request())
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    give_keys(tmp_path, acme="key-of-acme")
+    give_zones(tmp_path, "acme")
+    response = call(TenantMiddleware(app, settings(tmp_path)), path=path, body={"messages": []}, key="key-of-acme")
+    assert response.status_code == 200
+    assert carried[0] is not None
+    assert media_of_request() is None
+
+
+def test_a_request_with_an_option_that_enlarges_is_refused(tmp_path):
+    give_keys(tmp_path, acme="key-of-acme")
+    give_zones(tmp_path, "acme")
+    body = {"messages": [], "mm_processor_kwargs": {"size": {"height": 10**6}}}
+    response = call(
+        TenantMiddleware(None, settings(tmp_path)), path="/v1/chat/completions", body=body, key="key-of-acme"
+    )
+    assert response.status_code == 400
+    assert response.json()["error"]["param"] == "mm_processor_kwargs"
