@@ -182,6 +182,8 @@ class StartingEngine:
                 "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
                 "VLLM_CPU_OMP_THREADS_BIND": "nobind",
                 "PYTHONFAULTHANDLER": "1",
+                # It takes seconds at each start; one engine of the tests has it on.
+                "TENANTZONE_WARM_UP": "0",
                 **self._variables,
             },
         )

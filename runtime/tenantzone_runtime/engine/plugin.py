@@ -12,7 +12,7 @@ from tenantzone_runtime.engine.first_errors import stop_at_first_errors
 from tenantzone_runtime.engine.redaction import redact_log_records
 from tenantzone_runtime.logs import describe_process
 from tenantzone_runtime.seal import new_seal_key
-from tenantzone_runtime.settings import POD_NAME, RECORD_DIR, SCRUB_BLOCKS, SEAL_KEY, STATE_DIR, read_settings
+from tenantzone_runtime.settings import POD_NAME, RECORD_DIR, SCRUB_BLOCKS, SEAL_KEY, STATE_DIR, WARM_UP, read_settings
 
 
 def register() -> None:
@@ -26,6 +26,11 @@ def register() -> None:
     before_opening(_prepare_api_server)
     _log_as_vllm_does()
     redact_log_records()
+    if os.environ.get(WARM_UP) != "0":
+        # Imported here: it imports vLLM, which is still being imported where this is called first.
+        from tenantzone_runtime.engine.first_use import warm_up_sampling_at_start
+
+        warm_up_sampling_at_start()
     if os.environ.get(SCRUB_BLOCKS) == "1":
         # Imported here: it imports vLLM, which is still being imported where this is called first.
         from tenantzone_runtime.engine.scrubbing import prepare_workers

@@ -51,6 +51,8 @@ def _starting(config: pytest.Config) -> StartingEngine:
             lambda address, folder: [*_options(address, folder), "--otlp-traces-endpoint", spans.endpoint],
             TENANTZONE_OPEN_ROUTES="/metrics",
             POD_NAME="engine-0",
+            TENANTZONE_WARM_UP="1",
+            TORCH_LOGS="dynamo",  # says what is compiled
             OTEL_EXPORTER_OTLP_TRACES_PROTOCOL="http/protobuf",
             OTEL_BSP_SCHEDULE_DELAY="100",  # milliseconds between two exports
         )
