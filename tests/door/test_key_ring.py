@@ -338,7 +338,7 @@ class TestManyKeys:
     def plain(self, tmp_path):
         for number in range(MANY):
             at_rest(tmp_path / f"t{number}", key_of(number))
-        made = KeyRing(tmp_path, standing_still)
+        made = KeyRing(tmp_path, clock=standing_still)
         made.refresh()
         return made
 
