@@ -66,9 +66,10 @@ test-newer: newer ## what runs without a GPU of the newest vLLM, before it has a
 vllm-changes: newer ## what the newest vLLM changes in what zones extend, call, import, route or refuse
 	@$(VENV)/python -m hack.vllm_changes $(ARGS)
 
-test-deep: python ## zone core and scheduler under 10,000 random histories each, parsers under as many texts, and half a minute of atheris; ARGS go to pytest
+test-deep: python ## zone core and scheduler under 10,000 random histories each, parsers under as many texts, half a minute of atheris, five minutes of requests over HTTP; ARGS go to pytest
 	@HYPOTHESIS_PROFILE=deep $(VENV)/python -m pytest tests/zones tests/engine/histories tests/parsers $(ARGS)
 	@$(VENV)/python -m tests.parsers.fuzz
+	@$(VENV)/python -m tests.door.fuzzing --seconds 300
 
 conformance: python ## vLLM's own tests of its scheduler core, with its classes and with ours; ARGS go to pytest
 	@$(VENV)/python -m hack.conformance $(ARGS)

@@ -28,7 +28,7 @@ def asked_bodies(model: str, victims: Sequence[str]) -> st.SearchStrategy[tuple[
     """Paths that read a body, each with one."""
     values = _values(st.sampled_from(victims))
     fields = st.dictionaries(st.one_of(st.sampled_from(_FIELDS), st.text(max_size=8)), values, max_size=3)
-    return st.sampled_from(sorted(_bodies(model).items())).flatmap(
+    return st.sampled_from(sorted(usual_bodies(model).items())).flatmap(
         lambda asked: st.tuples(st.just(asked[0]), _written(asked[1], fields))
     )
 
@@ -36,10 +36,10 @@ def asked_bodies(model: str, victims: Sequence[str]) -> st.SearchStrategy[tuple[
 def huge_bodies() -> st.SearchStrategy[tuple[str, bytes]]:
     """Paths, each with a body that is too large."""
     bodies = (b" " * _HUGE, b'{"prompt": "' + b"a" * _HUGE + b'"}', b"[" * _HUGE, b'{"prompt": [' + b"1," * _HUGE)
-    return st.tuples(st.sampled_from(sorted(_bodies(""))), st.sampled_from(bodies))
+    return st.tuples(st.sampled_from(sorted(usual_bodies(""))), st.sampled_from(bodies))
 
 
-def _bodies(model: str) -> dict[str, dict[str, Any]]:
+def usual_bodies(model: str) -> dict[str, dict[str, Any]]:
     """What each route takes that reads a body; quick to answer."""
     messages = [{"role": "user", "content": _PROMPT}]
     return {

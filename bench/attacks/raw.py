@@ -39,7 +39,7 @@ async def send_raw(host: str, port: int, request: bytes, *, leaves: bool = False
         with suppress(ConnectionError):
             writer.write(request)
             if not leaves:
-                status, body = await _read(reader, request)
+                status, body = await read_answer(reader, request)
     finally:
         writer.close()
         with suppress(ConnectionError):
@@ -47,7 +47,8 @@ async def send_raw(host: str, port: int, request: bytes, *, leaves: bool = False
     return Reply(status, body, time.perf_counter() - began)
 
 
-async def _read(reader: asyncio.StreamReader, request: bytes) -> tuple[int | None, bytes]:
+async def read_answer(reader: asyncio.StreamReader, request: bytes) -> tuple[int | None, bytes]:
+    """Read the first answer to a request, and return its status, if it has one, and its body."""
     connection = h11.Connection(h11.CLIENT)
     # An answer to HEAD has no body, whatever its length says.
     method = "HEAD" if request.startswith(b"HEAD ") else "GET"

@@ -286,3 +286,33 @@ def test_drafts_of_requests_that_generate_leave_a_part_of_each_step_to_prompts(c
         driver.step()
         driver.check()
     assert acme.num_output_tokens
+
+
+@pytest.mark.parametrize("drafts", [RIGHT, WRONG], ids=["right", "wrong"])
+@pytest.mark.parametrize("method", [("ngram", 3), ("eagle", 3), ("mtp", 2)], ids=str)
+@pytest.mark.shows("speculative decoding (`--speculative-config`)")
+def test_who_is_preempted_while_its_drafts_are_in_the_model_keeps_what_the_model_makes_of_them(config, method, drafts):
+    driver = engine(config, method, capacity=14, drafts=drafts, ahead=1)
+    driver.declare(zone("acme", reserved=12, lending={"grace_seconds": 0.0}), zone("burst"))
+    borrowers = [driver.send("burst", prompt(0, extra=30 - number), max_tokens=60) for number in range(4)]
+    begun = driver.schedule()
+    in_the_model = driver.schedule()
+    driver.update(*begun)
+    assert set(in_the_model[0].scheduled_spec_decode_tokens) == {each.request_id for each in borrowers}
+
+    owner = driver.send("acme", prompt(10), max_tokens=5)
+    following = driver.schedule()
+    preempted = [each for each in borrowers if each.num_preemptions]
+    assert preempted
+    assert owner.request_id in following[0].num_scheduled_tokens
+    written = {each: each.num_output_tokens for each in preempted}
+    driver.update(*in_the_model)
+    driver.check()
+    made = 1 + (method[1] if drafts is RIGHT else 0)
+    assert {each: each.num_output_tokens - written[each] for each in preempted} == dict.fromkeys(preempted, made)
+    assert {each.num_computed_tokens for each in preempted} == {0}
+    driver.update(*following)
+    for _ in run(driver, ahead=1):
+        pass
+    assert {each.num_output_tokens for each in borrowers} == {60}
+    assert set(driver.finished.values()) == {"length"}

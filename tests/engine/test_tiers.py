@@ -461,6 +461,33 @@ class TestNoLivelock:
         engine.run(max_steps=200)
         assert all(request.get_finished_reason().name == "LENGTH" for request in requests)
 
+    @pytest.mark.parametrize("files", [None, 12], ids=["memory alone", "memory and a disk"])
+    def test_who_is_preempted_and_admitted_again_while_the_tiers_are_full_ends_with_its_whole_answer(
+        self, engine, files
+    ):
+        """The owner of the reservation comes and goes, and each time the others yield their blocks to it."""
+        engine = engine(24, 6, files, max_num_batched_tokens=128)
+        engine.declare(declare("gold", reserved=16, after=0, grace=0), declare("burst", after=0))
+        engine.worker.slowest = 3
+        for number in range(3):
+            engine.ask("burst", prompt(6, seed=900 + number))
+        assert engine.held("burst") == 6, "memory is full"
+        borrowers = [engine.send("burst", prompt(4, seed=number), max_tokens=80) for number in range(3)]
+        owners = []
+        for number in range(4):
+            for _ in range(12):
+                engine.step()
+                engine.check()
+            owners.append(engine.send("gold", prompt(12, seed=100 + number), max_tokens=4))
+        engine.run(max_steps=400)
+        engine.rest()
+        engine.check()
+        assert sum(each.num_preemptions for each in borrowers) >= 3
+        assert {each.num_output_tokens for each in borrowers} == {80}
+        assert {each.num_output_tokens for each in owners} == {4}
+        assert (engine.zone("gold").in_use, engine.zone("burst").in_use) == (0, 0)
+        assert engine.memory.ledger.held_blocks <= 6
+
 
 class TestWhatMayNotBeKept:
     def test_nothing_is_kept_of_a_request_that_was_caught_with_a_foreign_block(self, engine):

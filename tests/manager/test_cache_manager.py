@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from tenantzone_manager.core.hashing import block_keys
 from tenantzone_manager.core.records import State
 from tenantzone_manager.core.settings import Instance, InstanceQuota, Quota, Spec
 from tenantzone_manager.core.writing import Ending, Standing
-from tenantzone_manager.index.backend import IndexUnavailable
+from tenantzone_manager.index.backend import IndexBackend, IndexUnavailable
 from tenantzone_manager.index.sqlite import SqliteBackend
 from tenantzone_manager.storages import data_storage_manager
 from tests.manager.playing import INSTANCE, SIZE, Playing, files, keys, path_of, prompt, write_bytes
@@ -148,6 +149,33 @@ async def test_what_is_removed_is_gone_at_once_and_deleted_when_no_reader_is_lef
     await playing.reclaim(after=60)
     assert not path_of(read)[0].exists()
     assert (await playing.account("g/team")).used == SIZE
+
+
+async def test_a_manager_that_starts_again_after_its_leases_have_ended_lets_go_of_what_they_held(
+    store: Callable[[], IndexBackend], tmp_path: Path
+) -> None:
+    """A reader's lease, and a writer's, end while no manager runs."""
+    first = await Playing(store(), tmp_path).start()
+    await first.write(keys("a", "b"))
+    read = (await first.match(keys("a", "b"))).blocks[1].locations[0]
+    await first.manager.remover.remove_cache(INSTANCE, keys("b"))
+    dead = await first.start_write(keys("c"), write_seconds=30)
+    await first.manager.touches.flush()
+    await first.stop()
+
+    first.clock.sleep(3600)
+    again = await Playing(store(), tmp_path, first.clock).start(with_catalog=False)
+    await again.storage("disk")
+    assert await again.hits(keys("a", "b")) == 1
+    await again.reclaim()
+    assert not path_of(read)[0].exists()
+    assert await again.finish(keys("c"), dead) == [Ending.EXPIRED]
+    await again.settle()
+    assert len(files(tmp_path)) == 1
+    assert (await again.account("g/team")).used == SIZE
+    assert (await again.start_write(keys("a", "b", "c"))).standings[1:] == [WRITE, WRITE]
+    await again.audit()
+    await again.stop()
 
 
 async def test_a_block_that_was_removed_can_be_written_anew_at_once(playing: Playing) -> None:

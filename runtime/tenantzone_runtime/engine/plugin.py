@@ -8,6 +8,7 @@ import tempfile
 
 from tenantzone_runtime.door.connections import bound_connections
 from tenantzone_runtime.door.opening import before_opening
+from tenantzone_runtime.engine.client_mistakes import log_client_mistakes_without_tracebacks
 from tenantzone_runtime.engine.first_errors import stop_at_first_errors
 from tenantzone_runtime.engine.redaction import redact_log_records
 from tenantzone_runtime.logs import describe_process
@@ -26,6 +27,7 @@ def register() -> None:
     before_opening(_prepare_api_server)
     _log_as_vllm_does()
     redact_log_records()
+    log_client_mistakes_without_tracebacks()
     if os.environ.get(WARM_UP) != "0":
         # Imported here: it imports vLLM, which is still being imported where this is called first.
         from tenantzone_runtime.engine.first_use import warm_up_sampling_at_start

@@ -10,6 +10,7 @@ from tests.engine.features import contention
 from tests.engine.features.adapters import make_adapter
 from tests.engine.features.asking import BLOCK_TOKENS, STEP_TOKENS, USABLE_BLOCKS
 from tests.engine.features.kv_events import EVENTS_PORT
+from tests.engine.features.serving import ROOT_PATH, raising_template
 from tests.engine.features.spans import SpanReceiver
 from tests.engine.real_engine import RealEngine, StartingEngine
 from tests.shared_engine import runs_here
@@ -25,6 +26,7 @@ def _options(address: str, folder: Path) -> list[str]:
         "--scheduling-policy", "priority", "--kv-events-config", json.dumps(events),
         "--enable-lora", "--max-loras", "2", "--max-lora-rank", "8",
         "--lora-modules", *(f"{tenant}-adapter={folder}/{tenant}-adapter" for tenant in ("acme", "burst")),
+        "--root-path", ROOT_PATH, "--chat-template", str(raising_template(folder / "template.jinja")),
         "--enable-log-requests", "--log-error-stack", "--log-format", "json",
     ]  # fmt: skip
 

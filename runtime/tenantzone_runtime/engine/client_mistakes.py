@@ -1,0 +1,26 @@
+"""Keeps tracebacks of clients' mistakes out of the log.
+
+On the routes of Anthropic's API vLLM logs each exception with its traceback, also one that it answers with a status of
+400. A client with a key could fill the log, and real failures would be lost in it.
+"""
+
+import logging
+from typing import Final
+
+_LOGGER: Final = "vllm.entrypoints.anthropic.api_router"
+_MISTAKES: Final = frozenset({"VLLMClientError", "ValueError", "TypeError", "OverflowError", "TemplateError"})
+"""Classes, by name, whose exceptions vLLM answers with a status below 500; not all versions have all of them."""
+
+
+def log_client_mistakes_without_tracebacks() -> None:
+    """Log what is wrong with requests on these routes in one line, from now on."""
+    logger = logging.getLogger(_LOGGER)
+    if _without_traceback not in logger.filters:
+        logger.addFilter(_without_traceback)
+
+
+def _without_traceback(record: logging.LogRecord) -> bool:
+    kind = record.exc_info[0] if record.exc_info else None
+    if kind is not None and any(each.__name__ in _MISTAKES for each in kind.__mro__):
+        record.exc_info = record.exc_text = None
+    return True
