@@ -1,7 +1,7 @@
 """Keeps tracebacks of clients' mistakes out of the log.
 
-On the routes of Anthropic's API vLLM logs each exception with its traceback, also one that it answers with a status of
-400. A client with a key could fill the log, and real failures would be lost in it.
+On the routes of Anthropic's API vLLM logs each exception with its traceback, even one that it answers with 400. A
+client with a key could fill the log, and hide real failures in it.
 """
 
 import logging

@@ -58,12 +58,12 @@ class Result:
 
 
 def fuzz(fuzzed: Fuzzed, seed: int, seconds: float) -> Result:
-    """Fuzz an engine for so long, and say how far it is.
+    """Fuzz an engine, and show progress.
 
     Args:
         fuzzed: the engine.
         seed: equal ones send equal requests, in as many batches as there is time for.
-        seconds: after a first batch, whose callbacks and growth are not judged: it makes what is made at first use.
+        seconds: how long it goes on after a first batch, whose callbacks and growth are not judged: it warms up.
     """
     result = Result(seed)
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as drawing:
@@ -105,7 +105,7 @@ class _Batches:
 
 
 def _send_for(fuzzed: Fuzzed, batches: _Batches, result: Result, seconds: float) -> Held:
-    """Send batches for so long; what the server holds after a third of the time."""
+    """Send batches for a number of seconds, and return what the server holds after a third of them."""
     began = time.monotonic()
     middle: Held | None = None
     while (passed := time.monotonic() - began) < seconds:

@@ -2,8 +2,8 @@
 
 A plugin of vLLM's, which `tests.door.fuzzing.server` adds to the engine that it starts; the product has none of it.
 One callback of the loop runs our code and vLLM's in turns: the door calls vLLM's application, which sends its answer
-through the door. So each call from one to the other is wrapped, and a meter divides the time. What Python's garbage
-collector takes is counted for nobody: when it runs depends on all that the process has allocated.
+through the door. So each call from one to the other is wrapped, and a meter divides the time. The time
+of Python's garbage collector is not counted: when it runs depends on all that the process has allocated.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from tenantzone_runtime.door.answers import App, Receive, Scope, Send
 from tenantzone_runtime.settings import Settings
 
 STATE_PATH = "/measured"
-"""Answers with what was measured; with the query ``reset``, the measurement then begins anew."""
+"""A GET of this path returns what was measured. With the query ``reset`` the measurement then begins anew."""
 NUMBER_HEADER = b"x-fuzz-number"
 """By which a client says which request it is."""
 _KEPT = 5
@@ -49,21 +49,21 @@ class Meter:
         """Seconds of our code in one callback, and what it did; the longest first."""
 
     def enter(self, owner: Owner, what: str) -> None:
-        """Say that from now on this code runs, until `leave`; a callback begins with the first of these calls."""
+        """Note that code of this owner runs from now on, until `leave`; the first of these calls begins a callback."""
         self._count()
         if not self._owners:
             self._ours, self._what = 0.0, what
         self._owners.append(owner)
 
     def leave(self) -> None:
-        """Say that the code that was entered last returns to the one before."""
+        """Note that the code that was entered last returns to the code before it."""
         self._count()
         self._owners.pop()
         if not self._owners:
             self.longest = sorted([*self.longest, (self._ours, self._what)], reverse=True)[:_KEPT]
 
     def interrupt(self, phase: str) -> None:
-        """Count what the garbage collector takes for nobody, from the phase "start" on to "stop"."""
+        """Leave out the time of the garbage collector, from the phase "start" to the phase "stop"."""
         if self._owners:
             if phase == "start":
                 self.enter(Owner.COLLECTOR, "")

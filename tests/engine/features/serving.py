@@ -1,4 +1,4 @@
-"""What the engine here is told of how it is served: under a path of a gateway's, and with a template that may raise."""
+"""How the second engine is served: under a path of a gateway, and with a chat template that may raise."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ RAISING = {
     "it looks into nothing": "{{ message.nothing.at_all }}",
     "it divides by zero": "{{ 1 // 0 }}",
 }
-"""What the template does, by the message that has it do so."""
+"""What the template does at a message, by the text of that message."""
 
 
 def raising_template(path: Path) -> Path:

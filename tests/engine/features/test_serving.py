@@ -8,8 +8,10 @@ from tests.engine.features.asking import BLOCK_TOKENS, cached_tokens, text, zone
 from tests.engine.features.serving import RAISING, ROOT_PATH
 from tests.engine.real_engine import API_PORT, RealEngine
 
+ONE_TOKEN = {"max_tokens": 1, "max_output_tokens": 1}
 
-@pytest.fixture(autouse=True)
+
+@pytest.fixture(autouse=True, scope="module")
 def _zones(engine: RealEngine):
     engine.declare(zone("acme"), zone("burst"))
 
@@ -63,7 +65,7 @@ def test_a_conversation_at_which_the_chat_template_raises_is_refused_and_the_nex
 ):
     def body(content):
         messages = [{"role": "user", "content": content}]
-        return {"model": "tiny", "messages": messages, "input": messages, "max_tokens": 1, "stream": stream}
+        return {"model": "tiny", "messages": messages, "input": messages, **ONE_TOKEN, "stream": stream}
 
     refused = ask(engine, path, body(message))
     assert refused.status_code == 400
