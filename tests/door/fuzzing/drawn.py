@@ -34,6 +34,9 @@ _FORGED = _HARD = 0.2
 _MOST_MIXED = 3
 """Fields of one body that are put into another."""
 _JSON = {"Content-Type": "application/json"}
+_LENGTHS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+_TOKENS = 16
+"""Of answers whose length is not given: the model's longest take minutes, which would look as if they hang."""
 _LONGEST_HANG_UP = 2000
 """Bytes of an answer."""
 
@@ -131,6 +134,7 @@ def _mixed(pool: Pool, dice: random.Random) -> Forged:
     if dice.random() < 0.7:
         # Most bodies of the pool are for another model, or for none.
         mixed["model"] = MODEL
+    mixed |= {name: _TOKENS for name in _LENGTHS if mixed.get(name) is None}
     text = json.dumps(mixed).encode("utf-8", "surrogatepass")
     return Forged(on_the_wire("POST", path, {**KEYS[dice.choice(_MOSTLY_SERVED)], **_JSON}, text))
 
