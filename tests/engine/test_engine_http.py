@@ -354,6 +354,25 @@ def test_a_form_that_leads_nowhere_is_the_clients_mistake(engine, form, stream):
     assert "the form that the answer should have" in error["message"] or "grammar" in error["message"]
 
 
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages/count_tokens", "/v1/chat/completions"])
+@pytest.mark.parametrize(
+    "messages", [[], [{"role": "user", "content": "x" * 100_000}]], ids=["no message", "a long message"]
+)
+def test_a_conversation_that_does_not_fit_the_model_is_the_clients_mistake_and_leaves_no_traceback(
+    engine, path, messages
+):
+    engine.declare(zone("acme"))
+    logged = len(engine.log.read_text())
+    answer = httpx.post(
+        f"http://{engine.address}:{API_PORT}{path}",
+        json={"model": "tiny", "messages": messages, "max_tokens": 1},
+        headers={"x-api-key": "key-of-acme"},
+        timeout=60,
+    )
+    assert answer.status_code == 400
+    assert "Traceback" not in engine.log.read_text()[logged:]
+
+
 def test_a_rule_that_begins_with_itself_and_ends_is_written(engine):
     engine.declare(zone("acme"))
     answer = engine.client("acme").completions.create(
