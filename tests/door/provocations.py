@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,8 +14,9 @@ from tenantzone_contract.config import CONFIG_KEY
 from tenantzone_contract.config_text import dump_config
 from tenantzone_runtime.door import connections
 from tenantzone_runtime.door.answers import App, Message, Receive, Refusal, Scope, Send
+from tenantzone_runtime.door.media import too_large_picture
 from tenantzone_runtime.door.middleware import TenantMiddleware
-from tenantzone_runtime.door.verdict import refuse
+from tenantzone_runtime.door.verdict import refuse, refuse_with
 from tenantzone_runtime.settings import Bounds
 from tests.door.harness import PROMPT, echo, give_keys, give_salt_key, give_zones, settings
 from tests.door.identities import REFUSED as REFUSED_IDENTITIES
@@ -58,8 +59,14 @@ def _bounded(**bounds: int) -> Make:
 
 
 def _of_the_engine(status: int, retry_after: int | None = None) -> Make:
+    return _in_the_server(lambda: refuse(status, "the engine refuses it", retry_after))
+
+
+def _in_the_server(refuse_late: Callable[[], Coroutine[Any, Any, None]]) -> Make:
+    """The door in front of an API server that has a request refused after the door has let it in."""
+
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        asked = asyncio.ensure_future(refuse(status, "the engine refuses it", retry_after))
+        asked = asyncio.ensure_future(refuse_late())
         while (await receive())["type"] != "http.disconnect":
             pass
         asked.cancel()
@@ -131,6 +138,8 @@ PROVOCATIONS: dict[tuple[str, int], Provocation] = {
     ("slow_body", 408): Provocation(comes=False),
     ("complex_body", 400): Provocation(body=b'{"a":' + b"[" * 200 + b"]" * 200 + b"}"),
     ("complex_grammar", 400): Provocation(body={**PROMPT, "guided_regex": "a{5000}"}),
+    ("large_media", 400): Provocation(body={**PROMPT, "mm_processor_kwargs": {"size": 10**9}}),
+    ("large_media", 413): Provocation(make=_in_the_server(lambda: refuse_with(too_large_picture(Bounds())))),
     ("many_prompts", 400): Provocation(body={"prompt": ["hello"] * 1000}),
     ("unsupported_field", 400): Provocation(body={**PROMPT, "kv_hints": {"a": 1}}),
     ("model", 404): Provocation(make=_naming_models, body={**PROMPT, "model": "other"}),
