@@ -11,7 +11,7 @@ LOCK := $(VENV)/uv pip compile --python-version 3.11 --generate-hashes --no-head
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-fleet up down test test-all quick lint format test-older test-newer vllm-changes test-deep conformance manifests-test monitoring-test mutate audit e2e node-up node-down \
-  simulate soak bench-operator soak-operator bench-alerts generate version shipped crd-reference metrics-page unsupported-page features-page manager-api monitoring chart screenshots \
+  simulate soak bench-operator soak-operator bench-alerts generate version shipped crd-reference metrics-page unsupported-page features-page parsers-page manager-api monitoring chart screenshots \
   lock docs docs-links push freeze release clean ready check python older newer kubernetes
 
 help:
@@ -117,7 +117,7 @@ bench-alerts: python ## where the alerts' thresholds are from: simulated days, w
 
 ##@ Write again what is made from other files
 
-generate: python ## all of them but pictures and locks, in the order in which one needs another
+generate: python ## all of them but pictures, locks and measurements, in the order in which one needs another
 	@$(MAKE) --no-print-directory version shipped crd-reference metrics-page unsupported-page features-page manager-api monitoring chart
 
 version: python # into the files that repeat what pyproject.toml says
@@ -137,6 +137,9 @@ unsupported-page: python ## write docs/unsupported.md again from what the code r
 
 features-page: python ## write docs/features.md again from what the tests say that they show
 	@$(VENV)/python -m hack.features_page
+
+parsers-page: python ## measure vLLM's answer parsers for about 15 minutes, and write docs/parsers.md again
+	@PYTHONPATH=operator:runtime $(VENV)/python -m hack.parsers_page
 
 manager-api: python ## write the KV-cache manager's OpenAPI description and gRPC messages again
 	@PYTHONPATH=operator:runtime $(VENV)/python -m hack.manager_api

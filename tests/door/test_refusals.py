@@ -10,9 +10,10 @@ from prometheus_client import REGISTRY
 from tenantzone_contract.config import CONFIG_KEY
 from tenantzone_contract.config_text import dump_config
 from tenantzone_runtime.door import limits
+from tenantzone_runtime.door.answers import Refusal
 from tenantzone_runtime.door.middleware import TenantMiddleware
 from tenantzone_runtime.door.refusals import Reason, families
-from tenantzone_runtime.door.verdict import refuse
+from tenantzone_runtime.door.verdict import give_verdict, refuse
 from tenantzone_runtime.settings import Bounds
 from tests.door.harness import PROMPT, call, echo, give_zones, settings
 from tests.door.identities import REFUSED as REFUSED_IDENTITIES
@@ -141,6 +142,16 @@ def test_a_refusal_that_the_engine_has_just_made_is_counted_by_itself(folder):
     assert refusals() == {**before, "engine": before["engine"] + 1, "full_queue": before["full_queue"] + 2}
 
 
+def test_an_answer_that_can_t_be_parsed_in_time_is_counted(folder):
+    async def app(scope, receive, send):
+        assert give_verdict(Refusal(422, "parsing_budget", "too long"))
+        raise RuntimeError("what ends it in vLLM")
+
+    before = refusals()
+    assert call(TenantMiddleware(app, settings(folder)), body=PROMPT, key="acme-key").status_code == 422
+    assert refusals() == {**before, "parsing_budget": before["parsing_budget"] + 1}
+
+
 def test_what_passes_is_not_counted(folder):
     before = refusals()
     assert call(TenantMiddleware(echo, settings(folder)), body=PROMPT, key="acme-key").status_code == 200
@@ -149,7 +160,7 @@ def test_what_passes_is_not_counted(folder):
 
 def test_there_is_a_test_for_each_reason():
     elsewhere = {"websocket", "engine", "slow_body", "tenant_requests", "tenant_bodies", "all_bodies", "full_queue"}
-    elsewhere |= {*IN_CONNECTIONS, "user", "model", "failed", "large_media"}
+    elsewhere |= {*IN_CONNECTIONS, "user", "model", "failed", "large_media", "parsing_budget"}
     by_identity = {reason for reason, *_ in REFUSED_IDENTITIES}
     by_terms = {reason for reason, _ in BEYOND_TERMS}
     assert {reason for reason, _ in REFUSED} | by_identity | by_terms | elsewhere == set(get_args(Reason))

@@ -22,6 +22,7 @@ _ERROR_TYPES = {
     408: "RequestTimeoutError",
     413: "RequestTooLargeError",
     415: "UnsupportedMediaTypeError",
+    422: "UnprocessableEntityError",
     429: "RateLimitError",
     422: "UnprocessableEntityError",
     431: "RequestHeadersTooLargeError",

@@ -8,6 +8,7 @@ begun in there. So does what all the engine's requests of one body come to toget
 from contextvars import ContextVar
 
 from tenantzone_runtime.door.answers import App, Receive, Scope, Send
+from tenantzone_runtime.door.parsing_budget import ParsingBudget
 
 
 class Bearing:
@@ -22,6 +23,8 @@ class Bearing:
         """The body's field that asks for log probabilities of its prompts."""
         self.prompt_logprobs = 0
         """How many of them those prompts come to that have become tokens."""
+        self.parsing = ParsingBudget()
+        """What the parsers of the request's answers may still take."""
 
     def carried_through(self, app: App) -> App:
         """The application, for that request."""

@@ -46,6 +46,7 @@ Reason = Literal[
     "request_priority",
     "websocket",
     "engine",
+    "parsing_budget",
     "failed",
 ]
 """Why a request is refused. Each is a label value of a metric, so no more may be made while it runs."""

@@ -91,13 +91,24 @@ async def refuse(
 
 async def refuse_with(refusal: Refusal, closed_seconds: float = 0.0) -> None:
     """Have the door answer the request that this is called for with a refusal; returns if no door is there."""
-    verdict = _current.get()
-    if verdict is not None:
-        verdict.refusal = refusal
-        verdict.hearing.is_refused(refusal, closed_seconds)
-        verdict.is_given.set()
+    if give_verdict(refusal, closed_seconds):
         # Until vLLM cancels this.
         await asyncio.sleep(_PATIENCE_SECONDS)
+
+
+def give_verdict(refusal: Refusal, closed_seconds: float = 0.0) -> bool:
+    """Have the door answer the request that this is called for with a refusal, in place of whatever vLLM still sends.
+
+    Returns:
+        Whether a door is there.
+    """
+    verdict = _current.get()
+    if verdict is None:
+        return False
+    verdict.refusal = refusal
+    verdict.hearing.is_refused(refusal, closed_seconds)
+    verdict.is_given.set()
+    return True
 
 
 def judged(app: App, hearing: Hearing) -> App:

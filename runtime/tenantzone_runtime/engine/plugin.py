@@ -44,6 +44,7 @@ def _prepare_api_server() -> None:
     # Imported here: it imports vLLM, which is still being imported where the plugin is called first.
     from tenantzone_runtime.engine.media_bounds import bound_media
     from tenantzone_runtime.engine.media_names import name_media_by_tenant
+    from tenantzone_runtime.engine.parser_bounds import bound_parsers
     from tenantzone_runtime.engine.refusals import pass_refusals_on
 
     if os.environ.get(RECORD_DIR):
@@ -54,6 +55,7 @@ def _prepare_api_server() -> None:
     pass_refusals_on()
     name_media_by_tenant()
     bound_media(read_settings(os.environ).bounds)
+    bound_parsers()
 
 
 def _make_seal_key() -> None:

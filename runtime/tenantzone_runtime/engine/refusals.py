@@ -22,6 +22,7 @@ from tenantzone_runtime.engine.binding import BindingError
 from tenantzone_runtime.engine.borne_seals import with_borne_seal
 from tenantzone_runtime.engine.grammar_validation import GrammarValidation, validate_beside_the_loop
 from tenantzone_runtime.engine.logprob_bounds import bound_prompt_logprobs, with_bounded_logprobs
+from tenantzone_runtime.engine.parser_bounds import note_answer
 from tenantzone_runtime.engine.stream_pieces import in_pieces, tokens_of_piece
 from tenantzone_runtime.zones.audit import RefusalReason
 
@@ -148,6 +149,7 @@ def _passing_refusals_on(generate: _Generate, validation: GrammarValidation) -> 
                 if (refusal := refusal_in(output)) is not None:
                     await refuse(*refusal)
                 await accept()
+                note_answer(output)
                 async for piece in in_pieces(output, most):
                     yield piece
                 output = await anext(outputs, None)

@@ -91,3 +91,12 @@ def prepare_environment() -> None:
     except ImportError:  # before 0.33
         from vllm.entrypoints.serve.utils.api_utils import cli_env_setup
     cli_env_setup()
+
+
+def generation_error() -> type[Exception]:
+    """The exception by which vLLM's API server ends a request without a traceback in its log."""
+    try:
+        from vllm.exceptions import GenerationError
+    except ImportError:  # before 0.32
+        from vllm.entrypoints.openai.engine.protocol import GenerationError
+    return GenerationError

@@ -27,6 +27,7 @@ def _options(address: str, folder: Path) -> list[str]:
         "--enable-lora", "--max-loras", "2", "--max-lora-rank", "8",
         "--lora-modules", *(f"{tenant}-adapter={folder}/{tenant}-adapter" for tenant in ("acme", "burst")),
         "--root-path", ROOT_PATH, "--chat-template", str(raising_template(folder / "template.jinja")),
+        "--enable-auto-tool-choice", "--tool-call-parser", "poolside_v1",
         "--enable-log-requests", "--log-error-stack", "--log-format", "json",
     ]  # fmt: skip
 

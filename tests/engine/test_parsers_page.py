@@ -1,0 +1,25 @@
+"""The page about the growth of vLLM's parsers has a row for each parser of the vLLM that is installed."""
+
+import re
+
+import pytest
+import vllm
+
+from hack.harness.answer_parsers import ParserName, registered
+from hack.parsers_page import PAGE, page
+
+_ROW = re.compile(r"^\| (tool|reasoning) `([^`]+)` \|(.*)\|$", re.M)
+
+
+def test_each_parser_has_a_row():
+    text = PAGE.read_text()
+    if f"vLLM {vllm.__version__} " not in text:
+        pytest.skip("the page is about another version of vLLM")
+    assert [ParserName(kind, name) for kind, name, _ in _ROW.findall(text)] == registered(), "run `make parsers-page`"
+
+
+def test_the_page_is_as_it_is_written():
+    text = PAGE.read_text()
+    rows = [line for line in text.splitlines() if _ROW.match(line)]
+    if f"vLLM {vllm.__version__} " in text:
+        assert page(iter(rows)) == text
