@@ -16,7 +16,7 @@ from tenantzone_runtime.door import connections
 from tenantzone_runtime.door.answers import App, Message, Receive, Refusal, Scope, Send
 from tenantzone_runtime.door.media import too_large_picture
 from tenantzone_runtime.door.middleware import TenantMiddleware
-from tenantzone_runtime.door.verdict import refuse, refuse_with
+from tenantzone_runtime.door.verdict import give_verdict, refuse, refuse_with
 from tenantzone_runtime.settings import Bounds
 from tests.door.harness import PROMPT, echo, give_keys, give_salt_key, give_zones, settings
 from tests.door.identities import REFUSED as REFUSED_IDENTITIES
@@ -72,6 +72,10 @@ def _in_the_server(refuse_late: Callable[[], Coroutine[Any, Any, None]]) -> Make
         asked.cancel()
 
     return lambda folder: TenantMiddleware(app, settings(folder))
+
+
+async def _spend_parsing_budget() -> None:
+    give_verdict(Refusal(422, "parsing_budget", "the answer can't be parsed in time"))
 
 
 def _known_to_be_full(folder: Path) -> App:
@@ -140,6 +144,7 @@ PROVOCATIONS: dict[tuple[str, int], Provocation] = {
     ("complex_grammar", 400): Provocation(body={**PROMPT, "guided_regex": "a{5000}"}),
     ("large_media", 400): Provocation(body={**PROMPT, "mm_processor_kwargs": {"size": 10**9}}),
     ("large_media", 413): Provocation(make=_in_the_server(lambda: refuse_with(too_large_picture(Bounds())))),
+    ("parsing_budget", 422): Provocation(make=_in_the_server(_spend_parsing_budget)),
     ("many_prompts", 400): Provocation(body={"prompt": ["hello"] * 1000}),
     ("unsupported_field", 400): Provocation(body={**PROMPT, "kv_hints": {"a": 1}}),
     ("model", 404): Provocation(make=_naming_models, body={**PROMPT, "model": "other"}),

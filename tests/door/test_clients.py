@@ -42,6 +42,7 @@ RAISED = {
     408: Raised(openai.APIStatusError, anthropic.RequestTimeoutError, "Timeout", True),
     413: Raised(openai.APIStatusError, anthropic.RequestTooLargeError, "APIError", False),
     415: Raised(openai.APIStatusError, anthropic.APIStatusError, "APIError", False),
+    422: Raised(openai.UnprocessableEntityError, anthropic.UnprocessableEntityError, "BadRequestError", False),
     429: Raised(openai.RateLimitError, anthropic.RateLimitError, "RateLimitError", True),
     431: Raised(openai.APIStatusError, anthropic.RequestHeaderFieldsTooLargeError, "APIError", False),
     503: Raised(openai.InternalServerError, anthropic.ServiceUnavailableError, "ServiceUnavailableError", True),

@@ -26,7 +26,7 @@ from hack.harness.answer_parsers import (
 from tenantzone_runtime.door.answers import App, Message, Receive, Scope, Send
 from tenantzone_runtime.door.bearing import Bearing
 from tenantzone_runtime.door.parsing_budget import BASE_SECONDS, EXCESS_SECONDS, SECONDS_OF_TOKEN
-from tenantzone_runtime.door.verdict import judged
+from tenantzone_runtime.door.verdict import accept, judged
 from tenantzone_runtime.engine.interruption import TimeSpentError, is_running, prepare_interruption, run_for
 from tenantzone_runtime.engine.parser_bounds import bound_parsers, note_answer
 
@@ -100,6 +100,7 @@ def answer_in_stream(name: str, text: str) -> App:
         made, request = make_parser(parser), chat_request(stream=True)
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"data: begun\n\n", "more_body": True})
+        await accept()
         for number, (delta, ids) in enumerate(pieces):
             note_answer(output_of(ids))
             told = made.parse_delta(delta, ids, request, [3] if number == 0 else None, finished=False)

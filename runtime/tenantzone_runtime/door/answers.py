@@ -24,7 +24,6 @@ _ERROR_TYPES = {
     415: "UnsupportedMediaTypeError",
     422: "UnprocessableEntityError",
     429: "RateLimitError",
-    422: "UnprocessableEntityError",
     431: "RequestHeadersTooLargeError",
     500: "InternalServerError",
     501: "NotImplementedError",
