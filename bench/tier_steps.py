@@ -22,7 +22,6 @@ from vllm.distributed.kv_transfer.kv_connector.v1.offloading.common import Offlo
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.outputs import KVConnectorOutput
 
-from bench.step_time.__main__ import MAX_BATCHED_TOKENS
 from bench.step_time.arm import Arm
 from bench.step_time.loads import LOADS
 from bench.step_time.turns import take_turns
@@ -74,7 +73,7 @@ def main() -> None:
 
 
 def _arms(folder: Path, zones: int) -> dict[str, Arm]:
-    config = vllm_config(folder, sequences=LOAD.seats, max_batched_tokens=MAX_BATCHED_TOKENS)
+    config = vllm_config(folder, sequences=LOAD.seats, max_batched_tokens=LOAD.step_tokens)
     memory = LOAD.capacity * CHUNK_BYTES
     ours = json.loads(kv_transfer_config(TierFlags(memory)))
     # Answers, too, as the zones' own does.

@@ -11,10 +11,9 @@ from bench.step_time.arm import Arm
 from bench.step_time.loads import LOADS, Load
 from bench.step_time.results import describe, rows
 from bench.step_time.turns import take_turns
-from hack.harness.kv_caches import BLOCK_TOKENS, KINDS
+from hack.harness.kv_caches import KINDS
 from hack.harness.scheduler import Driver, make_scheduler, vllm_config
 
-MAX_BATCHED_TOKENS = 256 * BLOCK_TOKENS
 WINDOW_TARGET = 1.10
 """For models with a window or several groups of KV caches."""
 WINDOW = 128
@@ -57,7 +56,7 @@ def main() -> None:
 
 def _arms(folder: Path, load: Load, window: int | None, kinds: tuple[str, ...]) -> tuple[Arm, list[Arm]]:
     def arm(seats: int, zones: int, *, ours: bool = True) -> Arm:
-        config = vllm_config(folder, sequences=seats, max_batched_tokens=MAX_BATCHED_TOKENS)
+        config = vllm_config(folder, sequences=seats, max_batched_tokens=load.step_tokens)
         scheduler = make_scheduler(config, load.capacity, zones=ours, window=window, kinds=kinds)
         return Arm(Driver(scheduler), load, zones)
 

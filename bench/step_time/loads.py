@@ -6,9 +6,11 @@ length, so that requests end in different steps. Whenever one ends, another one 
 
 from dataclasses import dataclass
 
+from hack.harness.kv_caches import BLOCK_TOKENS
 from hack.harness.scheduler import prompt
 
 _TENANTS = 1000
+_FEW_TENANTS = 8
 _ANSWER_TOKENS = 100
 """On average; from half of that to half as much again."""
 _OWN_SEEDS = 1_000_000
@@ -31,6 +33,7 @@ class Load:
         reserved: for each zone.
         tenants: that send.
         targets: the ratio to stock that the arm with so many zones is to stay under.
+        step_tokens: tokens that a step computes at the most.
     """
 
     title: str
@@ -44,6 +47,7 @@ class Load:
     targets: dict[int, float]
     reserved: int = 0
     tenants: int = _TENANTS
+    step_tokens: int = 256 * BLOCK_TOKENS
 
     def follower(self, tenant: int) -> int:
         """Who sends when a tenant's request has ended: itself, if there are requests of all tenants at any time."""
@@ -107,5 +111,19 @@ LOADS = {
         zones=(_TENANTS,),
         targets={_TENANTS: 1.25},
         reserved=48,
+    ),
+    "contended": Load(
+        "8 tenants wait for seats, blocks and tokens of steps",
+        capacity=2_300,
+        seats=64,
+        stock_seats=64,
+        prefix=8,
+        own=24,
+        requests=256,
+        zones=(_FEW_TENANTS,),
+        targets={_FEW_TENANTS: 1.5},
+        reserved=220,
+        tenants=_FEW_TENANTS,
+        step_tokens=256,
     ),
 }

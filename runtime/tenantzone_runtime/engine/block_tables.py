@@ -120,6 +120,35 @@ class BlockTables:
                 return False
         return bool(self._slots) and not (self._pending and self._is_pending(request_id))
 
+    def without_slots(self, requests: Sequence[Request], lookahead: int) -> Sequence[Request]:
+        """Returns the requests that may lack blocks for the next token that they generate, and what is drafted.
+
+        Args:
+            requests: that run.
+            lookahead: slots beyond the next token and what is drafted.
+        """
+        if len(self._slots) != 1 or self._pending:
+            return requests
+        # In one go, since every running request is looked at before every step, and most lack nothing.
+        (blocks, block_tokens, spare), beyond = self._slots[0], 1 + lookahead
+        return [
+            request
+            for request in requests
+            if request.num_computed_tokens + len(request.spec_token_ids) + beyond
+            > (len(blocks[request.request_id]) - spare) * block_tokens
+        ]
+
+    def blocks_to_grow(self, request_id: str, tokens: int) -> int | None:
+        """Returns the blocks that a running request lacks to have so many tokens.
+
+        None where that does not follow from the lengths of its tables alone, as some layers do not see everything back.
+        """
+        if self.forgetful or not self._slots:
+            return None
+        return sum(
+            max(0, -(-tokens // block_tokens) - len(blocks[request_id])) for blocks, block_tokens, _ in self._slots
+        )
+
     def _is_pending(self, request_id: str) -> bool:
         return any(request_id in pending for pending in self._pending)
 

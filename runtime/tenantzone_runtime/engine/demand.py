@@ -72,8 +72,8 @@ class Demand:
         scheduler = self._scheduler
         budget = int(scheduler.max_num_scheduled_tokens)
         threshold = int(scheduler.scheduler_config.long_prefill_token_threshold)
-        requests = sum(scheduler.get_request_counts())
-        if threshold <= 0 or requests <= 1:
+        # Asked several times for each prompt in each step: requests are counted only where their number matters.
+        if threshold <= 0 or (requests := sum(scheduler.get_request_counts())) <= 1:
             return budget
         if scheduler.adaptive_long_prefill_threshold:
             threshold = max(threshold, budget // requests)
@@ -154,4 +154,7 @@ class Demand:
         return blocks
 
     def _at_most(self, tokens: int) -> int:
-        return sum(group.at_most(int(tokens)) for group in self._groups)
+        tokens = int(tokens)
+        if len(self._groups) == 1:
+            return self._groups[0].at_most(tokens)
+        return sum(group.at_most(tokens) for group in self._groups)

@@ -238,6 +238,10 @@ class ZoneKVCacheManager(KVCacheManager):
         # vLLM 0.33 comes to -1 for drafts behind states that it has no block for yet, and takes none.
         return max(0, blocks)
 
+    def without_slots(self, requests: Sequence[Request]) -> Sequence[Request]:
+        """Returns the running requests of which ``blocks_to_generate`` may not be 0."""
+        return self._tables.without_slots(requests, self.lookahead)
+
     def blocks_to_generate(self, request: Request, max_tokens: int) -> int:
         """Blocks that a running request begins with the next token that it generates, and what is drafted after it.
 
@@ -270,6 +274,9 @@ class ZoneKVCacheManager(KVCacheManager):
         tokens = min(computed + num_new_tokens, self.max_model_len - self.sampled)
         if tokens <= computed:
             return 0
+        blocks = self._tables.blocks_to_grow(request.request_id, min(tokens + self.lookahead, self.max_model_len))
+        if blocks is not None:
+            return blocks
         return self.blocks_to_allocate(request, nothing, computed, tokens, self.lookahead)
 
     def _generates(self, request: Request) -> bool:

@@ -259,8 +259,7 @@ class ZoneAwareScheduler(AsyncScheduler):
     def _part_of_step(
         self, share: Callable[..., int], request: Request, num_computed_tokens: int, num_new_tokens: int
     ) -> int:
-        known = request.num_tokens - num_computed_tokens
-        if known < num_new_tokens and request.status is not _RUNNING:
+        if request.status is not _RUNNING and (known := request.num_tokens - num_computed_tokens) < num_new_tokens:
             # vLLM has a request begin with room for drafts where only its last token is left to compute: all, or not.
             return num_new_tokens if share(request, known) == known else 0
         if not self.need_mamba_block_aligned_split and not self._images.has_some(request):

@@ -22,10 +22,12 @@ class WholeImages:
 
     def has_some(self, request: Request) -> bool:
         """Whether any image of a request's prompt is to be whole."""
+        if not request.mm_features:
+            return False
         scheduler = self._scheduler
         # What an encoder-decoder model's encoder takes is not among the tokens of the prompt.
         is_on: bool = scheduler.scheduler_config.disable_chunked_mm_input and not scheduler.is_encoder_decoder
-        return is_on and bool(request.mm_features) and not scheduler.need_mamba_block_aligned_split
+        return is_on and not scheduler.need_mamba_block_aligned_split
 
     def up_to_first(self, request: Request, computed_tokens: int, tokens: int) -> int:
         """How many of the next tokens of a prompt can be computed such that they end in no image.

@@ -23,6 +23,10 @@ from tenantzone_runtime.zones.zone import Zone
 
 logger = logging.getLogger(__name__)
 
+_RUNNING = RequestStatus.RUNNING
+_WAITS_FOR_GRAMMAR = RequestStatus.WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR
+_WAITS_FOR_INPUT = RequestStatus.WAITING_FOR_STREAMING_REQ
+
 
 class ZoneEngine:
     """The arbiter's view of vLLM's scheduler and its parts; it decides nothing.
@@ -113,7 +117,7 @@ class ZoneEngine:
         most, blocks_of = self._demand.max_chunk, self._manager.blocks_to_generate
         needs = [
             (request, blocks)
-            for request in self._reached()
+            for request in self._manager.without_slots(self._reached())
             if (blocks := blocks_of(request, most)) and self._comes_through(request)
         ]
         for request, _ in needs:
@@ -166,7 +170,7 @@ class ZoneEngine:
         return Counter(zone for block_id in free if (zone := owner[block_id]) is not None)
 
     def is_running(self, request: Request) -> bool:
-        return bool(request.status == RequestStatus.RUNNING)
+        return request.status is _RUNNING
 
     def blocks_at_most(self, request: Request) -> int:
         return 0 if self._waits_for_something_else(request) else self._demand.at_most(request)
@@ -263,11 +267,11 @@ class ZoneEngine:
         The status says so even if what the request waits for is there: vLLM finds that out when it looks at the
         request, and then goes on to admit it.
         """
-        if request.status == RequestStatus.WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR:
+        if request.status is _WAITS_FOR_GRAMMAR:
             grammar = request.structured_output_request and request.structured_output_request.grammar
             if grammar is None or isinstance(grammar, Exception):
                 return True
-        if request.status == RequestStatus.WAITING_FOR_STREAMING_REQ or self._is_looking_up(request):
+        if request.status is _WAITS_FOR_INPUT or self._is_looking_up(request):
             return True
         return bool(request.num_stale_output_tokens and not request.drop_stale_output)
 

@@ -434,7 +434,7 @@ class Arbiter(Generic[W]):
         first, count = next(waiting, (None, 0))
         if first is None or not self._engine.can_begin(first):
             return
-        if (denied := self._denied(first)) is not None and not self._may_be_relieved(first, denied):
+        if (denied := self._denied_of(first, count)) is not None and not self._may_be_relieved(first, denied):
             return
         yield first
         left = self._yielding.available(first) - count

@@ -9,9 +9,8 @@ is there for all before the step ends. Latency targets leave less of a step (``p
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Final, Generic
+from typing import Final, Generic, NamedTuple
 
 from tenantzone_runtime.zones.deficits import CHUNK, DeficitRoundRobin
 from tenantzone_runtime.zones.engine import Engine, W
@@ -26,17 +25,16 @@ _LOOKED_AT: Final = 8
 """Zones with waiting requests of which so many are looked at before a step; the others come when their turn does."""
 
 
-@dataclass(slots=True)
-class _Granted(Generic[W]):
-    """Tokens that a request was granted."""
+class _Granted(NamedTuple):
+    """Tokens of a prompt that a request was granted."""
 
-    work: W
-    own: int = 0
-    """Of a prompt, of what its zone has of the step, ..."""
-    found: int = 0
+    own: int
+    """Of what its zone has of the step, ..."""
+    found: int
     """... and of what others left."""
-    of_step: int = 0
-    """For what it generates."""
+
+
+_NONE_OF_PROMPT: Final = _Granted(0, 0)
 
 
 class StepTokens(Generic[W]):
@@ -100,7 +98,12 @@ class StepTokens(Generic[W]):
         """Zones whose next request found no tokens in the last step."""
         self._turned_away: list[Zone] = []
         """Zones whose waiting request was denied a place in this step for want of tokens."""
-        self._last: _Granted[W] | None = None
+        self._last: W | None = None
+        """The request that was granted tokens last, ..."""
+        self._last_granted = _NONE_OF_PROMPT
+        """... those that it was granted of its prompt, ..."""
+        self._last_generated = 0
+        """... and those for what it generates."""
 
     def begin_step(self) -> None:
         """Share out the step, before it."""
@@ -158,10 +161,12 @@ class StepTokens(Generic[W]):
         """
         if not self.is_shared:
             return wanted
-        granted = self.share_of(work, wanted, fitting)
+        # Asked for each running request in each step, most of which generate.
         if self._generates(work):
-            self._last = _Granted(work, of_step=granted)
+            granted = self._share_of_generating(work, wanted)
+            self._last, self._last_granted, self._last_generated = work, _NONE_OF_PROMPT, granted
         else:
+            granted = self._share_of_prompt(work, wanted, fitting)
             self._take(work, granted)
             if granted < wanted:
                 self._let_go_of_rest(work)
@@ -172,16 +177,24 @@ class StepTokens(Generic[W]):
         """How many tokens `tokens_for` would grant, where it is not known yet whether the engine can use them."""
         if not self.is_shared:
             return wanted
-        zone = work.zone
         if self._generates(work):
-            sits_out = self._pacing is not None and work in self._pacing.sit_out
-            granted = 0 if sits_out else min(wanted, self._each) if self._are_drafts_cut else wanted
-        else:
-            granted = min(wanted, self._left.get(zone, 0) + self._unclaimed)
-            if not self._engine.is_running(work):
-                granted = max(min(wanted, self._engine.chunk_tokens(work)), granted)
-            if fitting is not None and granted < wanted:
-                granted = fitting(granted)
+            return self._share_of_generating(work, wanted)
+        return self._share_of_prompt(work, wanted, fitting)
+
+    def _share_of_generating(self, work: W, wanted: int) -> int:
+        granted = min(wanted, self._each) if self._are_drafts_cut else wanted
+        if self._pacing is not None and work in self._pacing.sit_out:
+            granted = 0
+        work.zone.counters.withheld_tokens += wanted - granted
+        return granted
+
+    def _share_of_prompt(self, work: W, wanted: int, fitting: Callable[[int], int] | None) -> int:
+        zone = work.zone
+        granted = min(wanted, self._left.get(zone, 0) + self._unclaimed)
+        if not self._engine.is_running(work):
+            granted = max(min(wanted, self._engine.chunk_tokens(work)), granted)
+        if fitting is not None and granted < wanted:
+            granted = fitting(granted)
         zone.counters.withheld_tokens += wanted - granted
         return granted
 
@@ -206,11 +219,12 @@ class StepTokens(Generic[W]):
     def was_turned_down(self, work: W) -> None:
         """Note that the engine did not compute a request after all, if tokens were asked for it last."""
         last, self._last = self._last, None
-        if last is not None and last.work is work:
-            self._left[work.zone] = self._left.get(work.zone, 0) + last.own
-            self._unclaimed += last.found + last.of_step
-            self._computed[work.zone] -= last.own + last.found
-            self._in_all -= last.own + last.found + last.of_step
+        if last is work:
+            own, found, generated = *self._last_granted, self._last_generated
+            self._left[work.zone] = self._left.get(work.zone, 0) + own
+            self._unclaimed += found + generated
+            self._computed[work.zone] -= own + found
+            self._in_all -= own + found + generated
 
     def let_go(self) -> list[Zone]:
         """Let prompts begin with less than a chunk, of what their zones have left and then of what others have.
@@ -312,7 +326,7 @@ class StepTokens(Generic[W]):
             self._unclaimed -= found
             self._deficits.charge(zone, found)
         self._computed[zone] += count
-        self._last = _Granted(work, own, found)
+        self._last, self._last_granted, self._last_generated = work, _Granted(own, found), 0
 
     def _let_go_of_rest(self, work: W) -> None:
         """Leave to all zones what a zone has left if that is too few tokens to end a chunk of its prompts with.

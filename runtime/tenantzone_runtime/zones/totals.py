@@ -297,14 +297,17 @@ class Totals:
         ranks: list[tuple[Rank, Zone]] = []
         if beneficiary in own.members:
             ranks.append((own.members[beneficiary], beneficiary))
-        for order in (self._surplus_of_quiet, self._surplus_of_active)[: 2 if of_active else 1]:
-            ranks += order.first_two(excluding=beneficiary)
+        if self._surplus_of_quiet.members:
+            ranks += self._surplus_of_quiet.first_two(excluding=beneficiary)
+        if of_active:
+            ranks += self._surplus_of_active.first_two(excluding=beneficiary)
         if not ranks:
             return None
-        ranks.sort(key=_by_rank)
+        if len(ranks) > 1:
+            ranks.sort(key=_by_rank)
         (priority, _, number), zone = ranks[0]
         count = min(zone.surplus, len(zone.cached))
-        if len(ranks) > 1:
+        if len(ranks) > 1 and count > 1:
             (next_priority, moment, next_number), _ = ranks[1]
             if next_priority == priority:
                 count = zone.cached.first_until(moment, count, with_it=number < next_number)

@@ -52,8 +52,10 @@ class VictimOrder:
         """Enter the zone where it belongs, or take it out if it is in."""
         if zone in self.members:
             self.remove(zone)
-            return
-        rank = self._rank(zone)
+        else:
+            self._enter(zone, self._rank(zone))
+
+    def _enter(self, zone: Zone, rank: Rank) -> None:
         index = bisect_left(self._ranks, rank)
         self._ranks.insert(index, rank)
         self._zones.insert(index, zone)
@@ -61,11 +63,13 @@ class VictimOrder:
 
     def put(self, zone: Zone, belongs: bool) -> None:
         """Enter the zone where it belongs now, or take it out if it does not."""
-        if belongs and self.members.get(zone) == self._rank(zone):
-            return
-        self.remove(zone)
-        if belongs:
-            self.toggle(zone)
+        if not belongs:
+            self.remove(zone)
+        elif zone not in self.members:
+            self._enter(zone, self._rank(zone))
+        elif self.members[zone] != (rank := self._rank(zone)):
+            self.remove(zone)
+            self._enter(zone, rank)
 
     def move(self, zone: Zone) -> None:
         """Put the zone where it belongs now; harmless if it is not in."""
