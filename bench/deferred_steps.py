@@ -1,11 +1,12 @@
-"""What requests that wait for their grammars cost in a scheduling step.
+"""What requests that wait for something else than blocks and seats cost in a scheduling step.
 
 vLLM's real scheduler with zones, without a model: 64 requests of one tenant run, and seats are free, so each step looks
-for requests to admit. In the other arms, thousands of requests of another tenant wait for grammars that are never
-compiled. The arms take turns, step by step. Each step's processor time (`schedule()` and `update_from_output()`) is
-divided by that of the first arm, in which no request waits.
+for requests to admit. In the other arms, thousands of requests of another tenant wait: for grammars that are never
+compiled, or for the slot of a LoRA adapter that never becomes free. The arms take turns, step by step. Each step's
+processor time (`schedule()` and `update_from_output()`) is divided by that of the first arm, in which no request waits.
 
-    python -m bench.deferred_steps
+    python -m bench.deferred_steps                       # for grammars
+    python -m bench.deferred_steps --awaited adapter
 """
 
 import argparse
@@ -15,7 +16,9 @@ from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 
-from bench.step_time.__main__ import MAX_BATCHED_TOKENS
+from vllm.config.lora import LoRAConfig
+from vllm.lora.request import LoRARequest
+
 from bench.step_time.arm import Arm
 from bench.step_time.loads import LOADS
 from bench.step_time.turns import take_turns
@@ -25,25 +28,57 @@ LOAD = replace(LOADS["no-queue"], capacity=8_192, requests=64, tenants=2)
 """Of two zones. The requests that run are the first one's."""
 WAITING = (0, 5_000, 20_000)
 TARGET = 1.05
+_FIRST_TENANT, _LAST_TENANT = "tenant-0", f"tenant-{LOAD.tenants - 1}"
+_LONGEST = 4_000
+"""Tokens of the answer that keeps an adapter's slot: more than the steps of the bench."""
 
 
 class ArmWithWaiting(Arm):
-    """A scheduler under the same load as the others, in which further requests wait for grammars.
+    """A scheduler under the same load as the others, in which further requests wait.
 
     Args:
         driver: of the scheduler.
-        waiting: the number of requests whose grammars are never compiled.
+        waiting: the number of these requests.
     """
 
     def __init__(self, driver: Driver, waiting: int) -> None:
         super().__init__(driver, LOAD, LOAD.tenants)
         self.waiting = waiting
-        self._last_tenant = f"tenant-{LOAD.tenants - 1}"
 
     def start(self) -> None:
         super().start()
+        self._begin_waiting()
         for _ in range(self.waiting):
-            self._driver.send(self._last_tenant, prompt(3), max_tokens=5, grammar=Future())
+            self._send_waiting()
+
+    def _begin_waiting(self) -> None:
+        """Take what the requests are to wait for."""
+
+    def _send_waiting(self) -> None:
+        """Send a request of the last tenant whose grammar is never compiled."""
+        self._driver.send(_LAST_TENANT, prompt(3), max_tokens=5, grammar=Future())
+
+
+class ArmWithAdapters(ArmWithWaiting):
+    """The same, where further requests wait for an adapter's slot: another adapter keeps the only one."""
+
+    def __init__(self, driver: Driver, waiting: int) -> None:
+        super().__init__(driver, waiting)
+        self._scheduler.lora_config = LoRAConfig(max_loras=1, max_lora_rank=8)
+
+    def _begin_waiting(self) -> None:
+        self._driver.send(_FIRST_TENANT, prompt(3), max_tokens=_LONGEST, adapter=_adapter(1))
+        self._driver.step()
+
+    def _send_waiting(self) -> None:
+        self._driver.send(_LAST_TENANT, prompt(3), max_tokens=5, adapter=_adapter(2))
+
+
+def _adapter(number: int) -> LoRARequest:
+    return LoRARequest(lora_name=f"adapter-{number}", lora_int_id=number, lora_path="/nowhere")
+
+
+ARMS = {"grammar": ArmWithWaiting, "adapter": ArmWithAdapters}
 
 
 def main() -> None:
@@ -56,16 +91,20 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=1000, help="timed steps of each arm (default: %(default)s)")
     parser.add_argument("--warm-up", type=int, default=100, help="steps before that (default: %(default)s)")
     parser.add_argument("--waiting", type=int, nargs="+", default=WAITING, help="default: 0 5000 20000")
+    parser.add_argument("--awaited", choices=ARMS, default="grammar", help="default: %(default)s")
     options = parser.parse_args()
+    assert options.steps + options.warm_up < _LONGEST, "the slot of the adapter would become free"
     with tempfile.TemporaryDirectory(prefix="deferred-steps-") as folder:
-        config = vllm_config(Path(folder), sequences=LOAD.seats, max_batched_tokens=MAX_BATCHED_TOKENS)
-        arms = [ArmWithWaiting(Driver(make_scheduler(config, LOAD.capacity)), count) for count in options.waiting]
+        config = vllm_config(Path(folder), sequences=LOAD.seats, max_batched_tokens=LOAD.step_tokens)
+        arms = [
+            ARMS[options.awaited](Driver(make_scheduler(config, LOAD.capacity)), count) for count in options.waiting
+        ]
         take_turns(arms, options.warm_up, options.steps)
-    _print(arms)
+    _print(arms, options.awaited)
 
 
-def _print(arms: list[ArmWithWaiting]) -> None:
-    print(f"{'waiting for grammars':>20}{'running':>9}{'step, median':>15}{'ratio: p25':>13}{'median':>9}{'p75':>9}")
+def _print(arms: list[ArmWithWaiting], awaited: str) -> None:
+    print(f"{f'waiting for {awaited}s':>20}{'running':>9}{'step, median':>15}{'ratio: p25':>13}{'median':>9}{'p75':>9}")
     base = arms[0].record.times
     for arm in arms:
         times, running = arm.record.times, statistics.median(arm.record.running)

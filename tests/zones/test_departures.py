@@ -20,6 +20,7 @@ TENANT = "removed-zone"
 """No other test has a zone of this name, which might still be in memory."""
 
 REMOVED_BY = {
+    "engine/adapter_lines.py _lines": "the last waiting request leaves its queue",
     "engine/block_pool.py _index": "departure; before that, with the last prefix in it",
     "engine/block_pool.py _purges": "departure",
     "engine/deferred_requests.py _lookups": "the last waiting request leaves its queue",

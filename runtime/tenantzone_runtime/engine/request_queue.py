@@ -4,7 +4,8 @@ vLLM stops admitting at the first request that does not fit. So this queue yield
 vLLM's own order holds (first come first served, or priority), or that of its users. Until zones are declared it is
 vLLM's own queue.
 
-A request that waits for its grammar or for a tier counts here, but no step looks at it (``deferred_requests``).
+A request that waits for its grammar or for a tier counts here, but no step looks at it (``deferred_requests``). Of
+those of one zone that wait for the slot of one adapter, a step looks at the first (``adapter_lines``).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -13,6 +14,7 @@ from itertools import islice
 from vllm.v1.core.sched.request_queue import RequestQueue, SchedulingPolicy, create_request_queue
 from vllm.v1.request import Request, RequestStatus
 
+from tenantzone_runtime.engine.adapter_lines import AdapterLines
 from tenantzone_runtime.engine.deferred_requests import DeferredRequests
 from tenantzone_runtime.engine.placed_queue import PlacedQueue, take_last_place
 from tenantzone_runtime.engine.requests import zone_of
@@ -31,6 +33,10 @@ class ZoneRequestQueue(RequestQueue):
 
     arbiter: Arbiter[Request]
     """Asked once a zone has a waiting request; it needs this queue itself, so it is set after both are there."""
+    adapters: AdapterLines
+    """The requests that ask for adapters; it asks the arbiter, so it is set together with it."""
+    is_passed_over: Callable[[Request], None]
+    """Is told of each request that waits for an adapter's slot and that no step looks at."""
     load_begins: Callable[[Request], None]
     """Is told of each request that leaves the queue because what it found in a tier is copied from there."""
 
@@ -75,6 +81,8 @@ class ZoneRequestQueue(RequestQueue):
                 failed.append(request)
             elif (zone := zone_of(request)) is not None:
                 self._enter(request, zone)
+        for request in self.adapters.take_admissible() if len(self.adapters) else ():
+            self._put_back(request)
         return failed
 
     def _queue_of(self, zone: Zone) -> PlacedQueue | UserRequestQueue:
@@ -97,6 +105,7 @@ class ZoneRequestQueue(RequestQueue):
         self._queues[zone] = self._new_queue(zone)
         for request in requests:
             self._queues[zone].put_back(request)
+        self.adapters.order_anew(zone)
         self.arbiter.waits(zone)
 
     def _has_changed(self, zone: Zone) -> None:
@@ -116,7 +125,16 @@ class ZoneRequestQueue(RequestQueue):
             self._enter(request, zone)
 
     def _enter(self, request: Request, zone: Zone) -> None:
+        """Let a request that has a place wait for what its zone's other requests wait for."""
+        if self.adapters.keep(request, zone):
+            self.is_passed_over(request)
+        else:
+            self._put_back(request)
+
+    def _put_back(self, request: Request) -> None:
         """Put a request that has a place into its zone's queue."""
+        zone = zone_of(request)
+        assert zone is not None, "a request outside of zones has no place"
         queue = self._queue_of(zone)
         front = queue.peek_request() if queue else None
         queue.put_back(request)
@@ -130,16 +148,27 @@ class ZoneRequestQueue(RequestQueue):
         if zone is None:
             self._before_zones.prepend_request(request)
             return
+        self.adapters.queued(request, zone)
         self._queue_of(zone).prepend_request(request)
         self._waiting += 1
         self._has_changed(zone)
 
     def prepend_requests(self, requests: Iterable[Request]) -> None:
         """Put requests back that a step has passed over."""
+        # The last one comes first, so that those that were preempted are before each other as they were.
+        requests = list(requests)
+        leaving = {request for request in reversed(requests) if self._leaves_queue(request)}
         for request in requests:
-            zone = zone_of(request)
-            if zone is None or not self._deferred.defer(request, zone):
+            if request not in leaving:
                 self.prepend_request(request)
+        for zone in {zone for request in leaving if (zone := zone_of(request)) is not None}:
+            for request in self.adapters.missing_in(zone):
+                self._put_back(request)
+
+    def _leaves_queue(self, request: Request) -> bool:
+        """Whether a request that was passed over is kept where no step looks at it."""
+        zone = zone_of(request)
+        return zone is not None and (self._deferred.defer(request, zone) or self.adapters.keep(request, zone))
 
     def peek_request(self) -> Request:
         if self._before_zones:
@@ -158,7 +187,10 @@ class ZoneRequestQueue(RequestQueue):
         request = self._queues[zone].pop_request()
         if request.status == RequestStatus.WAITING_FOR_REMOTE_KVS:
             self.load_begins(request)
-        self._waiting -= 1
+        successors = self.adapters.popped(request, zone)
+        for successor in successors:
+            self._queues[zone].put_back(successor)
+        self._waiting += len(successors) - 1
         self._has_changed(zone)
         return request
 
@@ -177,7 +209,9 @@ class ZoneRequestQueue(RequestQueue):
                 queue = self._queues[zone]
                 before = len(queue)
                 queue.remove_requests(leaving)
-                self._waiting -= before - len(queue)
+                for successor in self.adapters.removed(leaving, zone):
+                    queue.put_back(successor)
+                self._waiting += len(queue) - before
                 self._has_changed(zone)
 
     def __getitem__(self, index: int) -> Request:
@@ -188,10 +222,11 @@ class ZoneRequestQueue(RequestQueue):
         return bool(self._before_zones) or (bool(self._queues) and self.arbiter.next_front() is not None)
 
     def __len__(self) -> int:
-        return len(self._before_zones) + self._waiting + len(self._deferred)
+        return len(self._before_zones) + self._waiting + len(self._deferred) + len(self.adapters)
 
     def __iter__(self) -> Iterator[Request]:
         yield from self._before_zones
         for queue in self._queues.values():
             yield from queue
+        yield from self.adapters
         yield from self._deferred

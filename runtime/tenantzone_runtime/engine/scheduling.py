@@ -20,6 +20,7 @@ from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request, RequestStatus
 
 from tenantzone_contract.config import RuntimeConfig
+from tenantzone_runtime.engine.adapter_lines import AdapterLines
 from tenantzone_runtime.engine.beside_steps import BesideSteps
 from tenantzone_runtime.engine.binding import Binder, BindingError, refusal_of
 from tenantzone_runtime.engine.block_pool import ZoneBlockPool
@@ -105,6 +106,8 @@ class ZoneAwareScheduler(AsyncScheduler):
         )
         self._arbiter: Arbiter[Request] = Arbiter(self.tenancy, engine)
         self.waiting.arbiter = self._arbiter
+        self.waiting.adapters = AdapterLines(self.policy, engine.adapter, self._arbiter.may_have_slot)
+        self.waiting.is_passed_over = self.deferred_waiting.add
         compile_in_turns(self.structured_output_manager, seal_key)
         self._masks = GrammarMasks(self.structured_output_manager)
         self._binder = Binder(seal_key, self.tenancy, self._demand)

@@ -1,0 +1,198 @@
+"""Waiting requests that no step looks at, since their LoRA adapters have no slot.
+
+Of a zone's requests for one adapter without a slot, the zone's queue keeps the first one: by it, the arbiter sees that
+the zone waits for the slot. The others are kept here, so that a step costs the same however many there are. They come
+back into the queue, at their places, as those before them leave it or once their adapter may be used.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from vllm.v1.core.sched.request_queue import SchedulingPolicy
+from vllm.v1.request import Request, RequestStatus
+
+from tenantzone_runtime.engine.placed_queue import PlacedQueue
+from tenantzone_runtime.engine.requests import user_of
+from tenantzone_runtime.zones.users import NO_USER
+from tenantzone_runtime.zones.zone import Zone
+
+QUEUED: Final = 64
+"""Requests for one adapter that a zone's queue has before a step in which the adapter may be used."""
+MOST_AT_ONCE: Final = 256
+"""Requests that come back into queues in one step."""
+
+
+@dataclass(slots=True)
+class _Line:
+    """The requests of one zone for one adapter."""
+
+    queued: set[Request] = field(default_factory=set)
+    """Those in the zone's queue."""
+    kept: OrderedDict[str, PlacedQueue] = field(default_factory=OrderedDict)
+    """Those that are kept out of it, by user where the zone tells users apart. The users take turns."""
+
+    def first_kept(self) -> Request:
+        return next(iter(self.kept.values())).peek_request()
+
+    def pop(self) -> Request:
+        """Take out the first request that is kept, of the user whose turn it is."""
+        user, requests = next(iter(self.kept.items()))
+        request = requests.pop_request()
+        if requests:
+            self.kept.move_to_end(user)
+        else:
+            del self.kept[user]
+        return request
+
+
+class AdapterLines:
+    """The waiting requests that ask for adapters.
+
+    Args:
+        policy: vLLM's, for the order of the requests of one line.
+        adapter_of: the number of the adapter that a request asks for; None: the model alone.
+        may_have: whether a request may have its adapter's slot, as was decided before the last step.
+    """
+
+    def __init__(
+        self,
+        policy: SchedulingPolicy,
+        adapter_of: Callable[[Request], int | None],
+        may_have: Callable[[Request], bool],
+    ) -> None:
+        self._policy = policy
+        self._adapter_of = adapter_of
+        self._may_have = may_have
+        self._lines: dict[Zone, dict[int, _Line]] = {}
+        self._kept = 0
+        self._left_in_step = MOST_AT_ONCE
+        """Requests that may still come back before the next step."""
+
+    def keep(self, request: Request, zone: Zone) -> bool:
+        """Keep a request out of its zone's queue if one that is in it comes first; else note it as queued."""
+        adapter = self._adapter_of(request)
+        if adapter is None:
+            return False
+        line = self._lines.setdefault(zone, {}).setdefault(adapter, _Line())
+        if self._comes_first(request, line) or (not line.kept and self._may_have(request)):
+            line.queued.add(request)
+            return False
+        self._add(request, zone, line)
+        return True
+
+    def _comes_first(self, request: Request, line: _Line) -> bool:
+        if request.status == RequestStatus.PREEMPTED or not line.queued:
+            return True
+        # By priority, vLLM's requests compare themselves.
+        return self._policy is SchedulingPolicy.PRIORITY and all(request < other for other in line.queued)
+
+    def _add(self, request: Request, zone: Zone, line: _Line) -> None:
+        # By priority, a request of one user may go before those of all others.
+        tells_apart = zone.users is not None and self._policy is SchedulingPolicy.FCFS
+        user = user_of(request) if tells_apart else NO_USER
+        line.kept.setdefault(user, PlacedQueue(self._policy)).put_back(request)
+        self._kept += 1
+
+    def queued(self, request: Request, zone: Zone) -> None:
+        """Note that a request was put into its zone's queue."""
+        adapter = self._adapter_of(request)
+        if adapter is not None:
+            self._lines.setdefault(zone, {}).setdefault(adapter, _Line()).queued.add(request)
+
+    def popped(self, request: Request, zone: Zone) -> list[Request]:
+        """Note that a request has left its zone's queue in a step.
+
+        Returns:
+            Requests to put into the queue in its place: none if it was passed over for want of a slot.
+        """
+        line = self._leave(request, zone)
+        taken = self._take(line, 1) if line is not None and line.kept and self._may_have(request) else []
+        self._tidy_up(zone)
+        return taken
+
+    def removed(self, requests: Iterable[Request], zone: Zone) -> list[Request]:
+        """Note that requests have ended while they waited.
+
+        Returns:
+            Requests to put into the zone's queue in place of those that were in it.
+        """
+        gone = set(requests)
+        for request in gone:
+            self._leave(request, zone)
+        lines = self._lines.get(zone, {})
+        adapters = {adapter for request in gone if (adapter := self._adapter_of(request)) is not None}
+        for adapter in adapters & lines.keys():
+            self._remove(gone, lines[adapter])
+        return self.missing_in(zone)
+
+    def _remove(self, requests: set[Request], line: _Line) -> None:
+        for user, kept in list(line.kept.items()):
+            before = len(kept)
+            kept.remove_requests(requests)
+            self._kept -= before - len(kept)
+            if not kept:
+                del line.kept[user]
+
+    def _leave(self, request: Request, zone: Zone) -> _Line | None:
+        adapter = self._adapter_of(request)
+        line = None if adapter is None else self._lines.get(zone, {}).get(adapter)
+        if line is not None:
+            line.queued.discard(request)
+        return line
+
+    def missing_in(self, zone: Zone) -> list[Request]:
+        """Take out a request for each adapter for which others are kept here and none is in the zone's queue."""
+        missing = []
+        for line in self._lines.get(zone, {}).values():
+            if not line.queued:
+                missing += self._take(line, 1, is_bounded=False)
+        self._tidy_up(zone)
+        return missing
+
+    def _tidy_up(self, zone: Zone) -> None:
+        lines = self._lines.get(zone, {})
+        for adapter in [adapter for adapter, line in lines.items() if not line.queued and not line.kept]:
+            del lines[adapter]
+        if not lines:
+            self._lines.pop(zone, None)
+
+    def take_admissible(self) -> list[Request]:
+        """Take out requests whose adapters may be used, so that each queue has enough of them for a step."""
+        self._left_in_step = MOST_AT_ONCE
+        return [
+            request
+            for zone, lines in self._lines.items()
+            for line in lines.values()
+            if line.kept and self._may_have(line.first_kept())
+            for request in self._take(line, QUEUED - len(line.queued))
+        ]
+
+    def _take(self, line: _Line, count: int, *, is_bounded: bool = True) -> list[Request]:
+        taken: list[Request] = []
+        while line.kept and len(taken) < count and (self._left_in_step or not is_bounded):
+            taken.append(line.pop())
+            self._left_in_step = max(0, self._left_in_step - 1)
+        line.queued.update(taken)
+        self._kept -= len(taken)
+        return taken
+
+    def order_anew(self, zone: Zone) -> None:
+        """Order what is kept of a zone by its spec as it is now: it may have begun or ceased to tell users apart."""
+        for line in self._lines.get(zone, {}).values():
+            requests = [request for kept in line.kept.values() for request in kept]
+            line.kept.clear()
+            self._kept -= len(requests)
+            for request in requests:
+                self._add(request, zone, line)
+
+    def __len__(self) -> int:
+        """The number of requests that are kept out of queues."""
+        return self._kept
+
+    def __iter__(self) -> Iterator[Request]:
+        for lines in self._lines.values():
+            for line in lines.values():
+                for kept in line.kept.values():
+                    yield from kept

@@ -1,0 +1,218 @@
+"""Requests that wait for an adapter's slot cost a step nothing, count as waiting, and are served in their order."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from vllm.config.lora import LoRAConfig
+from vllm.lora.request import LoRARequest
+from vllm.v1.core.sched.request_queue import SchedulingPolicy
+from vllm.v1.request import RequestStatus
+
+from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config, with_flags
+from tenantzone_contract.zone_terms import Fairness
+from tenantzone_runtime.engine.adapter_lines import MOST_AT_ONCE, QUEUED
+from tests.engine.measured import abort, figures_of, zone
+from tests.engine.test_deferred_requests import counted_looks
+
+STEPS = 50
+BY_USER = Fairness(header="x-user-id")
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    return vllm_config(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture
+def driver(config):
+    return one_slot(config, zone("acme", reserved=250), zone("burst"))
+
+
+def one_slot(config, *zones, **scheduling):
+    """An engine in which requests for one adapter run at a time."""
+    driver = Driver(make_scheduler(with_flags(config, **scheduling), 500))
+    driver.scheduler.lora_config = LoRAConfig(max_loras=1, max_lora_rank=8)
+    driver.declare(*zones)
+    return driver
+
+
+def adapter(number):
+    return LoRARequest(lora_name=f"adapter-{number}", lora_int_id=number, lora_path="/nowhere")
+
+
+def send(driver, count, number, tenant="burst", **arguments):
+    arguments = {"max_tokens": 2, **arguments}
+    return [driver.send(tenant, prompt(2), adapter=adapter(number), **arguments) for _ in range(count)]
+
+
+def busy_slot(driver, tokens=2 * STEPS):
+    """A request that has the slot, after a step."""
+    [request] = send(driver, 1, 1, "acme", max_tokens=tokens)
+    driver.step()
+    return request
+
+
+def names(requests):
+    return [request.request_id for request in requests]
+
+
+def order_of_first_steps(driver):
+    """The requests in the order in which they are scheduled first."""
+    order = {}
+    while driver.scheduler.has_unfinished_requests():
+        order |= dict.fromkeys(driver.step())
+        driver.check()
+    return list(order)
+
+
+def test_no_step_looks_at_more_than_the_first_request_for_an_adapter_without_a_slot(driver):
+    busy_slot(driver)
+    first, *others = names(send(driver, 300, 2))
+    with counted_looks(driver) as looks:
+        for _ in range(STEPS):
+            driver.step()
+            # Each step has requests to admit, so that it goes through the queue.
+            driver.send("burst", prompt(1))
+    assert first in looks
+    assert not set(others) & set(looks)
+
+
+def test_many_requests_that_came_while_the_slot_was_free_are_looked_at_once(driver):
+    """The slot is given to another zone's request, which comes first."""
+    [first] = send(driver, 1, 1, "acme", max_tokens=2 * STEPS)
+    waiting = names(send(driver, 300, 2))
+    driver.step()
+    assert first.num_computed_tokens
+    with counted_looks(driver) as looks:
+        for _ in range(STEPS):
+            driver.step()
+            driver.send("burst", prompt(1))
+    assert not set(waiting[1:]) & set(looks)
+
+
+def test_they_count_as_waiting(driver):
+    busy_slot(driver)
+    send(driver, 7, 2)
+    driver.step()
+    scheduler = driver.scheduler
+    assert len(scheduler.waiting) == 7
+    assert scheduler.get_request_counts() == (1, 7)
+    assert scheduler.get_num_unfinished_requests() == 8
+    assert scheduler.make_stats().num_skipped_waiting_reqs == 7
+    assert figures_of(driver)["burst"].waiting_requests == 7
+
+
+def test_they_are_served_in_their_order_once_the_slot_is_free(driver):
+    running = busy_slot(driver, 10)
+    waiting = names(send(driver, 2 * MOST_AT_ONCE, 2))
+    assert order_of_first_steps(driver) == [running.request_id, *waiting]
+    assert not driver.scheduler.deferred_waiting
+
+
+def test_as_many_begin_in_a_step_as_have_seats(config):
+    driver = one_slot(config, zone("acme"), zone("burst"), max_num_seqs=QUEUED)
+    running = busy_slot(driver, 5)
+    send(driver, 2 * QUEUED, 2, max_tokens=20)
+    while running.request_id not in driver.finished:
+        driver.step()
+    for _ in range(3):
+        driver.step()
+    assert len(driver.scheduler.running) == QUEUED
+
+
+def test_when_the_first_one_is_aborted_the_next_one_stands_in_for_it(driver):
+    busy_slot(driver, 30)
+    first, second, third, fourth = send(driver, 4, 2)
+    driver.step()
+    abort(driver, first)
+    abort(driver, third)
+    assert len(driver.scheduler.waiting) == 2
+    driver.check()
+    assert order_of_first_steps(driver)[1:] == names([second, fourth])
+
+
+def test_all_can_be_aborted_at_once(driver):
+    running = busy_slot(driver, 30)
+    waiting = send(driver, 300, 2)
+    driver.step()
+    driver.scheduler.finish_requests(names(waiting), RequestStatus.FINISHED_ABORTED)
+    assert len(driver.scheduler.waiting) == 0
+    assert not driver.scheduler.deferred_waiting
+    assert order_of_first_steps(driver) == [running.request_id]
+
+
+def test_a_request_of_a_higher_priority_goes_before_those_that_wait_longer(config):
+    driver = one_slot(config, zone("acme"), zone("burst"), max_num_seqs=1, policy="priority")
+    assert driver.scheduler.policy is SchedulingPolicy.PRIORITY
+    running = busy_slot(driver, 10)
+    low = send(driver, 3, 2, priority=5)
+    driver.step()
+    high = send(driver, 3, 2, priority=1)
+    assert order_of_first_steps(driver) == names([running, *high, *low])
+
+
+def test_users_take_turns_however_many_requests_one_of_them_has(config):
+    driver = one_slot(config, zone("acme"), zone("burst", fairness=BY_USER), max_num_seqs=1)
+    running = busy_slot(driver, 10)
+    many = send(driver, 2 * QUEUED, 2, user="many")
+    driver.step()
+    few = send(driver, 2, 2, user="few")
+    order = order_of_first_steps(driver)
+    assert order[0] == running.request_id
+    assert set(names(few)) <= set(order[:6])
+    assert [name for name in order if name in names(many)] == names(many)
+
+
+def test_a_zone_that_begins_to_tell_users_apart_keeps_its_requests(config):
+    driver = one_slot(config, zone("acme"), zone("burst"), max_num_seqs=1)
+    busy_slot(driver, 10)
+    many, few = send(driver, QUEUED, 2, user="many"), send(driver, 2, 2, user="few")
+    driver.step()
+    driver.declare(zone("acme"), zone("burst", fairness=BY_USER))
+    assert len(driver.scheduler.waiting) == QUEUED + 2
+    order = order_of_first_steps(driver)
+    assert set(names(few)) <= set(order[:6])
+    assert sorted(order[1:]) == sorted(names(many + few))
+
+
+def test_nothing_is_kept_of_requests_that_are_gone(driver):
+    busy_slot(driver, 10)
+    send(driver, 10, 2)
+    send(driver, 10, 3, "acme")
+    driver.run()
+    assert not driver.scheduler.waiting.adapters._lines
+
+
+EVENTS = st.lists(
+    st.tuples(st.sampled_from(["send", "abort", "step"]), st.integers(0, 3), st.integers(0, 40)), max_size=60
+)
+
+
+@settings(max_examples=60)
+@given(events=EVENTS, slots=st.integers(1, 2), seats=st.sampled_from([1, 3, 64]))
+def test_of_any_zone_and_adapter_requests_begin_in_their_order(config, events, slots, seats):
+    driver = one_slot(
+        config, zone("acme", reserved=50, lending={"grace_seconds": 0}), zone("burst"), max_num_seqs=seats
+    )
+    driver.scheduler.lora_config = LoRAConfig(max_loras=slots, max_lora_rank=8)
+    sent, began, left = {}, {}, set()
+    for kind, number, choice in [*events, *[("step", 0, 0)] * 2]:
+        if kind == "send":
+            tenant = ("acme", "burst")[choice % 2]
+            [request] = send(driver, 1, number, tenant) if number else [driver.send(tenant, prompt(2), max_tokens=2)]
+            sent[request.request_id] = (tenant, number)
+        elif kind == "abort" and sent:
+            name = list(sent)[choice % len(sent)]
+            if name in driver.scheduler.requests:
+                left.add(name)
+                abort(driver, driver.scheduler.requests[name])
+        else:
+            began |= dict.fromkeys(driver.step())
+        driver.check()
+        assert driver.scheduler.get_request_counts()[1] == len(driver.scheduler.waiting)
+    began |= dict.fromkeys(order_of_first_steps(driver))
+    assert sent.keys() - left <= began.keys()
+    for line in set(sent.values()):
+        mine = [name for name in sent if sent[name] == line and name in began]
+        assert [name for name in began if sent[name] == line] == mine
+    assert not driver.scheduler.waiting.adapters._lines
