@@ -51,8 +51,8 @@ class TokenTally:
         self._owner_of = owner_of
         self._lives: dict[str, _Life] = {}
         self._stays: dict[str, _Stay] = {}
-        self._steps: dict[int, dict[str, _Stay]] = {}
-        """By the id of the step's output: the stays that are in it."""
+        self._steps: dict[int, dict[str, tuple[_Stay, int]]] = {}
+        """By the id of the step's output: the stays that are in it, each with its tokens that are not drafted."""
         self.counts: dict[Hashable, Counter[str]] = {}
         self.scheduled_tokens: Counter[Hashable] = Counter()
 
@@ -72,7 +72,10 @@ class TokenTally:
         if not output.num_scheduled_tokens:
             return
         known = output.num_scheduled_tokens.keys() & self._stays.keys()
-        self._steps[id(output)] = {name: self._stays[name] for name in known}
+        drafts = output.scheduled_spec_decode_tokens
+        self._steps[id(output)] = {
+            name: (self._stays[name], output.num_scheduled_tokens[name] - len(drafts.get(name, ()))) for name in known
+        }
         for name in known:
             self.scheduled_tokens[self._stays[name].life.owner] += output.num_scheduled_tokens[name]
 
@@ -83,19 +86,27 @@ class TokenTally:
                 return
             self._lives[name] = _Life(request, owner)
         life = self._lives[name]
-        life.reached.update(range(position))
+        life.reached.update(set(range(position)) - self._in_flight(name))
         self._stays[name] = _Stay(life, request.num_preemptions, position)
         self.counts.setdefault(life.owner, Counter())["found"] += position
 
+    def _in_flight(self, name: str) -> set[int]:
+        """The positions that steps in flight compute of a request's last stay: these steps count them when they end."""
+        last = self._stays.get(name)
+        if last is None:
+            return set()
+        tokens = sum(tokens for of_step in self._steps.values() for stay, tokens in of_step.values() if stay is last)
+        return set(range(last.position, last.position + tokens))
+
     def ending(self, output: SchedulerOutput, result: ModelRunnerOutput) -> None:
         """Look at what the model made of a step, before the scheduler does."""
-        for name, stay in self._steps.pop(id(output), {}).items():
+        for name, (stay, tokens) in self._steps.pop(id(output), {}).items():
             drafted = len(output.scheduled_spec_decode_tokens.get(name, ()))
             sampled = result.sampled_token_ids[result.req_id_to_index[name]]
             accepted = 0 if stay.is_over else max(0, len(sampled) - 1) if sampled else drafted
             counts = self.counts[stay.life.owner]
             counts["draft_rejected"] += drafted - accepted
-            for _ in range(output.num_scheduled_tokens[name] - drafted + accepted):
+            for _ in range(tokens + accepted):
                 counts["recomputed" if stay.position in stay.life.reached else "computed_first"] += 1
                 stay.life.reached.add(stay.position)
                 stay.position += 1
