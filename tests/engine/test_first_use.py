@@ -10,18 +10,16 @@ from vllm.v1.sample.sampler import Sampler
 
 from tenantzone_runtime.engine import first_use
 
-HIDDEN, VOCABULARY = 16, 128
+VOCABULARY = 128
 
 
 class Worker:
-    """A worker of vLLM with its own sampler, and a model that is no more than its last layer."""
+    """A worker of vLLM with its own sampler."""
 
     def __init__(self):
-        head = torch.nn.Linear(HIDDEN, VOCABULARY, bias=False)
         self.model_runner = SimpleNamespace(
             sampler=Sampler(),
-            model=SimpleNamespace(compute_logits=head),
-            model_config=SimpleNamespace(get_hidden_size=lambda: HIDDEN, get_vocab_size=lambda: VOCABULARY),
+            model_config=SimpleNamespace(get_vocab_size=lambda: VOCABULARY),
             device=torch.device("cpu"),
             dtype=torch.float32,
         )
@@ -56,7 +54,7 @@ def test_no_kind_of_sampling_compiles_anything_after_the_warm_up(last_stage):
 
 def test_a_warm_up_that_fails_leaves_the_engine_to_start(last_stage, caplog):
     worker = Worker()
-    worker.model_runner.model.compute_logits = None
+    worker.model_runner.model_config = None
     first_use.warm_up_sampling(worker)
     assert "could not be warmed up" in caplog.text
 

@@ -68,16 +68,14 @@ def _warm_up(runner: Any) -> None:
     sampler = getattr(runner, "sampler", None)
     if not isinstance(sampler, Sampler) or not _samples(runner):
         return
-    hidden_size = runner.model_config.get_hidden_size()
+    vocabulary = runner.model_config.get_vocab_size()
     devices = [runner.device] if runner.device.type == "cuda" else []
     # What is compiled depends on this mode, in which vLLM's steps run. Random numbers stay those of the engine's seed.
     with torch.inference_mode(), torch.random.fork_rng(devices):
         for rows in _ROWS:
-            hidden_states = torch.zeros((rows, hidden_size), dtype=runner.dtype, device=runner.device)
-            logits = runner.model.compute_logits(hidden_states)
-            if logits is None:  # Of several workers that share a model, one may have them all.
-                return
-            for metadata in _kinds_of_sampling(rows, logits.shape[-1], runner.device):
+            # Not of the model: its layers may want to know first which adapters a batch has.
+            logits = torch.zeros((rows, vocabulary), dtype=runner.dtype, device=runner.device)
+            for metadata in _kinds_of_sampling(rows, vocabulary, runner.device):
                 sampler(logits=logits.clone(), sampling_metadata=metadata)
             of_prompt = sampler.compute_logprobs(logits)
             sampler.gather_logprobs(of_prompt, 1, torch.zeros(rows, dtype=torch.int64, device=runner.device))

@@ -55,7 +55,6 @@ def _starting(config: pytest.Config) -> StartingEngine:
             TENANTZONE_OPEN_ROUTES="/metrics",
             POD_NAME="engine-0",
             TENANTZONE_WARM_UP="1",
-            TORCH_LOGS="dynamo",  # says what is compiled
             OTEL_EXPORTER_OTLP_TRACES_PROTOCOL="http/protobuf",
             OTEL_BSP_SCHEDULE_DELAY="100",  # milliseconds between two exports
         )
