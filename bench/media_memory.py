@@ -4,7 +4,7 @@ Each case runs in a process of its own, through vLLM's own connector and tracker
 
     .venv/bin/python -m bench.media_memory
 
-It prints the growth of the peak resident memory beside the bound that one tenant has.
+It prints the growth of the peak resident memory and the bound of one tenant.
 """
 
 import argparse

@@ -38,7 +38,7 @@ class Load:
     each: float
     flood: float
     answer: int
-    """Tokens of an answer at the most."""
+    """The largest number of tokens of an answer."""
 
 
 LOADS: Final = {

@@ -33,7 +33,7 @@ class Load:
         reserved: for each zone.
         tenants: that send.
         targets: the ratio to stock that the arm with so many zones is to stay under.
-        step_tokens: tokens that a step computes at the most.
+        step_tokens: the largest number of tokens that a step computes.
     """
 
     title: str

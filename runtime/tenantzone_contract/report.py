@@ -200,7 +200,7 @@ class ZoneReport(_Model):
     withheld_tokens: Count = 0
     """That its requests could have had computed in a step and that were kept for others."""
     evictions: dict[str, Count] | None = None
-    """Evicted blocks by reason, to be read as ``evicted``; None: the engine is of the release before."""
+    """Evicted blocks by reason, to be read as ``evicted``; None: the engine is of the previous release."""
     evicted_blocks: dict[str, Count] = {}
     """The same by :func:`in_older_words`: the operator of the release before refuses reasons that it does not know."""
     preemptions: Count = 0
@@ -210,7 +210,7 @@ class ZoneReport(_Model):
     """``waits_for`` if that is for blocks; else None."""
     waits_for: str | None = None
     """A :data:`WaitReason`: why its next request could not be admitted in the last step; None: it could, none waits, or
-    the engine is of the release before. A newer engine may have reasons that this code does not know."""
+    the engine is of the previous release. A newer engine may have reasons that this code does not know."""
     auto_registered: bool = False
     """Made for a tenant without a TenantZone, as the pool says of unknown tenants; ``generation`` is 0 then."""
     level: str = ""
@@ -230,13 +230,13 @@ class ZoneReport(_Model):
     block_seconds: Annotated[float, Field(ge=0)] = 0.0
     """Blocks held times seconds, since the engine started."""
     purge: PurgeReport | None = None
-    """None: there was no purge, or the engine is of the release before."""
+    """None: there was no purge, or the engine is of the previous release."""
     scrubbed_blocks: Count = 0
     """Blocks that were zeroed because another tenant got them, since the engine started."""
     unscrubbed_blocks: Count = 0
     """Free blocks that still hold data of the zone: each is zeroed before another tenant gets it."""
     tiers: Annotated[tuple[ZoneTierReport, ...], Field(max_length=MAX_TIERS)] = ()
-    """One for each tier of the engine; none: the engine has none, or is of the release before."""
+    """One for each tier of the engine; none: the engine has none, or is of the previous release."""
 
     @property
     def held(self) -> int:
@@ -289,7 +289,7 @@ class IdentityReport(_Model):
     """Why it lets nobody in; empty if it does."""
     keys: str = ""
     """The digest of the API keys that the engine core has read, equal in each process that has the same keys; empty:
-    there are none, or the engine is of the release before.
+    there are none, or the engine is of the previous release.
 
     It is made under a random key that only the engine's processes have and that ends with them: it tells two states of
     one engine apart, and nobody can test guesses of an API key by it.
@@ -395,26 +395,26 @@ class EngineReport(_Model):
     block_size_tokens: Count
     free_blocks: Count
     seats: Count = 0
-    """Requests that can run at once; 0: the engine is of the release before, and does not say."""
+    """Requests that can run at once; 0: the engine is of the previous release, and does not say."""
     adapter_slots: Count = 0
     """LoRA adapters with which requests can run at once; 0: it takes none, or its release does not report them."""
     adapters: tuple[AdapterReport, ...] = ()
     """Those that have these slots."""
     config: ConfigStatus
     salt_key: SaltKeyStatus | None = None
-    """None: the engine is of the release before, with a key of its own."""
+    """None: the engine is of the previous release, with a key of its own."""
     identity: IdentityReport | None = None
-    """None: the engine is of the release before, and knows API keys only."""
+    """None: the engine is of the previous release, and knows API keys only."""
     admin_port: AdminPortStatus | None = None
-    """None: the engine is of the release before, and its port is open."""
+    """None: the engine is of the previous release, and its port is open."""
     api_servers: tuple[ApiServerReport, ...] | None = None
-    """Its API server processes; None: none has said what it enforces, or the engine is of the release before."""
+    """Its API server processes; None: none has said what it enforces, or the engine is of the previous release."""
     boot_id: str = ""
-    """Random, of this start of the engine core; empty: the engine is of the release before."""
+    """Random, of this start of the engine core; empty: the engine is of the previous release."""
     pod_uid: str = ""
     """Of its pod, from the variable ``POD_UID``; empty: it is not set."""
     tiers: Annotated[tuple[TierReport, ...], Field(max_length=MAX_TIERS)] = ()
-    """The fastest first; none: it has none, or is of the release before."""
+    """The fastest first; none: it has none, or is of the previous release."""
     zones: tuple[ZoneReport, ...] = ()
     loans: tuple[LoanReport, ...] = ()
     started_unix_time: float

@@ -46,7 +46,7 @@ def check_media_options(body: Mapping[str, Any], bounds: Bounds) -> None:
         bounds: of the pixels of a request.
 
     Raises:
-        Refusal: an option that asks for more, or of which that is not known; named.
+        Refusal: an option asks for more, or is not known; the message names it.
     """
     for name, value in _options(body, _PROCESSOR).items():
         _check_of_processor(name, value, bounds)

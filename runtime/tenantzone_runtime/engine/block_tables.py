@@ -139,7 +139,7 @@ class BlockTables:
         ]
 
     def blocks_to_grow(self, request_id: str, tokens: int) -> int | None:
-        """Returns the blocks that a running request lacks to have so many tokens.
+        """Returns the number of blocks that a running request lacks for a number of tokens.
 
         None where that does not follow from the lengths of its tables alone, as some layers do not see everything back.
         """

@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 
 _SLOW_SECONDS: Final = 2.0
 _AFTER: Final = ("compile_or_warm_up_model", "initialize_from_config")
-"""Methods of vLLM's executor, of which the first that it has is the last step before an engine can serve."""
+"""Methods of vLLM's executor. The first one that exists is the last step before an engine can serve."""
 _ROWS: Final = (1, 2)
 """A compiler may treat a batch of one request differently from all others."""
 
@@ -89,7 +89,7 @@ def _samples(runner: Any) -> bool:
 
 
 def _kinds_of_sampling(rows: int, vocabulary: int, device: torch.device) -> Iterator[Any]:
-    """What vLLM's sampler is told of batches of requests, one batch for each kind of sampling."""
+    """Metadata for vLLM's sampler: one batch of requests for each kind of sampling."""
     from vllm.v1.sample.logits_processor import LogitsProcessors
     from vllm.v1.sample.metadata import SamplingMetadata
 

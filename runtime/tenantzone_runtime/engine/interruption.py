@@ -40,7 +40,7 @@ def prepare_interruption() -> None:
 
 
 def run_for(seconds: float, call: Callable[[], Result]) -> Result:
-    """Run a call for so many seconds of the processor at most.
+    """Run a call, for at most a number of seconds of the processor.
 
     In another thread than the main one a call can't be interrupted: there it runs to its end.
 

@@ -239,7 +239,7 @@ class ZoneKVCacheManager(KVCacheManager):
         return max(0, blocks)
 
     def without_slots(self, requests: Sequence[Request]) -> Sequence[Request]:
-        """Returns the running requests of which ``blocks_to_generate`` may not be 0."""
+        """Returns the running requests for which ``blocks_to_generate`` may return more than 0."""
         return self._tables.without_slots(requests, self.lookahead)
 
     def blocks_to_generate(self, request: Request, max_tokens: int) -> int:

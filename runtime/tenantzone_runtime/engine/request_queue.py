@@ -36,7 +36,7 @@ class ZoneRequestQueue(RequestQueue):
     adapters: AdapterLines
     """The requests that ask for adapters; it asks the arbiter, so it is set together with it."""
     is_passed_over: Callable[[Request], None]
-    """Is told of each request that waits for an adapter's slot and that no step looks at."""
+    """Called for each request that waits for an adapter slot and that no step looks at."""
     load_begins: Callable[[Request], None]
     """Is told of each request that leaves the queue because what it found in a tier is copied from there."""
 
