@@ -1,22 +1,29 @@
 """No piece of a stream has many log probabilities, however it comes about."""
 
 import asyncio
+import inspect
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 from vllm.entrypoints.openai.completion.serving import OpenAIServingCompletion
 from vllm.logprobs import Logprob
 from vllm.outputs import CompletionOutput, RequestOutput
 from vllm.sampling_params import RequestOutputKind, SamplingParams
+from vllm.v1.engine import EngineCoreRequest
+from vllm.v1.engine.detokenizer import IncrementalDetokenizer
 from vllm.v1.engine.output_processor import RequestOutputCollector
 
 from tenantzone_runtime.door.bearing import Bearing
 from tenantzone_runtime.engine.refusals import _passing_refusals_on
-from tenantzone_runtime.engine.stream_pieces import MAX_LOGPROBS_OF_PIECE, in_pieces, tokens_of_piece
+from tenantzone_runtime.engine.stream_pieces import MAX_LOGPROBS_OF_PIECE, StreamPieces, tokens_of_piece
 
 WORDS = ["a ", "bc ", "", "def "]
 TOP = 20
+TAG = "</think>"
+TEXT = "the quick brown fox jumps over a lazy dog and so it is done now"
 
 
 def step(number: int, index: int = 0, last: bool = False, logprobs: int | None = TOP) -> RequestOutput:
@@ -48,8 +55,28 @@ def joined(steps: int, indices: int = 1, logprobs: int | None = TOP) -> RequestO
     return output
 
 
-async def pieces_of(output: RequestOutput, most: int | None) -> list[RequestOutput]:
-    return [piece async for piece in in_pieces(output, most)]
+class WordTokenizer:
+    """Of `WORDS`."""
+
+    def decode(self, ids: list[int], **_: object) -> str:
+        return "".join(WORDS[token] for token in ids)
+
+
+async def in_pieces(outputs: list[RequestOutput], asked: SamplingParams, tokenizer: Any) -> list[RequestOutput]:
+    """The pieces of a request's outputs, in an API server that was asked through the front door."""
+    found: list[RequestOutput] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        pieces = StreamPieces(asked, 32_000, tokenizer)
+        found.extend([piece for output in outputs async for piece in pieces.of(output)])
+
+    await Bearing().carried_through(app)({}, None, None)
+    return found
+
+
+async def pieces_of(output: RequestOutput) -> list[RequestOutput]:
+    """Of 48 tokens each, at most."""
+    return await in_pieces([output], params(logprobs=TOP), WordTokenizer())
 
 
 def params(**fields: Any) -> SamplingParams:
@@ -59,7 +86,7 @@ def params(**fields: Any) -> SamplingParams:
 @pytest.mark.parametrize("indices", [1, 3])
 @pytest.mark.parametrize("steps", [1, 48, 49, 1000])
 async def test_pieces_are_small_and_have_all_of_the_answer(steps, indices):
-    pieces = await pieces_of(joined(steps, indices), 48)
+    pieces = await pieces_of(joined(steps, indices))
     whole = joined(steps, indices)
     for index in range(indices):
         parts = [part for piece in pieces for part in piece.outputs if part.index == index]
@@ -83,7 +110,7 @@ async def test_the_event_loop_goes_on_after_each_piece():
             await asyncio.sleep(0)
 
     counting = asyncio.create_task(count())
-    pieces = await pieces_of(joined(480), 48)
+    pieces = await pieces_of(joined(480))
     counting.cancel()
     assert len(pieces) == 10
     assert turns >= 9
@@ -104,7 +131,7 @@ async def test_tokens_keep_their_places_in_the_text():
         ).text_offset
 
     found, text_before = [], 0
-    for piece in await pieces_of(joined(200), 48):
+    for piece in await pieces_of(joined(200)):
         (part,) = piece.outputs
         found += places(part, text_before)
         text_before += len(part.text)
@@ -158,3 +185,49 @@ async def test_what_the_engine_gives_comes_to_the_api_in_pieces():
     await Bearing().carried_through(app)({}, None, None)
     assert max(sizes) <= MAX_LOGPROBS_OF_PIECE
     assert sum(sizes) == 1000 * (TOP + 1)
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> PreTrainedTokenizerFast:
+    """One whose tokens stand for words with the space before them, and that decodes a first one without it."""
+    vocabulary = {"<unk>": 0, "▁": 1} | {f"▁{word}": number for number, word in enumerate(TEXT.split(), start=2)}
+    made = Tokenizer(models.WordLevel(vocabulary, "<unk>"))
+    made.pre_tokenizer = pre_tokenizers.Metaspace()
+    made.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    made.add_tokens([AddedToken(TAG, special=False, normalized=False)])
+    return PreTrainedTokenizerFast(tokenizer_object=made, unk_token="<unk>")
+
+
+def streamed(ids: list[int], asked: SamplingParams, tokenizer: PreTrainedTokenizerFast, interval: int) -> Any:
+    """What vLLM's detokenizer makes of an answer, as outputs of so many tokens."""
+    names = inspect.signature(EngineCoreRequest).parameters
+    known = {"request_id": "r", "prompt_token_ids": ids[:3], "sampling_params": asked, "arrival_time": 0.0}
+    request = EngineCoreRequest(**dict.fromkeys(names) | known)
+    detokenizer = IncrementalDetokenizer.from_new_request(tokenizer, request)
+    for begin in range(0, len(ids), interval):
+        some, is_last = ids[begin : begin + interval], begin + interval >= len(ids)
+        detokenizer.update(some, False)
+        logprobs = [{token: Logprob(-1.0, 1, tokenizer.decode([token]))} for token in some]
+        completion = CompletionOutput(0, detokenizer.get_next_output_text(is_last, True), some, -1.0, logprobs)
+        completion.finish_reason = "stop" if is_last else None
+        yield RequestOutput("r", "p", ids[:3], None, [completion], is_last)
+
+
+@pytest.mark.parametrize("interval", [50, 110, 1000])
+@pytest.mark.parametrize("stop", [[], ["\n\nHuman:"], ["\n\n" + "Human " * 10]], ids=["no stop", "short", "long"])
+async def test_a_piece_has_the_text_of_its_tokens(tokenizer, stop, interval):
+    """Parsers look for the text of a tag in the piece that has its token."""
+    words = tokenizer.encode(TEXT, add_special_tokens=False)
+    tag = tokenizer.convert_tokens_to_ids(TAG)
+    asked = params(logprobs=TOP, stop=stop)
+    for place in range(40, 110):
+        ids = [*(words * 10)[:place], tag, *(words * 10)[:60]]
+        outputs = list(streamed(ids, asked, tokenizer, interval))
+        parts = [part for piece in await in_pieces(outputs, asked, tokenizer) for part in piece.outputs]
+        assert "".join(part.text for part in parts) == "".join(output.outputs[0].text for output in outputs)
+        (with_tag,) = [number for number, part in enumerate(parts) if tag in part.token_ids]
+        # What vLLM withholds at the end of an output comes with the next one, on stock vLLM, too.
+        (output,) = [each for each in outputs if tag in each.outputs[0].token_ids]
+        behind = output.outputs[0].token_ids[output.outputs[0].token_ids.index(tag) + 1 :]
+        is_withheld = not output.finished and len(tokenizer.decode(behind)) < max(map(len, stop), default=1)
+        assert TAG in parts[with_tag].text or is_withheld

@@ -23,7 +23,7 @@ from tenantzone_runtime.engine.borne_seals import with_borne_seal
 from tenantzone_runtime.engine.grammar_validation import GrammarValidation, validate_beside_the_loop
 from tenantzone_runtime.engine.logprob_bounds import bound_prompt_logprobs, with_bounded_logprobs
 from tenantzone_runtime.engine.parser_bounds import note_answer
-from tenantzone_runtime.engine.stream_pieces import in_pieces, tokens_of_piece
+from tenantzone_runtime.engine.stream_pieces import StreamPieces
 from tenantzone_runtime.zones.audit import RefusalReason
 
 _MARK: Final = "tenantzone refuses "
@@ -135,8 +135,8 @@ def _passing_refusals_on(generate: _Generate, validation: GrammarValidation) -> 
         vocabulary = engine.model_config.get_vocab_size()
         await bound_prompt_logprobs(prompt, sampling_params, vocabulary)
         sampling_params = with_bounded_logprobs(sampling_params, vocabulary)
-        most = tokens_of_piece(sampling_params, vocabulary)
         known = engine.input_processor
+        pieces = StreamPieces(sampling_params, vocabulary, known.tokenizer)
         async with _refusing_mistakes():
             await validation.before(
                 sampling_params, engine.model_config, known.structured_outputs_config, known.tokenizer
@@ -150,7 +150,7 @@ def _passing_refusals_on(generate: _Generate, validation: GrammarValidation) -> 
                     await refuse(*refusal)
                 await accept()
                 note_answer(output)
-                async for piece in in_pieces(output, most):
+                async for piece in pieces.of(output):
                     yield piece
                 output = await anext(outputs, None)
         finally:

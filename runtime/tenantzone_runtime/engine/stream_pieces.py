@@ -6,9 +6,9 @@ of a piece on its event loop, where all other requests wait meanwhile.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from vllm.outputs import CompletionOutput, RequestOutput
@@ -21,6 +21,104 @@ MAX_LOGPROBS_OF_PIECE: Final = 1024
 """Of a piece with more than one token."""
 _AT_THE_END: Final = ("finish_reason", "stop_reason", "routed_experts", "spec_decode_metrics", "weight_versions")
 """Attributes of a completion that only the last of its pieces has. Older versions of vLLM lack some of them."""
+_CONTEXT: Final = 6
+"""Tokens before others that decide how their text begins, such as with a space, and where a character began."""
+
+
+class StreamPieces:
+    """Divides the outputs of one request.
+
+    Args:
+        params: of the request.
+        vocabulary: tokens of the model.
+        tokenizer: of the engine; None: it gives no text.
+    """
+
+    def __init__(self, params: SamplingParams, vocabulary: int, tokenizer: Any) -> None:
+        self._most = tokens_of_piece(params, vocabulary)
+        stops = params.stop if isinstance(params.stop, list) and not params.include_stop_str_in_output else []
+        self._withheld = max(map(len, stops), default=1) - 1
+        """Characters that vLLM withholds until an answer has more, since they may begin a stop string."""
+        self._params = params
+        self._tokenizer = tokenizer if params.detokenize else None
+        self._before: dict[int, _Before] = {}
+        """By the index of each answer of the request."""
+
+    async def of(self, output: RequestOutput) -> AsyncIterator[RequestOutput]:
+        """Divide one output, and let the event loop go on after each piece but the last.
+
+        Args:
+            output: as the engine gave it.
+        """
+        most = self._most
+        if most is None:
+            yield output
+            return
+        if sum(len(each.token_ids) for each in output.outputs) <= most:
+            self._note(output)
+            yield output
+            return
+        parts = [part for each in output.outputs for part in self._parts_of(each, most, output.prompt_token_ids)]
+        self._note(output)
+        for number, part in enumerate(parts, start=1):
+            is_last = number == len(parts)
+            piece = copy(output)
+            piece.outputs = [part]
+            piece.finished = output.finished and is_last
+            yield piece
+            if not is_last:
+                await asyncio.sleep(0)
+
+    def _note(self, output: RequestOutput) -> None:
+        for completion in output.outputs:
+            before = self._before.setdefault(completion.index, _Before())
+            before.has_text = before.has_text or bool(completion.text)
+            # While nothing of the text was given, all of it is withheld: its length is asked for later.
+            kept = _CONTEXT if before.has_text else _CONTEXT + self._withheld
+            before.ids = [*before.ids, *completion.token_ids][-kept:]
+
+    def _parts_of(
+        self, completion: CompletionOutput, most: int, prompt: Sequence[int] | None
+    ) -> Iterator[CompletionOutput]:
+        """A completion as several, in order, which together have its text, tokens and log probabilities."""
+        before = self._before.get(completion.index, _Before())
+        ids = completion.token_ids
+        count, text = len(ids), completion.text
+        withheld = self._withheld if before.has_text else len(self._text(before.ids))
+        context = [*(prompt or ())[-_CONTEXT:], *before.ids][-_CONTEXT:]
+        unfinished: dict[str, Any] = {name: None for name in _AT_THE_END if hasattr(completion, name)}
+        for begin in range(0, max(1, count), most):
+            end = begin + most
+            is_last = end >= count
+            # Parsers look for the text of a piece's tokens in its text, and in no other's.
+            withheld += len(self._text([*context, *ids[begin:end]])) - len(self._text(context))
+            length = len(text) if is_last else max(0, min(withheld, len(text)))
+            withheld -= length
+            context = [*context, *ids[begin:end]][-_CONTEXT:]
+            yield replace(
+                completion,
+                text=text[:length],
+                token_ids=ids[begin:end],
+                logprobs=None if completion.logprobs is None else completion.logprobs[begin:end],
+                **_mask_of(completion, begin, end),
+                **({} if is_last else unfinished),
+            )
+            text = text[length:]
+
+    def _text(self, ids: Sequence[int]) -> str:
+        if self._tokenizer is None or not ids:
+            return ""
+        return str(self._tokenizer.decode(list(ids), skip_special_tokens=self._params.skip_special_tokens))
+
+
+@dataclass(slots=True)
+class _Before:
+    """What one answer had in earlier outputs."""
+
+    has_text: bool = False
+    """Whether any of its text was given."""
+    ids: list[int] = field(default_factory=list)
+    """Its last tokens; while it has no text, all that are withheld."""
 
 
 def tokens_of_piece(params: SamplingParams, vocabulary: int) -> int | None:
@@ -40,57 +138,7 @@ def tokens_of_piece(params: SamplingParams, vocabulary: int) -> int | None:
     return max(1, MAX_LOGPROBS_OF_PIECE // each)
 
 
-async def in_pieces(output: RequestOutput, most: int | None) -> AsyncIterator[RequestOutput]:
-    """Divide one output of a stream, and let the event loop go on after each piece but the last.
-
-    Args:
-        output: as the engine gave it.
-        most: tokens of a piece; None: any number.
-    """
-    if most is None or sum(len(each.token_ids) for each in output.outputs) <= most:
-        yield output
-        return
-    parts = [part for each in output.outputs for part in _parts_of(each, most)]
-    for number, part in enumerate(parts, start=1):
-        is_last = number == len(parts)
-        piece = copy(output)
-        piece.outputs = [part]
-        piece.finished = output.finished and is_last
-        yield piece
-        if not is_last:
-            await asyncio.sleep(0)
-
-
-def _parts_of(completion: CompletionOutput, most: int) -> Iterator[CompletionOutput]:
-    """A completion of a stream as several, in order, which together have its text, tokens and log probabilities."""
-    count = len(completion.token_ids)
-    text = completion.text
-    unfinished: dict[str, Any] = {name: None for name in _AT_THE_END if hasattr(completion, name)}
-    for begin in range(0, max(1, count), most):
-        end = begin + most
-        is_last = end >= count
-        # vLLM counts the place of each token in the text by the lengths of the texts of the pieces before.
-        length = len(text) if is_last else _text_length(completion, begin, end)
-        yield replace(
-            completion,
-            text=text[:length],
-            token_ids=completion.token_ids[begin:end],
-            logprobs=None if completion.logprobs is None else completion.logprobs[begin:end],
-            **_mask_of(completion, begin, end),
-            **({} if is_last else unfinished),
-        )
-        text = text[length:]
-
-
 def _mask_of(completion: CompletionOutput, begin: int, end: int) -> dict[str, Any]:
     """The attribute with the tokens that sampling could have chosen, if the completion has it."""
     mask = getattr(completion, "sampling_mask", None)
     return {} if mask is None else {"sampling_mask": replace(mask, token_ids=mask.token_ids[begin:end])}
-
-
-def _text_length(completion: CompletionOutput, begin: int, end: int) -> int:
-    """The characters of some of a completion's tokens."""
-    if completion.logprobs is None:
-        return 0
-    chosen = ((completion.token_ids[place], completion.logprobs[place]) for place in range(begin, end))
-    return sum(len(of_place[token].decoded_token or "") for token, of_place in chosen if token in of_place)
