@@ -33,6 +33,7 @@ from tenantzone_runtime.engine.guard import Guard
 from tenantzone_runtime.engine.kv_cache_manager import ZoneKVCacheManager
 from tenantzone_runtime.engine.latencies import note_arrival
 from tenantzone_runtime.engine.load_queue import LoadQueue
+from tenantzone_runtime.engine.processed_tokens import ProcessedTokens
 from tenantzone_runtime.engine.refusals import mark
 from tenantzone_runtime.engine.request_queue import ZoneRequestQueue
 from tenantzone_runtime.engine.requests import count_generated, enter_queue, leave_queue, outcome_of, zone_of
@@ -90,7 +91,6 @@ class ZoneAwareScheduler(AsyncScheduler):
         self._demand = Demand(self)
         manager.drafting, manager.max_step_tokens = self._demand.drafting, int(self.max_num_scheduled_tokens)
         self._images = WholeImages(self)
-        self._processed = manager.processed
         self._loads = loads = LoadQueue(self._has_landed, lambda request: engine.can_land(request), manager.admitted)
         self.kv_holding_waiting = loads
         self.waiting.load_begins = loads.begin
@@ -280,6 +280,11 @@ class ZoneAwareScheduler(AsyncScheduler):
             return fits
 
         return share(request, num_new_tokens, fitting)
+
+    @property
+    def _processed(self) -> ProcessedTokens:
+        processed: ProcessedTokens = self.kv_cache_manager.processed
+        return processed
 
     def _preempt_request(self, request: Request, timestamp: float, drop_stale_output: bool = False) -> None:
         self._processed.stay_ends(request)
