@@ -7,6 +7,7 @@ import json
 import httpx
 import pytest
 
+from tenantzone_runtime.door.verdict import accept
 from tests.door.harness import PROMPT, door, eventually, serving, tenant_seen
 
 
@@ -67,6 +68,7 @@ def test_a_stream_arrives_piece_by_piece(folder):
         loops.append(asyncio.get_running_loop())
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"first", "more_body": True})
+        await accept()
         await second_may_come.wait()
         await send({"type": "http.response.body", "body": b"second"})
 
@@ -88,6 +90,7 @@ def test_the_application_learns_that_the_client_went_away(folder):
         assert (await receive())["type"] == "http.request"
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"first", "more_body": True})
+        await accept()
         learned.append((await receive())["type"])
 
     headers = {"authorization": "Bearer acme-key"}

@@ -62,6 +62,7 @@ OF_TIERS: dict[str, tuple[Any, Any]] = {
     "tiers.[].reserved": ("200k", "10%"),
     "tiers.[].limit": (None, "500k"),
     "tiers.[].ttl": (None, "10m"),
+    "tiers.[].admission": (None, "SeenTwice"),
 }
 """The same of fields that tiers below the engine's blocks enforce."""
 
@@ -245,7 +246,8 @@ def in_tiers(declared: Zone) -> list[Any]:
     """What tiers make of the zone, each of chunks of 1,000 bytes."""
     assert declared.config is not None, declared.invalid
     config = read_by_an_engine(PoolConfig(namespace="models", name="main"), declared.config)
-    return [zone_specs(tier_config(config, name, 1000), CAPACITY, SEATS) for name in TIER_NAMES]
+    admission = [tier.admission for zone in config.zones for tier in zone.tiers]
+    return [admission, *(zone_specs(tier_config(config, name, 1000), CAPACITY, SEATS) for name in TIER_NAMES)]
 
 
 @pytest.mark.parametrize("field", OF_THE_DOOR)

@@ -358,12 +358,17 @@ class ZoneAwareScheduler(AsyncScheduler):
             return outputs
 
     def make_spec_decoding_stats(
-        self, stats: Any, num_draft_tokens: int, num_accepted_tokens: int, *args: Any, request_id: str, **kwargs: Any
+        self,
+        spec_decoding_stats: Any,
+        num_draft_tokens: int,
+        num_accepted_tokens: int,
+        num_invalid_spec_tokens: dict[str, int] | None,
+        request_id: str,
     ) -> Any:
         # vLLM calls it for each request whose drafts in the step were judged, whether it makes statistics or not.
         self._processed.drafts_judged(self.requests[request_id], num_draft_tokens - num_accepted_tokens)
         return super().make_spec_decoding_stats(
-            stats, num_draft_tokens, num_accepted_tokens, *args, request_id=request_id, **kwargs
+            spec_decoding_stats, num_draft_tokens, num_accepted_tokens, num_invalid_spec_tokens, request_id
         )
 
     def _get_new_block_ids_to_zero(self) -> list[int] | None:

@@ -42,6 +42,7 @@ def seen(**figures: Any) -> ZoneView:
         ("in_use", "cached", "lent", "borrowed", "prefix_query_tokens", "prefix_hit_tokens", "blocks_evicted"), 0
     )
     empty |= {"generation": 1, "state": "Active", "reserved": 0, "limit": BLOCKS, "taken_back": 0, "awaited_seats": 0}
+    empty |= {"computed_first_tokens": 0, "recomputed_tokens": 0}
     return ZoneView(**(empty | figures), latency=latency)
 
 
