@@ -72,15 +72,13 @@ def test_what_has_landed_has_the_block_of_its_checkpoint(config):
         engine = Engine(config, flags, clock)
         # It knows no checkpoints, and loads take six steps.
         engine._worker.checks, engine._worker.fastest = False, 6
-        # The reference count does not follow a load that a request without its checkpoint begins with.
-        engine.invariants.each_token_is_counted_once = lambda: None
         driver = engine.driver
         zones = zone("acme"), zone("burst"), zone("calm", reserved=10, lending=KEPT)
         engine.live(Declare(zones, PoolConfig(namespace="test", name="pool")))
-        driver.ask("acme", prompt(6, seed=1))
-        driver.ask("calm", prompt(1))
-        for _ in range(20):
-            engine.turn()
+        for request in (("acme", prompt(6, seed=1)), ("calm", prompt(1))):
+            driver.send(*request)
+            for _ in range(20):
+                engine.turn()
         for each in list(engine.scheduler.block_pool.ledger.zones.values()):
             engine.scheduler.block_pool.evict(each, "reset")
         for number in range(4):
