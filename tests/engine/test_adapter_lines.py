@@ -1,5 +1,8 @@
 """Requests that wait for an adapter's slot cost a step nothing, count as waiting, and are served in their order."""
 
+from collections import Counter
+from dataclasses import dataclass
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,9 +13,10 @@ from vllm.v1.request import RequestStatus
 
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config, with_flags
 from tenantzone_contract.zone_terms import Fairness
-from tenantzone_runtime.engine.adapter_lines import MOST_AT_ONCE, QUEUED
+from tenantzone_runtime.engine.adapter_lines import MOST_AT_ONCE, QUEUED, AdapterLines
 from tests.engine.measured import abort, figures_of, zone
 from tests.engine.test_deferred_requests import counted_looks
+from tests.zones.core import Core
 
 STEPS = 50
 BY_USER = Fairness(header="x-user-id")
@@ -109,6 +113,45 @@ def test_they_are_served_in_their_order_once_the_slot_is_free(driver):
     assert not driver.scheduler.deferred_waiting
 
 
+@dataclass(eq=False)
+class Waiting:
+    """A waiting request, as far as lines look at it."""
+
+    adapter: int
+    place: int
+    status: RequestStatus = RequestStatus.WAITING
+
+
+def lines_with(*kept):
+    """Returns lines with a number of requests for each zone and adapter, all of whose slots are free now."""
+    are_free = []
+    lines = AdapterLines(SchedulingPolicy.FCFS, lambda request: request.adapter, lambda _: bool(are_free))
+    for of_zone, number, count in kept:
+        for place in range(count):
+            lines.keep(Waiting(number, place), of_zone)
+    are_free.append(True)
+    return lines
+
+
+def test_zones_and_their_adapters_have_equal_parts_of_what_comes_back_in_a_step():
+    core = Core(10)
+    acme, burst = core.zone("acme"), core.zone("burst")
+    lines = lines_with(*((burst, number, 1000) for number in range(1, 6)), (acme, 6, 1000))
+    counts = Counter(request.adapter for request in lines.take_admissible())
+    assert counts[6] == QUEUED - 1
+    assert all(MOST_AT_ONCE // 12 <= counts[number] <= MOST_AT_ONCE // 8 for number in range(1, 6))
+
+
+def test_the_first_request_comes_back_however_many_others_have_in_the_same_step():
+    core = Core(10)
+    zones = [core.zone(f"zone-{number}") for number in range(2 * MOST_AT_ONCE)]
+    lines = lines_with(*((each, 1, 3) for each in zones))
+    for each in zones:
+        lines.popped(next(iter(lines._lines[each][1].queued)), each)
+    lines.take_admissible()
+    assert all(adapters[1].queued for adapters in lines._lines.values())
+
+
 def test_as_many_begin_in_a_step_as_have_seats(config):
     driver = one_slot(config, zone("acme"), zone("burst"), max_num_seqs=QUEUED)
     running = busy_slot(driver, 5)
@@ -149,6 +192,16 @@ def test_a_request_of_a_higher_priority_goes_before_those_that_wait_longer(confi
     driver.step()
     high = send(driver, 3, 2, priority=1)
     assert order_of_first_steps(driver) == names([running, *high, *low])
+
+
+def test_a_request_of_a_higher_priority_stands_in_for_one_that_is_aborted(config):
+    driver = one_slot(config, zone("acme"), zone("burst"), max_num_seqs=1, policy="priority")
+    running = busy_slot(driver, 10)
+    low = send(driver, 1, 2, priority=5)
+    driver.step()
+    high = send(driver, 3, 2, priority=1)
+    abort(driver, high[0])
+    assert order_of_first_steps(driver) == names([running, *high[1:], *low])
 
 
 def test_users_take_turns_however_many_requests_one_of_them_has(config):

@@ -143,13 +143,21 @@ class AdapterLines:
         return line
 
     def missing_in(self, zone: Zone) -> list[Request]:
-        """Take out a request for each adapter for which others are kept here and none is in the zone's queue."""
-        missing = []
-        for line in self._lines.get(zone, {}).values():
-            if not line.queued:
-                missing += self._take(line, 1, is_bounded=False)
+        """Take out the requests that come before all in the zone's queue for their adapters, such as where it has none.
+
+        By them, the arbiter sees for which adapters the zone waits.
+        """
+        missing = self._missing(self._lines.get(zone, {}).values())
         self._tidy_up(zone)
         return missing
+
+    def _missing(self, lines: Iterable[_Line]) -> list[Request]:
+        return [
+            request
+            for line in lines
+            if line.kept and self._comes_first(line.first_kept(), line)
+            for request in self._take(line, 1, is_bounded=False)
+        ]
 
     def _tidy_up(self, zone: Zone) -> None:
         lines = self._lines.get(zone, {})
@@ -159,15 +167,25 @@ class AdapterLines:
             self._lines.pop(zone, None)
 
     def take_admissible(self) -> list[Request]:
-        """Take out requests whose adapters may be used, so that each queue has enough of them for a step."""
+        """Take out requests whose adapters may be used, so that each queue has enough of them for a step.
+
+        Zones with such requests have equal parts of what may come back in one step, and so have the adapters of each.
+        Besides, each zone's queue gets its first request for each adapter.
+        """
         self._left_in_step = MOST_AT_ONCE
-        return [
-            request
-            for zone, lines in self._lines.items()
-            for line in lines.values()
-            if line.kept and self._may_have(line.first_kept())
-            for request in self._take(line, QUEUED - len(line.queued))
-        ]
+        taken = self._missing(line for lines in self._lines.values() for line in lines.values())
+        of_zones = (
+            [line for line in lines.values() if line.kept and self._may_have(line.first_kept())]
+            for lines in self._lines.values()
+        )
+        admissible = [lines for lines in of_zones if lines]
+        for zones, lines in zip(range(len(admissible), 0, -1), admissible, strict=True):
+            of_zone = -(-self._left_in_step // zones)
+            for adapters, line in zip(range(len(lines), 0, -1), lines, strict=True):
+                of_line = self._take(line, min(QUEUED - len(line.queued), -(-of_zone // adapters)))
+                of_zone -= len(of_line)
+                taken += of_line
+        return taken
 
     def _take(self, line: _Line, count: int, *, is_bounded: bool = True) -> list[Request]:
         taken: list[Request] = []
