@@ -241,7 +241,8 @@ class Invariants:
     def _a_seat_is_given_up_for_an_owner(
         self, before: Snapshot, event: Preempted, loser: Zone | None, gainer: Zone | None
     ) -> None:
-        assert len(before.seated) + len(before.waiting) > self._scheduler.max_num_running_reqs
+        seats_wanted = len(before.seated) + len(before.waiting) + len(before.joining)
+        assert seats_wanted > self._scheduler.max_num_running_reqs, "a seat is given up although one is free"
         if loser in before.own_seats:
             kept = before.seats_of(loser) - event.requests
             assert kept >= before.own_seats[loser], "a request is preempted that runs on a seat of its zone's own"
@@ -301,6 +302,10 @@ class Invariants:
         for request in before.waiting:
             if (zone := zone_of(request)) is not None and zone in before.in_use:
                 waiting.setdefault(zone, []).append(request)
+        for request in before.joining:
+            # The others of its zone may stand behind it.
+            if (zone := zone_of(request)) in waiting:
+                waiting[zone].append(request)
         entitled = {
             zone
             for zone, requests in waiting.items()

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
 
+from vllm.lora.request import LoRARequest
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import Request, RequestStatus
 
@@ -26,6 +27,8 @@ class Snapshot:
     waiting: list[Request]
     """What could be admitted if there were room; not what waits for a grammar, a tier, the place of an adapter, or for
     output of before a preemption."""
+    joining: list[Request]
+    """What could be admitted with adapters that have slots, unless they are closed to further requests."""
     used: dict[Request, set[int]]
     """Ids of the blocks that each request uses."""
     growth: dict[Request, int]
@@ -78,6 +81,7 @@ def take_snapshot(driver: Driver) -> Snapshot:
         running=running,
         loading=list(scheduler.kv_holding_waiting),
         waiting=[request for request in scheduler.requests.values() if could_be_admitted(scheduler, request)],
+        joining=[request for request in scheduler.requests.values() if _could_join(scheduler, request)],
         used={request: {each.block_id for each in table if not each.is_null} for request, table in tables.items()},
         growth={request: _growth(driver, request) for request in running},
         has_tokens_to_compute={request: _tokens_to_compute(driver, request) > 0 for request in running},
@@ -136,8 +140,18 @@ def _has_place_for_adapter(scheduler: Scheduler, request: Request) -> bool:
     if request.lora_request is None:
         return True
     # Where all slots are taken, an adapter that has one may be closed to further requests.
-    used = {each.lora_request for each in chain(scheduler.running, scheduler.kv_holding_waiting)} - {None}
-    return len(used) < scheduler.lora_config.max_loras
+    return len(_used_adapters(scheduler)) < scheduler.lora_config.max_loras
+
+
+def _could_join(scheduler: Scheduler, request: Request) -> bool:
+    """Whether a request waits for room alone, and for an adapter that others use while no slot is free."""
+    if _has_place_for_adapter(scheduler, request) or request.lora_request not in _used_adapters(scheduler):
+        return False
+    return waits_for_room_alone(scheduler, request)
+
+
+def _used_adapters(scheduler: Scheduler) -> set[LoRARequest]:
+    return {each.lora_request for each in chain(scheduler.running, scheduler.kv_holding_waiting)} - {None}
 
 
 def _tokens_to_compute(driver: Driver, request: Request) -> int:
