@@ -11,6 +11,7 @@ from tenantzone_runtime.zones.deficits import BOUND, CHUNK
 from tenantzone_runtime.zones.zone import SeatQuota
 from tests.zones.core import Core
 from tests.zones.small_engine import SmallEngine
+from tests.zones.test_pace import token_time
 from tests.zones.test_yielding import LoadingEngine
 
 
@@ -471,3 +472,13 @@ def test_a_prompt_that_lacks_blocks_for_all_of_its_next_part_has_a_share_for_wha
     engine.arbiter.begin_step()
     assert engine.arbiter.tokens_for(held_back, 1000) == 100
     assert engine.arbiter.tokens_for(engine.running[-1], 1000) == 900
+
+
+@pytest.mark.parametrize("latency", [None, token_time(0.05)], ids=["no target", "target"])
+def test_drafts_are_not_cut_where_no_prompt_is_there(core, latency):
+    flood, acme = core.zone("flood"), core.zone("acme", latency=latency)
+    engine = SmallEngine(core, step_tokens=64)
+    engine.tokens_each = 8
+    running = [engine.run(zone, 10) for zone in (flood, acme) for _ in range(4)]
+    engine.arbiter.begin_step()
+    assert [engine.arbiter.tokens_for(work, 8, lambda most: most) for work in running] == [8] * 8

@@ -122,7 +122,7 @@ class StepTokens(Generic[W]):
         # Who has no use for a share would take it from those whose room in the encoder, or whose blocks, it waits for.
         in_prompts = [work for work in in_prompts if self._fitting(work)]
         waiting = self._waiting(bounds)
-        budget = self._leave_to_prompts(engine.step_tokens, generating)
+        budget = self._leave_to_prompts(engine.step_tokens, generating, bool(in_prompts or waiting))
         if not bounds and not self._compete(in_prompts, waiting):
             self._end()
             return
@@ -273,17 +273,18 @@ class StepTokens(Generic[W]):
         """Whether requests that generate may have fewer drafts in this step than the engine makes."""
         return self._each < self._engine.tokens_each
 
-    def _leave_to_prompts(self, step_tokens: int, generating: int) -> int:
+    def _leave_to_prompts(self, step_tokens: int, generating: int, are_prompts_there: bool) -> int:
         """Returns the tokens of a step that prompts may have; drafts are cut where they would leave less than a chunk.
 
         Args:
             step_tokens: of the step.
             generating: the number of requests that generate.
+            are_prompts_there: whether any prompt can use tokens of the step.
         """
         each = self._engine.tokens_each
         left = step_tokens - generating * each
         least = min(CHUNK, step_tokens // _CHUNKS)
-        if left < least and each > 1:
+        if are_prompts_there and left < least and each > 1:
             self._each = max(1, (step_tokens - least) // generating)
             left = step_tokens - generating * self._each
         return max(0, left)
