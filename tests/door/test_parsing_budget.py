@@ -42,6 +42,18 @@ def test_all_calls_of_a_request_share_what_its_tokens_are_worth():
     assert budget.limit(10**6, 0) == pytest.approx(left), "a long text is worth no more than its tokens"
 
 
+def test_a_stream_has_time_again_when_more_tokens_have_come():
+    budget = ParsingBudget()
+    budget.begin_turn(1)
+    assert budget.has_time_for(0)
+    budget.spend(0.02, 0, 0)
+    # The last turn took 20 ms, and 31 of 51 are left.
+    assert not budget.has_time_for(28)
+    assert budget.has_time_for(30)
+    budget.begin_turn(30)
+    assert budget.has_time_for(0), "nothing was taken in this turn yet"
+
+
 calls = st.tuples(st.booleans(), st.integers(0, 50), st.floats(0, 1), st.integers(0, 2000))
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import regex
 from vllm.outputs import CompletionOutput, RequestOutput
+from vllm.sampling_params import RequestOutputKind, SamplingParams
 
 from hack.harness.answer_parsers import (
     ParserName,
@@ -28,7 +29,7 @@ from tenantzone_runtime.door.bearing import Bearing
 from tenantzone_runtime.door.parsing_budget import BASE_SECONDS, EXCESS_SECONDS, SECONDS_OF_TOKEN
 from tenantzone_runtime.door.verdict import accept, judged
 from tenantzone_runtime.engine.interruption import TimeSpentError, is_running, prepare_interruption, run_for
-from tenantzone_runtime.engine.parser_bounds import bound_parsers, note_answer
+from tenantzone_runtime.engine.parser_bounds import ParsedOutputs, bound_parsers
 
 PROSE = "The quick brown fox can't jump, 12 times. "
 CALL = '{"name": "look_up", "arguments": {"what": "a \\"b\\" <c>", "how": {"deep": [1, 2.5, null]}}}'
@@ -74,9 +75,14 @@ class Hearing:
         pass
 
 
-def output_of(ids: list[int]) -> RequestOutput:
-    completion = CompletionOutput(index=0, text="", token_ids=ids, cumulative_logprob=None, logprobs=None)
-    return RequestOutput("r", "p", [3], None, [completion], False)
+def output_of(ids: list[int], text: str = "", *, finished: bool = False) -> RequestOutput:
+    completion = CompletionOutput(index=0, text=text, token_ids=list(ids), cumulative_logprob=None, logprobs=None)
+    return RequestOutput("r", "p", [3], None, [completion], finished)
+
+
+def note_answer(output: RequestOutput) -> None:
+    """Have an answer as a whole counted."""
+    assert ParsedOutputs(SamplingParams(output_kind=RequestOutputKind.FINAL_ONLY)).add(output) is output
 
 
 def answer_whole(name: str, text: str) -> App:
@@ -91,21 +97,25 @@ def answer_whole(name: str, text: str) -> App:
     return app
 
 
-def answer_in_stream(name: str, text: str) -> App:
-    """An application that streams what a parser says to each token."""
-    parser = ParserName("tool", name)
-    pieces = list(deltas(text, markers_of(parser)))
+def answer_in_stream(name: str, pieces: list[tuple[str, list[int]]], results: list[Any]) -> App:
+    """An application that streams what a parser says to the pieces of an answer, and appends it to `results`."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        made, request = make_parser(parser), chat_request(stream=True)
+        made, request = make_parser(ParserName("tool", name)), chat_request(stream=True)
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"data: begun\n\n", "more_body": True})
         await accept()
-        for number, (delta, ids) in enumerate(pieces):
-            note_answer(output_of(ids))
-            told = made.parse_delta(delta, ids, request, [3] if number == 0 else None, finished=False)
-            if told is not None:
-                await send({"type": "http.response.body", "body": b"data: %r\n\n" % told, "more_body": True})
+        outputs = ParsedOutputs(SamplingParams(output_kind=RequestOutputKind.DELTA))
+        for number, (delta, ids) in enumerate(pieces, start=1):
+            part = outputs.add(output_of(ids, delta, finished=number == len(pieces)))
+            if part is None:
+                continue
+            (completion,) = part.outputs
+            prompt = None if results else [3]
+            results.append(
+                made.parse_delta(completion.text, completion.token_ids, request, prompt, finished=part.finished)
+            )
+            await send({"type": "http.response.body", "body": b"data: %r\n\n" % results[-1], "more_body": True})
 
     return app
 
@@ -139,9 +149,32 @@ def test_a_whole_answer_that_takes_too_long_ends_with_the_api_s_error(name: str,
     assert "422" in line
 
 
+@pytest.mark.parametrize(
+    ("name", "begin", "end", "repetitions"),
+    [
+        ("llama3_json", '{"name": "look_up", "parameters": {"what": "', '"}}', 240),
+        ("pythonic", '[look_up(what="', '")]', 480),
+    ],
+)
+def test_a_long_tool_call_is_streamed_whole(name: str, begin: str, end: str, repetitions: int):
+    """These parsers read all of the call again for each piece, which takes longer and longer."""
+    pieces = [(begin, [5]), (PROSE * repetitions, [5] * 100), *deltas(PROSE * 7 + end, [])]
+    results: list[Any] = []
+    sent, bearing, _ = sent_by(answer_in_stream(name, pieces, results))
+    assert b"UnprocessableEntityError" not in sent[-1]["body"]
+    arguments = [
+        call.function.arguments or "" for delta in results if delta for call in delta.tool_calls if call.function
+    ]
+    assert json.loads("".join(arguments)) == {"what": PROSE * (repetitions + 7)}
+    assert bearing.parsing.tokens == 101 + len(PROSE * 7 + end)
+
+
 @pytest.mark.parametrize("name", HOSTILE_STREAMS)
 def test_a_stream_that_takes_too_long_ends_with_an_error_event(name: str):
-    sent, bearing, _ = sent_by(answer_in_stream(name, HOSTILE_STREAMS[name]))
+    text, markers = HOSTILE_STREAMS[name], markers_of(ParserName("tool", name))
+    # Most of it as one piece, so that the test is short.
+    pieces = [(text, [5] * 100), *deltas(text[: len(text) // 4], markers)]
+    sent, bearing, _ = sent_by(answer_in_stream(name, pieces, []))
     *_, last = sent
     assert last["body"].endswith(b"data: [DONE]\n\n")
     assert json.loads(last["body"].split(b"\n")[0].removeprefix(b"data: "))["error"]["code"] == 422
@@ -162,6 +195,33 @@ def comparable(result: Any) -> Any:
 
 def in_turn(ids: list[int]) -> None:
     note_answer(output_of(ids))
+
+
+async def test_outputs_are_joined_while_the_budget_is_behind_and_none_is_lost():
+    def joined(params: SamplingParams) -> list[RequestOutput]:
+        outputs, found = ParsedOutputs(params), []
+        for number in range(200):
+            part = outputs.add(output_of([number], f"{number} ", finished=number == 199))
+            if part is not None:
+                found.append(part)
+                bearing.parsing.spend(0.004, 0, 0)
+        return found
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        found.extend(joined(SamplingParams(output_kind=RequestOutputKind.DELTA)))
+        spent = bearing.parsing._spent
+        assert spent < BASE_SECONDS + SECONDS_OF_TOKEN * bearing.parsing.tokens
+        assert len(joined(SamplingParams(output_kind=RequestOutputKind.CUMULATIVE))) == 200
+
+    bearing, found = Bearing(), []
+    await bearing.carried_through(app)({}, None, None)
+    assert 40 < len(found) < 100
+    assert [token for part in found for token in part.outputs[0].token_ids] == list(range(200))
+    assert "".join(part.outputs[0].text for part in found) == "".join(f"{number} " for number in range(200))
+    assert [part.finished for part in found] == [False] * (len(found) - 1) + [True]
+    past_the_door = ParsedOutputs(SamplingParams(output_kind=RequestOutputKind.DELTA))
+    output = output_of([1])
+    assert past_the_door.add(output) is output
 
 
 def outcome(call: Callable[[], Any]) -> str:

@@ -15,6 +15,8 @@ LINEAR_SECONDS: Final = 10e-6
 """What a linear parser takes for one character of an answer, on a slow processor."""
 LINEAR_SECONDS_OF_ID: Final = 0.2e-6
 """What a loop takes to look at one token id, of an answer or of a prompt."""
+_TURNS_AHEAD: Final = 3
+"""Turns that the budget should still have time for: the last one of a stream may take longer than the others."""
 
 
 class ParsingBudget:
@@ -27,6 +29,8 @@ class ParsingBudget:
         """By all calls of the request's parsers so far."""
         self._excess = 0.0
         """By the calls of this turn, beyond what a linear parser would have taken."""
+        self._of_turn = 0.0
+        """By all calls of this turn."""
 
     def begin_turn(self, tokens: int) -> None:
         """Note that the engine has generated more of the answers, and that the event loop has served other requests.
@@ -35,7 +39,18 @@ class ParsingBudget:
             tokens: new ones.
         """
         self.tokens += tokens
-        self._excess = 0.0
+        self._excess = self._of_turn = 0.0
+
+    def has_time_for(self, tokens: int) -> bool:
+        """Return whether the request has time for another turn like the last one, and for some more of them.
+
+        Many parsers read all of an answer again for each piece of a stream. Where that takes more than the tokens of
+        the pieces are worth, larger pieces take less.
+
+        Args:
+            tokens: new ones, which that turn would begin with.
+        """
+        return _TURNS_AHEAD * self._of_turn <= self._of_request(tokens)
 
     def limit(self, characters: int, ids: int) -> float:
         """Return the seconds that a parser's next call may take; 0 or less if none are left.
@@ -44,13 +59,16 @@ class ParsingBudget:
             characters: of the text that the call gets.
             ids: token ids that the call gets.
         """
-        of_request = BASE_SECONDS + SECONDS_OF_TOKEN * self.tokens - self._spent
-        return min(of_request, EXCESS_SECONDS - self._excess + _linear(characters, ids))
+        return min(self._of_request(), EXCESS_SECONDS - self._excess + _linear(characters, ids))
 
     def spend(self, seconds: float, characters: int, ids: int) -> None:
         """Count a call that has ended, with the sizes that `limit` had."""
         self._spent += seconds
+        self._of_turn += seconds
         self._excess += max(0.0, seconds - _linear(characters, ids))
+
+    def _of_request(self, new_tokens: int = 0) -> float:
+        return BASE_SECONDS + SECONDS_OF_TOKEN * (self.tokens + new_tokens) - self._spent
 
 
 def _linear(characters: int, ids: int) -> float:

@@ -12,6 +12,7 @@ from itertools import chain
 from typing import Any, Final
 
 from vllm.outputs import RequestOutput
+from vllm.sampling_params import RequestOutputKind, SamplingParams
 
 from tenantzone_runtime.door.answers import Refusal
 from tenantzone_runtime.door.bearing import borne
@@ -62,11 +63,43 @@ def bound_parsers() -> None:
     Parser.__init_subclass__ = classmethod(_bound_methods)
 
 
-def note_answer(output: RequestOutput) -> None:
-    """Count the tokens of an output, before vLLM has the parsers of the request that this is called for read it."""
-    bearing = borne()
-    if bearing is not None:
-        bearing.parsing.begin_turn(sum(len(completion.token_ids) for completion in output.outputs))
+class ParsedOutputs:
+    """The outputs of one request, in parts that its parsers have time for.
+
+    Args:
+        params: of the request.
+    """
+
+    def __init__(self, params: SamplingParams) -> None:
+        self._is_stream = params.output_kind is RequestOutputKind.DELTA
+        self._kept: RequestOutput | None = None
+
+    def add(self, output: RequestOutput) -> RequestOutput | None:
+        """Return what vLLM may have the parsers read next, and count its tokens.
+
+        Args:
+            output: the next one of the engine's.
+
+        Returns:
+            None if the parsers should read it together with the next output.
+        """
+        bearing = borne()
+        if bearing is None:
+            return output
+        if self._kept is not None:
+            # As vLLM joins the pieces of a stream that a client has not read yet.
+            self._kept.add(output, aggregate=True)
+            output, self._kept = self._kept, None
+        tokens = _tokens_of(output)
+        if self._is_stream and not output.finished and not bearing.parsing.has_time_for(tokens):
+            self._kept = output
+            return None
+        bearing.parsing.begin_turn(tokens)
+        return output
+
+
+def _tokens_of(output: RequestOutput) -> int:
+    return sum(len(completion.token_ids) for completion in output.outputs)
 
 
 def _bound_methods(parser: type) -> None:

@@ -22,7 +22,7 @@ from tenantzone_runtime.engine.binding import BindingError
 from tenantzone_runtime.engine.borne_seals import with_borne_seal
 from tenantzone_runtime.engine.grammar_validation import GrammarValidation, validate_beside_the_loop
 from tenantzone_runtime.engine.logprob_bounds import bound_prompt_logprobs, with_bounded_logprobs
-from tenantzone_runtime.engine.parser_bounds import note_answer
+from tenantzone_runtime.engine.parser_bounds import ParsedOutputs
 from tenantzone_runtime.engine.stream_pieces import StreamPieces
 from tenantzone_runtime.zones.audit import RefusalReason
 
@@ -137,6 +137,7 @@ def _passing_refusals_on(generate: _Generate, validation: GrammarValidation) -> 
         sampling_params = with_bounded_logprobs(sampling_params, vocabulary)
         known = engine.input_processor
         pieces = StreamPieces(sampling_params, vocabulary, known.tokenizer)
+        parsed = ParsedOutputs(sampling_params)
         async with _refusing_mistakes():
             await validation.before(
                 sampling_params, engine.model_config, known.structured_outputs_config, known.tokenizer
@@ -149,9 +150,10 @@ def _passing_refusals_on(generate: _Generate, validation: GrammarValidation) -> 
                 if (refusal := refusal_in(output)) is not None:
                     await refuse(*refusal)
                 await accept()
-                note_answer(output)
-                async for piece in pieces.of(output):
-                    yield piece
+                part = parsed.add(output)
+                if part is not None:
+                    async for piece in pieces.of(part):
+                        yield piece
                 output = await anext(outputs, None)
         finally:
             # At once, and not when it is collected: it aborts what else the request has in the engine.
