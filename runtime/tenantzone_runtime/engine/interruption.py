@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Final, TypeVar
 
 _TICK_SECONDS: Final = 0.001
-"""Between two signals while a call runs. The kernel makes of it a tick of its clock: 4 ms at 250 Hz."""
+"""Between two signals once the time of a call may be over. The kernel makes of it a tick of its clock: 4 ms at 250 Hz."""
 
 _LOCKING_PACKAGES: Final = frozenset({"importlib", "logging", "prometheus_client", "threading"})
 """A call that is in one of them when its time is spent is interrupted at a later tick."""
@@ -65,7 +65,8 @@ def run_for(seconds: float, call: Callable[[], Result]) -> Result:
         gc.disable()
         try:
             _ends_at = time.thread_time() + seconds
-            signal.setitimer(signal.ITIMER_VIRTUAL, _TICK_SECONDS, _TICK_SECONDS)
+            # The process has spent no less than this thread when the time is over: no signal is needed before.
+            signal.setitimer(signal.ITIMER_VIRTUAL, max(seconds, _TICK_SECONDS), _TICK_SECONDS)
             return call()
         finally:
             _ends_at = None
