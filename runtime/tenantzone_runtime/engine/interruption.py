@@ -65,7 +65,7 @@ def run_for(seconds: float, call: Callable[[], Result]) -> Result:
         gc.disable()
         try:
             _ends_at = time.thread_time() + seconds
-            # The process has spent no less than this thread when the time is over: no signal is needed before.
+            # The timer counts the user time of all threads, so it is early rather than late: parsers make few system calls.
             signal.setitimer(signal.ITIMER_VIRTUAL, max(seconds, _TICK_SECONDS), _TICK_SECONDS)
             return call()
         finally:
