@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Final, TypeVar
 
 _TICK_SECONDS: Final = 0.001
-"""Between two signals once the time of a call may be over. The kernel makes of it a tick of its clock: 4 ms at 250 Hz."""
+"""Between two signals once the time of a call may be over. The kernel rounds it up to a tick; 4 ms at 250 Hz."""
 
 _LOCKING_PACKAGES: Final = frozenset({"importlib", "logging", "prometheus_client", "threading"})
 """A call that is in one of them when its time is spent is interrupted at a later tick."""
@@ -65,7 +65,8 @@ def run_for(seconds: float, call: Callable[[], Result]) -> Result:
         gc.disable()
         try:
             _ends_at = time.thread_time() + seconds
-            # The timer counts the user time of all threads, so it is early rather than late: parsers make few system calls.
+            # The timer counts the user time of all threads: it may be early, and hardly late, for parsers make few
+            # system calls.
             signal.setitimer(signal.ITIMER_VIRTUAL, max(seconds, _TICK_SECONDS), _TICK_SECONDS)
             return call()
         finally:
