@@ -6,7 +6,8 @@ import pytest
 
 from tenantzone_runtime.door.answers import Refusal
 from tenantzone_runtime.door.holdings import Holdings
-from tenantzone_runtime.door.media import BYTES_OF_PIXEL, media_of_request
+from tenantzone_runtime.door.bearing import borne
+from tenantzone_runtime.door.media import BYTES_OF_PIXEL
 from tenantzone_runtime.door.media_options import check_media_options
 from tenantzone_runtime.door.middleware import TenantMiddleware
 from tenantzone_runtime.settings import Bounds
@@ -97,7 +98,7 @@ def test_each_request_that_may_bring_media_carries_what_they_come_to(tmp_path, p
     carried = []
 
     async def app(scope, receive, send):
-        carried.append(media_of_request())
+        carried.append(borne())
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b""})
 
@@ -105,8 +106,8 @@ def test_each_request_that_may_bring_media_carries_what_they_come_to(tmp_path, p
     give_zones(tmp_path, "acme")
     response = call(TenantMiddleware(app, settings(tmp_path)), path=path, body={"messages": []}, key="key-of-acme")
     assert response.status_code == 200
-    assert carried[0] is not None
-    assert media_of_request() is None
+    assert carried[0].media is not None
+    assert borne() is None
 
 
 def test_a_request_with_an_option_that_enlarges_is_refused(tmp_path):

@@ -2,19 +2,25 @@
 
 That is its seal. Most bodies have a field for it. Where vLLM makes several requests of one, as for beam search, or has
 no such field, as for embeddings, it goes along with the task in which the request is served, and with those that are
-begun in there. So does what all the engine's requests of one body come to together.
+begun in there. So does what all the engine's requests of one body come to together, and what its media may still take.
 """
 
 from contextvars import ContextVar
 
 from tenantzone_runtime.door.answers import App, Receive, Scope, Send
+from tenantzone_runtime.door.media import MediaUse
 from tenantzone_runtime.door.parsing_budget import ParsingBudget
 
 
 class Bearing:
-    """What goes along with one request, known when its body has been read."""
+    """What goes along with one request, known when its body has been read.
 
-    def __init__(self) -> None:
+    Args:
+        media: what the request's images, sounds and videos come to; None: they are not bounded.
+    """
+
+    def __init__(self, media: MediaUse | None = None) -> None:
+        self.media = media
         self.seal = ""
         """Empty: it has none."""
         self.answers_in_one_piece = 0

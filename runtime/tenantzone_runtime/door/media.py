@@ -5,10 +5,9 @@ of it is decoded, and of each tenant only so much is decoded and processed at a 
 """
 
 import asyncio
-from contextvars import ContextVar
 from typing import Final
 
-from tenantzone_runtime.door.answers import App, Receive, Refusal, Scope, Send
+from tenantzone_runtime.door.answers import Refusal
 from tenantzone_runtime.door.gate import Gate
 from tenantzone_runtime.settings import (
     MAX_AUDIO_SAMPLES,
@@ -146,18 +145,6 @@ class MediaUse:
         if weight:
             self._tenant.memory.leave(weight)
 
-    def carried_through(self, app: App) -> App:
-        """The application, for that request."""
-
-        async def call(scope: Scope, receive: Receive, send: Send) -> None:
-            token = _current.set(self)
-            try:
-                await app(scope, receive, send)
-            finally:
-                _current.reset(token)
-
-        return call
-
 
 def least_pixels(bounds: Bounds) -> int:
     """The pixels that each picture counts as, at least."""
@@ -172,14 +159,6 @@ def too_large_picture(bounds: Bounds) -> Refusal:
 def too_many_samples(bounds: Bounds) -> Refusal:
     """The refusal of a request whose sounds are too long."""
     return _too_large("sounds", bounds.max_audio_samples, "samples of all channels", MAX_AUDIO_SAMPLES)
-
-
-def media_of_request() -> MediaUse | None:
-    """What the media come to of the request that this is called for; None: it did not come through the door."""
-    return _current.get()
-
-
-_current: ContextVar[MediaUse | None] = ContextVar("tenantzone_media", default=None)
 
 
 def _too_many(found: str, limit: int, setting: str) -> Refusal:

@@ -125,18 +125,16 @@ class TenantMiddleware:
                 scope = without_headers(scope, identity.secret_headers)
                 if route.path == MODELS_PATH:
                     app = listing(app, usable_models(scope, self._known.zones.get(tenant)))
-                bearing = Bearing()
+                bearing = Bearing(held.media)
                 if scope["method"] == "POST":
                     scope, receive = await self._take(scope, receive, route, tenant, held, bearing)
                     await self._check_still(asked, tenant)
-                    app = held.media.carried_through(app)
+                    app = bearing.carried_through(app)
                 if is_sealed:
                     # Once more: it may have waited behind one that was refused.
                     self._full_queues.check(tenant)
                     attributes = self._attributes(tenant)
-                    bound_app = held.media.carried_through(
-                        bearing.carried_through(self._recorded(self._formatted_app, scope, tenant))
-                    )
+                    bound_app = bearing.carried_through(self._recorded(self._formatted_app, scope, tenant))
                     app = discreet(judged(bound_app, _Hearing(tenant, held, self._full_queues)))
         except Refusal as refusal:
             await _refuse(refusal, asked, send)

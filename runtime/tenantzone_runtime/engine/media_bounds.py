@@ -17,7 +17,8 @@ from PIL import Image
 from vllm.multimodal.media import connector as stock_connector
 
 from tenantzone_runtime.door.answers import Refusal
-from tenantzone_runtime.door.media import MediaUse, media_of_request
+from tenantzone_runtime.door.bearing import borne
+from tenantzone_runtime.door.media import MediaUse
 from tenantzone_runtime.door.verdict import refuse_with
 from tenantzone_runtime.engine.media_measures import File, Size, bound_sounds, decode, measure
 from tenantzone_runtime.engine.versions import chat_utils
@@ -92,10 +93,10 @@ def _bounded(resolve: Any) -> Any:
 
     @wraps(resolve)
     async def resolve_bounded(tracker: Any) -> Any:
-        use = media_of_request()
-        if use is not None and tracker._items_by_modality:
+        bearing = borne()
+        if bearing is not None and bearing.media is not None and tracker._items_by_modality:
             try:
-                await _load(tracker, use)
+                await _load(tracker, bearing.media)
             except Refusal as refusal:
                 await refuse_with(refusal)
                 # A route that can't be refused so late: vLLM answers with 400.

@@ -290,5 +290,7 @@ class ZoneEngine:
     def _fits_beside(self, others: Iterable[Request], request: Request) -> bool:
         """Whether a request's LoRA adapter, if it has one, may be loaded beside those of others."""
         adapter = self.adapter(request)
+        if adapter is None:
+            return True
         used = {self.adapter(each) for each in others} - {None}
-        return adapter is None or adapter in used or len(used) < self.adapter_slots
+        return adapter in used or len(used) < self.adapter_slots
