@@ -22,6 +22,7 @@ from tenantzone_runtime.zones.latency import Latency
 from tenantzone_runtime.zones.margin import Margin
 from tenantzone_runtime.zones.pace import Pace
 from tenantzone_runtime.zones.seats import Seats, candidates
+from tenantzone_runtime.zones.step_prompts import StepPrompts
 from tenantzone_runtime.zones.step_time import StepLoad
 from tenantzone_runtime.zones.step_tokens import StepTokens
 from tenantzone_runtime.zones.steps_in_flight import StepsInFlight
@@ -77,15 +78,17 @@ class Arbiter(Generic[W]):
         self.latency = Latency(tenancy, self.times)
         margin = Margin()
         self.steps_in_flight = StepsInFlight(self.times, margin)
-        self._tokens = StepTokens(
+        pace = Pace(tenancy.ledger, engine, self.times, self.latency, self.steps_in_flight, margin)
+        prompts = StepPrompts(
             tenancy,
             engine,
             self._next_zones,
             self._free_seats,
             self._ready,
             self._held_back.fitting,
-            Pace(tenancy.ledger, engine, self.times, self.latency, self.steps_in_flight, margin),
+            pace.hit_share,
         )
+        self._tokens = StepTokens(tenancy, engine, prompts, pace)
         self.tokens_for = self._tokens.tokens_for
         self.share_of = self._tokens.share_of
         self._doubtful: W | None = None

@@ -8,21 +8,19 @@ is there for all before the step ends. Latency targets leave less of a step (``p
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from collections.abc import Callable, Collection, Iterable
 from typing import Final, Generic, NamedTuple
 
 from tenantzone_runtime.zones.deficits import CHUNK, DeficitRoundRobin
 from tenantzone_runtime.zones.engine import Engine, W
 from tenantzone_runtime.zones.pace import Pace
 from tenantzone_runtime.zones.pacing import Pacing, Prompts
+from tenantzone_runtime.zones.step_prompts import LOOKED_AT, StepPrompts
 from tenantzone_runtime.zones.tenancy import Tenancy
 from tenantzone_runtime.zones.zone import Zone
 
 _CHUNKS: Final = 8
 """A step is cut into so many parts at least, where prompts begin."""
-_LOOKED_AT: Final = 8
-"""Zones with waiting requests of which so many are looked at before a step; the others come when their turn does."""
 
 
 class _Granted(NamedTuple):
@@ -43,30 +41,15 @@ class StepTokens(Generic[W]):
     Args:
         tenancy: of all zones.
         engine: whose steps.
-        next_zones: the zones with waiting requests that may have seats, as they come next, behind those that are named.
-        free_seats: that are free, or are to be before the step.
-        ready: a zone's waiting requests that would be admitted one after the other now, if there were tokens.
-        fitting: tokens of a running request's prompt that could be computed in this step, as blocks and the encoder go.
+        prompts: finds those that a step may compute.
         pace: bounds steps for zones with latency targets.
     """
 
-    def __init__(
-        self,
-        tenancy: Tenancy,
-        engine: Engine[W],
-        next_zones: Callable[[Iterable[Zone]], Iterable[Zone]],
-        free_seats: Callable[[], int],
-        ready: Callable[[Zone], Iterator[W]],
-        fitting: Callable[[W], int],
-        pace: Pace[W],
-    ) -> None:
+    def __init__(self, tenancy: Tenancy, engine: Engine[W], prompts: StepPrompts[W], pace: Pace[W]) -> None:
         self._tenancy = tenancy
         self._targets = tenancy.ledger.totals.with_targets
         self._engine = engine
-        self._next_zones = next_zones
-        self._free_seats = free_seats
-        self._ready = ready
-        self._fitting = fitting
+        self._prompts = prompts
         self._deficits = DeficitRoundRobin()
         self._pace = pace
         self.bound: float | None = None
@@ -119,17 +102,16 @@ class StepTokens(Generic[W]):
         bounds = self._pace.bounds() if self._targets else {}
         in_prompts = engine.in_prompts()
         generating = len(engine.running) - len(in_prompts)
-        # Who has no use for a share would take it from those whose room in the encoder, or whose blocks, it waits for.
-        in_prompts = [work for work in in_prompts if self._fitting(work)]
-        waiting = self._waiting(bounds)
+        in_prompts = self._prompts.that_fit(in_prompts)
+        waiting = self._prompts.waiting(bounds)
         budget = self._leave_to_prompts(engine.step_tokens, generating, bool(in_prompts or waiting))
-        if not bounds and not self._compete(in_prompts, waiting):
+        if not bounds and not self._prompts.compete(in_prompts, waiting, are_drafts_cut=self._are_drafts_cut):
             self._end()
             return
         self._chunk = max(1, min(CHUNK, engine.step_tokens // _CHUNKS, budget))
-        prompts = self._prompts(in_prompts, waiting, budget)
+        prompts = self._prompts.by_zone(in_prompts, waiting, budget)
         pacing = self._pace.plan(bounds, prompts, budget, self._chunk) if bounds else None
-        if pacing is not None and not self._is_anybody_alone(bounds):
+        if pacing is not None and not self._prompts.is_one_zone_alone(bounds):
             self._pacing = pacing
             self.bound = pacing.bound
             others = {zone: each for zone, each in prompts.items() if zone not in bounds}
@@ -214,7 +196,7 @@ class StepTokens(Generic[W]):
         Fewer would hold up zones that are called now, whose blocks have come: the next step is shared out among those
         that wait for tokens, and looks at as many.
         """
-        return self.is_shared and not self._unclaimed and len(self._turned_away) >= _LOOKED_AT
+        return self.is_shared and not self._unclaimed and len(self._turned_away) >= LOOKED_AT
 
     def was_turned_down(self, work: W) -> None:
         """Note that the engine did not compute a request after all, if tokens were asked for it last."""
@@ -339,65 +321,6 @@ class StepTokens(Generic[W]):
         if 0 < rest < self._engine.chunk_tokens(work) and not self._is_own(zone):
             self._deficits.owe(zone, rest)
             self._unclaimed += self._left.pop(zone)
-
-    def _waiting(self, bounds: Iterable[Zone]) -> dict[Zone, tuple[W, Iterator[W]]]:
-        """Zones of which requests may be admitted in this step, each with the first of these, and the others.
-
-        Looked at are those that come first, and all whose targets count, as far as there are seats for one of each.
-        """
-        waiting: dict[Zone, tuple[W, Iterator[W]]] = {}
-        if not self._engine.is_open or not len(self._engine.waiting):
-            return waiting
-        seats = self._free_seats()
-        for zone in dict.fromkeys(islice(self._next_zones(bounds), _LOOKED_AT)):
-            if len(waiting) == seats:
-                break
-            ready = self._ready(zone)
-            for work in ready:
-                waiting[zone] = work, ready
-                break
-        # One that has no seat has no use for tokens: each zone may have one, and any of them the others.
-        spare = seats - len(waiting)
-        return {zone: (first, islice(others, spare)) for zone, (first, others) in waiting.items()}
-
-    def _compete(self, in_prompts: Sequence[W], waiting: Iterable[Zone]) -> bool:
-        """Whether more than one zone has prompts to compute, or what others generate may stand behind them."""
-        zones = {*(work.zone for work in in_prompts), *waiting}
-        may_stand_behind = in_prompts or self._are_drafts_cut
-        if len(zones) != 1 or not may_stand_behind or len(self._tenancy.ledger.zones) == 1:
-            return len(zones) > 1
-        return any(work.zone not in zones for work in self._engine.running)
-
-    def _is_anybody_alone(self, bounds: Iterable[Zone]) -> bool:
-        """Whether there is one zone only that runs, may begin, or is to be kept room for: it holds up nobody."""
-        zones = {*bounds, *(work.zone for work in self._engine.running), *islice(self._next_zones(()), 2)}
-        return len(zones) == 1
-
-    def _prompts(
-        self, in_prompts: Iterable[W], waiting: Mapping[Zone, tuple[W, Iterator[W]]], budget: int
-    ) -> dict[Zone, Prompts]:
-        prompts: dict[Zone, Prompts] = {}
-        for work in in_prompts:
-            tokens = self._fitting(work)
-            self._add(prompts, work, tokens, tokens)
-        for zone, (first, others) in waiting.items():
-            uncached = 1.0 - self._pace.hit_share(zone)
-            for work in chain((first,), others):
-                tokens = self._engine.tokens_left(work)
-                self._add(prompts, work, tokens, uncached * tokens)
-                if prompts[zone].tokens >= budget:
-                    break
-        return prompts
-
-    def _add(self, prompts: dict[Zone, Prompts], work: W, tokens: int, expected: float) -> None:
-        own = prompts.get(work.zone)
-        if own is None:
-            own = prompts[work.zone] = Prompts(
-                computed=self._engine.tokens_computed(work), chunk=self._engine.chunk_tokens(work)
-            )
-        own.tokens += tokens
-        own.count += 1
-        own.expected += expected
 
     def _share(self, budget: int, prompts: dict[Zone, Prompts], in_prompts: Iterable[W]) -> None:
         self.is_shared = True

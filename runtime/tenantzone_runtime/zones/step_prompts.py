@@ -1,0 +1,113 @@
+"""The prompts that a step may compute: of which zones they are, and how many tokens they have left."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from typing import Final, Generic
+
+from tenantzone_runtime.zones.engine import Engine, W
+from tenantzone_runtime.zones.pacing import Prompts
+from tenantzone_runtime.zones.tenancy import Tenancy
+from tenantzone_runtime.zones.zone import Zone
+
+LOOKED_AT: Final = 8
+"""Zones with waiting requests that are looked at before a step; the others come when their turn does."""
+
+Waiting = Mapping[Zone, tuple[W, Iterator[W]]]
+"""Zones of which requests may be admitted in a step, each with the first of these, and the others."""
+
+
+class StepPrompts(Generic[W]):
+    """Finds the prompts that the next step of one engine may compute. It decides nothing.
+
+    Args:
+        tenancy: of all zones.
+        engine: whose steps.
+        next_zones: the zones with waiting requests that may have seats, as they come next, behind those that are named.
+        free_seats: that are free, or are to be before the step.
+        ready: a zone's waiting requests that would be admitted one after the other now, if there were tokens.
+        fitting: tokens of a running request's prompt that could be computed in this step, as blocks and the encoder go.
+        hit_share: the part of a zone's prompts that was found cached of late.
+    """
+
+    def __init__(
+        self,
+        tenancy: Tenancy,
+        engine: Engine[W],
+        next_zones: Callable[[Iterable[Zone]], Iterable[Zone]],
+        free_seats: Callable[[], int],
+        ready: Callable[[Zone], Iterator[W]],
+        fitting: Callable[[W], int],
+        hit_share: Callable[[Zone], float],
+    ) -> None:
+        self._tenancy = tenancy
+        self._engine = engine
+        self._next_zones = next_zones
+        self._free_seats = free_seats
+        self._ready = ready
+        self._fitting = fitting
+        self._hit_share = hit_share
+
+    def that_fit(self, in_prompts: Iterable[W]) -> Sequence[W]:
+        """Running requests of whose prompts something could be computed.
+
+        The share of any other one would be taken from those whose room in the encoder, or whose blocks, it waits for.
+        """
+        return [work for work in in_prompts if self._fitting(work)]
+
+    def waiting(self, bounds: Iterable[Zone]) -> Waiting[W]:
+        """The zones of which requests may be admitted in this step.
+
+        Looked at are those that come first, and all whose targets count, as far as there are seats for one of each.
+        """
+        waiting: dict[Zone, tuple[W, Iterator[W]]] = {}
+        if not self._engine.is_open or not len(self._engine.waiting):
+            return waiting
+        seats = self._free_seats()
+        for zone in dict.fromkeys(islice(self._next_zones(bounds), LOOKED_AT)):
+            if len(waiting) == seats:
+                break
+            ready = self._ready(zone)
+            for work in ready:
+                waiting[zone] = work, ready
+                break
+        # One that has no seat has no use for tokens: each zone may have one, and any of them the others.
+        spare = seats - len(waiting)
+        return {zone: (first, islice(others, spare)) for zone, (first, others) in waiting.items()}
+
+    def compete(self, in_prompts: Collection[W], waiting: Iterable[Zone], *, are_drafts_cut: bool) -> bool:
+        """Whether more than one zone has prompts to compute, or what others generate may stand behind them."""
+        zones = {*(work.zone for work in in_prompts), *waiting}
+        may_stand_behind = len(in_prompts) > 0 or are_drafts_cut
+        if len(zones) != 1 or not may_stand_behind or len(self._tenancy.ledger.zones) == 1:
+            return len(zones) > 1
+        return any(work.zone not in zones for work in self._engine.running)
+
+    def is_one_zone_alone(self, bounds: Iterable[Zone]) -> bool:
+        """Whether only one zone runs, may begin, or is to be kept room for: it holds up nobody."""
+        zones = {*bounds, *(work.zone for work in self._engine.running), *islice(self._next_zones(()), 2)}
+        return len(zones) == 1
+
+    def by_zone(self, in_prompts: Iterable[W], waiting: Waiting[W], budget: int) -> dict[Zone, Prompts]:
+        """What the prompts of each zone come to; of those that wait, no more than the budget needs."""
+        prompts: dict[Zone, Prompts] = {}
+        for work in in_prompts:
+            tokens = self._fitting(work)
+            self._add(prompts, work, tokens, tokens)
+        for zone, (first, others) in waiting.items():
+            uncached = 1.0 - self._hit_share(zone)
+            for work in chain((first,), others):
+                tokens = self._engine.tokens_left(work)
+                self._add(prompts, work, tokens, uncached * tokens)
+                if prompts[zone].tokens >= budget:
+                    break
+        return prompts
+
+    def _add(self, prompts: dict[Zone, Prompts], work: W, tokens: int, expected: float) -> None:
+        own = prompts.get(work.zone)
+        if own is None:
+            own = prompts[work.zone] = Prompts(
+                computed=self._engine.tokens_computed(work), chunk=self._engine.chunk_tokens(work)
+            )
+        own.tokens += tokens
+        own.count += 1
+        own.expected += expected
