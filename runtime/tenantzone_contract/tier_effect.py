@@ -46,7 +46,6 @@ class TierEffect:
     def __init__(self, now: float) -> None:
         self._began = now
         self._before = TierWindow(0, 0)
-        self._ended = now
         self._is_ineffective = False
         self._last: TierWindow | None = None
 
@@ -62,12 +61,13 @@ class TierEffect:
         if now - self._began < WINDOW_SECONDS or window.offered < MIN_CHUNKS:
             return
         self._is_ineffective = window.is_ineffective(self._is_ineffective)
-        self._last, self._ended = window, now
+        self._last = window
+        # The next window begins where this one ends.
         self._began, self._before = now, TierWindow(offered, loaded)
 
     def last(self, now: float) -> TierWindow | None:
         """The last window that was judged; None: there was none, or it is too long ago."""
-        return self._last if now - self._ended < VALID_SECONDS else None
+        return self._last if now - self._began < VALID_SECONDS else None
 
     def is_ineffective(self, now: float) -> bool:
         """Whether the tier gives back less than it should."""

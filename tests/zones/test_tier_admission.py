@@ -109,7 +109,7 @@ def test_where_a_part_is_of_no_use_all_is_admitted_or_nothing():
     assert not admission.admits_any(acme, [b"long", b"short"], 0.0)
     assert admission.admits_any(acme, [b"longer", b"short"], 0.0)
     assert admission.admits_any(chunks.active("burst"), [b"any"], 0.0)
-    admission.refuse(acme, 7)
+    admission.count_not_admitted(acme, 7)
     assert chunks.tier.counts_of(acme).not_admitted == 7
 
 

@@ -165,7 +165,7 @@ class DiskTier:
         there = self._catalog.slots_of(zone, hit)
         is_admitted = self.tier.admission.admits_any(zone, hit[-1:], self.tier.ledger.now)
         if not is_admitted:
-            self.tier.admission.refuse(zone, len(chunks))
+            self.tier.admission.count_not_admitted(zone, len(chunks))
         slots = self._room.for_all(zone, len(chunks), there, now) if is_admitted else []
         is_kept = len(slots) == len(chunks)
         before = befores(prompt)

@@ -286,7 +286,7 @@ class ZoneOffloadingManager(CPUOffloadingManager):
             ends = [keys[-1] for keys in caller.hits_of_prompt()]
             caller.is_refused = not admission.admits_any(zone, ends, now)
         if caller.is_refused:
-            admission.refuse(zone, len(new))
+            admission.count_not_admitted(zone, len(new))
         return keys
 
     def _prepare_store(

@@ -97,7 +97,7 @@ class TierAdmission:
             unseen = (place for place, key in enumerate(keys) if is_cut or not seen.has(key))
             admitted = next(unseen, len(keys))
         seen.note(keys)
-        self._count_not_admitted(zone, len(keys) - admitted)
+        self.count_not_admitted(zone, len(keys) - admitted)
         return admitted
 
     def admits_any(self, zone: Zone, keys: Sequence[bytes], now: float) -> bool:
@@ -115,9 +115,10 @@ class TierAdmission:
         seen.note(keys)
         return is_admitted
 
-    def refuse(self, zone: Zone, chunks: int) -> None:
-        """Count chunks of a prompt that :meth:`admits_any` has not admitted."""
-        self._count_not_admitted(zone, chunks)
+    def count_not_admitted(self, zone: Zone, chunks: int) -> None:
+        """Count chunks that were not admitted; after :meth:`admits_any` this is the caller's part."""
+        if chunks:
+            self._counts_of(zone).not_admitted += chunks
 
     def used(self, zone: Zone, now: float) -> None:
         """Judge what the zone has offered and loaded by now; called whenever it has."""
@@ -161,7 +162,3 @@ class TierAdmission:
             if self._is_present(zone):
                 self._seen[zone] = zone.purges, seen
         return seen
-
-    def _count_not_admitted(self, zone: Zone, chunks: int) -> None:
-        if chunks:
-            self._counts_of(zone).not_admitted += chunks
