@@ -92,13 +92,17 @@ class ApiServers:
         """
         now = time.monotonic() if now is None else now
         before = self.reports
-        for state in read_states(self._folder) if self._folder is not None else ():
-            key = (state.process, state.started)
+        states = read_states(self._folder) if self._folder is not None else ()
+        heard = {(state.process, state.started): state for state in states}
+        for key, state in heard.items():
             if key in self._processes:
                 self._processes[key].hear(state, now)
             else:
                 self._processes[key] = _Process(state, now)
-        self._processes = {key: process for key, process in self._processes.items() if process.is_running}
+        # The processes that were heard run: `read_states` has just looked.
+        self._processes = {
+            key: process for key, process in self._processes.items() if key in heard or process.is_running
+        }
         reports = tuple(self._processes[key].report(enforced, now) for key in sorted(self._processes))
         self.reports = reports or None
         return self.reports != before
