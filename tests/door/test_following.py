@@ -4,11 +4,15 @@ import asyncio
 import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from tenantzone_contract.config import CONFIG_KEY
 from tenantzone_contract.config_text import parse_config
 from tenantzone_runtime.api_server_state import ApiServerState, read_states
+from tenantzone_runtime.door import following
 from tenantzone_runtime.door.identities.key_ring import KeyRing
 from tenantzone_runtime.door.middleware import TenantMiddleware
 from tests.door.harness import SALT_KEY, SEAL_KEY, give_keys, give_salt_key, give_zones, settings
@@ -65,16 +69,30 @@ def test_what_is_in_force_is_reported_without_a_request(tmp_path: Path):
     asyncio.run(live())
 
 
-def test_the_report_is_written_again_after_the_folder_was_removed(tmp_path: Path):
+def test_the_report_is_written_again_after_the_folder_was_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    # Otherwise the report would be written again because it is old.
+    monkeypatch.setattr(following, "RENEWAL_SECONDS", float("inf"))
     give_zones(tmp_path, "acme")
 
     async def live() -> None:
         async with started(tmp_path):
             await state(tmp_path, lambda state: state.config_generation == 1)
             shutil.rmtree(tmp_path / "config")
-            await asyncio.sleep(0)
-            give_zones(tmp_path, "acme", "burst", generation=2)
-            await state(tmp_path, lambda state: state.config_generation == 2)
+            give_zones(tmp_path, "acme")
+            await state(tmp_path, lambda state: state.config_generation == 1)
+
+    asyncio.run(live())
+
+
+def test_a_report_that_is_old_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(following, "RENEWAL_SECONDS", 0.0)
+    give_zones(tmp_path, "acme")
+
+    async def live() -> None:
+        async with started(tmp_path):
+            first = await state(tmp_path, lambda state: state.config_generation == 1)
+            renewed = await state(tmp_path, lambda state: state.unix_time > first.unix_time)
+            assert replace(renewed, unix_time=first.unix_time) == first
 
     asyncio.run(live())
 
