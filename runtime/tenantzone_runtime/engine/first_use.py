@@ -11,6 +11,7 @@ from functools import wraps
 from typing import Any, Final
 
 import torch
+from vllm.v1.executor.abstract import Executor
 
 _log = logging.getLogger(__name__)
 
@@ -23,9 +24,6 @@ _ROWS: Final = (1, 2)
 
 def warm_up_sampling_at_start() -> None:
     """Have vLLM's executors warm up sampling when the model is warm."""
-    # Imported here: most of vLLM's processes have no executor.
-    from vllm.v1.executor.abstract import Executor
-
     name = next(each for each in _AFTER if hasattr(Executor, each))
     stock = getattr(Executor, name)
     if not hasattr(stock, "__wrapped__"):

@@ -28,13 +28,12 @@ def register() -> None:
     _log_as_vllm_does()
     redact_log_records()
     log_client_mistakes_without_tracebacks()
+    # The rest is imported here: it imports vLLM, which is still being imported where this is called first.
     if os.environ.get(WARM_UP) != "0":
-        # Imported here: it imports vLLM, which is still being imported where this is called first.
         from tenantzone_runtime.engine.first_use import warm_up_sampling_at_start
 
         warm_up_sampling_at_start()
     if os.environ.get(SCRUB_BLOCKS) == "1":
-        # Imported here: it imports vLLM, which is still being imported where this is called first.
         from tenantzone_runtime.engine.scrubbing import prepare_workers
 
         prepare_workers()
