@@ -42,7 +42,7 @@ _PARSER_SECONDS: Final = 6.0
 _LEAST_SECONDS: Final = 0.004
 """Below this, one more doubling says nothing of growth."""
 _LONG_SECONDS: Final = 0.2
-"""Above this, another doubling would tell nothing new."""
+"""Above this, another doubling would show nothing new."""
 _LINEAR: Final = 1.4
 """Up to this, the exponent of what grows in proportion, as far as measurements are precise."""
 _MODES: Final = ("whole", "stream")

@@ -58,7 +58,7 @@ class ApiServerState:
 
     @classmethod
     def read(cls, path: Path) -> Self | None:
-        """Read a state from its file; None if there is none, or if it is broken."""
+        """Read a state from its file; None if there is no file, or if it is broken."""
         try:
             found: Any = json.loads(path.read_bytes())
             return cls(**found)

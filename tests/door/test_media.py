@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from tenantzone_runtime.door.answers import Refusal
-from tenantzone_runtime.door.holdings import Holdings
 from tenantzone_runtime.door.bearing import borne
+from tenantzone_runtime.door.holdings import Holdings
 from tenantzone_runtime.door.media import BYTES_OF_PIXEL
 from tenantzone_runtime.door.media_options import check_media_options
 from tenantzone_runtime.door.middleware import TenantMiddleware

@@ -23,7 +23,7 @@ async def following(known: Known, folder: Path) -> AsyncIterator[None]:
     """Follow what is in force, from an API server's start to its end.
 
     Args:
-        known: what the front door of this process goes by.
+        known: what the front door of this process knows.
         folder: shared with the engine core, which makes it again if it is removed.
     """
     reporter = _Reporter(known, folder)
@@ -73,7 +73,7 @@ class _Reporter:
         )
         if self._is_written(state):
             return
-        # The engine core makes the folder again, and reports what it does not hear from this process.
+        # The engine core makes the folder again, and reports that this process is silent.
         with suppress(OSError):
             state.write(self._folder)
             self._written = state

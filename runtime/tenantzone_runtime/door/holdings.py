@@ -115,7 +115,7 @@ class Held:
         self._weight = weight
 
     def is_ready(self) -> None:
-        """Say that the request is ready, or has ended; harmless if that was said before."""
+        """Say that the request is ready, or has ended; its media need no memory here then. Harmless if said before."""
         weight, self._weight = self._weight, 0
         if weight:
             self._tenant.gate.leave(weight)

@@ -1,7 +1,7 @@
-"""Bounds what the pictures, sounds and films of requests take of the API server's memory once they are decoded.
+"""Bounds the memory of the API server that decoded images, sounds and videos of requests take.
 
-A few kilobytes of a picture can be gigabytes of pixels. So what a request brings is measured by its headers before any
-of it is decoded, and of each tenant only so much is decoded and processed at a time.
+An image of a few kilobytes can become gigabytes of pixels. So all media of a request are measured by their headers
+before any of them is decoded, and the media of one tenant that are decoded and processed at a time are bounded.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ the model's input (three channels of 4 bytes)."""
 BYTES_OF_SAMPLE: Final = 16
 """Memory for a sample of a sound: as decoded, joined, converted to 4 bytes, and mixed down."""
 _THREADS: Final = 2
-"""Of one tenant, that fetch, measure or decode at a time. vLLM has 8 for all tenants."""
+"""Threads that fetch, measure or decode files of one tenant at a time. vLLM has 8 for all tenants."""
 
 
 class TenantMedia:
@@ -60,7 +60,7 @@ class MediaUse:
 
     @property
     def threads(self) -> asyncio.Semaphore:
-        """Whoever works on a tenant's media beside the event loop holds it."""
+        """Held while a file of the tenant is fetched, measured or decoded."""
         return self._tenant.threads
 
     @property
@@ -127,10 +127,10 @@ class MediaUse:
             raise too_many_samples(self.bounds)
 
     async def enter(self) -> None:
-        """Wait until the tenant's media may take as much memory as the request's do; again, nothing: it has it.
+        """Wait until the tenant has memory left for the request's media. Further calls have no effect.
 
-        Conversations of one body that waited for each other's memory would wait for ever. So the first of several takes
-        all that a tenant may have.
+        Conversations of one body that waited for each other's memory would wait for ever. So the first of several
+        conversations takes all the memory that a tenant may have.
         """
         if self._entered:
             return

@@ -1,8 +1,8 @@
 """Has vLLM's API server measure all media of a request by their headers before it decodes any of them.
 
-vLLM fetches and decodes each picture, sound and film by itself, and all of a request at once. Here they are fetched by
-vLLM, measured, and decoded by vLLM when the request's tenant has room for all of them. What the headers leave open
-(how many samples a sound really has) is bounded again while it is decoded.
+Stock vLLM decodes each image, sound and video as soon as it is fetched. Here vLLM fetches all of a request, they are
+measured, and vLLM decodes them once the request's tenant has memory left for all of them. Headers may be wrong, for
+instance about the samples of a sound: that is bounded again while it is decoded.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from tenantzone_runtime.engine.versions import chat_utils
 from tenantzone_runtime.settings import Bounds
 
 _fetching: ContextVar[MediaUse | None] = ContextVar("tenantzone_fetching", default=None)
-"""Of the request whose files are fetched and not decoded."""
+"""Set while the files of a request are fetched, and not decoded."""
 
 
 def bound_media(bounds: Bounds) -> None:

@@ -26,10 +26,10 @@ _WITH_PICTURES_INSIDE: Final = frozenset({"ICO", "ICNS"})
 _BYTES_OF_SAMPLE: Final = 4
 """Bytes of a sample, as vLLM bounds what it decodes."""
 _PADDING_SAMPLES: Final = 2**17
-"""That a decoder may add to what the header of a sound says, and a quarter of it: some headers only estimate."""
+"""Samples that a sound may have beyond the number in its header and a quarter of it: some headers only estimate."""
 
 _decoding = threading.local()
-"""The samples that the sound may have which this thread decodes."""
+"""`samples`: the largest number of samples that the sound which this thread decodes may have; None: any number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ def _frame_size(data: bytes) -> tuple[int, int]:
 def _frames(file: File) -> int:
     """The frames of a film that vLLM would decode, as its own loader chooses them; it decodes none of them."""
     loader = file.io.video_loader
-    # Another copy of the decoder, so that whoever decodes a film meanwhile keeps the loader.
+    # A copy of the decoder: vLLM may decode with the original one, and its own loader, at the same time.
     io = copy(file.io)
     io.video_loader = type("MeasuringLoader", (loader if isinstance(loader, type) else type(loader),), {
         "compute_frames_index_to_sample": classmethod(_stop_at_frames),
@@ -205,9 +205,9 @@ def _stop_at_frames(cls: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _samples(data: bytes) -> int:
-    """The samples of all channels of a sound, as its header has them; 0 where nothing can read that.
+    """The samples of all channels of a sound, by its header; 0 if the header can't be read.
 
-    vLLM's decoders bound the seconds of a sound, too, and so what becomes of it at another rate.
+    vLLM's decoders also bound the seconds of a sound, and so its samples at another rate.
     """
     found = _samples_by_soundfile(data)
     return _samples_by_av(data) if found is None else found
@@ -219,7 +219,7 @@ def _samples_by_soundfile(data: bytes) -> int | None:
 
         with soundfile.SoundFile(BytesIO(data)) as sound:
             return int(sound.frames * sound.channels)
-    except (ImportError, RuntimeError):  # not installed, or no format of its
+    except (ImportError, RuntimeError):  # not installed, or not a format that it reads
         return None
 
 

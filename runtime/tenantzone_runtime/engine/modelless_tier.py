@@ -50,7 +50,7 @@ class TierBelow(KVConnectorBase_V1):
         self._stored: dict[str, int] = {}
         """Blocks of each request that were stored, or could not be."""
         self._refused: set[str] = set()
-        """Ids of requests of which something was not admitted."""
+        """Ids of requests with a chunk that was not admitted."""
         self._matched: dict[str, list[int]] = {}
         """What each request that was asked for would load, until it does."""
         self._loaded_tokens = 0

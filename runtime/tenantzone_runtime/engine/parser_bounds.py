@@ -143,7 +143,7 @@ def _sizes(arguments: Iterable[Any]) -> tuple[int, int]:
 
 
 def _ended(budget: ParsingBudget, parser: Any) -> Exception:
-    """Have the door end the request that this is called for, and return what ends it in vLLM."""
+    """Have the door end the request that this is called for, and return the exception that ends it in vLLM."""
     parts = (parser.reasoning_parser_cls, parser.tool_parser_cls)
     names = " and ".join(part.__name__ for part in parts if part is not None) or type(parser).__name__
     _log.warning(

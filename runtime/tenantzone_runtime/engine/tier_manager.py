@@ -272,7 +272,7 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         return output
 
     def _admitted(self, keys: Collection[OffloadKey], caller: _Caller) -> Collection[OffloadKey]:
-        """Those of the keys that are there already or that the zone's terms of admission let in."""
+        """Returns the keys that are stored already, and those that the zone's terms of admission allow."""
         zone, admission, now = caller.zone, self.tier.admission, self.tier.ledger.now
         if not admission.is_selective(zone):
             return keys

@@ -1,4 +1,4 @@
-"""The prompts that a step may compute: of which zones they are, and how many tokens they have left."""
+"""The prompts that a step may compute: their zones, and how many tokens they have left."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
@@ -13,7 +13,7 @@ LOOKED_AT: Final = 8
 """Zones with waiting requests that are looked at before a step; the others come when their turn does."""
 
 Waiting = Mapping[Zone, tuple[W, Iterator[W]]]
-"""Zones of which requests may be admitted in a step, each with the first of these, and the others."""
+"""Zones whose requests may be admitted in a step: for each its first such request, and the others."""
 
 
 class StepPrompts(Generic[W]):
@@ -48,16 +48,17 @@ class StepPrompts(Generic[W]):
         self._hit_share = hit_share
 
     def that_fit(self, in_prompts: Iterable[W]) -> Sequence[W]:
-        """Running requests of whose prompts something could be computed.
+        """Returns the running requests whose prompts this step could go on with.
 
-        The share of any other one would be taken from those whose room in the encoder, or whose blocks, it waits for.
+        A share for any other request would be taken from those that hold the blocks, or the room in the encoder, for
+        which it waits.
         """
         return [work for work in in_prompts if self._fitting(work)]
 
     def waiting(self, bounds: Iterable[Zone]) -> Waiting[W]:
-        """The zones of which requests may be admitted in this step.
+        """Returns the zones whose requests may be admitted in this step.
 
-        Looked at are those that come first, and all whose targets count, as far as there are seats for one of each.
+        It looks at the zones that come next, and at all whose targets count, until each free seat has a zone.
         """
         waiting: dict[Zone, tuple[W, Iterator[W]]] = {}
         if not self._engine.is_open or not len(self._engine.waiting):
@@ -70,12 +71,12 @@ class StepPrompts(Generic[W]):
             for work in ready:
                 waiting[zone] = work, ready
                 break
-        # One that has no seat has no use for tokens: each zone may have one, and any of them the others.
+        # A request without a seat has no use for tokens: each zone may have one seat, and any zone the spare ones.
         spare = seats - len(waiting)
         return {zone: (first, islice(others, spare)) for zone, (first, others) in waiting.items()}
 
     def compete(self, in_prompts: Collection[W], waiting: Iterable[Zone], *, are_drafts_cut: bool) -> bool:
-        """Whether more than one zone has prompts to compute, or what others generate may stand behind them."""
+        """Whether several zones have prompts to compute, or one has and what others generate may wait for it."""
         zones = {*(work.zone for work in in_prompts), *waiting}
         may_stand_behind = len(in_prompts) > 0 or are_drafts_cut
         if len(zones) != 1 or not may_stand_behind or len(self._tenancy.ledger.zones) == 1:
@@ -83,12 +84,12 @@ class StepPrompts(Generic[W]):
         return any(work.zone not in zones for work in self._engine.running)
 
     def is_one_zone_alone(self, bounds: Iterable[Zone]) -> bool:
-        """Whether only one zone runs, may begin, or is to be kept room for: it holds up nobody."""
+        """Whether exactly one zone runs, may begin, or has a target that counts: it delays no other zone."""
         zones = {*bounds, *(work.zone for work in self._engine.running), *islice(self._next_zones(()), 2)}
         return len(zones) == 1
 
     def by_zone(self, in_prompts: Iterable[W], waiting: Waiting[W], budget: int) -> dict[Zone, Prompts]:
-        """What the prompts of each zone come to; of those that wait, no more than the budget needs."""
+        """Returns what the prompts of each zone come to. Waiting ones are added until a zone's reach the budget."""
         prompts: dict[Zone, Prompts] = {}
         for work in in_prompts:
             tokens = self._fitting(work)

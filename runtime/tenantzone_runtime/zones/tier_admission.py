@@ -101,7 +101,7 @@ class TierAdmission:
         return admitted
 
     def admits_any(self, zone: Zone, keys: Sequence[bytes], now: float) -> bool:
-        """Whether the zone may store what a prompt needs of which a part is of no use.
+        """Whether the zone may store a prompt that is of use as a whole only.
 
         Args:
             zone: the request's.
