@@ -93,8 +93,18 @@ def test_a_request_gives_its_memory_back_when_the_engine_has_it_or_it_ends(end):
     asyncio.run(play())
 
 
-@pytest.mark.parametrize("path", ["/v1/chat/completions", "/tokenize"])
-def test_each_request_that_may_bring_media_carries_what_they_come_to(tmp_path, path):
+MESSAGES = [{"role": "user", "content": "hello"}]
+
+
+@pytest.mark.parametrize(
+    ("path", "messages", "has_several"),
+    [
+        ("/v1/chat/completions", MESSAGES, False),
+        ("/v1/chat/completions/batch", [MESSAGES, MESSAGES], True),
+        ("/tokenize", MESSAGES, False),
+    ],
+)
+def test_each_request_that_may_bring_media_carries_what_they_come_to(tmp_path, path, messages, has_several):
     carried = []
 
     async def app(scope, receive, send):
@@ -104,9 +114,11 @@ def test_each_request_that_may_bring_media_carries_what_they_come_to(tmp_path, p
 
     give_keys(tmp_path, acme="key-of-acme")
     give_zones(tmp_path, "acme")
-    response = call(TenantMiddleware(app, settings(tmp_path)), path=path, body={"messages": []}, key="key-of-acme")
+    response = call(
+        TenantMiddleware(app, settings(tmp_path)), path=path, body={"messages": messages}, key="key-of-acme"
+    )
     assert response.status_code == 200
-    assert carried[0].media is not None
+    assert carried[0].media.has_several_conversations == has_several
     assert borne() is None
 
 

@@ -17,6 +17,7 @@ from vllm.v1.engine.detokenizer import IncrementalDetokenizer
 from vllm.v1.engine.output_processor import RequestOutputCollector
 
 from tenantzone_runtime.door.bearing import Bearing
+from tenantzone_runtime.door.verdict import judged
 from tenantzone_runtime.engine.refusals import _passing_refusals_on
 from tenantzone_runtime.engine.stream_pieces import MAX_LOGPROBS_OF_PIECE, StreamPieces, tokens_of_piece
 
@@ -163,7 +164,9 @@ async def test_only_streams_with_log_probabilities_are_divided(asked, most):
     assert tokens_of_piece(asked, 32_000) is None, "without the front door vLLM is as stock"
 
 
-async def test_what_the_engine_gives_comes_to_the_api_in_pieces():
+def generated() -> Any:
+    """What vLLM's API server gets of an engine that answers with a thousand tokens at once."""
+
     class Validation:
         async def before(self, *_: object) -> None:
             """Accept everything."""
@@ -175,16 +178,39 @@ async def test_what_the_engine_gives_comes_to_the_api_in_pieces():
         model_config=SimpleNamespace(get_vocab_size=lambda: 32_000),
         input_processor=SimpleNamespace(structured_outputs_config=None, tokenizer=None),
     )
-    made = _passing_refusals_on(generate, Validation())
+    return _passing_refusals_on(generate, Validation())(engine, {"prompt_token_ids": [1]}, params(logprobs=TOP), "r")
+
+
+async def test_what_the_engine_gives_comes_to_the_api_in_pieces():
     sizes = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        async for output in made(engine, {"prompt_token_ids": [1]}, params(logprobs=TOP), "r"):
+        async for output in generated():
             sizes.append(sum(len(part.logprobs) * (TOP + 1) for part in output.outputs))
 
-    await Bearing().carried_through(app)({}, None, None)
+    bearing = Bearing()
+    await bearing.carried_through(app)({}, None, None)
     assert max(sizes) <= MAX_LOGPROBS_OF_PIECE
     assert sum(sizes) == 1000 * (TOP + 1)
+    assert bearing.parsing.tokens == 1000, "the parsers' budget goes by the tokens of the answer"
+
+
+async def test_what_the_door_kept_back_is_sent_when_the_engine_begins_to_answer():
+    sent: list[Any] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"data: begun", "more_body": True})
+        assert sent == []
+        async for _ in generated():
+            assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    hearing = SimpleNamespace(is_ready=lambda: None, is_refused=lambda refusal, seconds: None)
+    await judged(app, hearing)({"type": "http", "path": "/v1/responses"}, None, send)
+    assert sent
 
 
 @pytest.fixture(scope="module")

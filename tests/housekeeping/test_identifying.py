@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tenantzone_contract.identity import ApiKeys, IdentityConfig, Jwt, identity_digest
+from tenantzone_runtime.door.identities import key_ring
 from tenantzone_runtime.housekeeping.identifying import Identifying
 from tests.door.harness import give_keys, settings
 
@@ -38,3 +39,17 @@ def test_keys_are_not_asked_for_where_another_identity_is_declared(tmp_path: Pat
     assert identifying.look(None).problem == ""
     told = identifying.look(BY_TOKEN)
     assert (told.kind, told.problem) == ("JWT", f"jwks.json is not in the folder {tmp_path / 'identity'}")
+
+
+def test_keys_of_which_a_look_has_read_a_part_are_read_on_between_reports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(key_ring, "FILES_PER_LOOK", 1)
+    identifying = Identifying(settings(tmp_path))
+    give_keys(tmp_path, acme="acme-key-1", burst="burst-key-1")
+    before = identifying.look(BY_KEYS).keys
+    give_keys(tmp_path, acme="acme-key-2", burst="burst-key-2")
+    assert identifying.look(BY_KEYS).keys == before, "one of two files is read"
+    identifying.read_on()
+    identifying.read_on()
+    assert identifying.keys_digest != before
