@@ -6,14 +6,20 @@ processes that have ended.
 
 import json
 import os
+import stat
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Annotated, Final
+
+from pydantic import Field, TypeAdapter
 
 _PREFIX: Final = "api-server-"
 _SUFFIX: Final = ".json"
+_MAX_BYTES: Final = 4096
+"""Of a file; a state has about 300."""
 _ENDED: Final = frozenset("ZXx")
 """States of a process in ``/proc`` that has ended, even if its parent has not noticed."""
 
@@ -22,7 +28,7 @@ _ENDED: Final = frozenset("ZXx")
 class ApiServerState:
     """What one API server process enforces."""
 
-    process: int
+    process: Annotated[int, Field(gt=0)]
     """Its process id."""
     started: int
     """The time at which the process started, in clock ticks since the machine did: process ids are used again."""
@@ -56,14 +62,8 @@ class ApiServerState:
         new.write_text(json.dumps(asdict(self)))
         new.replace(path)
 
-    @classmethod
-    def read(cls, path: Path) -> Self | None:
-        """Read a state from its file; None if there is no file, or if it is broken."""
-        try:
-            found: Any = json.loads(path.read_bytes())
-            return cls(**found)
-        except (OSError, ValueError, TypeError):
-            return None
+
+_STATES: Final = TypeAdapter(ApiServerState)
 
 
 def read_states(folder: Path) -> Sequence[ApiServerState]:
@@ -74,11 +74,14 @@ def read_states(folder: Path) -> Sequence[ApiServerState]:
     except OSError:
         return ()
     for path in paths:
-        state = ApiServerState.read(path)
-        if state is not None and state.is_running:
+        state = _read(path)
+        if state is None:
+            continue
+        if state.is_running:
             states.append(state)
-        elif state is not None:
-            path.unlink(missing_ok=True)
+        else:
+            with suppress(OSError):
+                path.unlink()
     return sorted(states, key=lambda state: state.process)
 
 
@@ -110,3 +113,28 @@ def start_of(process: int) -> int | None:
 
 def _path(folder: Path, process: int) -> Path:
     return folder / f"{_PREFIX}{process}{_SUFFIX}"
+
+
+def _read(path: Path) -> ApiServerState | None:
+    """Read a state from its file; None if there is none, or if it is not what a process writes."""
+    try:
+        content = _content(path)
+        if len(content) > _MAX_BYTES:
+            return None
+        state = _STATES.validate_json(content, strict=True)
+    except (OSError, ValueError):
+        return None
+    return state if path == _path(path.parent, state.process) else None
+
+
+def _content(path: Path) -> bytes:
+    """The content of a regular file, at most one byte more than a state may have.
+
+    Raises:
+        OSError: it can't be read, or it is a link, a pipe or another thing that could block the reader.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(f"{path} is not a regular file")
+        return file.read(_MAX_BYTES + 1)

@@ -1,10 +1,14 @@
 """What each API server process enforces, in a file of its own."""
 
+import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
+
+import pytest
 
 from tenantzone_runtime.api_server_state import read_states, remove_state, start_of, state_of_this_process
 
@@ -47,3 +51,36 @@ def test_broken_files_and_other_files_are_passed_over(tmp_path: Path):
     (tmp_path / "config.json").write_text("{}")
     assert read_states(tmp_path) == [STATE]
     assert read_states(tmp_path / "absent") == []
+
+
+def with_fields(**fields: object) -> Callable[[Path], object]:
+    return lambda path: path.write_text(json.dumps({**asdict(STATE), **fields}))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(os.mkfifo, id="pipe"),
+        pytest.param(lambda path: path.symlink_to("/dev/zero"), id="link to a device"),
+        pytest.param(lambda path: path.symlink_to(path), id="link to itself"),
+        pytest.param(lambda path: path.mkdir(), id="folder"),
+        pytest.param(lambda path: path.write_text("[" * 200_000), id="long"),
+        pytest.param(lambda path: path.write_text("[" * 3_000), id="deep"),
+        pytest.param(with_fields(config_hash="a" * 10_000), id="long field"),
+        pytest.param(with_fields(process="1/../self"), id="process that is a path"),
+        pytest.param(with_fields(process=True), id="process that is no number"),
+        pytest.param(with_fields(process=-1), id="process that is negative"),
+        pytest.param(with_fields(started=[1]), id="start that is no number"),
+        pytest.param(with_fields(config_generation="3"), id="generation that is no number"),
+        pytest.param(with_fields(keys=None), id="no digest"),
+        pytest.param(with_fields(unix_time="now"), id="time that is no number"),
+        pytest.param(with_fields(keys="others"), id="state of another process"),
+    ],
+)
+def test_what_no_process_has_written_is_passed_over(tmp_path: Path, make: Callable[[Path], object]):
+    STATE.write(tmp_path)
+    # After the good one, in the order of names, so that it would take its place.
+    path = tmp_path / "api-server-other.json"
+    make(path)
+    assert read_states(tmp_path) == [STATE]
+    assert os.path.lexists(path), "it is not ours to remove"
