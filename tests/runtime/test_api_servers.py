@@ -69,6 +69,15 @@ def test_differences_that_come_and_go_are_no_lag(tmp_path: Path):
         assert watched.reports[0].lags == ()
 
 
+def test_a_process_that_follows_keys_that_change_all_the_time_is_no_lag_and_one_that_does_not_follow_is(tmp_path: Path):
+    watched = ApiServers(tmp_path)
+    for second in range(100):
+        keys = f"at {min(second, 60) - 2}"
+        written(tmp_path, SAME, unix_time=float(second), keys=keys)
+        watched.turn(replace(ENFORCED, keys=f"at {second}"), float(second))
+        assert watched.reports[0].lags == (("keys",) if second >= 60 + LAG_SECONDS else ())
+
+
 def test_a_process_that_says_nothing_more_is_silent_even_if_its_file_is_gone(tmp_path: Path):
     watched = ApiServers(tmp_path)
     written(tmp_path, SAME)

@@ -10,9 +10,10 @@ from tenantzone_contract.report import ApiServerReport, Lag
 from tenantzone_runtime.api_server_state import ApiServerState, read_states
 
 LAG_SECONDS: Final = 30.0
-"""For which a process may differ from the engine core, or write nothing, before the report says so.
+"""For which a process may enforce one other thing than the engine core, or write nothing, before the report says so.
 
-Thousands of key files are read in parts, which takes seconds.
+Thousands of key files are read in parts, which takes seconds. While keys change all the time, the digests of two
+processes that both follow may never be equal; but then both digests change.
 """
 
 
@@ -32,7 +33,8 @@ class _Process:
     def __init__(self, state: ApiServerState, now: float) -> None:
         self._heard_at = now
         self._state = state
-        self._since: dict[Lag, float] = {}
+        self._since: dict[tuple[Lag, str | None], float] = {}
+        """Since when it has differed, by what it enforces."""
 
     @property
     def is_running(self) -> bool:
@@ -45,8 +47,8 @@ class _Process:
 
     def report(self, enforced: Enforced, now: float) -> ApiServerReport:
         state = self._state
-        self._since = {lag: self._since.get(lag, now) for lag in _differences(state, enforced)}
-        lags = [lag for lag, since in self._since.items() if now - since >= LAG_SECONDS]
+        self._since = {found: self._since.get(found, now) for found in _differences(state, enforced)}
+        lags: list[Lag] = [lag for (lag, _), since in self._since.items() if now - since >= LAG_SECONDS]
         if now - self._heard_at >= LAG_SECONDS:
             lags.append("silent")
         return ApiServerReport(
@@ -59,13 +61,14 @@ class _Process:
         )
 
 
-def _differences(state: ApiServerState, enforced: Enforced) -> Iterator[Lag]:
+def _differences(state: ApiServerState, enforced: Enforced) -> Iterator[tuple[Lag, str | None]]:
+    """In what a process differs from the engine core, each with what the process enforces."""
     if state.config_hash != enforced.config_hash:
-        yield "config"
+        yield "config", state.config_hash
     if state.keys != enforced.keys:
-        yield "keys"
+        yield "keys", state.keys
     if state.salt_key != enforced.salt_key:
-        yield "salt_key"
+        yield "salt_key", state.salt_key
 
 
 class ApiServers:
