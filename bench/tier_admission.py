@@ -24,6 +24,8 @@ from typing import get_args
 from vllm.config import KVTransferConfig, VllmConfig
 from vllm.v1.request import Request
 
+# Loaded before the virtual clock is in force: modules that are loaded later read the real one.
+import tenantzone_runtime.engine.offloading_connector  # noqa: F401
 from bench.tier_steps import CHUNK_BYTES, Copies
 from hack.harness.scheduler import Driver, make_scheduler, vllm_config
 from tenantzone_contract.config import ZoneConfig

@@ -11,6 +11,7 @@ from tenantzone_cli.resources import Pod, Pool
 from tenantzone_cli.table import duration
 from tenantzone_contract.config import CONFIG_HASH_ANNOTATION
 from tenantzone_contract.report import EngineReport
+from tenantzone_contract.text import printable
 
 _FROZEN_SECONDS = 15.0
 """An engine renews its report all the time; an older one comes from an engine that hangs."""
@@ -83,8 +84,8 @@ def _check_api_servers(report: EngineReport) -> Iterator[Finding]:
     """Compare what the API server processes of an engine enforce with what its engine core does."""
     for process in report.api_servers or ():
         if process.lags:
-            differs = ", ".join(process.lags)
-            text = f"API server process {process.process} enforces something else than the engine core ({differs})"
+            differs = ", ".join(map(printable, process.lags))
+            text = f"API server process {process.process} does not report what the engine core enforces ({differs})"
             yield fail("", text, "see the log of the pod; restart the pod if it stays so")
 
 
