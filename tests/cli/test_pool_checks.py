@@ -10,9 +10,10 @@ import pytest
 
 from tenantzone_cli.doctor.diagnosis import diagnose
 from tenantzone_cli.doctor.finding import Finding, Level, name_some
+from tenantzone_cli.live import EngineAnswer
 from tenantzone_contract.config_text import dump_config
 from tenantzone_contract.packing import PackedHead
-from tenantzone_contract.report import Rejection
+from tenantzone_contract.report import ApiServerReport, Rejection
 from tests.cli.healthy import (
     BROKEN,
     CONFIG,
@@ -31,6 +32,15 @@ from tests.cli.healthy import (
     zone,
 )
 from tests.cli.reports import answer
+
+
+def with_api_servers(*lags: tuple[str, ...]) -> EngineAnswer:
+    """The answer of an engine whose API server processes, numbered from 1, differ in so much."""
+    found = heard()
+    assert found.report is not None
+    processes = tuple(ApiServerReport(process=number, lags=each) for number, each in enumerate(lags, start=1))
+    return replace(found, report=found.report.model_copy(update={"api_servers": processes}))
+
 
 SALT_NOT_SHARED = {
     "type": "SaltNotShared",
@@ -157,6 +167,13 @@ def packed(at_least: int) -> dict[str, Any]:
             ENGINES,
             "has no config, not the newest",
             id="an engine without a config",
+        ),
+        pytest.param(
+            {"answers": [with_api_servers((), ("silent", "a\nnew one"))]},
+            "FAIL",
+            ENGINES,
+            "API server process 2 does not report what the engine core enforces (silent, a new one): engine-0",
+            id="an API server process that says nothing",
         ),
         pytest.param(
             {"answers": [heard(published=NOW - 60)]}, "FAIL", ENGINES, "report is 60s old", id="an engine that hangs"
