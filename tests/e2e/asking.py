@@ -10,6 +10,8 @@ import urllib.request
 _REFUSED_SECONDS = 10
 _UNTIL_SECONDS = 120
 _POLL_SECONDS = 0.02
+_PAUSE_SECONDS = 0.1
+"""Between requests of a load: engines that start meanwhile need the cores, too."""
 
 
 def main(what: str, url: str, key: str, *arguments: str) -> None:
@@ -48,7 +50,7 @@ def keep_asking(url: str, key: str) -> None:
     Prints a line for each request: null, or why it failed.
     """
     number = 0
-    while not select.select([sys.stdin], [], [], 0)[0]:
+    while not select.select([sys.stdin], [], [], _PAUSE_SECONDS)[0]:
         number += 1
         failure = None
         try:

@@ -85,7 +85,7 @@ class Client:
 
     @contextmanager
     def load(self, tenant: str) -> Iterator[Load]:
-        """Ask without a pause while the block runs; what came of it is there when it is left."""
+        """Ask several times a second while the block runs; what came of it is there when it is left."""
         load = Load()
         with tempfile.TemporaryFile("w+") as told:
             with self.cluster.popen(

@@ -11,8 +11,8 @@ from tenantzone_contract.config_text import parse_config
 from tests.e2e.engines import NAMESPACE
 from tests.e2e.kustomizing import PROJECT
 
-PATCHES = 50
-REVOCATIONS = 20
+PATCHES = 20
+REVOCATIONS = 10
 _PAUSES = random.Random(0)
 
 
