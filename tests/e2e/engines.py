@@ -173,7 +173,13 @@ class Engines:
 
     def _template(self) -> dict[str, Any]:
         """What differs from the shipped one: the model, and a machine that is small."""
-        variables = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+        variables = {
+            "VLLM_CPU_KVCACHE_SPACE": "1",
+            "HF_HUB_OFFLINE": "1",
+            "OMP_NUM_THREADS": "1",
+            # A pod has no compiled code of earlier engines: the warm-up would compile for 15 seconds at each start.
+            "TENANTZONE_WARM_UP": "0",
+        }
         container = {
             "name": "engine",
             "imagePullPolicy": "Never",
