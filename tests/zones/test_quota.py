@@ -1,6 +1,8 @@
 """The algebra by example; each case is named by what it says to an operator of the pool."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tenantzone_runtime.zones import quota
 from tenantzone_runtime.zones.eviction import evict_surplus_for
@@ -190,3 +192,24 @@ def test_a_limit_of_nothing_is_kept_as_any_other():
 def test_what_is_spare_is_what_is_free_evictable_or_its_own_less_what_is_locked_or_withheld():
     assert quota.spare(1, free=20, evictable_elsewhere=300, locked_elsewhere=4000) == 321 - 4000
     assert quota.spare(1, free=20, evictable_elsewhere=300, locked_elsewhere=0, withheld_elsewhere=50) == 271
+
+
+@given(
+    reserved=st.integers(0, 20),
+    lendable=st.integers(0, 20),
+    in_use=st.integers(0, 30),
+    cached=st.integers(0, 30),
+    quiet=st.booleans(),
+)
+def test_the_parts_of_a_zone_are_what_each_rule_says(reserved, lendable, in_use, cached, quiet):
+    promise = Quota(reserved=reserved, limit=60, lendable=min(lendable, reserved))
+    held = in_use + cached
+    surplus = quota.surplus(promise, held)
+    evictable = quota.evictable(promise, in_use, cached) if quiet else 0
+
+    assert quota.parts(promise, in_use, cached, quiet) == (
+        quota.locked(promise, held, quiet),
+        surplus,
+        evictable,
+        quota.reclaimable(cached, surplus, evictable),
+    )

@@ -243,18 +243,24 @@ class ZoneAwareScheduler(AsyncScheduler):
     def _reserve_prefill_lookahead(self, request: Request, num_computed_tokens: int, num_new_tokens: int) -> int:
         # vLLM's last question before it takes blocks, for each running request: 0 passes over the request. Where no
         # blocks are to be had, it would preempt whoever came last, or schedule nobody who stands behind.
+        if request.status is _RUNNING and not request.is_prefill_chunk and num_new_tokens > 0 and self._zones:
+            # It generates, as most do. What vLLM asks for here is about prompts.
+            tokens = self._arbiter.tokens_to_generate(request, num_new_tokens)
+            return self._if_it_has_blocks(request, tokens)
         if self._arbiter.shares_tokens:
             num_new_tokens = self._part_of_step(self._arbiter.tokens_for, request, num_computed_tokens, num_new_tokens)
-        tokens: int = super()._reserve_prefill_lookahead(request, num_computed_tokens, num_new_tokens)
+        tokens = int(super()._reserve_prefill_lookahead(request, num_computed_tokens, num_new_tokens))
         if not self._zones:
             return tokens
         if not tokens and self.need_mamba_block_aligned_split:
             # The chunk must end where a state is kept, and by vLLM's rule for modules that draft it may not: it is so
             # close to the prompt's end. vLLM would pass over the request for ever; this way only drafts are worse.
             tokens = num_new_tokens
-        if not tokens or request.status is not _RUNNING:
-            return tokens
-        if self.kv_cache_manager.has_slots_for(request, tokens):
+        return self._if_it_has_blocks(request, tokens) if request.status is _RUNNING else tokens
+
+    def _if_it_has_blocks(self, request: Request, tokens: int) -> int:
+        """Returns the tokens that a running request may compute; 0 if it may not take the blocks that it lacks."""
+        if not tokens or self.kv_cache_manager.has_slots_for(request, tokens):
             return tokens
         self.kv_cache_manager.let_go_of_skipped(request)
         return tokens if self._arbiter.may_continue(request, self._demand.of_running(request, tokens)) else 0

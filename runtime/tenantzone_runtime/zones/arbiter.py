@@ -90,6 +90,7 @@ class Arbiter(Generic[W]):
         )
         self._tokens = StepTokens(tenancy, engine, prompts, pace)
         self.tokens_for = self._tokens.tokens_for
+        self.tokens_to_generate = self._tokens.tokens_to_generate
         self.share_of = self._tokens.share_of
         self._doubtful: W | None = None
         """The waiting request that the engine found no blocks for last, although it was reckoned to have them."""

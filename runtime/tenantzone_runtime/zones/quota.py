@@ -54,6 +54,19 @@ def reclaimable(cached: int, surplus: int, evictable: int) -> int:
     return max(min(cached, surplus), evictable)
 
 
+def parts(quota: Quota, in_use: int, cached: int, quiet: bool) -> tuple[int, int, int, int]:
+    """Returns the blocks that a zone has locked, its surplus, what it gives up while quiet, and what is reclaimable.
+
+    These are asked for together whenever a zone's blocks change, and mostly of zones that are not quiet.
+    """
+    if quiet:
+        held = in_use + cached
+        above, given = surplus(quota, held), evictable(quota, in_use, cached)
+        return locked(quota, held, quiet), above, given, reclaimable(cached, above, given)
+    above = in_use + cached - quota.reserved
+    return (0, above, 0, min(cached, above)) if above > 0 else (-above, 0, 0, 0)
+
+
 def offered(quota: Quota, in_use: int, cached: int) -> int:
     """What a quiet zone's reservation gives to those who may borrow it, cached or unused; to others it is locked."""
     held = in_use + cached

@@ -10,7 +10,8 @@ Blocks of whoever gives it up stay cached, as far as they fit, so resuming is ch
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from itertools import chain, islice
-from typing import Generic
+from operator import attrgetter
+from typing import Final, Generic
 
 from tenantzone_runtime.zones.audit import PreemptionReason
 from tenantzone_runtime.zones.engine import Engine, W
@@ -19,6 +20,7 @@ from tenantzone_runtime.zones.zone import Zone, ZoneSpec
 
 _PASSED_OVER = 16
 """Requests of a zone that wait for something else than blocks, a grammar for instance, behind which others are seen."""
+_ZONE: Final = attrgetter("zone")
 _FEW = 4
 """Waiting requests of a zone that are looked at first; more seldom matter."""
 _LOOKED_AT = 16
@@ -134,7 +136,7 @@ class Seats(Generic[W]):
         self._tell_apart()
         self._is_short = self._engine.free_seats < len(self._engine.waiting)
         if self._is_short or self._limited:
-            self._held = Counter(work.zone for work in chain(self._engine.running, self._engine.loading))
+            self._held = Counter(map(_ZONE, chain(self._engine.running, self._engine.loading)))
 
     def begin_step(self) -> None:
         """See which zones are entitled to seats that they do not have.

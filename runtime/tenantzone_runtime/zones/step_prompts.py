@@ -1,6 +1,6 @@
 """The prompts that a step may compute: their zones, and how many tokens they have left."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import chain, islice
 from typing import Final, Generic
 
@@ -47,13 +47,13 @@ class StepPrompts(Generic[W]):
         self._fitting = fitting
         self._hit_share = hit_share
 
-    def that_fit(self, in_prompts: Iterable[W]) -> Sequence[W]:
-        """Returns the running requests whose prompts this step could go on with.
+    def that_fit(self, in_prompts: Iterable[W]) -> Mapping[W, int]:
+        """Returns the running requests whose prompts this step could go on with, each with the tokens of its prompt.
 
         A share for any other request would be taken from those that hold the blocks, or the room in the encoder, for
         which it waits.
         """
-        return [work for work in in_prompts if self._fitting(work)]
+        return {work: tokens for work in in_prompts if (tokens := self._fitting(work))}
 
     def waiting(self, bounds: Iterable[Zone]) -> Waiting[W]:
         """Returns the zones whose requests may be admitted in this step.
@@ -88,11 +88,16 @@ class StepPrompts(Generic[W]):
         zones = {*bounds, *(work.zone for work in self._engine.running), *islice(self._next_zones(()), 2)}
         return len(zones) == 1
 
-    def by_zone(self, in_prompts: Iterable[W], waiting: Waiting[W], budget: int) -> dict[Zone, Prompts]:
-        """Returns what the prompts of each zone come to. Waiting ones are added until a zone's reach the budget."""
+    def by_zone(self, in_prompts: Mapping[W, int], waiting: Waiting[W], budget: int) -> dict[Zone, Prompts]:
+        """Returns what the prompts of each zone come to. Waiting ones are added until a zone's reach the budget.
+
+        Args:
+            in_prompts: what `that_fit` returned.
+            waiting: what `waiting` returned.
+            budget: tokens.
+        """
         prompts: dict[Zone, Prompts] = {}
-        for work in in_prompts:
-            tokens = self._fitting(work)
+        for work, tokens in in_prompts.items():
             self._add(prompts, work, tokens, tokens)
         for zone, (first, others) in waiting.items():
             uncached = 1.0 - self._hit_share(zone)

@@ -69,6 +69,8 @@ class StepTokens(Generic[W]):
         self._computed: Counter[Zone] = Counter()
         """Tokens of prompts that are computed of each zone in this step."""
         self._pacing: Pacing[W] | None = None
+        self._is_generating_bounded = False
+        """Whether a request that generates may have fewer tokens in this step than the engine would compute."""
         self._in_all = 0
         """Tokens that are computed of all zones in this step."""
         self._are_given = False
@@ -100,9 +102,9 @@ class StepTokens(Generic[W]):
         if engine.step_tokens is None or not engine.goes_on or self._were_in_vain:
             return
         bounds = self._pace.bounds() if self._targets else {}
-        in_prompts = engine.in_prompts()
-        generating = len(engine.running) - len(in_prompts)
-        in_prompts = self._prompts.that_fit(in_prompts)
+        computing = engine.in_prompts()
+        generating = len(engine.running) - len(computing)
+        in_prompts = self._prompts.that_fit(computing)
         waiting = self._prompts.waiting(bounds)
         budget = self._leave_to_prompts(engine.step_tokens, generating, bool(in_prompts or waiting))
         if not bounds and not self._prompts.compete(in_prompts, waiting, are_drafts_cut=self._are_drafts_cut):
@@ -121,6 +123,7 @@ class StepTokens(Generic[W]):
                 self._left[pacing.overdue] = max(pacing.of_overdue, self._left.get(pacing.overdue, 0))
         elif self._are_drafts_cut or sum(each.tokens for each in prompts.values()) > budget:
             self._share(budget, prompts, in_prompts)
+        self._is_generating_bounded = self._pacing is not None or self._are_drafts_cut
         self._are_given = any(self._left.values())
         for work, _ in waiting.values() if self.is_shared else ():
             self._is_enough(work)
@@ -143,15 +146,27 @@ class StepTokens(Generic[W]):
         """
         if not self.is_shared:
             return wanted
-        # Asked for each running request in each step, most of which generate.
         if self._generates(work):
-            granted = self._share_of_generating(work, wanted)
-            self._last, self._last_granted, self._last_generated = work, _NONE_OF_PROMPT, granted
-        else:
-            granted = self._share_of_prompt(work, wanted, fitting)
-            self._take(work, granted)
-            if granted < wanted:
-                self._let_go_of_rest(work)
+            return self.tokens_to_generate(work, wanted)
+        granted = self._share_of_prompt(work, wanted, fitting)
+        self._take(work, granted)
+        if granted < wanted:
+            self._let_go_of_rest(work)
+        self._in_all += granted
+        return granted
+
+    def tokens_to_generate(self, work: W, wanted: int) -> int:
+        """Returns what `tokens_for` does, for a running request that generates.
+
+        Args:
+            work: the request.
+            wanted: tokens that the engine would compute.
+        """
+        if not self.is_shared:
+            return wanted
+        # Called for each running request in each step. Most requests get what they want.
+        granted = self._share_of_generating(work, wanted) if self._is_generating_bounded else wanted
+        self._last, self._last_granted, self._last_generated = work, _NONE_OF_PROMPT, granted
         self._in_all += granted
         return granted
 

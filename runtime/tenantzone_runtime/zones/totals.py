@@ -115,11 +115,8 @@ class Totals:
 
     def reckon(self, zone: Zone) -> None:
         """Bring the zone's part up to date, after what it holds or its quietness changed."""
-        promise, in_use, cached, quiet = zone.spec.quota, zone.in_use, len(zone.cached), zone.quiet
-        locked = quota.locked(promise, in_use + cached, quiet)
-        surplus = quota.surplus(promise, in_use + cached)
-        evictable = quota.evictable(promise, in_use, cached) if quiet else 0
-        reclaimable = quota.reclaimable(cached, surplus, evictable)
+        cached, quiet = zone.cached.size, zone.quiet
+        locked, surplus, evictable, reclaimable = quota.parts(zone.spec.quota, zone.in_use, cached, quiet)
         self._locked += locked - zone.locked
         self.evictable += evictable - zone.evictable
         self._reclaimable += reclaimable - zone.reclaimable
@@ -138,9 +135,13 @@ class Totals:
         if (evictable > 0) != (zone in self._quiet.members):
             self._quiet.toggle(zone)
         caches_surplus = surplus > 0 and cached > 0
-        if caches_surplus or zone in self._surplus_of_active.members or zone in self._surplus_of_quiet.members:
-            self._surplus_of_active.put(zone, caches_surplus and not quiet)
-            self._surplus_of_quiet.put(zone, caches_surplus and quiet)
+        own, other = self._surplus_of_active, self._surplus_of_quiet
+        if quiet:
+            own, other = other, own
+        if caches_surplus or zone in own.members:
+            own.put(zone, caches_surplus)
+        if zone in other.members:
+            other.remove(zone)
 
     def stir(self, zone: Zone) -> None:
         """Note that something changed for the zone: if its next request was denied, it may be admissible now."""
@@ -194,7 +195,7 @@ class Totals:
     def spare(self, zone: Zone, free: int) -> int:
         """Blocks that are nobody's promise, for this zone, if ``free`` blocks are free; may be negative."""
         return quota.spare(
-            len(zone.cached),
+            zone.cached.size,
             free=free,
             evictable_elsewhere=self.evictable - zone.evictable,
             locked_elsewhere=self._locked - zone.locked,
@@ -222,7 +223,7 @@ class Totals:
         takeable = quota.takeable(
             zone.spec.quota,
             in_use,
-            len(zone.cached),
+            zone.cached.size,
             peak=peak,
             free=free,
             reclaimable_elsewhere=self._reclaimable - zone.reclaimable - claimed,

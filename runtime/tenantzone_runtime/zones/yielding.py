@@ -113,12 +113,13 @@ class Yielding(Generic[W]):
 
         Returns whether its blocks are kept for it.
         """
-        is_kept = self.reclaim(work, count, growing=True)
+        if self.reclaim(work, count, growing=True):
+            return True
         missing = count - self.available(work, growing=True)
         if self._engine.is_running(work) and missing > 0 and not self._need_only_wait(work, count, missing):
             # It holds blocks and can't go on: others could wait for them for ever.
             self._preempt(work, "own", work.zone)
-        return is_kept
+        return False
 
     def reclaim(self, work: W, count: int, *, growing: bool = False, is_rough: bool = False) -> bool:
         """Preempt running requests until a request may take its blocks, or nobody may yield.

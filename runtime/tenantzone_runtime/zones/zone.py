@@ -212,7 +212,7 @@ class Zone:
 
     @property
     def held(self) -> int:
-        return self.in_use + len(self.cached)
+        return self.in_use + self.cached.size
 
     @property
     def name_in_journal(self) -> str | None:

@@ -53,7 +53,7 @@ class Clock(EvictionOrder):
                 block_id = after[block_id]
         self._last = last
         self._begin_with(block_id)
-        self._count -= count
+        self.size -= count
         return evicted
 
     def first_until(self, moment: float, at_most: int, *, with_it: bool) -> int:

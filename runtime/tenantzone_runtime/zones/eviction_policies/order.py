@@ -49,16 +49,17 @@ class EvictionOrder(ABC):
         block_ids: what it starts with.
     """
 
-    __slots__ = ("_count", "_first", "_last", "links")
+    __slots__ = ("_first", "_last", "links", "size")
 
     def __init__(self, links: Links, block_ids: Iterable[int] = ()) -> None:
         self.links = links
         self._first = self._last = links.end
-        self._count = 0
+        self.size = 0
+        """The number of blocks, as `len` returns it. Read more than a hundred times in a step."""
         self.keep(block_ids)
 
     def __len__(self) -> int:
-        return self._count
+        return self.size
 
     def __contains__(self, block_id: int) -> bool:
         return self.links.order_of[block_id] is self
@@ -152,7 +153,7 @@ class EvictionOrder(ABC):
         finally:
             after[last] = end
             self._first, self._last = after[end], last
-            self._count += count
+            self.size += count
         return count
 
     def _insert(self, block_id: int, earlier: int) -> None:
@@ -171,7 +172,7 @@ class EvictionOrder(ABC):
         before[block_id], after[block_id] = earlier, later
         after[earlier] = before[later] = block_id
         self._first, self._last = after[end], before[end]
-        self._count += 1
+        self.size += 1
 
     def _take_out(self, block_ids: Iterable[int]) -> int:
         """Blocks leave the order, wherever they stand. Returns how many they are; raises what :meth:`hit` does."""
@@ -190,7 +191,7 @@ class EvictionOrder(ABC):
                 count += 1
         finally:
             self._first, self._last = after[end], before[end]
-            self._count -= count
+            self.size -= count
         return count
 
     def _take_first(self, count: int) -> list[int]:
@@ -204,7 +205,7 @@ class EvictionOrder(ABC):
             order_of[block_id] = None
             block_id = after[block_id]
         self._begin_with(block_id)
-        self._count -= count
+        self.size -= count
         return taken
 
     def _begin_with(self, block_id: int) -> None:
@@ -216,5 +217,5 @@ class EvictionOrder(ABC):
             self._last = block_id
 
     def _check_count(self, count: int) -> None:
-        if count > self._count:
-            raise KeyError(f"{count} blocks are to be evicted, {self._count} are kept")
+        if count > self.size:
+            raise KeyError(f"{count} blocks are to be evicted, {self.size} are kept")
