@@ -482,3 +482,61 @@ def test_drafts_are_not_cut_where_no_prompt_is_there(core, latency):
     running = [engine.run(zone, 10) for zone in (flood, acme) for _ in range(4)]
     engine.arbiter.begin_step()
     assert [engine.arbiter.tokens_for(work, 8, lambda most: most) for work in running] == [8] * 8
+
+
+def turning_down(engine, works, turned_down):
+    """A step in which the engine turns some requests down. Returns what each other one was granted of its prompt."""
+    granted = {}
+    engine.arbiter.begin_step()
+    for work in works:
+        tokens = engine.arbiter.tokens_for(work, engine.tokens_left(work) or 1)
+        if work in turned_down:
+            engine.arbiter.turned_down(work)
+        elif engine.is_in_prompt(work):
+            granted[work] = tokens
+    engine.arbiter.next_front()
+    engine.arbiter.end_step()
+    return granted
+
+
+@pytest.fixture
+def one_behind(core):
+    """An engine with prompts of two zones behind what a third one generates; the first is owed 50 tokens."""
+    acme, flood, calm = core.zone("acme"), core.zone("flood"), core.zone("calm")
+    engine = SmallEngine(core, seats=1000, step_tokens=800)
+    prompts = behind, ahead = [engine.run(zone, 1, tokens=10_000) for zone in (acme, flood)]
+    decodes = [engine.run(calm, 1) for _ in range(700)]
+    assert turning_down(engine, [*prompts, *decodes], {behind}) == {ahead: 50}
+    return engine, behind, ahead, decodes
+
+
+def test_zones_lose_no_tokens_that_requests_would_have_generated(one_behind):
+    engine, behind, ahead, decodes = one_behind
+    works = [behind, ahead, *decodes]
+    assert turning_down(engine, works, {behind, *decodes}) == {ahead: 25}
+    assert turning_down(engine, works, ()) == {behind: 50 + CHUNK // 2, ahead: 50 - CHUNK // 2}
+
+
+def test_zones_lose_no_more_than_they_are_owed_in_a_step_that_computes_nothing(one_behind):
+    engine, behind, ahead, decodes = one_behind
+    works = [behind, ahead, *decodes]
+    assert turning_down(engine, works, set(works)) == {}
+    turning_down(engine, works, ())  # It is not shared out: others may have what these zones wait for.
+    assert turning_down(engine, works, ()) == {behind: 70, ahead: 30}
+
+
+def test_a_zone_does_not_pay_for_tokens_that_others_left_if_the_engine_turns_its_request_down(core):
+    acme, flood, calm = core.zone("acme"), core.zone("flood"), core.zone("calm")
+    engine = SmallEngine(core, step_tokens=201, chunk_tokens=64)
+    decode, one, first, second = (
+        engine.run(calm, 1),
+        *(engine.run(zone, 1, tokens=9000) for zone in (flood, acme, flood)),
+    )
+    engine.arbiter.begin_step()
+    assert engine.arbiter.tokens_for(decode, 1) == 1
+    assert engine.arbiter.tokens_for(one, 9000) == 100
+    assert engine.arbiter.tokens_for(first, 9000, lambda most: 64) == 64
+    assert engine.arbiter.tokens_for(second, 9000) == 36, "what the first could not use"
+    engine.arbiter.turned_down(second)
+    engine.arbiter.end_step()
+    assert turning_down(engine, [decode, one, first, second], ()) == {one: 82, first: 118, second: 0}

@@ -4,8 +4,10 @@ from itertools import combinations
 from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tenantzone_runtime.zones.deficits import BOUND
+from tenantzone_runtime.zones.deficits import BOUND, CHUNK
 from tests.zones.core import Core
 from tests.zones.small_engine import SmallEngine
 
@@ -68,6 +70,27 @@ def test_prompts_are_computed_beside_any_number_of_drafts(seed):
             assert waited[zone] <= 4 * len(others), "a prompt waits for drafts"
         for work in [work for work in engine.running if work.zone is not flood and not engine.is_in_prompt(work)]:
             engine.end(work)
+
+
+@given(
+    step_tokens=st.sampled_from([16, 64, 100, 512]),
+    drafts=st.integers(1, 8),
+    generating=st.integers(1, 64),
+    prompts=st.lists(st.tuples(st.integers(0, 2), st.integers(1, 200), st.booleans()), max_size=6),
+)
+def test_drafts_leave_prompts_no_more_than_they_can_use(step_tokens, drafts, generating, prompts):
+    core = Core(capacity=10_000)
+    engine = DraftingEngine(core, drafts=drafts, threshold=10_000, seats=1000, step_tokens=step_tokens)
+    zones = [core.zone(f"zone-{number}") for number in range(4)]
+    decodes = [engine.run(zones[-1], 1) for _ in range(min(generating, step_tokens))]
+    for number, tokens, runs in prompts:
+        (engine.run if runs else engine.wait)(zones[number], 1, tokens=tokens)
+    engine.step()
+    of_drafts = sum(engine.computed[work] for work in decodes)
+    of_prompts = sum(engine.computed.values()) - of_drafts
+    assert of_drafts == min(len(decodes) * engine.tokens_each, step_tokens - of_prompts), "none is cut in vain"
+    least = min(CHUNK, step_tokens // 8, sum(tokens for _, tokens, _ in prompts), step_tokens - len(decodes))
+    assert of_prompts >= least
 
 
 @pytest.mark.parametrize("seed", range(LIVES))

@@ -75,10 +75,16 @@ class StepPrompts(Generic[W]):
         spare = seats - len(waiting)
         return {zone: (first, islice(others, spare)) for zone, (first, others) in waiting.items()}
 
-    def compete(self, in_prompts: Collection[W], waiting: Iterable[Zone], *, are_drafts_cut: bool) -> bool:
-        """Whether several zones have prompts to compute, or one has and what others generate may wait for it."""
+    def compete(self, in_prompts: Collection[W], waiting: Iterable[Zone], *, may_cut_drafts: bool) -> bool:
+        """Whether several zones have prompts to compute, or one has and what others generate may wait for it.
+
+        Args:
+            in_prompts: running requests whose prompts this step could go on with.
+            waiting: zones whose requests may be admitted.
+            may_cut_drafts: whether drafts may be cut for prompts.
+        """
         zones = {*(work.zone for work in in_prompts), *waiting}
-        may_stand_behind = len(in_prompts) > 0 or are_drafts_cut
+        may_stand_behind = len(in_prompts) > 0 or may_cut_drafts
         if len(zones) != 1 or not may_stand_behind or len(self._tenancy.ledger.zones) == 1:
             return len(zones) > 1
         return any(work.zone not in zones for work in self._engine.running)

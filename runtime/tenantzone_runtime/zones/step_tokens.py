@@ -29,10 +29,12 @@ class _Granted(NamedTuple):
     own: int
     """Of what its zone has of the step, ..."""
     found: int
-    """... and of what others left."""
+    """... of what others left, ..."""
+    spare: int
+    """... and of what no zone had work for."""
 
 
-_NONE_OF_PROMPT: Final = _Granted(0, 0)
+_NONE_OF_PROMPT: Final = _Granted(0, 0, 0)
 
 
 class StepTokens(Generic[W]):
@@ -59,9 +61,11 @@ class StepTokens(Generic[W]):
         self._left: dict[Zone, int] = {}
         """Tokens of prompts that each zone may still compute in this step."""
         self._unclaimed = 0
-        """The same, for whoever has none left."""
+        """The same, for any zone that has none left: tokens that zones are owed and could not use."""
+        self._spare = 0
+        """The same, but no zone is owed these."""
         self._let_go_of = 0
-        """As many of these as nobody could begin with when they were let go of."""
+        """As many of the unclaimed and spare tokens as nobody could begin with when they were let go of."""
         self._chunk = CHUNK
         """Tokens with which a prompt is begun at least: few where steps are small, or full of what is generated."""
         self._each = engine.tokens_each
@@ -106,12 +110,17 @@ class StepTokens(Generic[W]):
         generating = len(engine.running) - len(computing)
         in_prompts = self._prompts.that_fit(computing)
         waiting = self._prompts.waiting(bounds)
-        budget = self._leave_to_prompts(engine.step_tokens, generating, bool(in_prompts or waiting))
-        if not bounds and not self._prompts.compete(in_prompts, waiting, are_drafts_cut=self._are_drafts_cut):
-            self._end()
+        budget = max(0, engine.step_tokens - generating * engine.tokens_each)
+        least = min(CHUNK, engine.step_tokens // _CHUNKS)
+        may_cut_drafts = engine.tokens_each > 1 and budget < least
+        if not bounds and not self._prompts.compete(in_prompts, waiting, may_cut_drafts=may_cut_drafts):
             return
+        # If drafts are cut, each request has a whole number of them, and prompts may have a little more than the least.
+        prompts = self._prompts.by_zone(in_prompts, waiting, least + generating if may_cut_drafts else budget)
+        if may_cut_drafts:
+            needed = min(least, sum(each.tokens for each in prompts.values()))
+            budget = self._cut_drafts(engine.step_tokens, generating, needed)
         self._chunk = max(1, min(CHUNK, engine.step_tokens // _CHUNKS, budget))
-        prompts = self._prompts.by_zone(in_prompts, waiting, budget)
         pacing = self._pace.plan(bounds, prompts, budget, self._chunk) if bounds else None
         if pacing is not None and not self._prompts.is_one_zone_alone(bounds):
             self._pacing = pacing
@@ -165,7 +174,11 @@ class StepTokens(Generic[W]):
         if not self.is_shared:
             return wanted
         # Called for each running request in each step. Most requests get what they want.
-        granted = self._share_of_generating(work, wanted) if self._is_generating_bounded else wanted
+        granted = wanted
+        if self._is_generating_bounded:
+            granted = self._share_of_generating(work, wanted)
+            if self._are_drafts_cut and granted > self._each:
+                self._spare -= 1
         self._last, self._last_granted, self._last_generated = work, _NONE_OF_PROMPT, granted
         self._in_all += granted
         return granted
@@ -179,7 +192,7 @@ class StepTokens(Generic[W]):
         return self._share_of_prompt(work, wanted, fitting)
 
     def _share_of_generating(self, work: W, wanted: int) -> int:
-        granted = min(wanted, self._each) if self._are_drafts_cut else wanted
+        granted = min(wanted, self._each + (1 if self._spare else 0)) if self._are_drafts_cut else wanted
         if self._pacing is not None and work in self._pacing.sit_out:
             granted = 0
         work.zone.counters.withheld_tokens += wanted - granted
@@ -187,7 +200,7 @@ class StepTokens(Generic[W]):
 
     def _share_of_prompt(self, work: W, wanted: int, fitting: Callable[[int], int] | None) -> int:
         zone = work.zone
-        granted = min(wanted, self._left.get(zone, 0) + self._unclaimed)
+        granted = min(wanted, self._left.get(zone, 0) + self._free)
         if not self._engine.is_running(work):
             granted = max(min(wanted, self._engine.chunk_tokens(work)), granted)
         if fitting is not None and granted < wanted:
@@ -211,17 +224,19 @@ class StepTokens(Generic[W]):
         Fewer would hold up zones that are called now, whose blocks have come: the next step is shared out among those
         that wait for tokens, and looks at as many.
         """
-        return self.is_shared and not self._unclaimed and len(self._turned_away) >= LOOKED_AT
+        return self.is_shared and not self._free and len(self._turned_away) >= LOOKED_AT
 
     def was_turned_down(self, work: W) -> None:
         """Note that the engine did not compute a request after all, if tokens were asked for it last."""
         last, self._last = self._last, None
         if last is work:
-            own, found, generated = *self._last_granted, self._last_generated
+            (own, found, spare), generated = self._last_granted, self._last_generated
             self._left[work.zone] = self._left.get(work.zone, 0) + own
-            self._unclaimed += found + generated
-            self._computed[work.zone] -= own + found
-            self._in_all -= own + found + generated
+            self._unclaimed += found
+            self._spare += spare + generated
+            self._deficits.owe(work.zone, found + spare)
+            self._computed[work.zone] -= own + found + spare
+            self._in_all -= own + found + spare + generated
 
     def let_go(self) -> list[Zone]:
         """Let prompts begin with less than a chunk, of what their zones have left and then of what others have.
@@ -244,9 +259,9 @@ class StepTokens(Generic[W]):
             self._unclaimed += self._left.pop(zone)
         if not self._in_all:
             # An empty step helps nobody, whatever targets say.
-            self._unclaimed = max(self._unclaimed, self._engine.step_tokens or 0)
+            self._spare += max(0, (self._engine.step_tokens or 0) - self._free)
         # Where prompts are computed by more than one token, what is left may be too few again.
-        found, self._let_go_of = self._unclaimed - self._let_go_of, self._unclaimed
+        found, self._let_go_of = self._free - self._let_go_of, self._free
         return turned_away if found > 0 else []
 
     def end_step(self) -> None:
@@ -270,27 +285,31 @@ class StepTokens(Generic[W]):
         """Whether requests that generate may have fewer drafts in this step than the engine makes."""
         return self._each < self._engine.tokens_each
 
-    def _leave_to_prompts(self, step_tokens: int, generating: int, are_prompts_there: bool) -> int:
-        """Returns the tokens of a step that prompts may have; drafts are cut where they would leave less than a chunk.
+    @property
+    def _free(self) -> int:
+        """The tokens of prompts that any zone may still have computed in this step."""
+        return self._unclaimed + self._spare
+
+    def _cut_drafts(self, step_tokens: int, generating: int, needed: int) -> int:
+        """Cut the drafts of this step, if they would leave prompts fewer tokens than needed.
 
         Args:
             step_tokens: of the step.
             generating: the number of requests that generate.
-            are_prompts_there: whether any prompt can use tokens of the step.
+            needed: tokens that drafts have to leave to prompts.
+
+        Returns:
+            The tokens that prompts may have in the step.
         """
-        each = self._engine.tokens_each
-        left = step_tokens - generating * each
-        least = min(CHUNK, step_tokens // _CHUNKS)
-        if are_prompts_there and left < least and each > 1:
-            self._each = max(1, (step_tokens - least) // generating)
-            left = step_tokens - generating * self._each
-        return max(0, left)
+        if step_tokens - generating * self._each < needed:
+            self._each = max(1, (step_tokens - needed) // generating)
+        return max(0, step_tokens - generating * self._each)
 
     def _end(self) -> None:
         self.is_shared = False
         self._each = self._engine.tokens_each
         self._left = {}
-        self._unclaimed = self._let_go_of = 0
+        self._unclaimed = self._spare = self._let_go_of = 0
         self._in_all = 0
         self._are_given = False
         self._computed = Counter()
@@ -301,7 +320,7 @@ class StepTokens(Generic[W]):
     def _is_enough(self, work: W) -> bool:
         """Whether there are tokens to begin a waiting request with; else it is noted that its zone waits for them."""
         needed = min(max(self._chunk, self._engine.chunk_tokens(work)), self._engine.tokens_left(work))
-        is_enough = self._left.get(work.zone, 0) + self._unclaimed >= needed
+        is_enough = self._left.get(work.zone, 0) + self._free >= needed
         if not is_enough:
             self._tenancy.must_wait_for_tokens(work.zone)
             self._made_wait.append(work.zone)
@@ -320,11 +339,13 @@ class StepTokens(Generic[W]):
         if own:
             self._left[zone] -= own
         found = min(count - own, self._unclaimed)
-        if found:
-            self._unclaimed -= found
-            self._deficits.charge(zone, found)
+        spare = min(count - own - found, self._spare)
+        self._unclaimed -= found
+        self._spare -= spare
+        if found + spare:
+            self._deficits.charge(zone, found + spare)
         self._computed[zone] += count
-        self._last, self._last_granted, self._last_generated = work, _Granted(own, found), 0
+        self._last, self._last_granted, self._last_generated = work, _Granted(own, found, spare), 0
 
     def _let_go_of_rest(self, work: W) -> None:
         """Leave to all zones what a zone has left if that is too few tokens to end a chunk of its prompts with.
@@ -341,5 +362,7 @@ class StepTokens(Generic[W]):
         self.is_shared = True
         go_on = {work.zone for work in in_prompts}
         least = {zone: each.chunk if zone in go_on else max(self._chunk, each.chunk) for zone, each in prompts.items()}
-        self._left = self._deficits.share(budget, {zone: each.tokens for zone, each in prompts.items()}, least)
-        self._unclaimed = budget - sum(self._left.values())
+        demands = {zone: each.tokens for zone, each in prompts.items()}
+        self._left = self._deficits.share(budget, demands, least)
+        self._spare = max(0, budget - sum(demands.values()))
+        self._unclaimed = budget - self._spare - sum(self._left.values())
