@@ -2,11 +2,13 @@
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import ModuleType, SimpleNamespace
 
 UNIX_TIME = 1_000_000.0
+_PACKAGES = "tenantzone_runtime.engine.", "tenantzone_runtime.housekeeping."
 
 
 class VirtualClock:
@@ -23,23 +25,55 @@ class VirtualClock:
 
     @contextmanager
     def in_force(self) -> Iterator[None]:
-        """Whatever of the runtime runs in the engine reads this clock, in this process."""
-        readers = _readers_of_the_time()
-        for module in readers:
-            vars(module)["time"] = SimpleNamespace(
-                monotonic=self.monotonic, time=self.time, perf_counter=self.monotonic, sleep=lambda _: None
-            )
+        """The runtime's modules that run in the engine read this clock, in this process, whenever they are loaded."""
+        clock = SimpleNamespace(
+            monotonic=self.monotonic, time=self.time, perf_counter=self.monotonic, sleep=lambda _: None
+        )
+        readers = []
+
+        def give_clock(module: ModuleType) -> None:
+            if getattr(module, "time", None) is time:
+                vars(module)["time"] = clock
+                readers.append(module)
+
+        for name, module in list(sys.modules.items()):
+            if name.startswith(_PACKAGES):
+                give_clock(module)
+        finder = _Finder(give_clock)
+        sys.meta_path.insert(0, finder)
         try:
             yield
         finally:
+            sys.meta_path.remove(finder)
             for module in readers:
                 vars(module)["time"] = time
 
 
-def _readers_of_the_time() -> list[ModuleType]:
-    packages = "tenantzone_runtime.engine.", "tenantzone_runtime.housekeeping."
-    return [
-        module
-        for name, module in sys.modules.items()
-        if name.startswith(packages) and getattr(module, "time", None) is time
-    ]
+class _Finder:
+    """Finds modules of the runtime's where Python does, and has each looked at once it is loaded.
+
+    Args:
+        loaded: is given each module.
+    """
+
+    def __init__(self, loaded: Callable[[ModuleType], None]) -> None:
+        self._loaded = loaded
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """See `importlib.abc.MetaPathFinder`."""
+        spec = PathFinder.find_spec(name, path, target) if name.startswith(_PACKAGES) else None
+        if spec is not None and isinstance(spec.loader, SourceFileLoader):
+            spec.loader = _Loader(name, spec.loader.path, self._loaded)
+        return spec
+
+
+class _Loader(SourceFileLoader):
+    def __init__(self, name: str, path: str, loaded: Callable[[ModuleType], None]) -> None:
+        super().__init__(name, path)
+        self._loaded = loaded
+
+    def exec_module(self, module: ModuleType) -> None:
+        super().exec_module(module)
+        self._loaded(module)
