@@ -238,7 +238,8 @@ class Driver:
         )
         salt: str | None = client_salt or None
         if tenant is not None:
-            body = json.loads(bind({"cache_salt": salt}, SEAL_KEY, self.salt_key, tenant, user))
+            asked = {"cache_salt": salt}
+            body = json.loads(bind(json.dumps(asked).encode(), asked, SEAL_KEY, self.salt_key, tenant, user))
             salt, params.extra_args = body["cache_salt"], body["vllm_xargs"]
             if sealed is not None:
                 params.extra_args = {SEAL_ARGUMENT: sealed}

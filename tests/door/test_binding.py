@@ -20,7 +20,11 @@ bodies = st.dictionaries(st.text(), values, max_size=4)
 
 
 def bound(body, tenant="acme"):
-    return json.loads(bind(body, KEY, SALT_KEY, tenant))
+    return json.loads(bind(json.dumps(body).encode(), body, KEY, SALT_KEY, tenant))
+
+
+def unsealed(body):
+    return json.loads(without_seal(json.dumps(body).encode(), body))
 
 
 @given(bodies, arguments | st.none(), st.text(min_size=1) | st.none(), st.text(min_size=1))
@@ -44,9 +48,7 @@ def test_a_seal_of_the_clients_own_is_overwritten():
 
 
 def test_a_seal_of_the_clients_own_is_removed_where_none_is_set():
-    assert json.loads(without_seal({"vllm_xargs": {"tenantzone_seal": "forged", "top": 1}})) == {
-        "vllm_xargs": {"top": 1}
-    }
+    assert unsealed({"vllm_xargs": {"tenantzone_seal": "forged", "top": 1}}) == {"vllm_xargs": {"top": 1}}
 
 
 def test_the_same_client_salt_is_another_for_another_tenant():
@@ -76,10 +78,33 @@ def test_names_that_are_sent_twice_arrive_once():
     text = b'{"cache_salt":"a","vllm_xargs":{"tenantzone_seal":"x"},"cache_salt":"b","vllm_xargs":{"a":1}}'
     names = []
     json.loads(
-        bind(parse_body(text), KEY, SALT_KEY, "acme"),
+        bind(text, parse_body(text), KEY, SALT_KEY, "acme"),
         object_pairs_hook=lambda pairs: names.extend(name for name, _ in pairs),
     )
     assert sorted(names) == ["a", "cache_salt", "tenantzone_seal", "vllm_xargs"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
+@given(
+    body=bodies.filter(lambda body: not body.keys() & {"cache_salt", "vllm_xargs"}),
+    space=st.text(" \t\r\n", max_size=3),
+    is_ascii=st.booleans(),
+)
+def test_what_the_client_sends_arrives_as_it_was_sent_with_our_fields_behind_it(encoding, body, space, is_ascii):
+    text = (space + json.dumps(body, ensure_ascii=is_ascii) + space).encode(encoding, "surrogatepass")
+    parsed = parse_body(text)
+    sealed = json.loads(bind(text, parsed, KEY, SALT_KEY, "acme"))
+    assert unseal(KEY, sealed["vllm_xargs"].pop("tenantzone_seal"), sealed["cache_salt"]) == ("acme", "")
+    assert sealed == {**parsed, "cache_salt": tenant_salt(SALT_KEY, "acme", ""), "vllm_xargs": {}}
+    assert list(sealed) == [*dict.fromkeys([*parsed, "cache_salt", "vllm_xargs"])]
+    assert json.loads(without_seal(text, parsed)) == {key: parsed[key] for key in parsed if key != "vllm_xargs"}
+
+
+def test_a_large_body_is_not_written_anew():
+    """That holds the interpreter's lock for longer than it takes to parse the body."""
+    text = b'{ "prompt":  [1,  2]\n}'
+    assert bind(text, parse_body(text), KEY, SALT_KEY, "acme").startswith(b'{ "prompt":  [1,  2]\n,"cache_salt": ')
+    assert without_seal(text, parse_body(text)) is text
 
 
 @pytest.mark.parametrize("salt", ["", 5, True, ["a"], {}])
@@ -107,7 +132,7 @@ def test_a_body_that_is_no_object_is_refused(body):
 
 def test_half_a_surrogate_pair_survives_as_it_was_sent():
     text = rb'{"prompt":"\ud800","cache_salt":"\ud800"}'
-    assert rb'"prompt": "\ud800"' in bind(parse_body(text), KEY, SALT_KEY, "acme")
+    assert rb'"prompt": "\ud800"' in bind(text, parse_body(text), KEY, SALT_KEY, "acme")
 
 
 @given(st.floats())
@@ -129,7 +154,7 @@ def test_a_field_that_is_not_set_is_none(body):
 
 
 @pytest.mark.parametrize("name", MACHINERY)
-@pytest.mark.parametrize("remake", [bound, without_seal])
+@pytest.mark.parametrize("remake", [bound, unsealed])
 def test_machinery_is_no_argument_of_a_tenants_either(name, remake):
     with pytest.raises(Refusal, match=f"'vllm_xargs.{name}' is not supported") as refused:
         remake({"vllm_xargs": {name: {"remote_host": "10.0.0.1"}}})

@@ -200,7 +200,7 @@ def take(body: dict[str, Any]) -> int:
 
     def remake(raw: bytes, parsed: dict[str, Any], answers: int) -> bytes:
         check_terms(parsed, [], ROUTE.path, WITHOUT_PATTERNS)
-        return bind(parsed, bytes(32), bytes(32), "acme")
+        return bind(raw, parsed, bytes(32), bytes(32), "acme")
 
     raw = json.dumps(body).encode()
     return steps_of(lambda: Intake(Bounds())._work(raw, ROUTE, remake))

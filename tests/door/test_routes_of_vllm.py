@@ -1,5 +1,6 @@
 """The route table against vLLM itself: nothing that it serves is undecided, and what is sealed reaches the engine."""
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -126,7 +127,8 @@ SEALED = [route for route in ROUTES if route.access is Access.SEALED]
 @pytest.mark.parametrize("path", [route.path for route in SEALED if route.takes_arguments])
 def test_a_sealed_routes_salt_and_seal_reach_the_engine(path):
     to_sampling, body = TO_SAMPLING[path]
-    bound = parse_body(bind(body | {"vllm_xargs": {"other": 1}}, bytes(32), bytes(32), "acme"))
+    body = body | {"vllm_xargs": {"other": 1}}
+    bound = parse_body(bind(json.dumps(body).encode(), body, bytes(32), bytes(32), "acme"))
     salt, sampling = to_sampling(bound)
     assert salt == bound["cache_salt"]
     assert sampling.extra_args == {"other": 1, SEAL_ARGUMENT: bound["vllm_xargs"][SEAL_ARGUMENT]}
@@ -139,8 +141,10 @@ POOLING = {"/v1/embeddings": EmbeddingRequest, "/classify": ClassificationReques
 @pytest.mark.parametrize("asked", [{"input": ["hello"]}, {"messages": MESSAGES["messages"]}])
 def test_where_a_body_has_no_field_for_the_seal_it_is_borne_beside_the_salt(path, asked):
     bearing = Bearing()
-    body = bind({"model": "m", **asked}, bytes(32), bytes(32), "acme", bearing=bearing, takes_arguments=False)
-    request = TypeAdapter(POOLING[path]).validate_python(parse_body(body))
+    body = {"model": "m", **asked}
+    raw = json.dumps(body).encode()
+    bound = bind(raw, body, bytes(32), bytes(32), "acme", bearing=bearing, takes_arguments=False)
+    request = TypeAdapter(POOLING[path]).validate_python(parse_body(bound))
     assert not request.model_extra, "vLLM knows all that the door adds"
     assert unseal(bytes(32), bearing.seal, request.cache_salt).tenant == "acme"
     assert request.to_pooling_params().extra_kwargs is None

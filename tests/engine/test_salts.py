@@ -81,6 +81,6 @@ def test_another_tenants_salt_finds_and_leaves_nothing_there(config):
 def test_whoever_knows_a_salt_can_not_seal_it_for_himself(config):
     """The seal binds tenant and salt together: acme's salt under burst's seal is refused."""
     driver = engine(config)
-    of_burst = json.loads(bind({}, SEAL_KEY, SALT_KEY, "burst"))["vllm_xargs"]["tenantzone_seal"]
+    of_burst = json.loads(bind(b"{}", {}, SEAL_KEY, SALT_KEY, "burst"))["vllm_xargs"]["tenantzone_seal"]
     request = driver.ask("acme", PROMPT, sealed=of_burst)
     assert driver.finished[request.request_id] == "error"

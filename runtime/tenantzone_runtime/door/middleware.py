@@ -228,9 +228,10 @@ class TenantMiddleware:
         bearing.answers_in_one_piece = 0 if is_in_pieces(parsed, route.path) else answers
         bearing.prompt_logprobs_field = prompt_logprobs_field(parsed)
         if self._known.config is None:
-            return without_seal(parsed)
+            return without_seal(body, parsed)
         user = user_of(headers, zone, self._settings.seal_key)
         return bind(
+            body,
             parsed,
             self._settings.seal_key,
             self._known.salt_key,
