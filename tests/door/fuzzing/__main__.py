@@ -12,7 +12,7 @@ import argparse
 import asyncio
 import random
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bench.end_to_end.results import percentile
@@ -51,7 +51,7 @@ def report(result: Result) -> str:
         f"of {len(health):,}",
         f"  our longest callbacks on the event loop, of at most {_milliseconds(MAX_CALLBACK_SECONDS)} of CPU time:",
         *(f"    {_milliseconds(seconds)}: {what}" for seconds, what in result.longest),
-        f"  the longest check of a body beside it: {_milliseconds(result.worker_seconds)}",
+        *_shown_check(result),
         *(f"  grown: {each}" for each in result.grown),
         f"  tracebacks: {len(result.tracebacks)}",
         *result.tracebacks[:_SHOWN],
@@ -60,6 +60,21 @@ def report(result: Result) -> str:
         "  good" if result.is_good else "  NOT good",
     ]
     return "\n".join(lines)
+
+
+def _shown_check(result: Result) -> Iterator[str]:
+    """Shows the longest check of a body, and writes the body to a file."""
+    check = result.longest_check
+    if check is None:
+        return
+    _FOLDER.mkdir(parents=True, exist_ok=True)
+    path = _FOLDER / f"{result.seed}.longest-check.json"
+    path.write_bytes(check.body.encode("latin-1"))
+    yield (
+        f"  the longest check of a body beside it: {_milliseconds(check.seconds)} for {len(check.body):,} bytes to "
+        f"{check.path}, which a JSON parser reads in {_milliseconds(check.parsing_seconds)}"
+    )
+    yield f"    {path}"
 
 
 def _milliseconds(seconds: float) -> str:

@@ -30,6 +30,18 @@ _SPARE_FILES = 4
 """Connections that are not the fuzzer's clients', such as those of the one that asks, come and go."""
 
 
+@dataclass(frozen=True, slots=True)
+class LongestCheck:
+    """The check of a body beside the event loop that took most processor time."""
+
+    seconds: float
+    parsing_seconds: float
+    """What Python's JSON parser takes for the same body."""
+    path: str
+    body: str
+    """In Latin-1: one character for each byte."""
+
+
 @dataclass(slots=True)
 class Result:
     """What a run has found."""
@@ -39,8 +51,8 @@ class Result:
     tracebacks: list[str] = field(default_factory=list)
     longest: list[tuple[float, str]] = field(default_factory=list)
     """Seconds of our callbacks on the event loop, and what they did; the longest first."""
-    worker_seconds: float = 0.0
-    """The longest check of a body beside the loop."""
+    longest_check: LongestCheck | None = None
+    """None: no body was checked beside the loop."""
     health_seconds: list[float] = field(default_factory=list)
     """Of each answer of ``/health``."""
     grown: list[str] = field(default_factory=list)
@@ -79,7 +91,8 @@ def fuzz(fuzzed: Fuzzed, seed: int, seconds: float) -> Result:
         result.health_seconds = health.result
     state = fuzzed.state()
     result.longest = [(seconds, what) for seconds, what in state["longest"]]
-    result.worker_seconds = state["worker_seconds"]
+    check = state["longest_check"]
+    result.longest_check = LongestCheck(**check) if check else None
     result.tracebacks = fuzzed.new_tracebacks()
     result.grown = _growth(fuzzed, before, middle)
     return result

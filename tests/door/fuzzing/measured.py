@@ -19,6 +19,7 @@ from typing import Any
 
 from tenantzone_runtime.door import connections, middleware
 from tenantzone_runtime.door.answers import App, Receive, Scope, Send
+from tenantzone_runtime.door.routes import Route
 from tenantzone_runtime.settings import Settings
 
 STATE_PATH = "/measured"
@@ -152,20 +153,20 @@ class MeasuredMiddleware(middleware.TenantMiddleware):
         super().__init__(self._others(app), settings)
         self._measure_generate(Owner.OURS)
         _measure_protocol(self._meter)
-        self._worker_seconds = 0.0
+        self._longest_check: dict[str, Any] = {}
         self._measure_workers()
 
     async def _answer_state(self, scope: Scope, send: Send) -> None:
         state = {
             "longest": self._meter.longest,
-            "worker_seconds": self._worker_seconds,
+            "longest_check": self._longest_check,
             "tasks": len(asyncio.all_tasks()),
             "requests_of_the_door": sum(tenant.requests for tenant in self._holdings._tenants.values()),
             "bytes_of_the_door": self._holdings.size,
             "requests_of_the_engine": sum(len(each.output_processor.request_states) for each in self._engines),
         }
         if scope["query_string"] == b"reset":
-            self._meter.longest, self._worker_seconds = [], 0.0
+            self._meter.longest, self._longest_check = [], {}
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/json")]})
         await send({"type": "http.response.body", "body": json.dumps(state).encode()})
 
@@ -207,13 +208,19 @@ class MeasuredMiddleware(middleware.TenantMiddleware):
     def _measure_workers(self) -> None:
         checked = self._intake._checked
 
-        def measured(*arguments: Any) -> tuple[int, bytes]:
+        def measured(body: bytes, route: Route, *arguments: Any) -> tuple[int, bytes]:
             began = time.thread_time()
             try:
-                return checked(*arguments)
+                return checked(body, route, *arguments)
             finally:
-                if threading.get_ident() != self._thread:
-                    self._worker_seconds = max(self._worker_seconds, time.thread_time() - began)
+                seconds = time.thread_time() - began
+                if threading.get_ident() != self._thread and seconds > self._longest_check.get("seconds", 0.0):
+                    self._longest_check = {
+                        "seconds": seconds,
+                        "parsing_seconds": _parsing_seconds(body),
+                        "path": route.path,
+                        "body": bytes(body).decode("latin-1"),
+                    }
 
         self._intake._checked = measured  # type: ignore[method-assign]
 
@@ -222,6 +229,14 @@ class MeasuredMiddleware(middleware.TenantMiddleware):
         with suppress(RecursionError):
             if threading.get_ident() == self._thread:
                 self._meter.interrupt(phase)
+
+
+def _parsing_seconds(body: bytes) -> float:
+    """Returns the processor time that Python's JSON parser, and so stock vLLM, takes for a body."""
+    began = time.thread_time()
+    with suppress(ValueError, RecursionError):
+        json.loads(body)
+    return time.thread_time() - began
 
 
 _CALLBACKS = (

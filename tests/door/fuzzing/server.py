@@ -94,7 +94,7 @@ def tracebacks_in(text: str) -> list[str]:
     return ["\n".join(lines[max(0, place - 1) : place + _LINES]) for place in begins]
 
 
-_LINES = 80
+_LINES = 200
 
 
 @contextmanager
