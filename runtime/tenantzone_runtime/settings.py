@@ -74,11 +74,11 @@ class Bounds:
     max_prompts: int = 128
     """Of a request's body, each as often as it is to be answered."""
     max_media_items: int = 128
-    """Pictures, sounds and films of a request."""
+    """Images, sounds and videos of a request."""
     max_image_pixels: int = 2**25
-    """Of one picture, or of one frame of a film."""
+    """Of one image, or of one frame of a video."""
     max_request_pixels: int = 2**26
-    """Of all pictures and frames of a request."""
+    """Of all images and frames of a request."""
     max_audio_samples: int = 2**26
     """Of all sounds of a request, in all channels."""
     max_media_file_bytes: int = 2**26

@@ -62,10 +62,10 @@ def test_options_that_enlarge_or_are_not_known_are_refused_by_name(options):
 def test_a_small_picture_counts_as_what_a_processor_may_make_of_it():
     use = Holdings(BOUNDS).admit("acme").media
     for _ in range(10):
-        use.add_pictures(1, 1)
+        use.add_images(1, 1)
     assert use.pixels_left == 0
     with pytest.raises(Refusal, match="TENANTZONE_MAX_REQUEST_PIXELS"):
-        use.add_pictures(1, 1)
+        use.add_images(1, 1)
 
 
 def test_sounds_count_over_all_of_a_request():
@@ -82,7 +82,7 @@ def test_a_request_gives_its_memory_back_when_the_engine_has_it_or_it_ends(end):
         holdings = Holdings(BOUNDS)
         first, second = holdings.admit("acme"), holdings.admit("acme")
         for each in (first, second):
-            each.media.add_pictures(30, 30, 3)
+            each.media.add_images(30, 30, 3)
         await first.media.enter()
         waiting = asyncio.ensure_future(second.media.enter())
         await asyncio.sleep(0)

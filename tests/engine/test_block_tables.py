@@ -59,7 +59,7 @@ def check_blocks(scheduler) -> None:
     for request in scheduler.running:
         for tokens in (0, 1, 2, BLOCK_TOKENS - 1, BLOCK_TOKENS, BLOCK_TOKENS + 1, 5 * BLOCK_TOKENS):
             assert manager.blocks_to_continue(request, tokens) == by_vllm(request, tokens)
-    lacking = manager.without_slots(scheduler.running)
+    lacking = manager.may_lack_blocks(scheduler.running)
     assert lacking == [request for request in scheduler.running if request in lacking]
     for request in scheduler.running:
         if request not in lacking:

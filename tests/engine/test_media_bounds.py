@@ -1,4 +1,4 @@
-"""Pictures, sounds and films are measured before they are decoded, by vLLM's own fetcher and decoders."""
+"""Images, sounds and videos are measured before they are decoded, by vLLM's own fetcher and decoders."""
 
 import asyncio
 import base64
@@ -42,7 +42,7 @@ def bounded():
         setattr(*each, value)
 
 
-def picture(width=50, height=50, kind="PNG", **options):
+def image(width=50, height=50, kind="PNG", **options):
     with BytesIO() as file:
         Image.new("RGB", (width, height)).save(file, kind, **options)
         return file.getvalue()
@@ -77,7 +77,7 @@ def tracker_of(*items, tokens=lambda **size: 1, longest=100, modality="image"):
 
 @pytest.fixture
 def decoded(monkeypatch):
-    """The sizes of the pictures that were decoded."""
+    """The sizes of the images that were decoded."""
     sizes = []
     load = Image.Image.load
 
@@ -107,8 +107,8 @@ def refusal(tracker, use=None):
 
 
 @pytest.mark.parametrize("kind", ["PNG", "GIF", "WEBP", "JPEG", "BMP", "TIFF"])
-def test_pictures_within_bounds_are_decoded_as_by_vllm(kind):
-    source = url(picture(60, 40, kind))
+def test_images_within_bounds_are_decoded_as_by_vllm(kind):
+    source = url(image(60, 40, kind))
     ours = asyncio.run(load(tracker_of(source), new_use()))[0][0]
     stock = asyncio.run(MediaConnector().fetch_image_async(source))
     assert ours.media.tobytes() == stock.media.tobytes()
@@ -116,8 +116,8 @@ def test_pictures_within_bounds_are_decoded_as_by_vllm(kind):
 
 
 @pytest.mark.parametrize("kind", ["PNG", "GIF", "WEBP"])
-def test_a_picture_that_is_too_large_is_refused_before_anything_is_decoded(kind, decoded):
-    small, large = url(picture()), url(picture(101, 100, kind))
+def test_an_image_that_is_too_large_is_refused_before_anything_is_decoded(kind, decoded):
+    small, large = url(image()), url(image(101, 100, kind))
     decoded.clear()
     error = refusal(tracker_of(small, large))
     assert "TENANTZONE_MAX_IMAGE_PIXELS" in str(error)
@@ -125,8 +125,8 @@ def test_a_picture_that_is_too_large_is_refused_before_anything_is_decoded(kind,
     assert decoded == []
 
 
-def test_pictures_that_are_too_large_together_are_refused_before_any_is_decoded(decoded):
-    sources = [url(picture(100, 100)) for _ in range(5)]
+def test_images_that_are_too_large_together_are_refused_before_any_is_decoded(decoded):
+    sources = [url(image(100, 100)) for _ in range(5)]
     decoded.clear()
     assert "TENANTZONE_MAX_REQUEST_PIXELS" in str(refusal(tracker_of(*sources)))
     assert decoded == []
@@ -141,24 +141,24 @@ def test_more_items_than_a_request_may_have_are_not_even_fetched():
 def test_files_count_over_all_of_a_request():
     use = new_use()
     use.add_file(BOUNDS.max_media_file_bytes - 10)
-    assert "TENANTZONE_MAX_MEDIA_FILE_BYTES" in str(refusal(tracker_of(url(picture())), use))
+    assert "TENANTZONE_MAX_MEDIA_FILE_BYTES" in str(refusal(tracker_of(url(image())), use))
 
 
-def test_more_pictures_than_the_model_can_read_are_refused_before_any_is_decoded(decoded):
-    sources = [url(picture())] * 3
+def test_more_images_than_the_model_can_read_are_refused_before_any_is_decoded(decoded):
+    sources = [url(image())] * 3
     decoded.clear()
     error = refusal(tracker_of(*sources, tokens=lambda image_width, image_height: 40))
     assert "120 tokens" in str(error)
     assert decoded == []
 
 
-def test_a_model_that_needs_more_to_count_tokens_has_its_pictures_decoded():
-    tracker = tracker_of(url(picture()), tokens=lambda image_width, image_height, image_processor: 1)
+def test_a_model_that_needs_more_to_count_tokens_has_its_images_decoded():
+    tracker = tracker_of(url(image()), tokens=lambda image_width, image_height, image_processor: 1)
     assert len(asyncio.run(load(tracker, new_use()))) == 1
 
 
-def test_an_icon_counts_as_the_largest_picture_whatever_its_header_says():
-    data = picture(16, 16, "ICO", sizes=[(16, 16)])
+def test_an_icon_counts_as_the_largest_image_whatever_its_header_says():
+    data = image(16, 16, "ICO", sizes=[(16, 16)])
     size = measure(File(MediaConnectorIO.image(), data), BOUNDS)
     assert size.width * size.height == BOUNDS.max_image_pixels
 
@@ -172,9 +172,9 @@ class MediaConnectorIO:
 
 
 @pytest.fixture
-def film(tmp_path):
+def video(tmp_path):
     def make(frames, width=40, height=20):
-        path = tmp_path / "film.avi"
+        path = tmp_path / "video.avi"
         writer = cv2.VideoWriter(str(path), cv2.VideoWriter_fourcc(*"MJPG"), 10, (width, height))
         for number in range(frames):
             writer.write(np.full((height, width, 3), number, np.uint8))
@@ -184,8 +184,8 @@ def film(tmp_path):
     return make
 
 
-def test_a_film_is_decoded_as_by_vllm_and_counts_the_frames_that_are_chosen(film):
-    source = url(film(45), "video/avi")
+def test_a_video_is_decoded_as_by_vllm_and_counts_the_frames_that_are_chosen(video):
+    source = url(video(45), "video/avi")
     use = new_use()
     ours = asyncio.run(load(tracker_of(source, modality="video"), use))[0][0]
     stock = asyncio.run(MediaConnector().fetch_video_async(source))
@@ -193,18 +193,18 @@ def test_a_film_is_decoded_as_by_vllm_and_counts_the_frames_that_are_chosen(film
     assert use.pixels_left == BOUNDS.max_request_pixels - 32 * 40 * 20
 
 
-def test_a_film_with_too_many_pixels_is_refused_before_a_frame_is_read(film, monkeypatch):
+def test_a_video_with_too_many_pixels_is_refused_before_a_frame_is_read(video, monkeypatch):
     from vllm.multimodal.video_decoders.opencv import OpenCVVideoBackendMixin
 
     read = []
     monkeypatch.setattr(OpenCVVideoBackendMixin, "read_frames", lambda *args, **kwargs: read.append(args))
-    error = refusal(tracker_of(url(film(60, 60, 40), "video/avi"), modality="video"))
+    error = refusal(tracker_of(url(video(60, 60, 40), "video/avi"), modality="video"))
     assert "TENANTZONE_MAX_REQUEST_PIXELS" in str(error)
     assert read == []
 
 
-def test_a_film_of_pictures_counts_each_of_them():
-    frames = ",".join(base64.b64encode(picture(80, 80, "JPEG")).decode() for _ in range(7))
+def test_a_video_of_images_counts_each_of_them():
+    frames = ",".join(base64.b64encode(image(80, 80, "JPEG")).decode() for _ in range(7))
     error = refusal(tracker_of(f"data:video/jpeg;base64,{frames}", modality="video"))
     assert "TENANTZONE_MAX_REQUEST_PIXELS" in str(error)
 
@@ -232,7 +232,7 @@ def test_a_tenants_next_request_waits_for_memory_and_other_tenants_do_not():
     async def play():
         tenant = TenantMedia(BOUNDS.max_tenant_media_bytes)
         first, second, foreign = MediaUse(BOUNDS, tenant), MediaUse(BOUNDS, tenant), new_use()
-        sources = [url(picture(100, 100))] * 3
+        sources = [url(image(100, 100))] * 3
         await load(tracker_of(*sources), first)
         waiting = asyncio.ensure_future(load(tracker_of(*sources), second))
         await load(tracker_of(*sources), foreign)
@@ -251,13 +251,13 @@ def test_several_conversations_of_a_body_do_not_wait_for_each_other():
         use = new_use()
         use.has_several_conversations = True
         for _ in range(2):
-            await load(tracker_of(url(picture(100, 100))), use)
+            await load(tracker_of(url(image(100, 100))), use)
 
     asyncio.run(asyncio.wait_for(play(), 60))
 
 
 def test_requests_past_the_door_are_as_in_vllm():
-    source = url(picture(300, 300))
+    source = url(image(300, 300))
     Image.MAX_IMAGE_PIXELS, most = None, Image.MAX_IMAGE_PIXELS
     try:
         assert asyncio.run(MediaConnector().fetch_image_async(source)).size == (300, 300)

@@ -82,7 +82,7 @@ class Held:
         self._weight = 0
         """Of what is being made ready of it."""
         self.media = MediaUse(bounds, tenant.media)
-        """What its pictures, sounds and films come to."""
+        """What its images, sounds and videos come to."""
 
     @property
     def turn(self) -> asyncio.Lock:

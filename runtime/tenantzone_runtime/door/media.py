@@ -19,7 +19,7 @@ from tenantzone_runtime.settings import (
 )
 
 BYTES_OF_PIXEL: Final = 16
-"""Memory for a pixel: of the decoded picture and of the copies that a conversion needs, and later of the picture and of
+"""Memory for a pixel: of the decoded image and of the copies that a conversion needs, and later of the image and of
 the model's input (three channels of 4 bytes)."""
 BYTES_OF_SAMPLE: Final = 16
 """Memory for a sample of a sound: as decoded, joined, converted to 4 bytes, and mixed down."""
@@ -79,7 +79,7 @@ class MediaUse:
         return self.bounds.max_media_file_bytes - self._file_bytes
 
     def add_items(self, count: int) -> None:
-        """Count pictures, sounds and films.
+        """Count images, sounds and videos.
 
         Raises:
             Refusal: the request has too many.
@@ -99,8 +99,8 @@ class MediaUse:
             raise _too_large("files of images, sounds and videos", self.bounds.max_media_file_bytes, "bytes",
                              MAX_MEDIA_FILE_BYTES)  # fmt: skip
 
-    def add_pictures(self, width: int, height: int, count: int = 1) -> None:
-        """Count pictures, or frames of a film, of one size.
+    def add_images(self, width: int, height: int, count: int = 1) -> None:
+        """Count images, or frames of a video, of one size.
 
         A small one counts as a larger one: a model's processor may enlarge it.
 
@@ -109,7 +109,7 @@ class MediaUse:
         """
         pixels = width * height
         if pixels > self.bounds.max_image_pixels:
-            raise too_large_picture(self.bounds)
+            raise too_large_image(self.bounds)
         self._pixels += max(pixels, least_pixels(self.bounds)) if count == 1 else pixels * count
         if self._pixels > self.bounds.max_request_pixels:
             raise _too_large(
@@ -147,12 +147,12 @@ class MediaUse:
 
 
 def least_pixels(bounds: Bounds) -> int:
-    """The pixels that each picture counts as, at least."""
+    """The pixels that each image counts as, at least."""
     return bounds.max_request_pixels // max(1, bounds.max_media_items)
 
 
-def too_large_picture(bounds: Bounds) -> Refusal:
-    """The refusal of a request with a picture, or a frame of a film, that is larger than any may be."""
+def too_large_image(bounds: Bounds) -> Refusal:
+    """The refusal of a request with an image, or a frame of a video, that is larger than any may be."""
     return _too_large("an image or a frame of a video", bounds.max_image_pixels, "pixels", MAX_IMAGE_PIXELS)
 
 

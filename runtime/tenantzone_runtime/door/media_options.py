@@ -1,6 +1,6 @@
 """Bounds what a request's options for media ask for: how they are decoded, and to what size they are brought.
 
-vLLM hands these options to its decoders and to the model's processor, which does what a number says: of a picture of
+vLLM hands these options to its decoders and to the model's processor, which does what a number says: of an image of
 one pixel it makes one of any size.
 """
 
@@ -19,7 +19,7 @@ _EDGES: Final = frozenset({"height", "width", "shortest_edge", "longest_edge"})
 _FEWEST_PIXELS: Final = "min_pixels"
 _MOST_PIXELS: Final = "max_pixels"
 _FRAMES: Final = frozenset({"fps", "num_frames", "min_frames", "max_frames"})
-"""They choose among the frames of a film, which are bounded themselves."""
+"""They choose among the frames of a video, which are bounded themselves."""
 _OF_DECODERS: Final[Mapping[str, frozenset[str]]] = {
     "image": frozenset({"image_mode", "rgba_background_color"}),
     "video": _FRAMES
@@ -39,7 +39,7 @@ _OF_DECODERS: Final[Mapping[str, frozenset[str]]] = {
 
 
 def check_media_options(body: Mapping[str, Any], bounds: Bounds) -> None:
-    """Check that a body's options for media let no picture become larger than what it counts as.
+    """Check that a body's options for media let no image become larger than what it counts as.
 
     Args:
         body: parsed.

@@ -16,7 +16,7 @@ MAX_MESSAGES = 4096
 """Of one conversation, or parts of one message; vLLM looks at each several times, on its event loop."""
 
 _MEDIA = frozenset({"image_url", "input_image", "image", "audio_url", "input_audio", "video_url"})
-"""The types of the parts of a message that bring a picture, a sound or a film along."""
+"""The types of the parts of a message that bring an image, a sound or a video along."""
 _OBJECTS = ("structured_outputs", "response_format", "stream_options")
 _CONVERSATIONS = ("messages", "input", "previous_input_messages", "system")
 _ARGUMENTS = "arguments"

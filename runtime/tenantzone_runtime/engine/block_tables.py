@@ -120,7 +120,7 @@ class BlockTables:
                 return False
         return bool(self._slots) and not (self._pending and self._is_pending(request_id))
 
-    def without_slots(self, requests: Sequence[Request], lookahead: int) -> Sequence[Request]:
+    def may_lack_blocks(self, requests: Sequence[Request], lookahead: int) -> Sequence[Request]:
         """Returns the requests that may lack blocks for the next token that they generate, and what is drafted.
 
         Args:

@@ -1,4 +1,4 @@
-"""vLLM's cache of what encoders made of images, sounds and films, by zone.
+"""vLLM's cache of what encoders made of images, sounds and videos, by zone.
 
 An encoding is in use until its tokens are computed, and cached from then on. Room is made of what is cached: first of
 zones that have more than the part of the cache that goes with the blocks that they reserve, then of the zone that asks,

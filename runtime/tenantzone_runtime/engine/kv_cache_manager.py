@@ -238,9 +238,9 @@ class ZoneKVCacheManager(KVCacheManager):
         # vLLM 0.33 comes to -1 for drafts behind states that it has no block for yet, and takes none.
         return max(0, blocks)
 
-    def without_slots(self, requests: Sequence[Request]) -> Sequence[Request]:
+    def may_lack_blocks(self, requests: Sequence[Request]) -> Sequence[Request]:
         """Returns the running requests for which ``blocks_to_generate`` may return more than 0."""
-        return self._tables.without_slots(requests, self.lookahead)
+        return self._tables.may_lack_blocks(requests, self.lookahead)
 
     def blocks_to_generate(self, request: Request, max_tokens: int) -> int:
         """Blocks that a running request begins with the next token that it generates, and what is drafted after it.

@@ -35,7 +35,7 @@ def bound_media(bounds: Bounds) -> None:
         bounds: of one request.
     """
     tracker = chat_utils().AsyncMultiModalItemTracker
-    # An icon has pictures in it whose own headers are read when they are decoded. Pillow refuses twice this number.
+    # An icon has images in it whose own headers are read when they are decoded. Pillow refuses twice this number.
     Image.MAX_IMAGE_PIXELS = bounds.max_image_pixels // 2
     warnings.simplefilter("ignore", Image.DecompressionBombWarning)
     if hasattr(tracker.resolve_items, "__wrapped__"):
@@ -138,10 +138,10 @@ def _check(sizes: list[Size], use: MediaUse, tracker: Any) -> None:
     """
     for size in sizes:
         if size.frames:
-            use.add_pictures(size.width, size.height, size.frames)
+            use.add_images(size.width, size.height, size.frames)
         use.add_samples(size.samples)
     longest = tracker._model_config.max_model_len
-    tokens = sum(_tokens(tracker, size) for size in sizes if size.is_picture)
+    tokens = sum(_tokens(tracker, size) for size in sizes if size.is_image)
     if tokens > longest:
         raise Refusal(
             400,
@@ -151,7 +151,7 @@ def _check(sizes: list[Size], use: MediaUse, tracker: Any) -> None:
 
 
 def _tokens(tracker: Any, size: Size) -> int:
-    """The tokens of a picture; 0 for models that do not say it by the picture's size alone."""
+    """The tokens of an image; 0 for models that do not say it by the image's size alone."""
     count = getattr(getattr(tracker.mm_processor, "info", None), "get_num_image_tokens", None)
     if count is None:
         return 0

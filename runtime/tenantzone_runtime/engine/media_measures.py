@@ -1,4 +1,4 @@
-"""Measures pictures, sounds and films by their headers, and decodes no more of them than was measured."""
+"""Measures images, sounds and videos by their headers, and decodes no more of them than was measured."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from vllm.multimodal.media.audio import AudioMediaIO
 from vllm.multimodal.media.image import ImageMediaIO
 from vllm.multimodal.media.video import VideoMediaIO
 
-from tenantzone_runtime.door.media import too_large_picture, too_many_samples
+from tenantzone_runtime.door.media import too_large_image, too_many_samples
 from tenantzone_runtime.settings import Bounds
 
 _FRAMES_TYPE: Final = "video/jpeg"
-"""A film as pictures in base64, with commas between them."""
-_WITH_PICTURES_INSIDE: Final = frozenset({"ICO", "ICNS"})
-"""Formats whose header says nothing certain of the pictures in the file."""
+"""A video as images in base64, with commas between them."""
+_WITH_IMAGES_INSIDE: Final = frozenset({"ICO", "ICNS"})
+"""Formats whose header says nothing certain of the images in the file."""
 _BYTES_OF_SAMPLE: Final = 4
 """Bytes of a sample, as vLLM bounds what it decodes."""
 _PADDING_SAMPLES: Final = 2**17
@@ -40,7 +40,7 @@ class File:
     """Of vLLM, which decodes it."""
     data: bytes
     are_frames: bool = False
-    """Whether it is a film as pictures in base64."""
+    """Whether it is a video as images in base64."""
 
     @classmethod
     def of_base64(cls, io: Any, media_type: str, data: str) -> File:
@@ -61,14 +61,14 @@ class Size:
     width: int = 0
     height: int = 0
     frames: int = 0
-    """Pictures of that size; 0 for a sound."""
+    """Images of that size; 0 for a sound."""
     samples: int = 0
     """Of all channels of a sound; all that a request may have where the header says nothing."""
-    is_picture: bool = False
+    is_image: bool = False
 
 
 class _Measured(Exception):
-    """Ends the loading of a film once it is known how many frames would be decoded."""
+    """Ends the loading of a video once it is known how many frames would be decoded."""
 
     def __init__(self, frames: int) -> None:
         super().__init__()
@@ -79,14 +79,14 @@ def measure(file: File, bounds: Bounds) -> Size:
     """Read how large a file is when it is decoded, out of its headers.
 
     Raises:
-        Refusal: a picture is larger than any may be.
+        Refusal: an image is larger than any may be.
         ValueError: what vLLM raises for a file that it can't read.
     """
     if isinstance(file.io, ImageMediaIO):
-        width, height = _picture_size(file.data, bounds)
-        return Size(width, height, frames=1, is_picture=True)
+        width, height = _image_size(file.data, bounds)
+        return Size(width, height, frames=1, is_image=True)
     if isinstance(file.io, VideoMediaIO):
-        return _film_size(file, bounds)
+        return _video_size(file, bounds)
     if isinstance(file.io, AudioMediaIO):
         return Size(samples=_samples(file.data) or bounds.max_audio_samples)
     return Size()
@@ -148,27 +148,27 @@ def _decoded_sound(file: File, samples: int, bounds: Bounds) -> Any:
         _decoding.samples = None
 
 
-def _picture_size(data: bytes, bounds: Bounds) -> tuple[int, int]:
+def _image_size(data: bytes, bounds: Bounds) -> tuple[int, int]:
     from vllm.multimodal.image import open_image
 
     try:
         with open_image(BytesIO(data)) as image:
-            if image.format in _WITH_PICTURES_INSIDE:
+            if image.format in _WITH_IMAGES_INSIDE:
                 return bounds.max_image_pixels, 1
             width, height = image.size
             return int(width), int(height)
     except Image.DecompressionBombError:
-        raise too_large_picture(bounds) from None
+        raise too_large_image(bounds) from None
     except OSError as error:
         raise ValueError(f"Failed to load image: {error}") from error
 
 
-def _film_size(file: File, bounds: Bounds) -> Size:
+def _video_size(file: File, bounds: Bounds) -> Size:
     if file.are_frames:
-        pictures = file.data.decode().split(",")
+        images = file.data.decode().split(",")
         if file.io.num_frames > 0:
-            pictures = pictures[: file.io.num_frames]
-        sizes = [_picture_size(pybase64.b64decode(each, validate=True), bounds) for each in pictures]
+            images = images[: file.io.num_frames]
+        sizes = [_image_size(pybase64.b64decode(each, validate=True), bounds) for each in images]
         # vLLM takes frames of one size only.
         width, height = max(sizes, key=lambda size: size[0] * size[1])
         return Size(width, height, frames=len(sizes))
@@ -186,7 +186,7 @@ def _frame_size(data: bytes) -> tuple[int, int]:
 
 
 def _frames(file: File) -> int:
-    """The frames of a film that vLLM would decode, as its own loader chooses them; it decodes none of them."""
+    """The frames of a video that vLLM would decode, as its own loader chooses them; it decodes none of them."""
     loader = file.io.video_loader
     # A copy of the decoder: vLLM may decode with the original one, and its own loader, at the same time.
     io = copy(file.io)

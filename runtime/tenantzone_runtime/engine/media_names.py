@@ -1,7 +1,7 @@
-"""Gives images, sounds and films names that begin with their tenant's: vLLM's caches find media by name alone.
+"""Gives images, sounds and videos names that begin with their tenant's: vLLM's caches find media by name alone.
 
 There are three such caches: of what the API server has processed, of what it has sent to the engine, and of what the
-encoder has made of it. A hit is faster, and with a name that the client chose (``uuid``) it is somebody's picture.
+encoder has made of it. A hit is faster, and with a name that the client chose (``uuid``) it is somebody's image.
 """
 
 import hashlib
@@ -69,7 +69,7 @@ def _with_owners(get_names: Any) -> Any:
         if salt is None:
             names: dict[str, list[str]] = get_names(inputs, *args, **kwargs)
             return names
-        # Not in what is hashed: the same picture's name is to differ in its beginning only.
+        # Not in what is hashed: the same image's name is to differ in its beginning only.
         inputs.media_io_kwargs = {key: value for key, value in inputs.media_io_kwargs.items() if key != _SALT}
         owner = owner_in(salt["salt"])
         try:

@@ -117,7 +117,7 @@ class ZoneEngine:
         most, blocks_of = self._demand.max_chunk, self._manager.blocks_to_generate
         needs = [
             (request, blocks)
-            for request in self._manager.without_slots(self._reached())
+            for request in self._manager.may_lack_blocks(self._reached())
             if (blocks := blocks_of(request, most)) and self._comes_through(request)
         ]
         for request, _ in needs:

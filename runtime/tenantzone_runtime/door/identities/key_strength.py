@@ -1,12 +1,24 @@
 """Which public keys are strong enough for signatures that say who asks."""
 
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
 
 from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
+
+T = TypeVar("T")
 
 MIN_RSA_BITS: Final = 2048
 CURVES: Final = {"secp256r1": "P-256", "secp384r1": "P-384", "secp521r1": "P-521"}
 """The curves of EC keys that are strong enough: their names in JSON Web Keys, by those in the package cryptography."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted(Generic[T]):
+    """The keys, or the certificates, of a mounted file that are accepted."""
+
+    value: T
+    problems: tuple[str, ...]
+    """Of those that are left out because they are too weak: which one it is, and what to change."""
 
 
 def weakness(key: object) -> str:

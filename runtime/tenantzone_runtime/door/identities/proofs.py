@@ -3,7 +3,6 @@
 import hashlib
 import hmac
 import logging
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
@@ -15,7 +14,7 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from tenantzone_contract.identity import CA_FILE, SECRET_FILE, ClientCertificate, Proof, SecretHeader
 from tenantzone_runtime.door.answers import Scope
 from tenantzone_runtime.door.identities.asking import ABOUT, only_header, unauthorized, unusable
-from tenantzone_runtime.door.identities.key_strength import weakness
+from tenantzone_runtime.door.identities.key_strength import Accepted, weakness
 from tenantzone_runtime.mounted_file import MountedFile
 
 _log = logging.getLogger(__name__)
@@ -24,15 +23,6 @@ _MIN_SECRET_LENGTH = 16
 _MAX_KNOWN = 1024
 
 _Certificates = tuple[x509.Certificate, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Issuers:
-    """What the file of certificates has in it."""
-
-    certificates: _Certificates
-    problems: tuple[str, ...]
-    """Of certificates that are left out because their keys are too weak: which one it is, and what to change."""
 
 
 class HopProof(Protocol):
@@ -126,7 +116,7 @@ class GatewayCertificate:
     def refresh(self) -> None:
         if self._file.refresh():
             issuers = self._file.value
-            self._known = issuers.certificates if issuers is not None else (), {}
+            self._known = issuers.value if issuers is not None else (), {}
             for problem in issuers.problems if issuers is not None else ():
                 _log.error("%s: %s: %s", ABOUT, CA_FILE, problem)
 
@@ -177,7 +167,7 @@ def _has_issued(issuer: x509.Certificate, certificate: x509.Certificate) -> bool
     return True
 
 
-def _read_certificates(content: bytes) -> _Issuers:
+def _read_certificates(content: bytes) -> Accepted[_Certificates]:
     """The certificates in PEM. Those whose keys are too weak are left out, and the others count.
 
     Raises:
@@ -195,7 +185,7 @@ def _read_certificates(content: bytes) -> _Issuers:
             strong.append(certificate)
     if not strong:
         raise ValueError("; ".join(problems))
-    return _Issuers(tuple(strong), tuple(problems))
+    return Accepted(tuple(strong), tuple(problems))
 
 
 def _weakness_of(certificate: x509.Certificate) -> str:

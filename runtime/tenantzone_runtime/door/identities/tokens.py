@@ -5,7 +5,6 @@ import json
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import jwt
 from tenantzone_contract.identity import JWKS_FILE, Jwt
 from tenantzone_runtime.door.answers import Refusal, Scope
 from tenantzone_runtime.door.identities.asking import ABOUT, check_tenant_name, only_header, unauthorized, unusable
-from tenantzone_runtime.door.identities.key_strength import CURVES, curve_weakness, weakness
+from tenantzone_runtime.door.identities.key_strength import CURVES, Accepted, curve_weakness, weakness
 from tenantzone_runtime.mounted_file import MountedFile
 
 _log = logging.getLogger(__name__)
@@ -32,15 +31,6 @@ _PRIVATE = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "priv"})
 
 Keys = Mapping[tuple[str | None, str], jwt.PyJWK]
 """By id and algorithm, for each algorithm that a key may be used with."""
-
-
-@dataclass(frozen=True, slots=True)
-class KeySet:
-    """What the file of keys has in it."""
-
-    keys: Keys
-    problems: tuple[str, ...] = ()
-    """Of keys that are left out because they are too weak: which one it is, and what to change."""
 
 
 _Found = dict[bytes, tuple[str, float]]
@@ -65,7 +55,7 @@ class TokenIdentity:
         self._file = MountedFile(
             folder, JWKS_FILE, lambda content: read_keys(content, declared.algorithms), about=ABOUT
         )
-        self._known: tuple[KeySet | None, _Found] = (None, {})
+        self._known: tuple[Accepted[Keys] | None, _Found] = (None, {})
         """The keys, and what was found with these very keys: they may change while a token is looked at."""
 
     @property
@@ -80,8 +70,8 @@ class TokenIdentity:
 
     def tenant_of(self, scope: Scope) -> str:
         """The tenant that the request's token names; see `Identity`."""
-        key_set, found = self._known
-        if key_set is None:
+        accepted, found = self._known
+        if accepted is None:
             raise unusable()
         token = _shown_token(scope)
         digest = hashlib.sha256(token).digest()
@@ -89,7 +79,7 @@ class TokenIdentity:
         if time.time() < until:
             return tenant
         found.pop(digest, None)
-        claims = self._claims(token, key_set.keys)
+        claims = self._claims(token, accepted.value)
         tenant = self._tenant_in(claims)
         if len(found) >= _MAX_FOUND:
             del found[next(iter(found))]
@@ -128,7 +118,7 @@ class TokenIdentity:
         return check_tenant_name(value)
 
 
-def read_keys(content: bytes, algorithms: Sequence[str]) -> KeySet:
+def read_keys(content: bytes, algorithms: Sequence[str]) -> Accepted[Keys]:
     """The keys of a JSON Web Key Set that can have signed with one of the algorithms; others are passed over.
 
     Keys that are too weak are left out, and the other keys count.
@@ -171,7 +161,7 @@ def read_keys(content: bytes, algorithms: Sequence[str]) -> KeySet:
             keys[entry.get("kid"), algorithm] = key
     if not keys:
         raise ValueError("; ".join((f"it has no key for {', '.join(algorithms)}", *problems)))
-    return KeySet(keys, tuple(problems))
+    return Accepted(keys, tuple(problems))
 
 
 def _is_for(entry: Mapping[str, Any], algorithm: str) -> bool:
