@@ -2,8 +2,6 @@
 
 import json
 import logging
-import sys
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -24,6 +22,7 @@ from tenantzone_runtime.door.values import MAX_DEPTH, Reader, TooMuch, nests_dee
 from tenantzone_runtime.settings import Bounds
 from tests.door.harness import PROMPT, call, door, error_of
 from tests.door.test_routes_of_vllm import POOLING, TO_SAMPLING
+from tests.python_steps import steps_of
 from tests.runtime.folders import zone
 
 TAKING = [route.path for route in ROUTES if route.method == "POST" and route.access in (Access.KEYED, Access.SEALED)]
@@ -165,22 +164,6 @@ def test_depth_is_counted_in_objects_and_lists():
 @pytest.mark.parametrize(("text", "value"), [(' [{"a": 1}]', [{"a": 1}]), ("1", None), ("{", None), ("", None)])
 def test_only_objects_and_lists_count_as_json_texts(text, value):
     assert read_text(text) == value
-
-
-def steps_of(work: Callable[[], object]) -> int:
-    """How often Python calls a function, or resumes a generator, while something is done."""
-    steps = 0
-
-    def count(frame: object, event: str, argument: object) -> None:
-        nonlocal steps
-        steps += event == "call"
-
-    sys.setprofile(count)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return steps
 
 
 def within(depth: int, value: Any, name: str = "") -> Any:

@@ -16,6 +16,7 @@ from tenantzone_contract.zone_terms import Fairness
 from tenantzone_runtime.engine.adapter_lines import MOST_AT_ONCE, QUEUED, AdapterLines
 from tests.engine.measured import abort, figures_of, zone
 from tests.engine.test_deferred_requests import counted_looks
+from tests.python_steps import steps_of
 from tests.zones.core import Core
 
 STEPS = 50
@@ -161,6 +162,19 @@ def test_as_many_begin_in_a_step_as_have_seats(config):
     for _ in range(3):
         driver.step()
     assert len(driver.scheduler.running) == QUEUED
+
+
+def test_an_abort_costs_the_same_however_many_users_wait(config):
+    """Thousands of clients of one zone may hang up one after the other."""
+
+    def steps_of_abort(users):
+        driver = one_slot(config, zone("acme", reserved=250), zone("burst", fairness=BY_USER))
+        busy_slot(driver)
+        waiting = [send(driver, 1, 2, user=f"user-{number}")[0] for number in range(users)]
+        abort(driver, waiting[1])
+        return steps_of(lambda: abort(driver, waiting[users // 2]))
+
+    assert steps_of_abort(200) == steps_of_abort(20)
 
 
 def test_when_the_first_one_is_aborted_the_next_one_stands_in_for_it(driver):

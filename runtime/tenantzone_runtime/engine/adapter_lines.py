@@ -128,7 +128,9 @@ class AdapterLines:
         return self.missing_in(zone)
 
     def _remove(self, requests: set[Request], line: _Line) -> None:
-        for user, kept in list(line.kept.items()):
+        # Where the zone does not tell users apart, all are kept as if they were of no user.
+        for user in {NO_USER, *map(user_of, requests)} & line.kept.keys():
+            kept = line.kept[user]
             before = len(kept)
             kept.remove_requests(requests)
             self._kept -= before - len(kept)

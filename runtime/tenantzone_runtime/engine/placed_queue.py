@@ -3,7 +3,7 @@
 vLLM's own first-come-first-served queue has no places: what leaves it can only come back at one of its ends.
 """
 
-from bisect import insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from operator import attrgetter
@@ -15,6 +15,9 @@ from vllm.v1.request import Request, RequestStatus
 _PLACES: Final = count(1)
 """The place of each request in the order of arrival. A preempted request has had its turn: its place is below 1."""
 _BY_PLACE: Final = attrgetter("place")
+
+_FEW: Final = 16
+"""Requests that are looked for one by one when they leave a queue, instead of going through the queue once."""
 
 
 def take_last_place(request: Request) -> None:
@@ -78,8 +81,26 @@ class PlacedQueue(RequestQueue):
         self.remove_requests([request])
 
     def remove_requests(self, requests: Iterable[Request]) -> None:
+        """Remove requests; those that are not in the queue are passed over."""
         leaving = set(requests)
-        self._requests = [request for request in self._requests if request not in leaving]
+        if len(leaving) > _FEW:
+            self._requests = [request for request in self._requests if request not in leaving]
+            return
+        # Thousands of clients may hang up one after the other.
+        for request in leaving:
+            index = self._index(request)
+            if index is not None:
+                del self._requests[index]
+
+    def _index(self, request: Request) -> int | None:
+        """Returns where in the queue a request is; None: it is not in the queue."""
+        if self._is_by_arrival and not hasattr(request, "place"):
+            return None
+        key = self._order(request) if self._order is not None else request
+        # Requests of one place, or of equal priority and time of arrival, stand side by side.
+        begin = bisect_left(self._requests, key, key=self._order)
+        end = bisect_right(self._requests, key, lo=begin, key=self._order)
+        return next((index for index in range(begin, end) if self._requests[index] is request), None)
 
     def __bool__(self) -> bool:
         return bool(self._requests)
