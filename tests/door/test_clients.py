@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 import anthropic
+import httpx
 import openai
 import pytest
 
@@ -18,8 +19,9 @@ import tenantzone_runtime
 from hack.litellm import litellm_python
 from tenantzone_runtime.door.refusals import Reason
 from tenantzone_runtime.engine.refusals import _STATUSES as ENGINE_STATUSES
-from tests.door.harness import serving
+from tests.door.harness import door, serving
 from tests.door.provocations import HEADER, PROVOCATIONS, UNANSWERED, Provoking
+from tests.door.streams import MESSAGE, PIECES, refusing
 
 pytestmark = pytest.mark.xdist_group("clients")
 
@@ -163,6 +165,66 @@ def test_each_client_finds_the_error_where_its_api_has_it(asked, name):
     assert set(of_anthropic.body) == {"type", "error"}
     assert of_anthropic.body["type"] == "error"
     assert of_anthropic.body["error"]["type"].endswith("_error") or status == 413
+
+
+MESSAGES = [{"role": "user", "content": "hi"}]
+ASK_FOR_STREAM = {
+    "/v1/chat/completions": lambda client: client.chat.completions.create(
+        model="m", messages=MESSAGES, n=3, stream=True
+    ),
+    "/v1/completions": lambda client: client.completions.create(model="m", prompt=["a", "b", "c"], stream=True),
+    "/v1/responses": lambda client: client.responses.create(model="m", input="a", stream=True),
+    "/v1/messages": lambda client: client.messages.create(model="m", max_tokens=1, messages=MESSAGES, stream=True),
+}
+
+
+def client_for(path: str, url: str) -> openai.OpenAI | anthropic.Anthropic:
+    if path == "/v1/messages":
+        return anthropic.Anthropic(base_url=url, auth_token="acme-key")
+    return openai.OpenAI(base_url=f"{url}/v1", api_key="acme-key")
+
+
+def read_stream(path: str, url: str, pieces: list[Any]) -> None:
+    """Asks for a stream with the client of the route's API, and adds what it reads to ``pieces``."""
+    with client_for(path, url) as client:
+        for piece in ASK_FOR_STREAM[path](client):
+            pieces.append(piece)
+
+
+@pytest.fixture
+def streaming(folder) -> Iterator[str]:
+    with serving(door(folder, refusing(3))) as url:
+        yield url
+
+
+@pytest.mark.parametrize("path", PIECES)
+def test_a_stream_of_several_answers_that_is_refused_in_its_midst_ends_with_one_error(streaming, path):
+    body = {"model": "m", "prompt": ["a", "b", "c"], "messages": MESSAGES, "input": "a", "stream": True}
+    answer = httpx.post(streaming + path, json=body, headers={"authorization": "Bearer acme-key"})
+    pieces = b"".join(PIECES[path](choice) for choice in range(3)).decode()
+    assert answer.text.startswith(pieces)
+    error, *end = answer.text.removeprefix(pieces).split("\n\n")
+    if path == "/v1/messages":
+        assert (end, error.partition("\n")[0]) == ([""], "event: error")
+    else:
+        assert end == ["data: [DONE]", ""]
+    assert json.loads(error.partition("data: ")[2])["error"]["message"] == MESSAGE
+
+
+@pytest.mark.parametrize("path", PIECES)
+def test_clients_raise_the_error_with_which_a_stream_of_several_answers_ends(streaming, path):
+    """The status of a stream is 200, so clients can't raise what they have for another one."""
+    pieces: list[Any] = []
+    with pytest.raises((openai.APIError, anthropic.APIError)) as raised:
+        read_stream(path, streaming, pieces)
+    error = raised.value
+    assert len(pieces) == 3
+    if isinstance(error, anthropic.APIError):
+        assert type(error) is anthropic.APIStatusError
+        assert error.body["error"]["type"] == "overloaded_error"
+    else:
+        assert (type(error), str(error.code)) == (openai.APIError, "503")
+    assert MESSAGE in str(error)
 
 
 def test_each_reason_is_provoked():
