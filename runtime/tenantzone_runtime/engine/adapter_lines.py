@@ -128,7 +128,7 @@ class AdapterLines:
         return self.missing_in(zone)
 
     def _remove(self, requests: set[Request], line: _Line) -> None:
-        # Where the zone does not tell users apart, all are kept as if they were of no user.
+        # A zone without fairness among users keeps all its requests under `NO_USER`.
         for user in {NO_USER, *map(user_of, requests)} & line.kept.keys():
             kept = line.kept[user]
             before = len(kept)

@@ -65,7 +65,7 @@ class StepTokens(Generic[W]):
         self._spare = 0
         """The same, but no zone is owed these."""
         self._let_go_of = 0
-        """As many of the unclaimed and spare tokens as nobody could begin with when they were let go of."""
+        """The number of unclaimed and spare tokens with which no request could begin when they were let go of."""
         self._chunk = CHUNK
         """Tokens with which a prompt is begun at least: few where steps are small, or full of what is generated."""
         self._each = engine.tokens_each

@@ -71,8 +71,8 @@ def _shown_check(result: Result) -> Iterator[str]:
     path = _FOLDER / f"{result.seed}.longest-check.json"
     path.write_bytes(check.body.encode("latin-1"))
     yield (
-        f"  the longest check of a body beside it: {_milliseconds(check.seconds)} for {len(check.body):,} bytes to "
-        f"{check.path}, which a JSON parser reads in {_milliseconds(check.parsing_seconds)}"
+        f"  the longest check of a body in a worker thread: {_milliseconds(check.seconds)} for "
+        f"{len(check.body):,} bytes to {check.path}, parsed as JSON in {_milliseconds(check.parsing_seconds)}"
     )
     yield f"    {path}"
 

@@ -28,11 +28,12 @@ _BATCH = 400
 _SAID_EVERY_SECONDS = 5.0
 _SPARE_FILES = 4
 """Connections that are not the fuzzer's clients', such as those of the one that asks, come and go."""
+_SPARE_THREADS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class LongestCheck:
-    """The check of a body beside the event loop that took most processor time."""
+    """The check of a body in a worker thread that took most processor time."""
 
     seconds: float
     parsing_seconds: float
@@ -52,7 +53,7 @@ class Result:
     longest: list[tuple[float, str]] = field(default_factory=list)
     """Seconds of our callbacks on the event loop, and what they did; the longest first."""
     longest_check: LongestCheck | None = None
-    """None: no body was checked beside the loop."""
+    """None: no body was checked in a worker thread."""
     health_seconds: list[float] = field(default_factory=list)
     """Of each answer of ``/health``."""
     grown: list[str] = field(default_factory=list)
@@ -177,10 +178,11 @@ def _growth(fuzzed: Fuzzed, before: Held, middle: Held) -> list[str]:
         after = fuzzed.held()
         bounds = {
             "requests": (after.requests, 0),
+            "bytes of bodies": (after.body_bytes, 0),
             "tasks": (after.tasks, before.tasks),
             "files": (after.files, before.files + _SPARE_FILES),
-            # Pools of threads grow as they are used, up to a size.
-            "threads": (after.threads, middle.threads),
+            # Pools of threads grow as they are used, up to a size that a short run does not reach by the middle.
+            "threads": (after.threads, middle.threads + _SPARE_THREADS),
             "bytes of memory": (after.rss_bytes, int(middle.rss_bytes * MAX_GROWTH)),
         }
         return [f"{count:,} {what}, more than {bound:,}" for what, (count, bound) in bounds.items() if count > bound]

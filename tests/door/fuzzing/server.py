@@ -31,6 +31,8 @@ class Held:
     tasks: int
     requests: int
     """Of the front door, and of the engine."""
+    body_bytes: int
+    """Of requests' bodies that the front door counts."""
 
 
 class Fuzzed:
@@ -71,6 +73,7 @@ class Fuzzed:
             threads=sum(each.num_threads() for each in processes),
             tasks=state["tasks"],
             requests=state["requests_of_the_door"] + state["requests_of_the_engine"],
+            body_bytes=state["bytes_of_the_door"],
         )
 
     def new_tracebacks(self) -> list[str]:

@@ -18,7 +18,7 @@ class Accepted(Generic[T]):
 
     value: T
     problems: tuple[str, ...]
-    """Of those that are left out because they are too weak: which one it is, and what to change."""
+    """For each key or certificate that is too weak and left out: which one it is, and what to change."""
 
 
 def weakness(key: object) -> str:
