@@ -1,107 +1,204 @@
-"""How much memory hostile pictures take of the process that decodes them, with our bounds and as in stock vLLM.
+"""How much memory hostile images, sounds and videos take of the process that decodes and processes them.
 
-Each case runs in a process of its own, through vLLM's own connector and trackers, without an engine:
+Each case runs in a process of its own, through vLLM's own connector and trackers and a processor of transformers that
+is made here, without an engine:
 
     .venv/bin/python -m bench.media_memory
 
-It prints the growth of the peak resident memory and the bound of one tenant.
+It prints by how much the resident memory grew at most, and the bound. Each request waits for its turn as behind the
+front door, is decoded, processed on one thread as in vLLM, and held until all requests that were admitted with it are
+processed. Sounds need soundfile or PyAV, and are left out without them.
 """
 
 import argparse
 import asyncio
 import base64
-import resource
+import os
+import re
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib import import_module
+from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
+from typing import Any, Final
 
-MIB = 2**20
-_SIDE = 5790
-"""Of a picture just below the bound of pixels."""
-CASES = {
-    "PNG, 2 just below the bound": ("PNG", "L", _SIDE, 2),
-    "PNG with transparency, 2": ("PNG", "LA", _SIDE, 2),
-    "GIF, 2": ("GIF", "L", _SIDE, 2),
-    "WebP, 2": ("WEBP", "RGBA", _SIDE, 2),
-    "JPEG, 2": ("JPEG", "RGB", _SIDE, 2),
-    "small PNG, 128": ("PNG", "L", 700, 128),
-    "PNG of 170 Mpx, 12": ("PNG", "1", 13000, 12),
+from bench.media_files import FILES
+from bench.media_processors import PROCESSORS
+from hack.locked import with_torchvision
+
+MIB: Final = 2**20
+_SIDE: Final = 5790
+"""Of an image just below the bound of pixels."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """Requests that come at once.
+
+    Args:
+        file: what is sent, by its name in `FILES`, with what it is made of.
+        items: of each request.
+        processor: by its name in `PROCESSORS`.
+        requests: of each tenant.
+        tenants: with bounds of their own.
+    """
+
+    file: tuple[Any, ...]
+    items: int
+    processor: str
+    requests: int = 1
+    tenants: int = 1
+
+
+CASES: Final = {
+    "PNG, 2 just below the bound": Case(("PNG", "L", _SIDE), 2, "none"),
+    "the same, Qwen2-VL": Case(("PNG", "L", _SIDE), 2, "pixels"),
+    "PNG with transparency, 2": Case(("PNG", "LA", _SIDE), 2, "pixels"),
+    "JPEG, 2": Case(("JPEG", "RGB", _SIDE), 2, "pixels"),
+    "GIF of 20 frames, 2": Case(("GIF", "L", _SIDE, 20), 2, "pixels"),
+    "WebP of 4 frames, 2": Case(("WEBP", "RGBA", _SIDE, 4), 2, "pixels"),
+    "small PNG, 128": Case(("PNG", "L", 700), 128, "pixels"),
+    "PNG of 1 pixel, 128": Case(("PNG", "L", 1), 128, "pixels"),
+    "JPEG, 2, CLIP": Case(("JPEG", "RGB", _SIDE), 2, "clip"),
+    "JPEG, 8 requests": Case(("JPEG", "RGB", _SIDE), 1, "pixels", requests=8),
+    "small PNG, 16 requests of 16": Case(("PNG", "L", 700), 16, "pixels", requests=16),
+    "JPEG, 8 tenants": Case(("JPEG", "RGB", _SIDE), 2, "pixels", tenants=8),
+    "video, 32 frames": Case(("MJPG", 1440, 1440, 32), 1, "frames"),
+    "video, 32 small frames, 16": Case(("MJPG", 32, 32, 32), 16, "frames"),
+    "video, 4 requests": Case(("MJPG", 720, 720, 32), 1, "frames", requests=4),
+    "FLAC of 600 s": Case(("FLAC", 48000, 600, 2), 1, "whisper"),
+    "FLAC of 1,000 Hz, 600 s, 8": Case(("FLAC", 1000, 600, 1), 8, "whisper"),
+    "FLAC of 100 samples, 128": Case(("FLAC", 16000, 100 / 16000, 1), 128, "whisper"),
+    "FLAC of 8 channels, 120 s": Case(("FLAC", 48000, 120, 8), 1, "whisper"),
+    "FLAC, 4 requests": Case(("FLAC", 48000, 300, 2), 1, "whisper", requests=4),
+    "PNG of 170 Mpx, 12": Case(("PNG", "1", 13000), 12, "none"),
 }
 
 
 def main() -> None:
-    """Run all cases in processes, or one of them in this one."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--case", help="run this one, in this process")
-    parser.add_argument("--stock", action="store_true", help="without bounds")
+    """Run each case in a process of its own."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="run the cases with this in their name")
+    parser.add_argument("--stock", action="store_true", help="run them without bounds, too")
     arguments = parser.parse_args()
-    if arguments.case:
-        _run(*CASES[arguments.case], stock=arguments.stock)
-        return
+    sys.path += with_torchvision().split(os.pathsep)
+    # What takes long to import is imported once; the processes are copies of this one.
+    import_module("vllm.renderers.chat_utils")
+    for make in PROCESSORS.values():
+        make()
     print(f"{'case':30} {'':6} {'file MiB':>9} {'grew MiB':>9} {'bound':>6} {'ratio':>6}  answer", flush=True)
-    for case in CASES:
-        for stock in (False, True):
-            command = [sys.executable, "-m", "bench.media_memory", "--case", case, *["--stock"] * stock]
-            run = subprocess.run(command, capture_output=True, text=True, check=False)
-            line = run.stdout.strip().splitlines()[-1:] or [f"ended with {run.returncode}"]
-            print(f"{case:30} {'stock' if stock else 'ours':6} {line[0]}", flush=True)
+    for name, case in CASES.items():
+        for stock in (False, True) if arguments.stock else (False,):
+            if arguments.only in name:
+                print(f"{name:30} {'stock' if stock else 'ours':6} ", end="", flush=True)
+                process = get_context("fork").Process(target=_run, args=(case,), kwargs={"stock": stock})
+                process.start()
+                process.join()
+                if process.exitcode:
+                    print(f"ended with {process.exitcode}", flush=True)
 
 
-def _run(kind: str, mode: str, side: int, count: int, *, stock: bool) -> None:
-    from PIL import Image
-    from vllm.multimodal.media.connector import MediaConnector
-    from vllm.renderers.chat_utils import AsyncMultiModalItemTracker
-
-    from tenantzone_runtime.door.answers import Refusal
-    from tenantzone_runtime.door.media import MediaUse, TenantMedia
+def _run(case: Case, *, stock: bool) -> None:
+    from tenantzone_runtime.door.media import AllMedia, MediaUse, TenantMedia, file_room
     from tenantzone_runtime.engine import media_bounds
     from tenantzone_runtime.settings import Bounds
 
     bounds = Bounds()
-    most = Image.MAX_IMAGE_PIXELS
     if not stock:
         media_bounds.bound_media(bounds)
-    data = _file(kind, mode, side)
-    source = "data:image/any;base64," + base64.b64encode(data).decode()
-    connector = MediaConnector()
+    kind, *details = case.file
+    modality, make, smallest = FILES[kind]
+    try:
+        with TemporaryDirectory() as folder:
+            size, source = _made(make, (kind, *details), Path(folder))
+            warm_up = _made(make, smallest, Path(folder))[1]
+    except ImportError as error:
+        print(f"left out: {error}", flush=True)
+        return
+    process = PROCESSORS[case.processor]()
+    thread = ThreadPoolExecutor(1)
+    all_media = AllMedia(bounds)
 
-    async def item() -> tuple[object, None]:
-        return await connector.fetch_image_async(source), None
-
-    async def play() -> str:
-        if stock:
-            kept = await asyncio.gather(*(item() for _ in range(count)), return_exceptions=True)
-            return str(next((each for each in kept if isinstance(each, BaseException)), "decoded"))
-        tracker = object.__new__(AsyncMultiModalItemTracker)
-        tracker._items_by_modality = {"image": [item] * count}
-        tracker._model_config = SimpleNamespace(max_model_len=2**20)
-        tracker.__dict__["mm_processor"] = None
-        try:
-            await media_bounds._load(tracker, MediaUse(bounds, TenantMedia(bounds.max_tenant_media_bytes)))
-        except Refusal as refusal:
-            return f"{refusal.status} {refusal}"
+    async def one(use: Any, url: str, items: int) -> str:
+        loaded = await _loaded(modality, url, items, use)
+        if isinstance(loaded, str):
+            return loaded
+        kept = await asyncio.get_running_loop().run_in_executor(thread, process, loaded)
+        # The engine takes it a little later: what else is admitted is processed meanwhile.
+        await asyncio.sleep(1)
+        del kept, loaded
+        if use is not None:
+            use.leave()
         return "decoded"
 
-    asyncio.run(connector.fetch_image_async(f"data:image/png;base64,{base64.b64encode(_file(kind, mode, 8)).decode()}"))
-    Image.MAX_IMAGE_PIXELS = most if stock else Image.MAX_IMAGE_PIXELS
-    before = _peak()
-    answer = asyncio.run(play())
-    grew = _peak() - before
-    bound = bounds.max_tenant_media_bytes
-    print(f"{len(data) * count / MIB:9.2f} {grew / MIB:9.0f} {bound / MIB:6.0f} {grew / bound:6.2f}  {answer[:70]}")
+    async def all_at_once() -> Sequence[str]:
+        tenants = [TenantMedia(all_media) for _ in range(case.tenants)]
+        uses = [None if stock else MediaUse(bounds, tenant) for tenant in tenants for _ in range(case.requests)]
+        return await asyncio.gather(*(one(use, source, case.items) for use in uses))
 
-
-def _peak() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def _file(kind: str, mode: str, side: int) -> bytes:
-    """Made in another process, so that its memory is not in this one's peak."""
-    code = (
-        "import sys; from PIL import Image; Image.MAX_IMAGE_PIXELS = None; "
-        f"Image.new({mode!r}, ({side}, {side})).save(sys.stdout.buffer, {kind!r})"
+    asyncio.run(one(None, warm_up, 1))
+    before = _resident("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")
+    answers = set(asyncio.run(all_at_once()))
+    grew = _resident("VmHWM") - before
+    memory = bounds.max_held_media_bytes if case.tenants > 1 else bounds.max_tenant_media_bytes
+    bound = memory + file_room(memory)
+    print(
+        f"{size * case.items / MIB:9.2f} {grew / MIB:9.0f} {bound / MIB:6.0f} {grew / bound:6.2f}  "
+        f"{'; '.join(sorted(answers))[:70]}",
+        flush=True,
     )
-    return subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True).stdout
+
+
+async def _loaded(modality: str, url: str, items: int, use: Any) -> Any:
+    """The decoded media of a request, or why it is refused."""
+    from vllm.multimodal.media.connector import MediaConnector
+    from vllm.renderers.chat_utils import AsyncMultiModalItemTracker
+
+    from tenantzone_runtime.door.answers import Refusal
+    from tenantzone_runtime.engine import media_bounds
+
+    connector = MediaConnector()
+    fetch = getattr(connector, f"fetch_{modality}_async")
+
+    async def item() -> tuple[Any, None]:
+        return await fetch(url), None
+
+    try:
+        if use is None:
+            return [media for media, _ in await asyncio.gather(*(item() for _ in range(items)))]
+        tracker = object.__new__(AsyncMultiModalItemTracker)
+        tracker._items_by_modality = {modality: [item] * items}
+        tracker._model_config = SimpleNamespace(max_model_len=2**20)
+        tracker.__dict__["mm_processor"] = None
+        await media_bounds._load(tracker, use)
+        ready: Sequence[Callable[[], Awaitable[Any]]] = tracker._items_by_modality[modality]
+        return [(await each())[0] for each in ready]
+    except (Refusal, ValueError) as error:
+        return f"{getattr(error, 'status', 400)} {error}"
+
+
+def _made(make: Any, file: tuple[Any, ...], folder: Path) -> tuple[int, str]:
+    """The size of a file and a URL that contains it; made in another process, so that its memory is not counted."""
+    path = folder / "file"
+    code = f"from bench.media_files import make; make({file!r}, {str(path)!r})"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    if run.returncode:
+        raise ImportError(run.stderr.strip().splitlines()[-1])
+    data = path.read_bytes()
+    return len(data), "data:image/any;base64," + base64.b64encode(data).decode()
+
+
+def _resident(field: str) -> int:
+    """Bytes of resident memory: now (VmRSS), or the most since the peak was cleared (VmHWM)."""
+    found = re.search(rf"^{field}:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
+    assert found is not None
+    return int(found[1]) * 1024
 
 
 if __name__ == "__main__":

@@ -44,6 +44,7 @@ MAX_REQUEST_PIXELS = "TENANTZONE_MAX_REQUEST_PIXELS"
 MAX_AUDIO_SAMPLES = "TENANTZONE_MAX_AUDIO_SAMPLES"
 MAX_MEDIA_FILE_BYTES = "TENANTZONE_MAX_MEDIA_FILE_BYTES"
 MAX_TENANT_MEDIA_BYTES = "TENANTZONE_MAX_TENANT_MEDIA_BYTES"
+MAX_HELD_MEDIA_BYTES = "TENANTZONE_MAX_HELD_MEDIA_BYTES"
 SEAL_KEY = "TENANTZONE_SEAL_KEY"
 STATE_DIR = "TENANTZONE_STATE_DIR"
 POD_NAME = "POD_NAME"
@@ -85,6 +86,8 @@ class Bounds:
     """Of the files of a request's media, before they are decoded."""
     max_tenant_media_bytes: int = 2**30
     """Memory for media of one tenant that are decoded or processed at one time."""
+    max_held_media_bytes: int = 4 * 2**30
+    """Memory for media of all tenants that are decoded or processed at one time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +177,11 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
 
 def _bounds(environ: Mapping[str, str]) -> Bounds:
     default = Bounds()
+    tenant_media = _number(
+        environ, MAX_TENANT_MEDIA_BYTES, default.max_tenant_media_bytes, "a number of bytes", least=1
+    )
+    # A larger bound of one tenant, given alone, stays what a tenant may have.
+    held_media = max(tenant_media, default.max_held_media_bytes)
     return Bounds(
         max_text_bytes=_number(environ, MAX_TEXT_BYTES, default.max_text_bytes, "a number of bytes"),
         max_body_bytes=_number(environ, MAX_BODY_BYTES, default.max_body_bytes, "a number of bytes"),
@@ -189,9 +197,8 @@ def _bounds(environ: Mapping[str, str]) -> Bounds:
         max_request_pixels=_number(environ, MAX_REQUEST_PIXELS, default.max_request_pixels, "a number of pixels"),
         max_audio_samples=_number(environ, MAX_AUDIO_SAMPLES, default.max_audio_samples, "a number of samples"),
         max_media_file_bytes=_number(environ, MAX_MEDIA_FILE_BYTES, default.max_media_file_bytes, "a number of bytes"),
-        max_tenant_media_bytes=_number(
-            environ, MAX_TENANT_MEDIA_BYTES, default.max_tenant_media_bytes, "a number of bytes", least=1
-        ),
+        max_tenant_media_bytes=tenant_media,
+        max_held_media_bytes=_number(environ, MAX_HELD_MEDIA_BYTES, held_media, "a number of bytes", least=1),
     )
 
 

@@ -23,9 +23,9 @@ class Visitors:
         self.inside: list[str] = []
         self.tasks: dict[str, asyncio.Task[None]] = {}
 
-    async def come(self, name: str, weight: int) -> None:
+    async def come(self, name: str, weight: int, caller: str | None = None) -> None:
         async def enter() -> None:
-            await self.gate.enter(weight)
+            await self.gate.enter(weight, caller)
             self.inside.append(name)
 
         self.tasks[name] = asyncio.create_task(enter())
@@ -81,10 +81,41 @@ async def test_who_goes_away_in_the_moment_of_its_turn_gives_it_back():
     assert visitors.inside == ["a", "c"]
 
 
+async def test_callers_take_turns_and_each_ones_own_keep_their_order():
+    visitors = Visitors(Gate(1))
+    for name, caller in (("a1", "a"), ("a2", "a"), ("a3", "a"), ("b1", "b"), ("c1", "c"), ("b2", "b")):
+        await visitors.come(name, 1, caller)
+    for _ in range(5):
+        visitors.gate.leave(1)
+        await turns()
+    assert visitors.inside == ["a1", "a2", "b1", "c1", "a3", "b2"]
+
+
+async def test_nobody_passes_the_caller_whose_turn_it_is_however_light():
+    visitors = Visitors(Gate(4))
+    for name, weight, caller in (("a1", 3, "a"), ("b1", 4, "b"), ("c1", 1, "c")):
+        await visitors.come(name, weight, caller)
+    assert visitors.inside == ["a1"]
+    visitors.gate.leave(3)
+    await turns()
+    assert visitors.inside == ["a1", "b1"]
+
+
+async def test_a_turn_is_not_lost_when_the_first_of_a_callers_goes_away():
+    visitors = Visitors(Gate(1))
+    for name, caller in (("x", "x"), ("a1", "a"), ("a2", "a"), ("b1", "b")):
+        await visitors.come(name, 1, caller)
+    await visitors.go_away("a1")
+    visitors.gate.leave(1)
+    await turns()
+    assert visitors.inside == ["x", "a2"]
+
+
 @given(st.data())
 def test_no_more_is_ever_inside_than_fits_and_in_the_end_everybody_was(data):
     room = data.draw(st.integers(1, 6))
     weights = data.draw(st.lists(st.integers(1, 9), max_size=12))
+    callers = [data.draw(st.sampled_from("abc")) for _ in weights]
     gone = data.draw(st.sets(st.integers(0, len(weights))))
 
     async def live() -> None:
@@ -92,7 +123,7 @@ def test_no_more_is_ever_inside_than_fits_and_in_the_end_everybody_was(data):
 
         async def visit(number: int, weight: int) -> None:
             nonlocal inside
-            await gate.enter(weight)
+            await gate.enter(weight, callers[number])
             inside += min(weight, room)
             assert inside <= room
             entered.append(number)
@@ -107,7 +138,9 @@ def test_no_more_is_ever_inside_than_fits_and_in_the_end_everybody_was(data):
                 tasks[number].cancel()
         done = await asyncio.gather(*tasks, return_exceptions=True)
         assert not [each for each in done if each is not None and not isinstance(each, asyncio.CancelledError)]
-        assert entered == sorted(entered)
+        for caller in "abc":
+            own = [number for number in entered if callers[number] == caller]
+            assert own == sorted(own)
         assert inside == 0
         await asyncio.wait_for(gate.enter(room), 60)
 

@@ -1,6 +1,8 @@
 """What a request's options for media may ask for, and how much of a tenant's media is under way at one time."""
 
 import asyncio
+from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
@@ -14,8 +16,9 @@ from tenantzone_runtime.settings import Bounds
 from tests.door.harness import call, give_keys, give_zones, settings
 
 BOUNDS = Bounds(
-    max_media_items=10, max_image_pixels=1000, max_request_pixels=4000, max_tenant_media_bytes=4000 * BYTES_OF_PIXEL
-)
+    max_media_items=10, max_image_pixels=1000, max_request_pixels=4000, max_tenant_media_bytes=4000 * BYTES_OF_PIXEL,
+    max_held_media_bytes=10_000 * BYTES_OF_PIXEL, max_media_file_bytes=5000, max_audio_samples=1000,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -59,13 +62,13 @@ def test_options_that_enlarge_or_are_not_known_are_refused_by_name(options):
     assert field in str(refusal.value)
 
 
-def test_a_small_picture_counts_as_what_a_processor_may_make_of_it():
+def test_a_small_image_counts_as_what_a_processor_may_make_of_it():
     use = Holdings(BOUNDS).admit("acme").media
     for _ in range(10):
-        use.add_images(1, 1)
+        use.add_image(1, 1)
     assert use.pixels_left == 0
     with pytest.raises(Refusal, match="TENANTZONE_MAX_REQUEST_PIXELS"):
-        use.add_images(1, 1)
+        use.add_image(1, 1)
 
 
 def test_sounds_count_over_all_of_a_request():
@@ -76,13 +79,99 @@ def test_sounds_count_over_all_of_a_request():
         use.add_samples(1)
 
 
+def test_a_short_sound_and_a_small_frame_count_as_what_a_processor_may_make_of_them():
+    use = Holdings(BOUNDS).admit("acme").media
+    for _ in range(10):
+        use.add_samples(1)
+    assert use.samples_left == 0
+    use.add_video(1, 1, 40)
+    assert use.pixels_left == 0
+
+
+def test_a_request_that_needs_more_memory_than_a_tenant_may_have_is_refused():
+    bounds = replace(BOUNDS, max_tenant_media_bytes=3999 * BYTES_OF_PIXEL)
+    for bound, name in ((bounds, "MAX_TENANT_MEDIA_BYTES"), (replace(BOUNDS, max_held_media_bytes=9), "MAX_HELD_MEDIA")):
+        use = Holdings(bound).admit("acme").media
+        use.add_video(20, 20, 10)
+        with pytest.raises(Refusal, match=name) as refusal:
+            asyncio.run(use.enter())
+        assert (refusal.value.status, refusal.value.reason) == (413, "large_media")
+
+
+async def entered(use):
+    """A task that waits for the memory of a request's media, once it has begun to."""
+    task = asyncio.ensure_future(use.enter())
+    for _ in range(5):
+        await asyncio.sleep(0)
+    return task
+
+
+def requests(holdings, *tenants):
+    """A request of each of these tenants, whose media are as large as a tenant's may be."""
+    held = [holdings.admit(tenant) for tenant in tenants]
+    for each in held:
+        each.media.add_video(20, 20, 10)
+    return held
+
+
+async def test_all_tenants_together_have_no_more_memory_than_there_is_and_take_turns():
+    holdings = Holdings(BOUNDS)
+    names = ("acme", "burst", "acme", "acme", "carol", "dora")
+    held = requests(holdings, *names)
+    tasks = [await entered(each.media) for each in held]
+    order = []
+    for _ in names:
+        inside = [number for number, task in enumerate(tasks) if task.done() and held[number] is not None]
+        assert sum(4000 * BYTES_OF_PIXEL for _ in inside) <= BOUNDS.max_held_media_bytes
+        order += [number for number in inside if number not in order]
+        first = inside[0]
+        held[first].let_go()
+        held[first] = None
+        for _ in range(10):
+            await asyncio.sleep(0)
+    assert all(task.done() for task in tasks)
+    assert [names[number] for number in order] == ["acme", "burst", "carol", "dora", "acme", "acme"]
+
+
+async def test_a_request_that_ends_while_it_waits_for_other_tenants_gives_its_own_tenants_memory_back():
+    holdings = Holdings(BOUNDS)
+    first, second, third, fourth = requests(holdings, "acme", "burst", "carol", "carol")
+    for each in (first, second):
+        await each.media.enter()
+    waiting = await entered(third.media)
+    behind = await entered(fourth.media)
+    waiting.cancel()
+    with suppress(asyncio.CancelledError):
+        await waiting
+    third.let_go()
+    first.let_go()
+    await asyncio.wait_for(behind, 60)
+
+
+async def test_files_of_all_tenants_are_bounded_before_they_are_fetched_and_what_is_not_needed_is_given_back():
+    holdings = Holdings(BOUNDS)
+    held = [holdings.admit(name) for name in "abcdef"]
+    uses = [each.media for each in held]
+    tasks = [asyncio.ensure_future(use.enter_files()) for use in uses]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert [task.done() for task in tasks] == [True] * 4 + [False] * 2
+    for use in uses[:2]:
+        use.add_file(100)
+        use.are_fetched()
+    await asyncio.wait_for(tasks[4], 60)
+    assert not tasks[5].done()
+    held[2].let_go()
+    await asyncio.wait_for(tasks[5], 60)
+
+
 @pytest.mark.parametrize("end", ["is_ready", "let_go"])
 def test_a_request_gives_its_memory_back_when_the_engine_has_it_or_it_ends(end):
     async def play():
         holdings = Holdings(BOUNDS)
         first, second = holdings.admit("acme"), holdings.admit("acme")
         for each in (first, second):
-            each.media.add_images(30, 30, 3)
+            each.media.add_video(30, 30, 3)
         await first.media.enter()
         waiting = asyncio.ensure_future(second.media.enter())
         await asyncio.sleep(0)

@@ -14,7 +14,7 @@ from vllm.multimodal.media.connector import MediaConnector
 from vllm.renderers.chat_utils import AsyncMultiModalItemTracker
 
 from tenantzone_runtime.door.answers import Refusal
-from tenantzone_runtime.door.media import BYTES_OF_PIXEL, MediaUse, TenantMedia
+from tenantzone_runtime.door.media import BYTES_OF_PIXEL, AllMedia, MediaUse, TenantMedia
 from tenantzone_runtime.engine.media_bounds import bound_media
 from tenantzone_runtime.engine.media_measures import File, measure
 from tenantzone_runtime.settings import Bounds
@@ -97,7 +97,7 @@ async def load(tracker, use):
 
 
 def new_use(bounds=BOUNDS):
-    return MediaUse(bounds, TenantMedia(bounds.max_tenant_media_bytes))
+    return MediaUse(bounds, TenantMedia(AllMedia(bounds)))
 
 
 def refusal(tracker, use=None):
@@ -190,7 +190,7 @@ def test_a_video_is_decoded_as_by_vllm_and_counts_the_frames_that_are_chosen(vid
     ours = asyncio.run(load(tracker_of(source, modality="video"), use))[0][0]
     stock = asyncio.run(MediaConnector().fetch_video_async(source))
     assert np.array_equal(ours.media[0], stock.media[0])
-    assert use.pixels_left == BOUNDS.max_request_pixels - 32 * 40 * 20
+    assert use.pixels_left == BOUNDS.max_request_pixels - 32 * 5000 // 4
 
 
 def test_a_video_with_too_many_pixels_is_refused_before_a_frame_is_read(video, monkeypatch):
@@ -230,7 +230,7 @@ def test_a_sound_is_decoded_up_to_the_samples_of_a_request(monkeypatch):
 
 def test_a_tenants_next_request_waits_for_memory_and_other_tenants_do_not():
     async def play():
-        tenant = TenantMedia(BOUNDS.max_tenant_media_bytes)
+        tenant = TenantMedia(AllMedia(BOUNDS))
         first, second, foreign = MediaUse(BOUNDS, tenant), MediaUse(BOUNDS, tenant), new_use()
         sources = [url(image(100, 100))] * 3
         await load(tracker_of(*sources), first)

@@ -45,10 +45,15 @@ def test_a_variable_that_can_not_be_understood_is_named(name, value):
 def test_each_bound_of_what_tenants_send_can_be_set():
     bodies = ("MAX_TEXT_BYTES", "MAX_BODY_BYTES", "MAX_TENANT_BODY_BYTES", "MAX_HELD_BODY_BYTES")
     media = ("MAX_MEDIA_ITEMS", "MAX_IMAGE_PIXELS", "MAX_REQUEST_PIXELS", "MAX_AUDIO_SAMPLES")
-    media += ("MAX_MEDIA_FILE_BYTES", "MAX_TENANT_MEDIA_BYTES")
+    media += ("MAX_MEDIA_FILE_BYTES", "MAX_TENANT_MEDIA_BYTES", "MAX_HELD_MEDIA_BYTES")
     names = (*bodies, "MAX_TENANT_REQUESTS", "MAX_GRAMMAR_BYTES", "MAX_PROMPTS", *media)
     given = {f"TENANTZONE_{name}": str(number) for number, name in enumerate(names)}
     assert read_settings(given).bounds == Bounds(*range(len(fields(Bounds))))
+
+
+def test_a_tenant_may_have_more_media_than_all_have_by_default_where_that_alone_is_set():
+    large = read_settings({"TENANTZONE_MAX_TENANT_MEDIA_BYTES": str(2**40)}).bounds
+    assert (large.max_tenant_media_bytes, large.max_held_media_bytes) == (2**40, 2**40)
 
 
 def test_an_older_name_counts_where_the_newer_one_is_not_given():

@@ -2,28 +2,37 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Hashable
 
 
 class Gate:
-    """Lets so much weight in at a time, in the order in which it came.
+    """Lets so much weight in at a time: the callers in turn, and what one caller brings in the order in which it came.
+
+    The next one in turn waits until there is room for it, and nobody passes it, however light.
 
     Args:
         room: for weight. What is heavier than all of it goes in alone.
     """
 
     def __init__(self, room: int) -> None:
-        self._room = room
+        self.room = room
         self._inside = 0
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._waiting: dict[Hashable, deque[tuple[int, asyncio.Future[None]]]] = {}
+        """By caller, the one whose turn is next first; none of the queues is empty."""
 
-    async def enter(self, weight: int) -> None:
-        """Wait until there is room, and take it."""
-        weight = min(weight, self._room)
-        if not self._waiting and self._inside + weight <= self._room:
+    async def enter(self, weight: int, caller: Hashable = None) -> None:
+        """Wait until there is room, and take it.
+
+        Args:
+            weight: that enters.
+            caller: whose turn it takes; callers that give none are one.
+        """
+        weight = min(weight, self.room)
+        if not self._waiting and self._inside + weight <= self.room:
             self._inside += weight
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((weight, turn))
+        self._waiting.setdefault(caller, deque()).append((weight, turn))
         try:
             await turn
         except asyncio.CancelledError:
@@ -36,15 +45,22 @@ class Gate:
 
     def leave(self, weight: int) -> None:
         """Give back the room that so much weight has taken."""
-        self._inside -= min(weight, self._room)
+        self._inside -= min(weight, self.room)
         self._let_in()
 
     def _let_in(self) -> None:
         while self._waiting:
-            weight, turn = self._waiting[0]
-            if not turn.cancelled():
-                if self._inside + weight > self._room:
+            caller = next(iter(self._waiting))
+            queue = self._waiting[caller]
+            weight, turn = queue[0]
+            is_gone = turn.cancelled()
+            if not is_gone:
+                if self._inside + weight > self.room:
                     return
                 self._inside += weight
                 turn.set_result(None)
-            self._waiting.popleft()
+            queue.popleft()
+            if not queue:
+                del self._waiting[caller]
+            elif not is_gone:
+                self._waiting[caller] = self._waiting.pop(caller)

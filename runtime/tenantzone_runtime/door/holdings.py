@@ -6,7 +6,7 @@ from math import ceil
 
 from tenantzone_runtime.door.answers import Refusal
 from tenantzone_runtime.door.gate import Gate
-from tenantzone_runtime.door.media import MediaUse, TenantMedia
+from tenantzone_runtime.door.media import AllMedia, MediaUse, TenantMedia
 from tenantzone_runtime.settings import Bounds
 
 _LATER = {"retry-after": "1", "connection": "close"}
@@ -37,6 +37,7 @@ class Holdings:
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
         self._tenants: dict[str, _Tenant] = {}
+        self._media = AllMedia(bounds)
         self.size = 0
         """Bytes, of all tenants."""
 
@@ -47,7 +48,7 @@ class Holdings:
             Refusal: the tenant has too many.
         """
         if name not in self._tenants:
-            self._tenants[name] = _Tenant(TenantMedia(self._bounds.max_tenant_media_bytes))
+            self._tenants[name] = _Tenant(TenantMedia(self._media))
         held = Held(self, name, self._tenants[name], self._bounds)
         try:
             held.count(1)

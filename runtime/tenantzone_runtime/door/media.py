@@ -1,7 +1,8 @@
 """Bounds the memory of the API server that decoded images, sounds and videos of requests take.
 
 An image of a few kilobytes can become gigabytes of pixels. So all media of a request are measured by their headers
-before any of them is decoded, and the media of one tenant that are decoded and processed at a time are bounded.
+before any of them is decoded, and the media that are decoded and processed at a time are bounded: those of one tenant,
+and those of all tenants together. The files of media are bounded apart, before they are decoded.
 """
 
 import asyncio
@@ -11,10 +12,12 @@ from tenantzone_runtime.door.answers import Refusal
 from tenantzone_runtime.door.gate import Gate
 from tenantzone_runtime.settings import (
     MAX_AUDIO_SAMPLES,
+    MAX_HELD_MEDIA_BYTES,
     MAX_IMAGE_PIXELS,
     MAX_MEDIA_FILE_BYTES,
     MAX_MEDIA_ITEMS,
     MAX_REQUEST_PIXELS,
+    MAX_TENANT_MEDIA_BYTES,
     Bounds,
 )
 
@@ -23,20 +26,67 @@ BYTES_OF_PIXEL: Final = 16
 the model's input (three channels of 4 bytes)."""
 BYTES_OF_SAMPLE: Final = 16
 """Memory for a sample of a sound: as decoded, joined, converted to 4 bytes, and mixed down."""
+_PARTS_FOR_FILES: Final = 8
+"""Files that are fetched and not yet decoded may take one of so many parts of the memory for media, besides it."""
+_FRAMES_OF_IMAGE: Final = 4
+"""Frames of a video that count as one image at least: processors enlarge frames, and less than images."""
 _THREADS: Final = 2
 """Threads that fetch, measure or decode files of one tenant at a time. vLLM has 8 for all tenants."""
+
+
+class AllMedia:
+    """The memory that the media of all tenants of one API server may take at a time.
+
+    Args:
+        bounds: of it.
+    """
+
+    def __init__(self, bounds: Bounds) -> None:
+        self.bounds = bounds
+        self.memory = Gate(bounds.max_held_media_bytes)
+        self.files = Gate(file_room(bounds.max_held_media_bytes))
+
+
+class _Share:
+    """One tenant's share of a memory of all tenants.
+
+    A request waits for its tenant's own requests first, and then in turn with those of other tenants.
+
+    Args:
+        size: bytes that the tenant may take at a time.
+        shared: by all tenants.
+    """
+
+    def __init__(self, size: int, shared: Gate) -> None:
+        self.size = min(size, shared.room)
+        self._own = Gate(self.size)
+        self._shared = shared
+
+    async def enter(self, size: int) -> None:
+        """Wait until there is memory, and take it: so many bytes, at most the share."""
+        await self._own.enter(size)
+        try:
+            await self._shared.enter(size, self)
+        except BaseException:
+            self._own.leave(size)
+            raise
+
+    def leave(self, size: int) -> None:
+        self._shared.leave(size)
+        self._own.leave(size)
 
 
 class TenantMedia:
     """The memory and the threads that one tenant's media may take at a time.
 
     Args:
-        room: bytes of memory.
+        all: of which it takes a part.
     """
 
-    def __init__(self, room: int) -> None:
-        self.room = room
-        self.memory = Gate(room)
+    def __init__(self, all: AllMedia) -> None:
+        size = all.bounds.max_tenant_media_bytes
+        self.memory = _Share(size, all.memory)
+        self.files = _Share(file_room(size), all.files)
         self.threads = asyncio.Semaphore(_THREADS)
 
 
@@ -57,6 +107,9 @@ class MediaUse:
         self._samples = 0
         self._file_bytes = 0
         self._entered = 0
+        """Bytes of the tenant's memory that it has taken."""
+        self._entered_files = 0
+        """Bytes of the tenant's memory for files that it has taken."""
 
     @property
     def threads(self) -> asyncio.Semaphore:
@@ -99,18 +152,28 @@ class MediaUse:
             raise _too_large("files of images, sounds and videos", self.bounds.max_media_file_bytes, "bytes",
                              MAX_MEDIA_FILE_BYTES)  # fmt: skip
 
-    def add_images(self, width: int, height: int, count: int = 1) -> None:
-        """Count images, or frames of a video, of one size.
+    def add_image(self, width: int, height: int) -> None:
+        """Count an image.
 
         A small one counts as a larger one: a model's processor may enlarge it.
 
         Raises:
-            Refusal: each of them is too large, or all of the request's are.
+            Refusal: it is too large, or all of the request's are.
         """
-        pixels = width * height
+        self._add_pixels(width * height, 1, least_pixels(self.bounds))
+
+    def add_video(self, width: int, height: int, frames: int) -> None:
+        """Count the frames of a video, small ones as larger ones.
+
+        Raises:
+            Refusal: the frames are too large, or all images and frames of the request are.
+        """
+        self._add_pixels(width * height, frames, least_pixels(self.bounds) // _FRAMES_OF_IMAGE)
+
+    def _add_pixels(self, pixels: int, count: int, least: int) -> None:
         if pixels > self.bounds.max_image_pixels:
             raise too_large_image(self.bounds)
-        self._pixels += max(pixels, least_pixels(self.bounds)) if count == 1 else pixels * count
+        self._pixels += max(pixels, least) * count
         if self._pixels > self.bounds.max_request_pixels:
             raise _too_large(
                 "images and frames of videos", self.bounds.max_request_pixels, "pixels together", MAX_REQUEST_PIXELS
@@ -119,31 +182,68 @@ class MediaUse:
     def add_samples(self, samples: int) -> None:
         """Count the samples of a sound, of all its channels.
 
+        A short one counts as a longer one: a model's processor may fill it up.
+
         Raises:
             Refusal: the request has too many.
         """
-        self._samples += samples
+        self._samples += max(samples, self.bounds.max_audio_samples // max(1, self.bounds.max_media_items))
         if self._samples > self.bounds.max_audio_samples:
             raise too_many_samples(self.bounds)
 
+    async def enter_files(self) -> None:
+        """Wait until there is memory for the largest files that a request may have. Further calls have no effect."""
+        if self._entered_files:
+            return
+        size = min(self.bounds.max_media_file_bytes, self._tenant.files.size)
+        await self._tenant.files.enter(size)
+        self._entered_files = size
+
+    def are_fetched(self) -> None:
+        """Give back the memory that the files do not need, unless another conversation may bring more of them."""
+        unused = self._entered_files - self._file_bytes
+        if unused > 0 and not self.has_several_conversations:
+            self._entered_files -= unused
+            self._tenant.files.leave(unused)
+
     async def enter(self) -> None:
-        """Wait until the tenant has memory left for the request's media. Further calls have no effect.
+        """Wait until there is memory for the request's decoded media. Further calls have no effect.
 
         Conversations of one body that waited for each other's memory would wait for ever. So the first of several
         conversations takes all the memory that a tenant may have.
+
+        Raises:
+            Refusal: it needs more than a tenant may have.
         """
+        room = self._tenant.memory.size
+        size = self._pixels * BYTES_OF_PIXEL + self._samples * BYTES_OF_SAMPLE
+        if size > room:
+            is_tenants = room == self.bounds.max_tenant_media_bytes
+            raise _too_large(
+                "images, sounds and videos",
+                room,
+                "bytes of memory together",
+                MAX_TENANT_MEDIA_BYTES if is_tenants else MAX_HELD_MEDIA_BYTES,
+            )
         if self._entered:
             return
-        weight = self._pixels * BYTES_OF_PIXEL + self._samples * BYTES_OF_SAMPLE + self._file_bytes
-        weight = self._tenant.room if self.has_several_conversations else weight
-        await self._tenant.memory.enter(weight)
-        self._entered = weight
+        size = room if self.has_several_conversations else size
+        await self._tenant.memory.enter(size)
+        self._entered = size
 
     def leave(self) -> None:
-        """Give back the memory; harmless if that was done before."""
-        weight, self._entered = self._entered, 0
-        if weight:
-            self._tenant.memory.leave(weight)
+        """Give back all memory; harmless if that was done before."""
+        size, self._entered = self._entered, 0
+        if size:
+            self._tenant.memory.leave(size)
+        size, self._entered_files = self._entered_files, 0
+        if size:
+            self._tenant.files.leave(size)
+
+
+def file_room(room: int) -> int:
+    """The bytes of files that may be held besides so many bytes of decoded media."""
+    return max(1, room // _PARTS_FOR_FILES)
 
 
 def least_pixels(bounds: Bounds) -> int:

@@ -111,11 +111,13 @@ async def _load(tracker: Any, use: MediaUse) -> None:
     groups = tracker._items_by_modality
     items = [item for group in groups.values() for item in group]
     use.add_items(len(items))
+    await use.enter_files()
     token = _fetching.set(use)
     try:
         fetched = await _all(item() if callable(item) else item for item in items)
     finally:
         _fetching.reset(token)
+    use.are_fetched()
     files = [item[0] for item in fetched if isinstance(item[0], File)]
     sizes = await _all(_on_thread(use, measure, file, use.bounds) for file in files)
     _check(sizes, use, tracker)
@@ -137,9 +139,12 @@ def _check(sizes: list[Size], use: MediaUse, tracker: Any) -> None:
         Refusal: more than a request may have, or than the model can read.
     """
     for size in sizes:
-        if size.frames:
-            use.add_images(size.width, size.height, size.frames)
-        use.add_samples(size.samples)
+        if size.is_image:
+            use.add_image(size.width, size.height)
+        elif size.frames:
+            use.add_video(size.width, size.height, size.frames)
+        elif size.samples:
+            use.add_samples(size.samples)
     longest = tracker._model_config.max_model_len
     tokens = sum(_tokens(tracker, size) for size in sizes if size.is_image)
     if tokens > longest:

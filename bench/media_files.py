@@ -1,0 +1,67 @@
+"""Makes the files of `bench.media_memory`: small ones that become large once they are decoded."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+
+class Kind(NamedTuple):
+    """A kind of file.
+
+    Args:
+        modality: as vLLM calls it.
+        make: writes a file of what it is made of.
+        smallest: what a small one is made of, with its kind.
+    """
+
+    modality: str
+    make: Callable[..., None]
+    smallest: tuple[Any, ...]
+
+
+def _image(path: Path, kind: str, mode: str, side: int, frames: int = 1) -> None:
+    from PIL import Image
+
+    Image.MAX_IMAGE_PIXELS = None
+    made = [Image.new(mode, (side, side), color=number * 8 % 255) for number in range(frames)]
+    more = {"save_all": True, "append_images": made[1:]} if frames > 1 else {}
+    made[0].save(path, kind, **more)
+
+
+def _video(path: Path, kind: str, width: int, height: int, frames: int) -> None:
+    import cv2
+    import numpy as np
+
+    avi = path.with_suffix(".avi")
+    writer = cv2.VideoWriter(str(avi), cv2.VideoWriter_fourcc(*kind), 10, (width, height))
+    for number in range(frames):
+        writer.write(np.full((height, width, 3), number, np.uint8))
+    writer.release()
+    avi.replace(path)
+
+
+def _sound(path: Path, kind: str, rate: int, seconds: float, channels: int) -> None:
+    import numpy as np
+    import soundfile
+
+    soundfile.write(path, np.zeros((max(1, int(rate * seconds)), channels), np.int16), rate, format=kind)
+
+
+FILES: Final = {
+    **{
+        kind: Kind("image", _image, (kind, mode, 8))
+        for kind, mode in (("PNG", "L"), ("JPEG", "RGB"), ("GIF", "L"), ("WEBP", "RGBA"))
+    },
+    "MJPG": Kind("video", _video, ("MJPG", 32, 32, 4)),
+    "FLAC": Kind("audio", _sound, ("FLAC", 16000, 1, 1)),
+}
+
+
+def make(file: tuple[Any, ...], path: str) -> None:
+    """Write a file.
+
+    Args:
+        file: its kind, a name in `FILES`, and what it is made of.
+        path: where.
+    """
+    FILES[file[0]].make(Path(path), *file)
