@@ -13,7 +13,7 @@ def _none() -> Process:
 
 
 def _pixels() -> Process:
-    """Qwen2-VL's, which keeps an image at its size as far as that is allowed. The largest that a client may ask for."""
+    """Qwen2-VL's, which keeps an image at its size: up to the largest that a client may ask for."""
     from transformers.models.qwen2_vl.image_processing_qwen2_vl import Qwen2VLImageProcessor
 
     from tenantzone_runtime.settings import Bounds
@@ -48,7 +48,7 @@ def _whisper() -> Process:
     from transformers import WhisperFeatureExtractor
     from vllm.multimodal.parse import MultiModalDataParser
 
-    parser = MultiModalDataParser(target_sr=_RATE, target_channels=1)
+    parser = MultiModalDataParser(target_sr=_RATE, target_channels=1, audio_resample_method="pyav")
     extract = WhisperFeatureExtractor(feature_size=128)
 
     def process(media: Sequence[Any]) -> Any:

@@ -409,6 +409,8 @@ class EngineReport(_Model):
     """None: the engine is of the previous release, and its port is open."""
     api_servers: tuple[ApiServerReport, ...] | None = None
     """Its API server processes; None: none has said what it enforces, or the engine is of the previous release."""
+    missing_api_servers: Count = 0
+    """API server processes that it was started with and that have not said for a minute what they enforce."""
     boot_id: str = ""
     """Random, of this start of the engine core; empty: the engine is of the previous release."""
     pod_uid: str = ""

@@ -16,6 +16,8 @@ from typing import Annotated, Final
 
 from pydantic import Field, TypeAdapter
 
+from tenantzone_runtime.state_folder import check_state_folder
+
 _PREFIX: Final = "api-server-"
 _SUFFIX: Final = ".json"
 _MAX_BYTES: Final = 4096
@@ -55,8 +57,10 @@ class ApiServerState:
         """Write the state to its file, whole or not at all.
 
         Raises:
-            OSError: it can't be written; FileNotFoundError if the folder is gone, which the engine core makes again.
+            OSError: it can't be written; FileNotFoundError if the folder is gone, which the engine core makes again;
+                UnsafeFolder if somebody else could write into it.
         """
+        check_state_folder(folder)
         path = _path(folder, self.process)
         new = path.with_suffix(".new")
         new.write_text(json.dumps(asdict(self)))
@@ -67,9 +71,13 @@ _STATES: Final = TypeAdapter(ApiServerState)
 
 
 def read_states(folder: Path) -> Sequence[ApiServerState]:
-    """The state of each API server process that runs, by process id; removes the files of those that have ended."""
+    """The state of each API server process that runs, by process id; removes the files of those that have ended.
+
+    A folder that somebody else could write into says nothing of them.
+    """
     states = []
     try:
+        check_state_folder(folder)
         paths = sorted(folder.glob(f"{_PREFIX}*{_SUFFIX}"))
     except OSError:
         return ()

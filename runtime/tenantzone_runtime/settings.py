@@ -84,9 +84,9 @@ class Bounds:
     """Of all sounds of a request, in all channels."""
     max_media_file_bytes: int = 2**26
     """Of the files of a request's media, before they are decoded."""
-    max_tenant_media_bytes: int = 2**30
+    max_tenant_media_bytes: int = 2**32
     """Memory for media of one tenant that are decoded or processed at one time."""
-    max_held_media_bytes: int = 4 * 2**30
+    max_held_media_bytes: int = 2**33
     """Memory for media of all tenants that are decoded or processed at one time."""
 
 

@@ -34,12 +34,14 @@ from tests.cli.healthy import (
 from tests.cli.reports import answer
 
 
-def with_api_servers(*lags: tuple[str, ...]) -> EngineAnswer:
-    """The answer of an engine whose API server processes, numbered from 1, differ in so much."""
+def with_api_servers(*lags: tuple[str, ...], missing: int = 0) -> EngineAnswer:
+    """The answer of an engine whose API server processes, numbered from 1, differ in so much; and some are missing."""
     found = heard()
     assert found.report is not None
     processes = tuple(ApiServerReport(process=number, lags=each) for number, each in enumerate(lags, start=1))
-    return replace(found, report=found.report.model_copy(update={"api_servers": processes}))
+    return replace(
+        found, report=found.report.model_copy(update={"api_servers": processes, "missing_api_servers": missing})
+    )
 
 
 SALT_NOT_SHARED = {
@@ -174,6 +176,13 @@ def packed(at_least: int) -> dict[str, Any]:
             ENGINES,
             "API server process 2 does not report what the engine core enforces (silent, a new one): engine-0",
             id="an API server process that says nothing",
+        ),
+        pytest.param(
+            {"answers": [with_api_servers((), missing=2)]},
+            "FAIL",
+            ENGINES,
+            "API server processes that do not report what they enforce: 2: engine-0",
+            id="API server processes that never said anything",
         ),
         pytest.param(
             {"answers": [heard(published=NOW - 60)]}, "FAIL", ENGINES, "report is 60s old", id="an engine that hangs"

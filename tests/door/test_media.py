@@ -90,7 +90,10 @@ def test_a_short_sound_and_a_small_frame_count_as_what_a_processor_may_make_of_t
 
 def test_a_request_that_needs_more_memory_than_a_tenant_may_have_is_refused():
     bounds = replace(BOUNDS, max_tenant_media_bytes=3999 * BYTES_OF_PIXEL)
-    for bound, name in ((bounds, "MAX_TENANT_MEDIA_BYTES"), (replace(BOUNDS, max_held_media_bytes=9), "MAX_HELD_MEDIA")):
+    for bound, name in (
+        (bounds, "MAX_TENANT_MEDIA_BYTES"),
+        (replace(BOUNDS, max_held_media_bytes=9), "MAX_HELD_MEDIA"),
+    ):
         use = Holdings(bound).admit("acme").media
         use.add_video(20, 20, 10)
         with pytest.raises(Refusal, match=name) as refusal:
@@ -149,7 +152,7 @@ async def test_a_request_that_ends_while_it_waits_for_other_tenants_gives_its_ow
 
 
 async def test_files_of_all_tenants_are_bounded_before_they_are_fetched_and_what_is_not_needed_is_given_back():
-    holdings = Holdings(BOUNDS)
+    holdings = Holdings(replace(BOUNDS, max_held_media_bytes=8 * 20_000, max_tenant_media_bytes=8 * 8000))
     held = [holdings.admit(name) for name in "abcdef"]
     uses = [each.media for each in held]
     tasks = [asyncio.ensure_future(use.enter_files()) for use in uses]

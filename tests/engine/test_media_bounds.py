@@ -9,6 +9,7 @@ import cv2
 import numpy as np
 import pytest
 from PIL import Image
+from vllm.multimodal.audio import AudioResampler
 from vllm.multimodal.media import audio as stock_audio
 from vllm.multimodal.media.connector import MediaConnector
 from vllm.renderers.chat_utils import AsyncMultiModalItemTracker
@@ -32,6 +33,7 @@ def bounded():
         (AsyncMultiModalItemTracker, "resolve_items"),
         (MediaConnector, "load_from_url_async"),
         (stock_audio, "load_audio"),
+        (AudioResampler, "resample"),
     ]
     stock = [getattr(*each) for each in patched]
     bound_media(BOUNDS)
@@ -226,6 +228,17 @@ def test_a_sound_is_decoded_up_to_the_samples_of_a_request(monkeypatch):
     error = refusal(tracker_of(url(b"no sound", "audio/wav"), modality="audio"))
     assert "TENANTZONE_MAX_AUDIO_SAMPLES" in str(error)
     assert sounds.limit == 4 * BOUNDS.max_audio_samples
+
+
+def test_a_server_without_a_library_for_sounds_says_which():
+    error = refusal(tracker_of(url(b"no sound", "audio/wav"), modality="audio"))
+    assert isinstance(error, ValueError)
+    assert "can't read sounds: it has no av" in str(error)
+
+
+def test_a_server_without_a_library_that_changes_rates_says_which():
+    with pytest.raises(ValueError, match="can't change the sampling rate of sounds: it has no torchaudio"):
+        AudioResampler(target_sr=16000).resample(np.zeros(100, np.float32), orig_sr=8000)
 
 
 def test_a_tenants_next_request_waits_for_memory_and_other_tenants_do_not():

@@ -35,7 +35,7 @@ class House:
         self._salt = folder / "salt"
         self.journal = folder / "journal"
         self._state = folder / "state"
-        self._state.mkdir(exist_ok=True)
+        self._state.mkdir(mode=0o700, exist_ok=True)
         self._generations = itertools.count(1)
         if text is not None:
             self.project(text)

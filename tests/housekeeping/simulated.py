@@ -48,6 +48,7 @@ class SimulatedEngine:
     """
 
     engine_version = "simulated"
+    api_servers = 0
     block_size_tokens = BLOCK_TOKENS
     migration = None
 

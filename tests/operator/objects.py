@@ -75,6 +75,7 @@ def observed(
     admin_port: AdminPortStatus | None = CLOSED,
     tiers: tuple[TierReport, ...] = (),
     api_servers: tuple[ApiServerReport, ...] | None = None,
+    missing_api_servers: int = 0,
     **zones: Any,
 ) -> Observation:
     """An engine that has applied a snapshot and reports its zones; `acme={"cached": 3}` says more about one of them.
@@ -98,6 +99,7 @@ def observed(
             "admin_port": admin_port,
             "tiers": tiers,
             "api_servers": api_servers,
+            "missing_api_servers": missing_api_servers,
         }
     )
     if identity is not None:

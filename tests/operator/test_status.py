@@ -66,6 +66,20 @@ def test_the_message_names_the_pod_the_process_and_what_differs():
     )
 
 
+@pytest.mark.parametrize(
+    ("missing", "said"),
+    [
+        (1, "1 of the API server processes that it was started with has not reported"),
+        (2, "2 of the API server processes that it was started with have not reported"),
+    ],
+)
+def test_an_api_server_process_that_never_reported_is_named(missing, said):
+    engine = observed(NEWEST, engine="engine-3", api_servers=(enforcing(NEWEST),), missing_api_servers=missing)
+    found = condition(status_of(ACME, [engine]), "Programmed")
+    assert (found["status"], found["reason"]) == ("False", "ApiServerDiffers")
+    assert found["message"] == f"engine-3: {said}; restart the pod if it stays so"
+
+
 def test_an_api_server_process_with_an_older_config_enforces_what_has_not_changed_since():
     unchanged = snapshot(1, ACME), snapshot(2, ACME, zone("burst"))
     engine = observed(unchanged[1], api_servers=(enforcing(unchanged[0]),))

@@ -10,7 +10,7 @@ from tenantzone_contract.config_text import dump_config, make_config
 
 def project(folder: Path, files: Mapping[str, str | bytes]) -> None:
     """Replace what the folder shows by these files, in kubelet's order: new content, swap, clean up."""
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
     current = folder / "..data"
     old = current.readlink() if current.is_symlink() else None
     new = folder / f"..{0 if old is None else int(old.name.removeprefix('..')) + 1}"

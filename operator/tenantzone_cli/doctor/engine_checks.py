@@ -87,6 +87,12 @@ def _check_api_servers(report: EngineReport) -> Iterator[Finding]:
             differs = ", ".join(map(printable, process.lags))
             text = f"API server process {process.process} does not report what the engine core enforces ({differs})"
             yield fail("", text, "see the log of the pod; restart the pod if it stays so")
+    if report.missing_api_servers:
+        text = f"API server processes that do not report what they enforce: {report.missing_api_servers}"
+        advice = (
+            "see whether vLLM runs with --middleware, and whether the processes run; restart the pod if it stays so"
+        )
+        yield fail("", text, advice)
 
 
 def _check_clock(pod: Pod, age: float) -> Iterator[Finding]:

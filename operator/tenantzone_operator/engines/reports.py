@@ -221,6 +221,7 @@ class EngineReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
     identity: IdentityReport | None = None
     admin_port: AdminPortStatus | None = None
     api_servers: Annotated[tuple[ApiServerReport, ...], msgspec.Meta(max_length=MAX_API_SERVERS)] | None = None
+    missing_api_servers: Count = 0
     pod_uid: Name = ""
     tiers: Annotated[tuple[TierReport, ...], msgspec.Meta(max_length=MAX_TIERS)] = ()
     zones: tuple[ZoneReport, ...] = ()

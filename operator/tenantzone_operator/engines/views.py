@@ -141,7 +141,8 @@ def view(report: EngineReport) -> EngineView:
             for tier in report.tiers
         },
         api_servers=tuple((each.config_generation, each.config_hash) for each in report.api_servers or ()),
-        lag=next((_lag(each, config.applied_hash) for each in report.api_servers or () if each.lags), ""),
+        lag=next((_lag(each, config.applied_hash) for each in report.api_servers or () if each.lags), "")
+        or _missing(report.missing_api_servers),
     )
 
 
@@ -155,6 +156,15 @@ def _lag(process: ApiServerReport, applied_hash: str | None) -> str:
     }
     found = [words.get(lag, f"differs in {printable(lag, _LONGEST_ERROR)}") for lag in process.lags]
     return f"API server process {process.process} {' and '.join(found)}"
+
+
+def _missing(count: int) -> str:
+    """How many API server processes have never reported, in words; empty: none."""
+    if not count:
+        return ""
+    return (
+        f"{count} of the API server processes that it was started with {'has' if count == 1 else 'have'} not reported"
+    )
 
 
 def _short(config_hash: str | None) -> str:

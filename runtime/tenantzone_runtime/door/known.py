@@ -16,6 +16,7 @@ from tenantzone_runtime.logs import describe_process
 from tenantzone_runtime.reload import ConfigSource
 from tenantzone_runtime.salt import SaltKeySource
 from tenantzone_runtime.settings import Settings
+from tenantzone_runtime.state_folder import UnsafeFolder, check_state_folder
 
 _log = logging.getLogger(__name__)
 
@@ -40,6 +41,9 @@ class Known:
         self._keys = KeyRing(settings.keys_dir, settings.seal_key)
         # Not the folder of the operator's config: the engine may refuse what stands there.
         self._source = ConfigSource(state_dir)
+        self._state_dir = state_dir
+        self._unsafe = ""
+        """Why the engine's folder is not read; empty: it is."""
         self._salt = SaltKeySource(settings.salt_dir, settings.seal_key)
         self._declared: IdentityConfig | None = None
         self._has_identity_files = False
@@ -112,7 +116,7 @@ class Known:
         self._keys.refresh()
         self._salt.poll()
         self._has_identity_files = self._has_identity_files or has_identity_files(self._identity_dir)
-        if self._source.poll():
+        if self._is_safe() and self._source.poll():
             self._has_changed()
             if (config := self.config) is not None:
                 self._take(config)
@@ -125,6 +129,20 @@ class Known:
             self._declared = declared
         self.identity.refresh()
         self._looked_at = began
+
+    def _is_safe(self) -> bool:
+        """Whether the engine's folder, if it is there, is the engine's; writes a change to the log."""
+        unsafe = ""
+        try:
+            check_state_folder(self._state_dir)
+        except UnsafeFolder as error:
+            unsafe = str(error)
+        except OSError:  # the source says what is wrong with it
+            pass
+        if unsafe and unsafe != self._unsafe:
+            _log.error("the front door keeps its last good config: %s", unsafe)
+        self._unsafe = unsafe
+        return not unsafe
 
     def _take(self, config: RuntimeConfig) -> None:
         self.zones = {zone.tenant: zone for zone in config.zones}

@@ -21,11 +21,12 @@ from tenantzone_runtime.settings import (
     Bounds,
 )
 
-BYTES_OF_PIXEL: Final = 16
-"""Memory for a pixel: of the decoded image and of the copies that a conversion needs, and later of the image and of
-the model's input (three channels of 4 bytes)."""
-BYTES_OF_SAMPLE: Final = 16
-"""Memory for a sample of a sound: as decoded, joined, converted to 4 bytes, and mixed down."""
+BYTES_OF_PIXEL: Final = 64
+"""Memory for a pixel, as measured where a model's processor keeps images at their size: of the image, of the
+model's input (three channels of 4 bytes, twice in models that also read videos), and of what the processor needs."""
+BYTES_OF_SAMPLE: Final = 32
+"""Memory for a sample of a sound, as measured: of the sound as decoded, mixed down and at another rate, and of the
+processor's spectrum."""
 _PARTS_FOR_FILES: Final = 8
 """Files that are fetched and not yet decoded may take one of so many parts of the memory for media, besides it."""
 _FRAMES_OF_IMAGE: Final = 4

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import pybase64
 from PIL import Image
+from vllm.multimodal.audio import AudioResampler
 from vllm.multimodal.media import audio as stock_audio
 from vllm.multimodal.media.audio import AudioMediaIO
 from vllm.multimodal.media.image import ImageMediaIO
@@ -25,6 +26,8 @@ _WITH_IMAGES_INSIDE: Final = frozenset({"ICO", "ICNS"})
 """Formats whose header says nothing certain of the images in the file."""
 _BYTES_OF_SAMPLE: Final = 4
 """Bytes of a sample, as vLLM bounds what it decodes."""
+_MODEL_RATE: Final = 16_000
+"""Samples a second, of one channel, to which vLLM brings a sound for most models."""
 _PADDING_SAMPLES: Final = 2**17
 """Samples that a sound may have beyond the number in its header and a quarter of it: some headers only estimate."""
 
@@ -117,8 +120,11 @@ def decode(file: File, size: Size, bounds: Bounds) -> Any:
 
 
 def bound_sounds() -> None:
-    """Have vLLM's decoders of sounds end at what the thread that calls them may decode."""
-    load = stock_audio.load_audio
+    """Have vLLM's decoders of sounds end at what the thread that calls them may decode.
+
+    Where a library is missing, vLLM then answers 400 with its name, and not 500.
+    """
+    load, resample = stock_audio.load_audio, AudioResampler.resample
 
     @wraps(load)
     def load_bounded(*args: Any, **kwargs: Any) -> Any:
@@ -129,8 +135,27 @@ def bound_sounds() -> None:
             kwargs["max_decode_bytes"] = limit if given is None else min(given, limit)
         return load(*args, **kwargs)
 
+    @wraps(resample)
+    def resample_or_name_library(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return resample(*args, **kwargs)
+        except ImportError as error:
+            raise _missing_library("can't change the sampling rate of sounds", error) from None
+
     if not hasattr(load, "__wrapped__"):
         stock_audio.load_audio = load_bounded
+    if not hasattr(resample, "__wrapped__"):
+        AudioResampler.resample = resample_or_name_library
+
+
+def _missing_library(what: str, error: ImportError) -> ValueError:
+    # vLLM puts an error about its own extras around the one that has the library's name.
+    innermost: BaseException | None = error
+    library = str(error)
+    while innermost is not None:
+        library = innermost.name or library if isinstance(innermost, ImportError) else library
+        innermost = innermost.__context__
+    return ValueError(f"This server {what}: it has no {library}; its image needs vllm[audio]. Send no sounds")
 
 
 def _decoded_sound(file: File, samples: int, bounds: Bounds) -> Any:
@@ -138,6 +163,8 @@ def _decoded_sound(file: File, samples: int, bounds: Bounds) -> Any:
     _decoding.samples = most
     try:
         return file.io.load_bytes(file.data)
+    except ImportError as error:
+        raise _missing_library("can't read sounds", error) from None
     except ValueError as error:
         if "VLLM_MAX_AUDIO_DECODE_BYTES" in str(error):
             if most < bounds.max_audio_samples:
@@ -213,12 +240,17 @@ def _samples(data: bytes) -> int:
     return _samples_by_av(data) if found is None else found
 
 
+def _counted(seconds: float, rate: int, channels: int) -> int:
+    """The samples of a sound as it is, or as the model gets it, whichever are more."""
+    return round(seconds * max(rate * channels, _MODEL_RATE))
+
+
 def _samples_by_soundfile(data: bytes) -> int | None:
     try:
         import soundfile
 
         with soundfile.SoundFile(BytesIO(data)) as sound:
-            return int(sound.frames * sound.channels)
+            return _counted(sound.frames / max(1, sound.samplerate), sound.samplerate, sound.channels)
     except (ImportError, RuntimeError):  # not installed, or not a format that it reads
         return None
 
@@ -230,6 +262,6 @@ def _samples_by_av(data: bytes) -> int:
         with av.open(BytesIO(data)) as container:
             stream = container.streams.audio[0]
             seconds = float(stream.duration * stream.time_base) if stream.duration else (container.duration or 0) / 1e6
-            return int(seconds * stream.rate * stream.channels)
+            return _counted(seconds, stream.rate, stream.channels)
     except (ImportError, ValueError, OSError, IndexError, AttributeError):  # vLLM says what is wrong with the file
         return 0

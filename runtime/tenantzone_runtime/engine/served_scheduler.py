@@ -29,6 +29,7 @@ class ServedScheduler:
     def __init__(self, scheduler: ZoneAwareScheduler) -> None:
         self._scheduler = scheduler
         self._pool = scheduler.block_pool
+        self.api_servers = int(getattr(scheduler.vllm_config.parallel_config, "_api_process_count", 1))
         self.tenancy: Tenancy = scheduler.tenancy
         self.block_ids = range(1, 1 + self._pool.capacity)
         """Block 0 is vLLM's null block."""

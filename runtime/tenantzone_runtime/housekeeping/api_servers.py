@@ -15,6 +15,9 @@ LAG_SECONDS: Final = 30.0
 Thousands of key files are read in parts, which takes seconds. While keys change all the time, the digests of two
 processes that both follow may never be equal; but then both digests change.
 """
+MISSING_SECONDS: Final = 60.0
+"""For which fewer processes than the engine was started with may have reported, before the report says so: an engine
+core runs before its API server processes do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +81,16 @@ class ApiServers:
 
     Args:
         folder: shared with them; None: there are none.
+        started: how many the engine was started with.
     """
 
-    def __init__(self, folder: Path | None) -> None:
+    def __init__(self, folder: Path | None, started: int = 0) -> None:
         self._folder = folder
+        self._started = started if folder is not None else 0
+        self._all_at: float | None = None
+        """When all of them were last known, or looked for first."""
+        self.missing = 0
+        """Processes that the engine was started with and that have not reported for long."""
         self._processes: dict[tuple[int, int], _Process] = {}
         self.reports: Sequence[ApiServerReport] | None = None
         """What each of them enforces; None: none has said so yet."""
@@ -94,7 +103,7 @@ class ApiServers:
             now: by the monotonic clock, in seconds; None: now.
         """
         now = time.monotonic() if now is None else now
-        before = self.reports
+        before = self.reports, self.missing
         states = read_states(self._folder) if self._folder is not None else ()
         heard = {(state.process, state.started): state for state in states}
         for key, state in heard.items():
@@ -108,4 +117,8 @@ class ApiServers:
         }
         reports = tuple(self._processes[key].report(enforced, now) for key in sorted(self._processes))
         self.reports = reports or None
-        return self.reports != before
+        lacking = max(0, self._started - len(reports))
+        if not lacking or self._all_at is None:
+            self._all_at = now
+        self.missing = lacking if now - self._all_at >= MISSING_SECONDS else 0
+        return (self.reports, self.missing) != before

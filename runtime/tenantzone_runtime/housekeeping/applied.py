@@ -11,6 +11,7 @@ from pathlib import Path
 from tenantzone_contract.config import CONFIG_KEY, RuntimeConfig
 from tenantzone_contract.config_text import dump_config
 from tenantzone_contract.report import Rejection
+from tenantzone_runtime.state_folder import check_state_folder
 
 logger = logging.getLogger(__name__)
 
@@ -33,19 +34,23 @@ class AppliedConfig:
     def show(self, config: RuntimeConfig | None) -> None:
         """Write a config, unless the file has it. A failed write is tried again with the next call.
 
-        A folder that is gone is made again: programs that clean up temporary files remove it.
+        A folder that is gone is made again: programs that clean up temporary files remove it. One that somebody else
+        could write into is not used.
 
         Args:
             config: the one in force; None: there was none yet.
         """
-        if self._path is None or config is None or (config is self._shown and self._path.exists()):
+        if self._path is None or config is None:
             return
         new = self._path.with_suffix(".new")
         try:
             self._path.parent.mkdir(mode=0o700, exist_ok=True)
-            new.write_text(dump_config(config))
-            new.replace(self._path)
+            check_state_folder(self._path.parent)
+            if config is not self._shown or not self._path.exists():
+                new.write_text(dump_config(config))
+                new.replace(self._path)
         except OSError as error:
+            self._shown = None
             self._reject(config.generation, f"the API server cannot read it and enforces an earlier config: {error}")
         else:
             self._shown, self.rejection = config, None

@@ -76,6 +76,10 @@ class ServedEngine(Protocol):
         """What reports, metrics and the journal name as the engine's version."""
 
     @property
+    def api_servers(self) -> int:
+        """API server processes that it was started with; 0: it has none. Always the same."""
+
+    @property
     def block_ids(self) -> range:
         """Of the blocks that requests can use: as many as the tenancy's capacity. Always the same."""
 

@@ -97,6 +97,7 @@ def make_report(
     salt_key: SaltKeyStatus | None = None,
     identity: IdentityReport | None = None,
     api_servers: Sequence[ApiServerReport] | None = None,
+    missing_api_servers: int = 0,
     admin_port: AdminPortStatus | None = None,
 ) -> EngineReport:
     """An immutable snapshot. What a zone's loans come to agrees with the loans that are told."""
@@ -130,6 +131,7 @@ def make_report(
         salt_key=salt_key,
         identity=identity,
         api_servers=tuple(api_servers) if api_servers is not None else None,
+        missing_api_servers=missing_api_servers,
         admin_port=admin_port,
         tiers=tuple(map(tier_report, tiers)),
         zones=tuple(_zone_report(zone, counts, lending, tiers, engine.tenancy) for zone, counts in zones),

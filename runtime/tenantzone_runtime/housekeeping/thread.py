@@ -49,7 +49,7 @@ class Housekeeping:
         self._applied = AppliedConfig(settings.state_dir)
         self._salting = Salting(engine, settings)
         self._identifying = Identifying(settings)
-        self._api_servers = ApiServers(settings.state_dir)
+        self._api_servers = ApiServers(settings.state_dir, engine.api_servers)
         self.admin_access = AdminAccess(None if settings.admin_open else settings.admin_token_dir)
         """Who may read what is told here; followed in each turn."""
         self._stopping = threading.Event()
@@ -131,6 +131,7 @@ class Housekeeping:
             salt_key=self._salting.status,
             identity=self._identifying.look(in_force.pool.identity if in_force is not None else None),
             api_servers=self._api_servers.reports,
+            missing_api_servers=self._api_servers.missing,
             admin_port=self.admin_access.status,
         )
 

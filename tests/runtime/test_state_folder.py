@@ -1,0 +1,113 @@
+"""The folder of the engine core and its API servers is not used once somebody else could write into it."""
+
+import logging
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tenantzone_contract.config import CONFIG_KEY, PoolConfig, ZoneConfig
+from tenantzone_contract.config_text import dump_config, make_config
+from tenantzone_runtime.api_server_state import read_states, state_of_this_process
+from tenantzone_runtime.door.known import Known
+from tenantzone_runtime.housekeeping.applied import AppliedConfig
+from tenantzone_runtime.state_folder import UnsafeFolder, check_state_folder
+from tests.door.harness import give_zones, settings
+
+NOBODY = 65534
+
+
+def config(generation: int, *tenants: str):
+    zones = [ZoneConfig(name=tenant, tenant=tenant, generation=1) for tenant in tenants]
+    return make_config(generation, PoolConfig(namespace="models", name="main"), zones)
+
+
+def belongs_to_another(folder: Path) -> None:
+    os.chown(folder, NOBODY, NOBODY)
+
+
+def is_a_link(folder: Path) -> None:
+    folder.rename(folder.with_name("elsewhere"))
+    folder.symlink_to("elsewhere")
+
+
+def is_open(folder: Path) -> None:
+    folder.chmod(0o777)
+
+
+def is_open_to_the_group(folder: Path) -> None:
+    folder.chmod(0o770)
+
+
+UNSAFE = [
+    pytest.param(
+        belongs_to_another, id="another's", marks=pytest.mark.skipif(os.geteuid() != 0, reason="needs root to make it")
+    ),
+    pytest.param(is_a_link, id="link"),
+    pytest.param(is_open, id="everybody's"),
+    pytest.param(is_open_to_the_group, id="the group's"),
+]
+
+
+def plant(folder: Path, make: Callable[[Path], None]) -> None:
+    """What another user of the container could do after the folder was removed: make one with a config of their own."""
+    shutil.rmtree(folder)
+    folder.mkdir(mode=0o700)
+    (folder / CONFIG_KEY).write_text(dump_config(config(9, "mallory")))
+    make(folder)
+
+
+@pytest.mark.parametrize("make", UNSAFE)
+def test_a_folder_that_somebody_else_could_write_into_is_refused(tmp_path: Path, make: Callable[[Path], None]):
+    folder = tmp_path / "state"
+    folder.mkdir(mode=0o700)
+    check_state_folder(folder)
+    make(folder)
+    with pytest.raises(UnsafeFolder, match=str(folder)):
+        check_state_folder(folder)
+
+
+@pytest.mark.parametrize("make", UNSAFE)
+def test_the_engine_reports_a_planted_folder_and_writes_again_once_it_is_gone(
+    tmp_path: Path, make: Callable[[Path], None], caplog: pytest.LogCaptureFixture
+):
+    folder = tmp_path / "state"
+    folder.mkdir(mode=0o700)
+    applied = AppliedConfig(folder)
+    mine = config(1, "acme")
+    applied.show(mine)
+    assert applied.rejection is None
+    plant(folder, make)
+    state = state_of_this_process(9, "sha256:planted", "", "")
+    for _ in range(2):
+        applied.show(mine)
+    assert applied.rejection is not None
+    assert str(folder) in applied.rejection.error
+    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+    with pytest.raises(UnsafeFolder):
+        state.write(folder)
+    assert read_states(folder) == ()
+    folder.unlink() if folder.is_symlink() else shutil.rmtree(folder)
+    applied.show(mine)
+    assert applied.rejection is None
+    assert (folder / CONFIG_KEY).read_text() == dump_config(mine)
+
+
+@pytest.mark.parametrize("make", UNSAFE)
+def test_a_front_door_keeps_its_config_and_follows_no_planted_one(
+    tmp_path: Path, make: Callable[[Path], None], caplog: pytest.LogCaptureFixture
+):
+    give_zones(tmp_path, "acme")
+    folder = tmp_path / "config"
+    known = Known(settings(tmp_path), folder, lambda: None)
+    plant(folder, make)
+    for _ in range(2):
+        known.look()
+    assert set(known.zones) == {"acme"}
+    assert [str(folder) in record.getMessage() for record in caplog.records] == [True]
+    folder.unlink() if folder.is_symlink() else shutil.rmtree(folder)
+    give_zones(tmp_path, "acme", "burst", generation=2)
+    known.look()
+    assert set(known.zones) == {"acme", "burst"}
