@@ -1,4 +1,4 @@
-"""The folder that the engine core shares with its API server processes, which nobody else may change.
+"""The folder that the engine core shares with its API server processes, which no other user may change.
 
 It lies where other users of the container may write. If it is removed, one of them could make a folder of its name and
 write a config into it.
@@ -12,11 +12,11 @@ _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 class UnsafeFolder(OSError):
-    """Somebody else could write into the folder; the message says why."""
+    """Another user could write into the folder; the message says why."""
 
 
 def check_state_folder(folder: Path) -> None:
-    """Check that the folder is this user's, or root's, and that nobody else can write into it.
+    """Check that the folder is this user's, or root's, and that no other user can write into it.
 
     Raises:
         UnsafeFolder: it is not.

@@ -35,7 +35,7 @@ from tests.cli.reports import answer
 
 
 def with_api_servers(*lags: tuple[str, ...], missing: int = 0) -> EngineAnswer:
-    """The answer of an engine whose API server processes, numbered from 1, differ in so much; and some are missing."""
+    """The answer of an engine whose API server processes, numbered from 1, differ in ``lags``."""
     found = heard()
     assert found.report is not None
     processes = tuple(ApiServerReport(process=number, lags=each) for number, each in enumerate(lags, start=1))

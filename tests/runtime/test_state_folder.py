@@ -1,4 +1,4 @@
-"""The folder of the engine core and its API servers is not used once somebody else could write into it."""
+"""The folder of the engine core and its API servers is not used if another user could write into it."""
 
 import logging
 import os
@@ -16,7 +16,7 @@ from tenantzone_runtime.housekeeping.applied import AppliedConfig
 from tenantzone_runtime.state_folder import UnsafeFolder, check_state_folder
 from tests.door.harness import give_zones, settings
 
-NOBODY = 65534
+ANOTHER_USER = 65534
 
 
 def config(generation: int, *tenants: str):
@@ -25,7 +25,7 @@ def config(generation: int, *tenants: str):
 
 
 def belongs_to_another(folder: Path) -> None:
-    os.chown(folder, NOBODY, NOBODY)
+    os.chown(folder, ANOTHER_USER, ANOTHER_USER)
 
 
 def is_a_link(folder: Path) -> None:
@@ -60,7 +60,7 @@ def plant(folder: Path, make: Callable[[Path], None]) -> None:
 
 
 @pytest.mark.parametrize("make", UNSAFE)
-def test_a_folder_that_somebody_else_could_write_into_is_refused(tmp_path: Path, make: Callable[[Path], None]):
+def test_a_folder_that_another_user_could_write_into_is_refused(tmp_path: Path, make: Callable[[Path], None]):
     folder = tmp_path / "state"
     folder.mkdir(mode=0o700)
     check_state_folder(folder)

@@ -6,12 +6,12 @@ from collections.abc import Hashable
 
 
 class Gate:
-    """Lets so much weight in at a time: the callers in turn, and what one caller brings in the order in which it came.
+    """Bounds the weight that is inside at a time. Callers take turns; the entries of one caller keep their order.
 
-    The next one in turn waits until there is room for it, and nobody passes it, however light.
+    The caller whose turn it is waits until there is room for its entry. No other entry passes it, however light.
 
     Args:
-        room: for weight. What is heavier than all of it goes in alone.
+        room: the most weight. An entry that is heavier than that goes in alone.
     """
 
     def __init__(self, room: int) -> None:

@@ -28,8 +28,8 @@ BYTES_OF_SAMPLE: Final = 32
 """Memory for a sample of a sound, as measured: of the sound as decoded, mixed down and at another rate, and of the
 processor's spectrum."""
 _PARTS_FOR_FILES: Final = 8
-"""Files that are fetched and not yet decoded may take one of so many parts of the memory for media, besides it."""
-_FRAMES_OF_IMAGE: Final = 4
+"""Fetched files may take the memory for decoded media divided by this, in addition to it."""
+_FRAMES_OF_PICTURE: Final = 4
 """Frames of a video that count as one image at least: processors enlarge frames, and less than images."""
 _THREADS: Final = 2
 """Threads that fetch, measure or decode files of one tenant at a time. vLLM has 8 for all tenants."""
@@ -64,7 +64,7 @@ class _Share:
         self._shared = shared
 
     async def enter(self, size: int) -> None:
-        """Wait until there is memory, and take it: so many bytes, at most the share."""
+        """Wait until there is memory, and take ``size`` bytes of it, at most the share."""
         await self._own.enter(size)
         try:
             await self._shared.enter(size, self)
@@ -81,7 +81,7 @@ class TenantMedia:
     """The memory and the threads that one tenant's media may take at a time.
 
     Args:
-        all: of which it takes a part.
+        all: the memory of all tenants.
     """
 
     def __init__(self, all: AllMedia) -> None:
@@ -243,7 +243,7 @@ class MediaUse:
 
 
 def file_room(room: int) -> int:
-    """The bytes of files that may be held besides so many bytes of decoded media."""
+    """Returns the bytes that fetched files may take in addition to ``room`` bytes of decoded media."""
     return max(1, room // _PARTS_FOR_FILES)
 
 

@@ -34,8 +34,8 @@ class AppliedConfig:
     def show(self, config: RuntimeConfig | None) -> None:
         """Write a config, unless the file has it. A failed write is tried again with the next call.
 
-        A folder that is gone is made again: programs that clean up temporary files remove it. One that somebody else
-        could write into is not used.
+        A folder that is gone is made again: programs that clean up temporary files remove it. One that another
+        user could write into is not used.
 
         Args:
             config: the one in force; None: there was none yet.
