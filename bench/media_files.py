@@ -33,7 +33,7 @@ def _video(path: Path, kind: str, width: int, height: int, frames: int) -> None:
     import numpy as np
 
     avi = path.with_suffix(".avi")
-    writer = cv2.VideoWriter(str(avi), cv2.VideoWriter_fourcc(*kind), 10, (width, height))
+    writer = cv2.VideoWriter(str(avi), cv2.VideoWriter.fourcc(*kind), 10, (width, height))
     for number in range(frames):
         writer.write(np.full((height, width, 3), number, np.uint8))
     writer.release()
