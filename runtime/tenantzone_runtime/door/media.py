@@ -29,7 +29,7 @@ BYTES_OF_SAMPLE: Final = 32
 processor's spectrum."""
 _PARTS_FOR_FILES: Final = 8
 """Fetched files may take the memory for decoded media divided by this, in addition to it."""
-_FRAMES_OF_PICTURE: Final = 4
+_FRAMES_OF_IMAGE: Final = 4
 """Frames of a video that count as one image at least: processors enlarge frames, and less than images."""
 _THREADS: Final = 2
 """Threads that fetch, measure or decode files of one tenant at a time. vLLM has 8 for all tenants."""
