@@ -1,9 +1,10 @@
-"""What the arbiter is told by engines that have neither tiers nor adapters: nothing is loaded, nothing is coming."""
+"""What the arbiter is told by engines that have neither tiers, adapters nor an encoder."""
 
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from tenantzone_runtime.zones.engine import Encoding
 from tenantzone_runtime.zones.zone import Zone
 
 
@@ -15,5 +16,17 @@ class WithoutTiers:
     coming: Mapping[Zone, int] = MappingProxyType({})
     adapter_slots = 0
 
+    media_zones: Collection[Zone] = ()
+    encoder_room = Encoding(0, 0)
+
     def adapter(self, work: Any) -> int | None:
         return None
+
+    def next_encoding(self, work: Any) -> Encoding | None:
+        return None
+
+    def encodings_freed(self, works: Collection[Any]) -> int:
+        return 0
+
+    def can_encode(self, work: Any) -> bool:
+        return True

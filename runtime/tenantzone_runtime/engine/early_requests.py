@@ -5,6 +5,7 @@ from vllm.v1.request import Request
 
 from tenantzone_runtime.engine.binding import NO_SESSIONS, BindingError
 from tenantzone_runtime.engine.load_queue import LoadQueue
+from tenantzone_runtime.engine.media_requests import MediaRequests
 
 
 class EarlyRequests:
@@ -13,10 +14,12 @@ class EarlyRequests:
     Args:
         scheduler: whose requests.
         loads: those whose loads from a tier have begun.
+        media: which zones have requests with images, sounds or films.
     """
 
-    def __init__(self, scheduler: Scheduler, loads: LoadQueue) -> None:
+    def __init__(self, scheduler: Scheduler, loads: LoadQueue, media: MediaRequests) -> None:
         self._scheduler = scheduler
+        self._media = media
         self._queue = loads
         self._loads: set[Request] = set()
         """Those that began to load, without blocks for all of their prompts."""
@@ -32,6 +35,7 @@ class EarlyRequests:
         zone = tenancy.zone_of_early_requests(len(early))
         for request in early:
             request.zone, request.peak = zone, 0
+            self._media.arrived(request, zone)
         for request in scheduler.running:
             scheduler.kv_cache_manager.processed.adopted(request)
         scheduler.block_pool.adopt_blocks(zone)

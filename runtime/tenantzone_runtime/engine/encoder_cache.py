@@ -7,14 +7,16 @@ and only then of others.
 
 from __future__ import annotations
 
-import sys
 import time
+from collections.abc import Set
 from typing import Any
 
 from vllm.v1.core.encoder_cache_manager import EncoderCacheManager
 from vllm.v1.request import Request
 
 from tenantzone_runtime.engine.requests import zone_of
+from tenantzone_runtime.zones.encoder_room import EncoderRoom
+from tenantzone_runtime.zones.engine import Encoding
 from tenantzone_runtime.zones.tenancy import Tenancy
 from tenantzone_runtime.zones.zone import Zone
 
@@ -24,6 +26,8 @@ class ZoneEncoderCacheManager(EncoderCacheManager):
 
     tenancy: Tenancy | None = None
     """None until the scheduler has one."""
+    room: EncoderRoom[Request] | None = None
+    """Which zones may have encodings in a step; None until the scheduler has it."""
 
     def __init__(self, cache_size: int) -> None:
         super().__init__(cache_size)
@@ -47,7 +51,7 @@ class ZoneEncoderCacheManager(EncoderCacheManager):
             return 0
         return self.cache_size * zone.spec.quota.reserved // max(1, self.tenancy.ledger.totals.capacity)
 
-    def has_room_for(self, request: Request, computed_tokens: int, step_budget: int, last: int = sys.maxsize) -> bool:
+    def has_room_for(self, request: Request, computed_tokens: int, step_budget: int, last: int) -> bool:
         """Whether the next of a request's media could be encoded now, or none need be.
 
         Args:
@@ -60,21 +64,76 @@ class ZoneEncoderCacheManager(EncoderCacheManager):
             place = feature.mm_position
             if place.offset > last:
                 return True
-            if place.offset + place.length <= computed_tokens or feature.identifier in self.cached:
+            if place.offset + place.length <= computed_tokens or self._is_in_use(feature.identifier):
                 continue
-            embeddings = request.get_num_encoder_embeds(position)
-            return bool(embeddings <= min(step_budget - self._made, self.num_freeable_slots))
+            embeddings = int(request.get_num_encoder_embeds(position))
+            if feature.identifier not in self.cached:
+                return self._may_have(request, Encoding(embeddings, embeddings), step_budget - self._made)
+            if not self._may_have(request, Encoding(embeddings, 0), step_budget):
+                return False
         return True
+
+    def next_of(self, request: Request, computed_tokens: int, last: int) -> Encoding | None:
+        """What the next of a request's media takes; None if none is needed that is not in use already.
+
+        Args:
+            request: that waits or runs.
+            computed_tokens: of its prompt; of one that waits, those that are found in the prefix cache.
+            last: token that is looked at: what begins behind it is not needed yet.
+        """
+        for position, feature in enumerate(request.mm_features):
+            place = feature.mm_position
+            if place.offset > last:
+                return None
+            if place.offset + place.length <= computed_tokens or self._is_in_use(feature.identifier):
+                continue
+            embeddings = int(request.get_num_encoder_embeds(position))
+            return Encoding(embeddings, 0 if feature.identifier in self.cached else embeddings, int(place.offset))
+        return None
+
+    def could_ever_take(self, needed: Encoding, step_budget: int) -> bool:
+        """Whether an encoding fits into an empty cache and into a step that makes nothing else."""
+        return needed.cache <= self.cache_size and needed.compute <= step_budget
+
+    def freed_by(self, names: Set[str]) -> int:
+        """Embeddings that no request would use any more without the requests of these ids."""
+        used = {feature for feature, users in self.cached.items() if users and users <= names}
+        return sum(self.num_embeds_by_hash[feature] for feature in used)
+
+    def _is_in_use(self, name: str) -> bool:
+        return bool(self.cached.get(name))
+
+    def _may_have(self, request: Request, needed: Encoding, left_in_step: int) -> bool:
+        """Whether a request may have an encoding now, beside what is kept for others.
+
+        Args:
+            request: that waits or runs.
+            needed: what it takes.
+            left_in_step: embeddings that the step may still make.
+        """
+        left = Encoding(int(self.num_freeable_slots), left_in_step)
+        if self.room is None:
+            return needed.cache <= left.cache and needed.compute <= left.compute
+        return self.room.may_have(zone_of(request), needed, left)
+
+    def check_and_update_cache(self, request: Request, input_id: int) -> bool:
+        # To use what is merely cached takes room, too.
+        name = request.mm_features[input_id].identifier
+        if name in self.freeable and not self._may_have(request, Encoding(self.freeable[name], 0), 0):
+            return False
+        return bool(super().check_and_update_cache(request, input_id))
 
     def can_allocate(
         self, request: Request, input_id: int, encoder_compute_budget: int, num_embeds_to_schedule: int
     ) -> bool:
         # Without zones it is the longest unused that goes, as in vLLM.
         zone = zone_of(request)
-        if request.get_num_encoder_embeds(input_id) <= encoder_compute_budget:
-            needed = request.get_num_encoder_embeds(input_id) + num_embeds_to_schedule
-            while self.num_free_slots < needed <= self.num_freeable_slots:
-                self._evict(self._next_to_go(zone))
+        embeddings = int(request.get_num_encoder_embeds(input_id))
+        needed = embeddings + num_embeds_to_schedule
+        if not self._may_have(request, Encoding(needed, embeddings), encoder_compute_budget):
+            return False
+        while self.num_free_slots < needed <= self.num_freeable_slots:
+            self._evict(self._next_to_go(zone))
         return bool(super().can_allocate(request, input_id, encoder_compute_budget, num_embeds_to_schedule))
 
     def allocate(self, request: Request, input_id: int) -> None:
@@ -85,6 +144,8 @@ class ZoneEncoderCacheManager(EncoderCacheManager):
         if zone is not None:
             self._owners[request.mm_features[input_id].identifier] = zone
             self._held[zone] = self.held(zone) + embeddings
+            if self.room is not None:
+                self.room.has_taken(zone)
 
     def free_encoder_input(self, request: Request, input_id: int) -> None:
         super().free_encoder_input(request, input_id)

@@ -26,7 +26,7 @@ class LoadQueue(RequestQueue):
         can_go_on: Callable[[Request], bool],
         going_on: Callable[[Request], None],
     ) -> None:
-        self._has_landed = has_landed
+        self.has_landed = has_landed
         self._can_go_on = can_go_on
         self._going_on = going_on
         self._requests: dict[Request, None] = {}
@@ -45,7 +45,7 @@ class LoadQueue(RequestQueue):
     @property
     def landing(self) -> list[Request]:
         """The requests that may go on now, and those whose copies are not there yet."""
-        return [request for request in self._requests if not self._has_landed(request) or self._can_go_on(request)]
+        return [request for request in self._requests if not self.has_landed(request) or self._can_go_on(request)]
 
     def add_request(self, request: Request) -> None:
         self._requests[request] = None
@@ -82,7 +82,7 @@ class LoadQueue(RequestQueue):
             self.remove_request(request)
 
     def _may_go_on(self, request: Request) -> bool:
-        return self._has_landed(request) and self._can_go_on(request)
+        return self.has_landed(request) and self._can_go_on(request)
 
     def __bool__(self) -> bool:
         """Whether there is a request that can go on now."""

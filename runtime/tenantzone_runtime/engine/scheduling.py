@@ -33,6 +33,7 @@ from tenantzone_runtime.engine.guard import Guard
 from tenantzone_runtime.engine.kv_cache_manager import ZoneKVCacheManager
 from tenantzone_runtime.engine.latencies import note_arrival
 from tenantzone_runtime.engine.load_queue import LoadQueue
+from tenantzone_runtime.engine.media_requests import MediaRequests
 from tenantzone_runtime.engine.processed_tokens import ProcessedTokens
 from tenantzone_runtime.engine.refusals import mark
 from tenantzone_runtime.engine.request_queue import ZoneRequestQueue
@@ -94,6 +95,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         self._loads = loads = LoadQueue(self._has_landed, lambda request: engine.can_land(request), manager.admitted)
         self.kv_holding_waiting = loads
         self.waiting.load_begins = loads.begin
+        self._media = MediaRequests()
         self._engine = engine = ZoneEngine(
             self,
             self.waiting,
@@ -101,11 +103,13 @@ class ZoneAwareScheduler(AsyncScheduler):
             manager,
             self._demand,
             loads,
+            self._media,
             self.tiers.is_looking_up,
             self._fail_hopeless,
         )
         self._arbiter: Arbiter[Request] = Arbiter(self.tenancy, engine)
         self.waiting.arbiter = self._arbiter
+        self.encoder_cache_manager.room = self._arbiter.encoder
         self.waiting.adapters = AdapterLines(self.policy, engine.adapter, self._arbiter.may_have_slot)
         self.waiting.is_passed_over = self.deferred_waiting.add
         compile_in_turns(self.structured_output_manager, seal_key)
@@ -113,7 +117,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         self._binder = Binder(seal_key, self.tenancy, self._demand)
         self._guard = Guard(manager, self._arbiter, self.end_with_error)
         self._watch = StepWatch(self, self._arbiter)
-        self._early = EarlyRequests(self, loads)
+        self._early = EarlyRequests(self, loads, self._media)
         self._beside_steps = BesideSteps(self, self._early, self._watch)
         self._pooling = self.vllm_config.model_config.runner_type == "pooling"
         self._refused: dict[str, Request] = {}
@@ -180,6 +184,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         if zone is not None:
             self.tenancy.request_arrived(zone, now)
             enter_queue(request, zone, now)
+            self._media.arrived(request, zone)
 
     def refuse(self, request: Request, error: BindingError) -> None:
         """Count a request as refused, and have the next output tell its client why."""
@@ -418,6 +423,7 @@ class ZoneAwareScheduler(AsyncScheduler):
             now = time.monotonic()
             count_generated(request, zone)
             leave_queue(request, zone, now, is_served=False)
+            self._media.ended(request, zone)
             zone.counters.request_ended(outcome_of(request))
             self.tenancy.request_finished(zone, now)
 

@@ -16,8 +16,10 @@ from tenantzone_runtime.engine.demand import Demand
 from tenantzone_runtime.engine.encoder_cache import ZoneEncoderCacheManager
 from tenantzone_runtime.engine.kv_cache_manager import ZoneKVCacheManager
 from tenantzone_runtime.engine.load_queue import LoadQueue
+from tenantzone_runtime.engine.media_requests import MediaRequests
 from tenantzone_runtime.engine.request_queue import ZoneRequestQueue
 from tenantzone_runtime.engine.whole_images import WholeImages
+from tenantzone_runtime.zones.engine import Encoding
 from tenantzone_runtime.zones.eviction import Evictions
 from tenantzone_runtime.zones.zone import Zone
 
@@ -38,6 +40,7 @@ class ZoneEngine:
         manager: of the blocks.
         demand: how many of them requests ask for.
         loads: the requests whose loads from a tier have begun.
+        media: which zones have requests with images, sounds or films.
         is_looking_up: whether a waiting request waits for what a tier is about to have.
         fail: ends a waiting request with an error.
     """
@@ -50,11 +53,13 @@ class ZoneEngine:
         manager: ZoneKVCacheManager,
         demand: Demand,
         loads: LoadQueue,
+        media: MediaRequests,
         is_looking_up: Callable[[Request], bool],
         fail: Callable[[Request, str], None],
     ) -> None:
         self._scheduler = scheduler
         self._loads = loads
+        self._media = media
         self._images = WholeImages(scheduler)
         self._is_looking_up = is_looking_up
         self._queue = queue
@@ -176,26 +181,68 @@ class ZoneEngine:
         return 0 if self._waits_for_something_else(request) else self._demand.at_most(request)
 
     def can_begin(self, request: Request) -> bool:
-        return self._can_encode(request) and not self._manager.begins_with_this_step(request)
+        return self.can_encode(request) and not self._manager.begins_with_this_step(request)
 
     def can_go_on(self, request: Request) -> bool:
         if not request.mm_features:
             return True
         computed_tokens = int(request.num_computed_tokens)
-        # A model that drafts looks at tokens behind those that are computed.
-        return self._has_room(request, computed_tokens, computed_tokens + int(self._scheduler.num_prefill_lookahead))
+        return self._has_room(request, computed_tokens, self._last_needed(computed_tokens))
 
-    def _can_encode(self, request: Request) -> bool:
-        if not request.mm_features:
-            return True
-        return self._has_room(request, int(request.num_computed_tokens or self._manager.look_up(request)[1]))
+    def _last_reached(self, computed_tokens: int) -> int:
+        """The last token whose encoding a step could need that begins a prompt after so many tokens."""
+        return self._last_needed(computed_tokens) + int(self._scheduler.max_num_scheduled_tokens) - 1
 
-    def _has_room(self, request: Request, computed_tokens: int, last: int = sys.maxsize) -> bool:
+    def _last_needed(self, computed_tokens: int) -> int:
+        """The last token whose encoding is needed to compute the next one: a model that drafts looks further ahead."""
+        return computed_tokens + int(self._scheduler.num_prefill_lookahead)
+
+    def _has_room(self, request: Request, computed_tokens: int, last: int) -> bool:
         """Whether the encoder has room for the next of a request's media, as far as any begins up to that token."""
         encodings, budget = self._scheduler.encoder_cache_manager, self._scheduler.max_num_encoder_input_tokens
         if not isinstance(encodings, ZoneEncoderCacheManager):
             return True
         return encodings.has_room_for(request, computed_tokens, int(budget), last)
+
+    def can_encode(self, request: Request) -> bool:
+        if not request.mm_features:
+            return True
+        computed_tokens = self._computed(request)
+        return self._has_room(request, computed_tokens, self._last_reached(computed_tokens))
+
+    def _computed(self, request: Request) -> int:
+        """Tokens of a request that has not begun to run that are computed, or found in the prefix cache."""
+        return int(request.num_computed_tokens or self._manager.look_up(request)[1])
+
+    @property
+    def media_zones(self) -> Collection[Zone]:
+        return self._media.zones
+
+    @property
+    def encoder_room(self) -> Encoding:
+        scheduler = self._scheduler
+        return Encoding(
+            int(scheduler.encoder_cache_manager.num_freeable_slots), int(scheduler.max_num_encoder_input_tokens)
+        )
+
+    def next_encoding(self, request: Request) -> Encoding | None:
+        encodings, budget = self._scheduler.encoder_cache_manager, int(self._scheduler.max_num_encoder_input_tokens)
+        if not request.mm_features or not isinstance(encodings, ZoneEncoderCacheManager):
+            return None
+        if self.is_running(request):
+            if not self.is_in_prompt(request):
+                return None
+            computed_tokens = int(request.num_computed_tokens)
+            needed = encodings.next_of(request, computed_tokens, self._last_needed(computed_tokens))
+        elif request in self._loads and not self._loads.has_landed(request):
+            return None
+        else:
+            computed_tokens = self._computed(request)
+            needed = encodings.next_of(request, computed_tokens, self._last_reached(computed_tokens))
+        return needed if needed is not None and encodings.could_ever_take(needed, budget) else None
+
+    def encodings_freed(self, requests: Collection[Request]) -> int:
+        return int(self._scheduler.encoder_cache_manager.freed_by({request.request_id for request in requests}))
 
     def blocks_to_continue(self, request: Request) -> int:
         self._manager.let_go_of_skipped(request)
@@ -285,7 +332,7 @@ class ZoneEngine:
 
     def can_land(self, request: Request) -> bool:
         """Whether a request whose load has ended can go on, as far as an encoder or an adapter is to say."""
-        return self._can_encode(request) and self._fits_beside(self.running, request)
+        return self.can_encode(request) and self._fits_beside(self.running, request)
 
     def _fits_beside(self, others: Iterable[Request], request: Request) -> bool:
         """Whether a request's LoRA adapter, if it has one, may be loaded beside those of others."""

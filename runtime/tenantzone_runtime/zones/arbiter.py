@@ -15,6 +15,7 @@ from tenantzone_runtime.zones.adapter_slots import AdapterSlots
 from tenantzone_runtime.zones.admission import Admission
 from tenantzone_runtime.zones.audit import PreemptionReason
 from tenantzone_runtime.zones.claims import Claims
+from tenantzone_runtime.zones.encoder_room import EncoderRoom
 from tenantzone_runtime.zones.engine import Engine, W
 from tenantzone_runtime.zones.held_back import HeldBack
 from tenantzone_runtime.zones.hopeless import Hopeless
@@ -69,6 +70,13 @@ class Arbiter(Generic[W]):
             lambda zone: self._seats.reserved(zone) > 0,
             lambda zone: self._seats.is_there_one_for(zone),
             self._could_begin_with_slot,
+            self.preempt,
+        )
+        self.encoder = EncoderRoom(
+            engine,
+            tenancy.ledger,
+            lambda zone: self._seats.reserved(zone) > 0,
+            self._could_begin_with_encoding,
             self.preempt,
         )
         self.may_have_slot = self._slots.may_have
@@ -168,19 +176,25 @@ class Arbiter(Generic[W]):
             self._hopeless.fail()
             self._seats.count()
             self._share_adapter_slots()
-            self._admission.wake()
-            self._look_at_short()
-            if self._overlooked is not None:
-                self._admission.set_aside(self._overlooked)
-                self._overlooked = None
-            for zone in self._admission.take_unseen():
-                if zone in self._sent_back or self._seats.is_at_limit(zone):
-                    self._admission.look_again(zone)
-                else:
-                    self._claim(zone)
+        self._share_encoder()
+        if self._engine.is_open:
+            self._look_at_waiting()
             self._seats.begin_step()
         self._tokens.begin_step()
         self._seats.make_free(self._tokens.denied)
+
+    def _look_at_waiting(self) -> None:
+        """Make room, before the step, for waiting requests whose zones are entitled to it."""
+        self._admission.wake()
+        self._look_at_short()
+        if self._overlooked is not None:
+            self._admission.set_aside(self._overlooked)
+            self._overlooked = None
+        for zone in self._admission.take_unseen():
+            if zone in self._sent_back or self._seats.is_at_limit(zone):
+                self._admission.look_again(zone)
+            else:
+                self._claim(zone)
 
     @property
     def shares_tokens(self) -> bool:
@@ -221,7 +235,10 @@ class Arbiter(Generic[W]):
                 self._admission.take_back(turned_away)
                 zone = self._next_zone()
             if zone is None and not self._engine.running and not self._engine.loading and not self._engine.coming:
-                zone = self._get_unstuck()
+                if turned_away := self.encoder.let_go():
+                    self._admission.take_back(turned_away)
+                    zone = self._next_zone()
+                zone = zone or self._get_unstuck()
             if zone is not None:
                 self._front = self._engine.front(zone)
         return self._front
@@ -341,19 +358,47 @@ class Arbiter(Generic[W]):
         for zone in self._slots.granted:
             self._admission.enter(zone)
 
+    def _share_encoder(self) -> None:
+        """Decide for whom room in the encoder is kept in this step."""
+        waited = self.encoder.waiting
+        self.encoder.begin_step()
+        for zone in waited - self.encoder.waiting:
+            if zone.wait_reason == "encoder":
+                self._tenancy.may_go_on(zone)
+        for zone in self.encoder.waiting:
+            if zone.wait_reason is None and zone in self._admission:
+                self._tenancy.must_wait_for_encoder(zone)
+
     def _could_begin_with_slot(self, work: W) -> bool:
         """Whether a waiting request could begin in this step, if its adapter had a slot, and it a seat."""
-        engine, zone = self._engine, work.zone
-        at_most = engine.blocks_at_most(work)
-        if not at_most or zone in self._held_back.zones or self._seats.is_at_limit(zone) or not engine.can_begin(work):
+        return self._finds_blocks(work, self._engine.blocks_at_most(work)) and self._engine.can_begin(work)
+
+    def _could_begin_with_encoding(self, zone: Zone) -> W | None:
+        """The first waiting request of a zone, if it could begin in this step with room in the encoder; else None."""
+        if (
+            not self._engine.is_open
+            or zone not in self._admission
+            or zone.parked
+            or not self._seats.is_there_one_for(zone)
+        ):
+            return None
+        work, at_most = next(candidates(self._engine, zone, self._blocks_at_most), (None, 0))
+        return work if work is not None and self._finds_blocks(work, at_most) else None
+
+    def _finds_blocks(self, work: W, at_most: int) -> bool:
+        """Whether a waiting request that asks for so many blocks may have them, or is entitled to them."""
+        zone = work.zone
+        if not at_most or zone in self._held_back.zones or self._seats.is_at_limit(zone):
             return False
         denied = self._denied_of(work, at_most)
         return denied is None or zone.is_entitled_to(denied.blocks) or self._may_be_relieved(work, denied)
 
     def _may_go_on(self, zone: Zone) -> None:
-        """Note that a zone's next request need not wait for blocks; another one may wait for an adapter slot."""
+        """Note that a zone's next request need not wait for blocks; it may wait for something else."""
         if zone in self._slots.waiting:
             self._tenancy.must_wait_for_adapter(zone)
+        elif zone in self.encoder.waiting:
+            self._tenancy.must_wait_for_encoder(zone)
         else:
             self._tenancy.may_go_on(zone)
 
@@ -388,7 +433,7 @@ class Arbiter(Generic[W]):
             self._tenancy.must_wait_for_tokens(zone)
             return False
         if not engine.can_begin(work):
-            self._tenancy.must_wait_for_tokens(zone)
+            self._wait_to_begin(work)
             return False
         held_back = self._held_back.first_of(zone)
         if held_back is not None:
@@ -418,6 +463,14 @@ class Arbiter(Generic[W]):
         else:
             self._admission.park(zone, denied.blocks, work.peak, denied.headroom)
         return False
+
+    def _wait_to_begin(self, work: W) -> None:
+        """Note that a zone's next request waits, for the encoder or for what this step computes."""
+        if self._engine.can_encode(work):
+            self._tenancy.must_wait_for_tokens(work.zone)
+        else:
+            self.encoder.turned_away(work.zone)
+            self._tenancy.must_wait_for_encoder(work.zone)
 
     def _next_zones(self, first: Iterable[Zone]) -> Iterator[Zone]:
         """Zones with waiting requests that may have seats: those that are entitled to them, these, and the others."""

@@ -15,10 +15,11 @@ Change = Literal["declared", "registered", "changed", "active", "idle", "evicted
 registered, forgotten: for a tenant without a TenantZone. active, idle, evicted: the state that it is in now.
 """
 
-PreemptionReason = Literal["reclaim", "seat", "adapter", "due", "own", "reset", "violation"]
+PreemptionReason = Literal["reclaim", "seat", "adapter", "encoder", "due", "own", "reset", "violation"]
 """reclaim: for a zone that is entitled to the blocks. seat: for one that is entitled to the seat. adapter: its adapter
-gave up its slot for another one. due: a loan and its grace are over. own: for the zone itself. reset: the prefix cache
-was reset. violation: it was caught with a block that is not its zone's.
+gave up its slot for another one. encoder: for a zone that comes before it and waits for room in the encoder. due: a
+loan and its grace are over. own: for the zone itself. reset: the prefix cache was reset. violation: it was caught
+with a block that is not its zone's.
 """
 
 RefusalReason = Literal["unbound", "unknown_tenant", "too_long", "unsupported", "changed_adapter", "queue_full"]

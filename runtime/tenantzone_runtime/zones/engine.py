@@ -4,6 +4,7 @@ vLLM's adapter, the simulator and the random histories are such engines; none of
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence, Sized
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from tenantzone_runtime.zones.eviction import Evictions
@@ -21,6 +22,18 @@ class Work(Protocol):
 
 
 W = TypeVar("W", bound=Work)
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """What the encoding of an image, sound or film takes of an engine's encoder, in embeddings."""
+
+    cache: int
+    """Of the encoder cache, until its tokens are computed."""
+    compute: int
+    """Of the embeddings that a step may make; 0 if it is cached already."""
+    begins_at: int = 0
+    """Its first token in its request's prompt."""
 
 
 class Engine(Protocol[W]):
@@ -71,6 +84,27 @@ class Engine(Protocol[W]):
 
     def adapter(self, work: W) -> int | None:
         """The LoRA adapter that a request asks for, by its number; None: the model alone."""
+
+    @property
+    def media_zones(self) -> Collection[Zone]:
+        """The zones of all requests with images, sounds or films, waiting or running."""
+
+    @property
+    def encoder_room(self) -> Encoding:
+        """Embeddings that no request uses of the encoder cache, and those that a step may make."""
+
+    def next_encoding(self, work: W) -> Encoding | None:
+        """What the encoding takes that a request needs to begin or to go on in this step.
+
+        None if it needs none, if another request of its zone uses the same one already, or if the encoder could never
+        take it.
+        """
+
+    def encodings_freed(self, works: Collection[W]) -> int:
+        """Embeddings of the encoder cache that no request would use any more if these were preempted."""
+
+    def can_encode(self, work: W) -> bool:
+        """Whether the encoder has room for what a waiting request needs first, beside what is kept for other zones."""
 
     @property
     def coming(self) -> Mapping[Zone, int]:

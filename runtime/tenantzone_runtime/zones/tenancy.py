@@ -130,6 +130,10 @@ class Tenancy:
         """Note that a zone's next request waits because its LoRA adapter has no slot."""
         self._stalls.begin(zone, 0, "adapter", self.ledger.now)
 
+    def must_wait_for_encoder(self, zone: Zone) -> None:
+        """Note that a zone's next request waits because its image, sound or film has no room in the encoder."""
+        self._stalls.begin(zone, 0, "encoder", self.ledger.now)
+
     def may_go_on(self, zone: Zone) -> None:
         """Note that a zone's next request need not wait for blocks, nor for its zone's limit of seats."""
         self._stalls.end(zone, self.ledger.now)

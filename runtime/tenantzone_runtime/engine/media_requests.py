@@ -1,0 +1,32 @@
+"""The zones that have requests with images, sounds or films: the encoder is shared between these."""
+
+from collections.abc import Collection
+
+from vllm.v1.request import Request
+
+from tenantzone_runtime.zones.zone import Zone
+
+
+class MediaRequests:
+    """The requests of one engine that have media, waiting or running, counted by zone."""
+
+    def __init__(self) -> None:
+        self._counts: dict[Zone, int] = {}
+
+    @property
+    def zones(self) -> Collection[Zone]:
+        """The zones that have such requests."""
+        return self._counts.keys()
+
+    def arrived(self, request: Request, zone: Zone) -> None:
+        """Note that a request was bound to its zone."""
+        if request.mm_features:
+            self._counts[zone] = self._counts.get(zone, 0) + 1
+
+    def ended(self, request: Request, zone: Zone) -> None:
+        """Note that a request has ended, however it ended."""
+        if not request.mm_features:
+            return
+        self._counts[zone] -= 1
+        if not self._counts[zone]:
+            del self._counts[zone]

@@ -1,0 +1,218 @@
+"""Room in the encoder: whose images, sounds and films are encoded next, and who gives up room for whom.
+
+A step makes a limited number of embeddings, and an encoding stays in the encoder cache until its tokens are computed.
+A zone waits for room if one of its requests needs an encoding to begin or to go on, and could do so otherwise. Before
+each step the zones that wait are put in a line: *entitled* zones (those with seats of their own) come before the
+others, and of equals the one that has waited for the most steps comes first. What a zone needs is kept for it: no zone
+behind it in the line, and no zone outside the line, takes it. A zone that has encoded something begins to wait anew.
+
+After the ``lending.grace`` of an entitled zone, running requests of zones without seats of their own are preempted if
+that makes enough room.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Generic
+
+from tenantzone_runtime.zones.adapter_slots import TURN_STEPS
+from tenantzone_runtime.zones.audit import PreemptionReason
+from tenantzone_runtime.zones.engine import Encoding, Engine, W
+from tenantzone_runtime.zones.ledger import Ledger
+from tenantzone_runtime.zones.zone import Zone
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiter(Generic[W]):
+    """A zone that waits for room."""
+
+    work: W
+    """The first of its requests that need an encoding."""
+    needed: Encoding
+    step: int
+    """The number of the step in which it began to wait for this."""
+    since: float
+    """The time of that step, in seconds of the monotonic clock."""
+    is_entitled: bool
+
+
+class EncoderRoom(Generic[W]):
+    """The room in the encoder of one engine.
+
+    Args:
+        engine: whose requests.
+        ledger: has the time.
+        is_entitled: whether a zone has seats of its own.
+        could_begin: the first waiting request of a zone, if it could begin now with room in the encoder.
+        preempt: sends a running request back to wait, for a reason and the benefit of a zone.
+    """
+
+    def __init__(
+        self,
+        engine: Engine[W],
+        ledger: Ledger,
+        is_entitled: Callable[[Zone], bool],
+        could_begin: Callable[[Zone], W | None],
+        preempt: Callable[[W, PreemptionReason, Zone | None], None],
+    ) -> None:
+        self._engine = engine
+        self._ledger = ledger
+        self._is_entitled = is_entitled
+        self._could_begin = could_begin
+        self._preempt = preempt
+        self._step = 0
+        self._line: dict[Zone, _Waiter[W]] = {}
+        self._kept: dict[Zone, Encoding] = {}
+        """What is kept for zones in this step, in the order of the line."""
+        self._turned_away: list[Zone] = []
+        """Zones whose waiting requests found no room in this step."""
+        self.waiting: frozenset[Zone] = frozenset()
+        """The zones whose next waiting requests find no room in this step."""
+
+    # Queries
+
+    def may_have(self, zone: Zone | None, needed: Encoding, left: Encoding) -> bool:
+        """Returns whether a request of a zone may have an encoding in this step.
+
+        Args:
+            zone: None for a request that belongs to no zone.
+            needed: what its request takes, together with what the same request has taken before in this step.
+            left: what is left of the encoder in this step.
+        """
+        cache, compute = needed.cache, needed.compute
+        for other, kept in self._kept.items():
+            if other is zone:
+                break
+            cache += kept.cache
+            compute += kept.compute
+        return cache <= left.cache and compute <= left.compute
+
+    # Steps
+
+    def begin_step(self) -> None:
+        """Decide for which zones room is kept in this step, and preempt requests that are to make room."""
+        self._step += 1
+        self._turned_away.clear()
+        if not self._line and not self._engine.media_zones:
+            return
+        self._line = {waiter.work.zone: waiter for waiter in self._waiters()}
+        self._make_free()
+        self._keep()
+
+    def has_taken(self, zone: Zone) -> None:
+        """Note that a request of a zone has taken what it needs: the zone's next one comes behind all that wait."""
+        self._line.pop(zone, None)
+        self._kept.pop(zone, None)
+
+    def turned_away(self, zone: Zone) -> None:
+        """Note that a zone's next waiting request found no room in this step."""
+        self._turned_away.append(zone)
+
+    def let_go(self) -> list[Zone]:
+        """Keep nothing any more in this step.
+
+        Returns:
+            The zones that were turned away, if anything was kept.
+        """
+        turned_away = self._turned_away if self._kept else []
+        self._kept, self._turned_away = {}, []
+        return turned_away
+
+    # The line
+
+    def _waiters(self) -> list[_Waiter[W]]:
+        """The zones that wait, in the order of the line; each keeps its place while it waits for the same."""
+        wanted: dict[Zone, tuple[W, Encoding]] = {}
+        for work, needed in self._wanted():
+            wanted.setdefault(work.zone, (work, needed))
+        waiters = [self._waiter(work, needed) for work, needed in wanted.values()]
+        return sorted(waiters, key=lambda waiter: (not waiter.is_entitled, waiter.step))
+
+    def _wanted(self) -> Iterator[tuple[W, Encoding]]:
+        """The requests that need an encoding now, each with what it needs: of each zone those that run come first."""
+        engine, zones = self._engine, self._engine.media_zones
+        begun = (work for work in chain(engine.running, engine.loading) if work.zone in zones)
+        could_begin = (work for zone in zones if (work := self._could_begin(zone)) is not None)
+        for work in chain(begun, could_begin):
+            needed = engine.next_encoding(work)
+            if needed is not None:
+                yield work, needed
+
+    def _waiter(self, work: W, needed: Encoding) -> _Waiter[W]:
+        known = self._line.get(work.zone)
+        is_entitled = self._is_entitled(work.zone)
+        if known is not None and known.work is work and known.needed == needed and known.is_entitled == is_entitled:
+            return known
+        return _Waiter(work, needed, self._step, self._ledger.now, is_entitled)
+
+    def _keep(self) -> None:
+        """Keep room for the zones in the line, up to the first one that finds too little left."""
+        self._kept = {}
+        left = self._engine.encoder_room
+        finding: set[Zone] = set()
+        cache, compute = left.cache, left.compute
+        for zone, waiter in self._line.items():
+            cache, compute = cache - waiter.needed.cache, compute - waiter.needed.compute
+            self._kept[zone] = waiter.needed
+            if cache < 0 or compute < 0:
+                break
+            finding.add(zone)
+        self.waiting = frozenset(
+            zone
+            for zone, waiter in self._line.items()
+            if zone not in finding and not self._engine.is_running(waiter.work)
+        )
+
+    # Preemption
+
+    def _make_free(self) -> None:
+        """Preempt running requests for the zones in the line that have waited for long enough."""
+        free = self._engine.encoder_room.cache
+        for waiter in self._line.values():
+            free -= waiter.needed.cache
+            if free < 0 and self._is_due(waiter):
+                victims = self._victims(waiter, -free)
+                free += self._engine.encodings_freed(victims)
+                for work in victims:
+                    self._preempt(work, "encoder", waiter.work.zone)
+
+    def _is_due(self, waiter: _Waiter[W]) -> bool:
+        """Whether the grace of a zone that waits is over. Mostly encodings are used up before, within a few steps."""
+        waited_seconds = self._ledger.now - waiter.since
+        is_worth_it = self._step - waiter.step >= TURN_STEPS
+        return is_worth_it and waited_seconds >= waiter.work.zone.spec.lending.grace_seconds
+
+    def _victims(self, waiter: _Waiter[W], missing: int) -> Collection[W]:
+        """The running requests to preempt so that as many embeddings are free; none if that is not possible.
+
+        Of the lowest priority the youngest go first, as for seats.
+        """
+        stuck = {work for work, _ in self._wanted()}
+        places = {zone: place for place, zone in enumerate(self._line)}
+
+        def may_yield(work: W) -> bool:
+            if work is waiter.work:
+                return False
+            if waiter.is_entitled and not self._is_entitled(work.zone):
+                return True
+            # Two requests may each hold what the other one needs.
+            is_behind = work.zone is waiter.work.zone or places.get(work.zone, 0) > places[waiter.work.zone]
+            return work in stuck and is_behind
+
+        freed = self._engine.encodings_freed
+        candidates = filter(may_yield, reversed(self._engine.by_seniority()))
+        victims: list[W] = []
+        for work in sorted(candidates, key=lambda each: each.zone.spec.priority):
+            victims.append(work)
+            if freed(victims) >= missing:
+                return self._needed_of(victims, missing)
+        return ()
+
+    def _needed_of(self, victims: Iterable[W], missing: int) -> Collection[W]:
+        """These requests without those that need not be preempted, as they hold nothing for instance."""
+        needed = dict.fromkeys(victims)
+        for work in list(needed):
+            del needed[work]
+            if self._engine.encodings_freed(needed) < missing:
+                needed[work] = None
+        return needed
