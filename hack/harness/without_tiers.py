@@ -1,4 +1,4 @@
-"""What the arbiter is told by engines that have neither tiers, adapters nor an encoder."""
+"""What engines answer the arbiter that have neither tiers, adapters nor an encoder."""
 
 from collections.abc import Collection, Mapping
 from types import MappingProxyType

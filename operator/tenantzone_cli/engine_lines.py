@@ -21,6 +21,8 @@ _WAITS: Mapping[str, str] = {
     "seat_limit": "waits for a seat: the zone runs as many requests as spec.seats.limit lets it",
     "adapter": "waits for a LoRA adapter slot: other adapters have them all; set spec.reserved or "
     "spec.seats.reserved, or raise --max-loras",
+    "encoder": "waits for room in the encoder: media of other requests use it, or it is kept for another zone; set "
+    "spec.reserved or spec.seats.reserved, or raise --max-num-batched-tokens",
 }
 
 
@@ -72,6 +74,8 @@ def request_lines(zone: str, answers: Sequence[EngineAnswer]) -> Iterator[str]:
         lines.append(f"{line}: {_WAITS.get(reason, printable(reason))}" if reason is not None else line)
         if reason == "adapter" and answer.report is not None:
             lines += _slot_lines(answer.report)
+        if reason == "encoder" and answer.report is not None:
+            lines += _encoder_lines(answer.report)
     if lines:
         yield "Requests"
         yield from lines
@@ -85,6 +89,12 @@ def _slot_lines(report: EngineReport) -> Iterator[str]:
     free = report.adapter_slots - len(report.adapters)
     if free > 0:
         yield f"    {free} of {report.adapter_slots} slots are free"
+
+
+def _encoder_lines(report: EngineReport) -> Iterator[str]:
+    """Lines that say which zones use the engine's encoder cache."""
+    for used in report.encoder_use:
+        yield f"    encoder: {printable(used.tenant)} uses {used.embeddings} of {report.encoder_embeddings} embeddings"
 
 
 def latency_lines(zone: str, answers: Sequence[EngineAnswer]) -> Iterator[str]:

@@ -359,6 +359,13 @@ class AdapterReport(_Model):
     """Of the zones whose requests these are."""
 
 
+class EncoderUseReport(_Model):
+    """What the running requests of one zone use of an engine's encoder cache."""
+
+    tenant: str
+    embeddings: Count
+
+
 class TierReport(_Model):
     """One tier of an engine."""
 
@@ -401,6 +408,10 @@ class EngineReport(_Model):
     """LoRA adapters with which requests can run at once; 0: it takes none, or its release does not report them."""
     adapters: tuple[AdapterReport, ...] = ()
     """Those that have these slots."""
+    encoder_embeddings: Count = 0
+    """Embeddings that the encoder cache holds; 0: the model has no encoder, or the release does not report them."""
+    encoder_use: tuple[EncoderUseReport, ...] = ()
+    """Of the zones that use some."""
     config: ConfigStatus
     salt_key: SaltKeyStatus | None = None
     """None: the engine is of the previous release, with a key of its own."""

@@ -11,6 +11,7 @@ from tenantzone_cli.live import EngineAnswer
 from tenantzone_cli.resources import Pod, Pool, Zone, read_pool, read_zone, unix_time
 from tenantzone_contract.report import (
     AdapterReport,
+    EncoderUseReport,
     LatencyReport,
     LoanReport,
     TargetReport,
@@ -293,6 +294,10 @@ def test_a_zone_is_found_among_loans_by_its_tenant():
         ("seat_limit", "waits for a seat: the zone runs as many requests as spec.seats.limit lets it"),
         ("tokens", "waits for tokens: its zone's share of the steps is used"),
         ("adapter", "waits for a LoRA adapter slot: other adapters have them all; set spec.reserved or"),
+        (
+            "encoder",
+            "waits for room in the encoder: media of other requests use it, or it is kept for another zone; set",
+        ),
         ("something newer", "something newer"),
     ],
 )
@@ -315,6 +320,16 @@ def test_who_uses_the_adapter_slots_that_requests_wait_for_is_said():
     engine = engine_report(zone_report("acme", waiting_requests=2, waits_for="in_use"))
     said = explained(zone(), answer(engine.model_copy(update={"adapter_slots": 3, "adapters": used})))
     assert "slot of" not in said
+
+
+def test_who_uses_the_encoder_that_requests_wait_for_is_said():
+    engine = engine_report(zone_report("acme", waiting_requests=2, waits_for="encoder"))
+    used = {"encoder_embeddings": 800, "encoder_use": (EncoderUseReport(tenant="burst", embeddings=600),)}
+    said = explained(zone(), answer(engine.model_copy(update=used)))
+    assert "\n    encoder: burst uses 600 of 800 embeddings" in said
+
+    engine = engine_report(zone_report("acme", waiting_requests=2, waits_for="in_use"))
+    assert "encoder:" not in explained(zone(), answer(engine.model_copy(update=used)))
 
 
 def test_what_becomes_of_latency_targets_is_said_with_what_to_do():

@@ -1,11 +1,16 @@
 """Images of several tenants: whose encodings are found by whom, who goes when the cache is full, and who waits."""
 
+from unittest.mock import patch
+
 import pytest
 import vllm
 from packaging.version import Version
 
 from hack.harness.scheduler import Driver, give_encoder, make_scheduler, prompt, vllm_config
-from tenantzone_contract.zone_terms import Retention
+from tenantzone_contract.report import ConfigStatus
+from tenantzone_contract.zone_terms import Lending, Retention
+from tenantzone_runtime.housekeeping.reporting import make_report
+from tenantzone_runtime.zones.adapter_slots import TURN_STEPS
 from tests.engine.clock import Clock
 from tests.engine.measured import abort, zone
 
@@ -267,6 +272,84 @@ def test_who_waits_for_room_in_the_encoder_leaves_the_step_to_who_has_it(make):
     assert acme.num_computed_tokens == 128 + 512
     driver.run()
     assert set(driver.finished.values()) == {"length"}
+
+
+def stream(driver, tenant, count, images_each=12):
+    """Requests of a tenant, each with one new image after the other."""
+    for number in range(count):
+        shown = [(f"{tenant} {number} {place}", IMAGE * place, IMAGE) for place in range(images_each)]
+        driver.send(tenant, prompt(IMAGE * images_each // 16), images=shown)
+
+
+def steps_until_encoded(driver, request, at_most=100):
+    """Step until an image of the request is encoded; returns how many steps that took."""
+    for steps in range(at_most):
+        output, result = driver.schedule()
+        driver.update(output, result)
+        driver.check()
+        if request.request_id in output.scheduled_encoder_inputs:
+            return steps
+    raise AssertionError(f"no image is encoded in {at_most} steps")
+
+
+def test_no_image_of_a_borrower_enters_while_an_entitled_zone_waits_for_room(make, config):
+    config.scheduler_config.max_num_batched_tokens = config.scheduler_config.max_num_seqs
+    driver = make(budget=4, cache=1, capacity=1200)
+    driver.declare(zone("acme", reserved="50%", lending=Lending(grace_seconds=1000.0)), zone("burst"))
+    stream(driver, "burst", 4)
+    driver.step()
+    waiting = driver.send("acme", prompt(7), images=image("cat", 0))
+    driver.step()
+    report = make_report(driver.served, ConfigStatus(), pod="p", started_unix_time=0.0)
+    assert report.encoder_embeddings == IMAGE
+    assert [used.tenant for used in report.encoder_use] == ["burst"]
+    assert driver.zone("acme").wait_reason == "encoder"
+    assert steps_until_encoded(driver, waiting) < 12
+    assert driver.zone("burst").counters.preemptions == 0, "what it had begun was computed"
+    driver.run(1000)
+    assert set(driver.finished.values()) == {"length"}
+
+
+def test_borrowers_that_hold_room_in_the_encoder_are_preempted_after_the_grace(clock: Clock, make):
+    driver = make(budget=4, cache=2, capacity=1200)
+    driver.declare(zone("acme", reserved="50%", lending=Lending(grace_seconds=30.0)), zone("burst"))
+    held = driver.send("burst", prompt(14), images=[("held", 0, 2 * IMAGE)])
+    output, result = driver.schedule()
+    assert held.request_id in output.scheduled_encoder_inputs
+    # As long as the result of its step does not come, the borrower holds what it has encoded.
+    waiting = driver.send("acme", prompt(7), images=image("cat", 0))
+    for _ in range(TURN_STEPS + 2):
+        driver.update(*driver.schedule())
+    assert driver.zone("burst").counters.preemptions == 0, "the grace is not over"
+    clock.seconds += 31.0
+    assert steps_until_encoded(driver, waiting) <= 3
+    assert driver.zone("burst").counters.preemptions == 1
+    driver.update(output, result)
+    driver.run()
+    assert driver.finished[waiting.request_id] == driver.finished[held.request_id] == "length"
+
+
+def test_entitled_zones_have_room_in_the_encoder_in_turn(make):
+    driver = make(budget=1, cache=1, capacity=1200)
+    driver.declare(*(zone(tenant, reserved="30%") for tenant in ("acme", "burst", "calm")))
+    for tenant in ("acme", "burst", "calm"):
+        stream(driver, tenant, 2, images_each=6)
+    turns = []
+    while driver.scheduler.has_unfinished_requests():
+        output, result = driver.schedule()
+        turns += [name.split("-")[0] for name in output.scheduled_encoder_inputs]
+        driver.update(output, result)
+    for begin in range(0, len(turns) - 9, 3):
+        assert {"acme", "burst", "calm"} == set(turns[begin : begin + 5]), turns
+
+
+def test_an_engine_without_media_has_nobody_wait_for_the_encoder(make):
+    driver = make()
+    driver.declare(zone("acme", reserved="50%"), zone("burst"))
+    room = driver.scheduler._arbiter.encoder
+    with patch.object(type(room), "_waiters", side_effect=AssertionError("it looks for zones that wait")):
+        for tenant in ("acme", "burst"):
+            driver.ask(tenant, prompt(10))
 
 
 @pytest.mark.parametrize("are_whole", [False, True])

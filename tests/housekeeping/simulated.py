@@ -76,9 +76,12 @@ class SimulatedEngine:
     def running_zones(self) -> Iterator[Zone]:
         return (request.zone for request in self._engine.running)
 
-    adapter_slots = 0
+    adapter_slots = encoder_embeddings = 0
 
     def put_adapters(self, values: list[Zone | str | None]) -> None:
+        pass
+
+    def put_encodings(self, values: list[Zone | int]) -> None:
         pass
 
     def use_of_unowned(self, block_id: int) -> BlockUse:

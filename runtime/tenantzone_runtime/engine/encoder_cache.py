@@ -96,15 +96,21 @@ class ZoneEncoderCacheManager(EncoderCacheManager):
         return needed.cache <= self.cache_size and needed.compute <= step_budget
 
     def freed_by(self, names: Set[str]) -> int:
-        """Embeddings that no request would use any more without the requests of these ids."""
+        """Returns the embeddings that only the requests with these ids use."""
         used = {feature for feature, users in self.cached.items() if users and users <= names}
         return sum(self.num_embeds_by_hash[feature] for feature in used)
+
+    def put_in_use(self, values: list[Zone | int]) -> None:
+        """Append two values for each encoding of a zone that requests use: the zone, and its embeddings."""
+        for name, zone in self._owners.items():
+            if self._is_in_use(name):
+                values += (zone, self.num_embeds_by_hash[name])
 
     def _is_in_use(self, name: str) -> bool:
         return bool(self.cached.get(name))
 
     def _may_have(self, request: Request, needed: Encoding, left_in_step: int) -> bool:
-        """Whether a request may have an encoding now, beside what is kept for others.
+        """Returns whether a request may have an encoding now, in addition to what is kept for others.
 
         Args:
             request: that waits or runs.

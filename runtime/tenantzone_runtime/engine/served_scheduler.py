@@ -67,6 +67,13 @@ class ServedScheduler:
             if request.lora_request is not None:
                 values += (zone_of(request), request.lora_request.lora_name)
 
+    @property
+    def encoder_embeddings(self) -> int:
+        return int(self._scheduler.encoder_cache_manager.cache_size)
+
+    def put_encodings(self, values: list[Zone | int]) -> None:
+        self._scheduler.encoder_cache_manager.put_in_use(values)
+
     def use_of_unowned(self, block_id: int) -> BlockUse:
         block = self._pool.blocks[block_id]
         if block.ref_cnt > 0:

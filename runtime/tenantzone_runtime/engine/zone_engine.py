@@ -190,7 +190,7 @@ class ZoneEngine:
         return self._has_room(request, computed_tokens, self._last_needed(computed_tokens))
 
     def _last_reached(self, computed_tokens: int) -> int:
-        """The last token whose encoding a step could need that begins a prompt after so many tokens."""
+        """Returns the last token that a step can reach which goes on with a prompt after ``computed_tokens``."""
         return self._last_needed(computed_tokens) + int(self._scheduler.max_num_scheduled_tokens) - 1
 
     def _last_needed(self, computed_tokens: int) -> int:

@@ -117,6 +117,17 @@ def copy_adapters(engine: ServedEngine) -> dict[str, list[Zone]]:
     return {adapter: list(zones) for adapter, zones in users.items()}
 
 
+def copy_encoder_use(engine: ServedEngine) -> dict[Zone, int]:
+    """Returns the embeddings that each zone's requests use, without the zones that use none."""
+    values: list[Any] = []
+    with held(engine.zone_lock):
+        engine.put_encodings(values)
+    used: dict[Zone, int] = {}
+    for zone, embeddings in zip(values[::2], values[1::2], strict=True):
+        used[zone] = used.get(zone, 0) + embeddings
+    return used
+
+
 def copy_loans(engine: ServedEngine, loans: Sequence[Loan]) -> list[LoanCopy]:
     """Those of the loans that still stand."""
 

@@ -133,6 +133,16 @@ class ServedEngine(Protocol):
         Called with the lock held; it makes nothing else.
         """
 
+    @property
+    def encoder_embeddings(self) -> int:
+        """Embeddings that the encoder cache holds; 0: the model has no encoder. Always the same."""
+
+    def put_encodings(self, values: list[Zone | int]) -> None:
+        """Append two values for each encoding of a zone that requests use: the zone, and its embeddings.
+
+        Called with the lock held; it makes nothing else.
+        """
+
     def use_of_unowned(self, block_id: int) -> BlockUse:
         """What a block is used for that belongs to no zone.
 

@@ -16,6 +16,7 @@ from tenantzone_contract.report import (
     AdminPortStatus,
     ApiServerReport,
     ConfigStatus,
+    EncoderUseReport,
     EngineReport,
     IdentityReport,
     LatencyReport,
@@ -32,6 +33,7 @@ from tenantzone_runtime.housekeeping.copying import (
     LoanCopy,
     ZoneCopy,
     copy_adapters,
+    copy_encoder_use,
     copy_loans,
     copy_pool,
     copy_zones,
@@ -126,6 +128,11 @@ def make_report(
         adapters=tuple(
             AdapterReport(adapter=adapter, tenants=tuple(zone.spec.tenant for zone in zones))
             for adapter, zones in copy_adapters(engine).items()
+        ),
+        encoder_embeddings=engine.encoder_embeddings,
+        encoder_use=tuple(
+            EncoderUseReport(tenant=zone.spec.tenant, embeddings=embeddings)
+            for zone, embeddings in copy_encoder_use(engine).items()
         ),
         config=config,
         salt_key=salt_key,

@@ -231,7 +231,8 @@ _COUNTERS = (
         "is in use; reserved, blocks are there and kept for others; in_use, other requests use them. For a seat: "
         "seats, the engine runs as many requests as it can; seat_limit, the zone runs as many as it may. "
         "For tokens: tokens, its share of the steps is used, or another zone's latency target needs them. "
-        "For an adapter slot: adapter, requests for other LoRA adapters use all slots.",
+        "For an adapter slot: adapter, requests for other LoRA adapters use all slots. "
+        "For the encoder: encoder, other requests' media use its room, or it is kept for another zone.",
         lambda zone: each_of(get_args(WaitReason), zone.counters.stalled_seconds),
     ),
     of_zones(

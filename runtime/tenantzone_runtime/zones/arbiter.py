@@ -386,7 +386,7 @@ class Arbiter(Generic[W]):
         return work if work is not None and self._finds_blocks(work, at_most) else None
 
     def _finds_blocks(self, work: W, at_most: int) -> bool:
-        """Whether a waiting request that asks for so many blocks may have them, or is entitled to them."""
+        """Whether a waiting request may have the ``at_most`` blocks that it asks for, or is entitled to them."""
         zone = work.zone
         if not at_most or zone in self._held_back.zones or self._seats.is_at_limit(zone):
             return False

@@ -104,7 +104,7 @@ class Engine(Protocol[W]):
         """Embeddings of the encoder cache that no request would use any more if these were preempted."""
 
     def can_encode(self, work: W) -> bool:
-        """Whether the encoder has room for what a waiting request needs first, beside what is kept for other zones."""
+        """Whether the encoder has room for what a waiting request needs first, and for what is kept for other zones."""
 
     @property
     def coming(self) -> Mapping[Zone, int]:

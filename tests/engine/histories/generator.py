@@ -293,6 +293,27 @@ def crowds(draw: st.DrawFn, chosen: Flags) -> Event:
 
 
 @st.composite
+def flags_with_images(draw: st.DrawFn) -> Flags:
+    """Of an engine whose encoder has room for few images."""
+    chosen = draw(flags())
+    looks_ahead = chosen.drafting is not None and chosen.drafting[0] in ("eagle", "mtp")
+    room = draw(st.sampled_from([(64, 160), (160, 160), *([] if looks_ahead else [(64, 64), (64, 100)])]))
+    if not chosen.chunked:
+        chosen = replace(chosen, chunked=True, drafting=None, kinds=(), window=None, tiers=None)
+    return replace(chosen, encoder=room, whole_images=chosen.whole_images and chosen.encoder is not None)
+
+
+@st.composite
+def galleries(draw: st.DrawFn, chosen: Flags) -> Event:
+    """What has zones want more images encoded for longer than there is room."""
+    if not draw(st.booleans()):
+        return Turns(draw(st.sampled_from([20, 40])))
+    send = draw(sends(chosen, *TENANTS))
+    shown = tuple(draw(st.lists(images, min_size=1, max_size=3)))
+    return replace(send, images=shown, blocks=max(send.blocks, 6), max_tokens=min(send.max_tokens, 8), grammar=None)
+
+
+@st.composite
 def returns(draw: st.DrawFn, chosen: Flags) -> Event:
     """What has prompts come again when a disk alone has them."""
     kind = draw(st.sampled_from([Send, Turns, Forget]))
@@ -309,6 +330,7 @@ def lives(
     *,
     have_returns: bool = False,
     have_crowds: bool = False,
+    have_galleries: bool = False,
 ) -> Life:
     chosen = draw(flags)
     event = events(chosen)
@@ -316,6 +338,8 @@ def lives(
         event = event | returns(chosen) | returns(chosen)
     if have_crowds:
         event = event | crowds(chosen) | crowds(chosen)
+    if have_galleries:
+        event = event | galleries(chosen) | galleries(chosen)
     happens: list[Event] = []
     begins_with_zones = chosen.adapters is not None
     if draw(st.booleans()) and not begins_with_zones:

@@ -16,6 +16,7 @@ from tenantzone_runtime.engine.media_names import owner_in
 from tenantzone_runtime.zones.audit import Evicted, Preempted
 from tenantzone_runtime.zones.zone import Zone
 from tests.engine.histories.adapter_slots import AdapterSlots
+from tests.engine.histories.encoder_room import EncoderRoom
 from tests.engine.histories.reckoning import blocks_at_most, slots_at_most, slots_to_admit
 from tests.engine.histories.snapshot import Snapshot, could_be_admitted, take_snapshot, zone_of
 
@@ -56,6 +57,7 @@ class Invariants:
         """Steps with a token left in which a request whose load had ended did not begin to run."""
         self._ended: set[str] = set()
         self._adapter_slots = AdapterSlots(driver.scheduler)
+        self._encoder_room = EncoderRoom(driver.scheduler)
         self._tally = TokenTally(driver.scheduler, zone_of)
         self._early: set[Request] = set()
         """That came before any zone was declared."""
@@ -138,6 +140,7 @@ class Invariants:
         # A config may be coming into force.
         self._notice_limits()
         before = take_snapshot(self._driver)
+        self._encoder_room.before(before)
         self._scheduler.tenancy.ledger.trail.collect()
         yield told
         self._tally.scheduled(told.output)
@@ -157,6 +160,7 @@ class Invariants:
         self._nobody_new_passes_a_limit(before, after)
         self._blocks_are_taken_for_a_reason(before, after)
         self._adapter_slots.check(before, after)
+        self._encoder_room.after(after, output)
         if tokens_left > 0 and self._scheduler.block_pool.ledger.zones:
             self._what_has_landed_runs(before, after)
             self._who_runs_is_scheduled(before, after, output)

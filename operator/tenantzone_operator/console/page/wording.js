@@ -43,6 +43,7 @@ const WAITS = {
   tokens: "its share of the steps' tokens",
   seat_limit: "a seat: it runs as many requests as it may",
   adapter: "a LoRA adapter slot: other adapters have them all",
+  encoder: "room in the encoder: media of other requests use it, or it is kept for another zone",
 };
 
 export const waiting = (reason) => WAITS[reason] ?? reason;
