@@ -7,7 +7,7 @@ import vllm
 from packaging.version import Version
 
 from hack.harness.scheduler import Driver, give_encoder, make_scheduler, prompt, vllm_config
-from tenantzone_contract.report import ConfigStatus
+from tenantzone_contract.report import ConfigStatus, EncoderUseReport
 from tenantzone_contract.zone_terms import Lending, Retention
 from tenantzone_runtime.housekeeping.reporting import make_report
 from tenantzone_runtime.zones.adapter_slots import TURN_STEPS
@@ -298,11 +298,11 @@ def test_no_image_of_a_borrower_enters_while_an_entitled_zone_waits_for_room(mak
     driver.declare(zone("acme", reserved="50%", lending=Lending(grace_seconds=1000.0)), zone("burst"))
     stream(driver, "burst", 4)
     driver.step()
-    waiting = driver.send("acme", prompt(7), images=image("cat", 0))
-    driver.step()
     report = make_report(driver.served, ConfigStatus(), pod="p", started_unix_time=0.0)
     assert report.encoder_embeddings == IMAGE
-    assert [used.tenant for used in report.encoder_use] == ["burst"]
+    assert report.encoder_use == (EncoderUseReport(tenant="burst", embeddings=IMAGE),)
+    waiting = driver.send("acme", prompt(7), images=image("cat", 0))
+    driver.step()
     assert driver.zone("acme").wait_reason == "encoder"
     assert steps_until_encoded(driver, waiting) < 12
     assert driver.zone("burst").counters.preemptions == 0, "what it had begun was computed"
