@@ -14,7 +14,7 @@ class EarlyRequests:
     Args:
         scheduler: whose requests.
         loads: those whose loads from a tier have begun.
-        media: which zones have requests with images, sounds or films.
+        media: which zones have requests with images, sounds or videos.
     """
 
     def __init__(self, scheduler: Scheduler, loads: LoadQueue, media: MediaRequests) -> None:

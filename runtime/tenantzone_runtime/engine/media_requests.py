@@ -1,4 +1,4 @@
-"""The zones that have requests with images, sounds or films: the encoder is shared between these."""
+"""The zones that have requests with images, sounds or videos: the encoder is shared between these."""
 
 from collections.abc import Collection
 

@@ -40,7 +40,7 @@ class ZoneEngine:
         manager: of the blocks.
         demand: how many of them requests ask for.
         loads: the requests whose loads from a tier have begun.
-        media: which zones have requests with images, sounds or films.
+        media: which zones have requests with images, sounds or videos.
         is_looking_up: whether a waiting request waits for what a tier is about to have.
         fail: ends a waiting request with an error.
     """

@@ -1,4 +1,4 @@
-"""Room in the encoder: whose images, sounds and films are encoded next, and who gives up room for whom.
+"""Room in the encoder: whose images, sounds and videos are encoded next, and who gives up room for whom.
 
 A step makes a limited number of embeddings, and an encoding stays in the encoder cache until its tokens are computed.
 A zone waits for room if one of its requests needs an encoding to begin or to go on, and could do so otherwise. Before

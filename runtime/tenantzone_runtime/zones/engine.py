@@ -26,7 +26,7 @@ W = TypeVar("W", bound=Work)
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """What the encoding of an image, sound or film takes of an engine's encoder, in embeddings."""
+    """What the encoding of an image, sound or video takes of an engine's encoder, in embeddings."""
 
     cache: int
     """Of the encoder cache, until its tokens are computed."""
@@ -87,7 +87,7 @@ class Engine(Protocol[W]):
 
     @property
     def media_zones(self) -> Collection[Zone]:
-        """The zones of all requests with images, sounds or films, waiting or running."""
+        """The zones of all requests with images, sounds or videos, waiting or running."""
 
     @property
     def encoder_room(self) -> Encoding:

@@ -131,7 +131,7 @@ class Tenancy:
         self._stalls.begin(zone, 0, "adapter", self.ledger.now)
 
     def must_wait_for_encoder(self, zone: Zone) -> None:
-        """Note that a zone's next request waits because its image, sound or film has no room in the encoder."""
+        """Note that a zone's next request waits because its image, sound or video has no room in the encoder."""
         self._stalls.begin(zone, 0, "encoder", self.ledger.now)
 
     def may_go_on(self, zone: Zone) -> None:
