@@ -15,6 +15,31 @@ class UnsafeFolder(OSError):
     """Another user could write into the folder; the message says why."""
 
 
+def own_folder(folder: Path) -> Path:
+    """Returns the folder to use where ``folder`` is named: that one, or one in it that other users cannot write into.
+
+    A volume's folder is often open to other users: an emptyDir of Kubernetes has the mode 777. There a folder is made
+    that is this user's alone. What this function returned before, it returns again.
+
+    Raises:
+        UnsafeFolder: another user has made a folder of that name, or the volume does not keep modes.
+        OSError: the folder cannot be made.
+    """
+    name = f"tenantzone-{os.geteuid()}"
+    if folder.name == name:
+        return folder
+    folder = folder.resolve()
+    try:
+        check_state_folder(folder)
+    except FileNotFoundError:
+        pass
+    except UnsafeFolder:
+        folder /= name
+        folder.mkdir(mode=0o700, exist_ok=True)
+        check_state_folder(folder)
+    return folder
+
+
 def check_state_folder(folder: Path) -> None:
     """Check that the folder is this user's, or root's, and that no other user can write into it.
 

@@ -5,6 +5,7 @@ import logging
 import os
 import shutil
 import tempfile
+from pathlib import Path
 
 from tenantzone_runtime.door.connections import bound_connections
 from tenantzone_runtime.door.opening import before_opening
@@ -14,6 +15,7 @@ from tenantzone_runtime.engine.redaction import redact_log_records
 from tenantzone_runtime.logs import describe_process
 from tenantzone_runtime.seal import new_seal_key
 from tenantzone_runtime.settings import POD_NAME, RECORD_DIR, SCRUB_BLOCKS, SEAL_KEY, STATE_DIR, WARM_UP, read_settings
+from tenantzone_runtime.state_folder import own_folder
 
 
 def register() -> None:
@@ -67,8 +69,10 @@ def _make_seal_key() -> None:
 
 
 def _make_state_folder() -> None:
-    """Make the folder where the engine core tells the front door what it enforces; nobody else can read or write it."""
-    if not os.environ.get(STATE_DIR):
+    """Make the folder where the engine core tells the front door what it enforces; no other user can write into it."""
+    if given := os.environ.get(STATE_DIR):
+        os.environ[STATE_DIR] = str(own_folder(Path(given)))
+    else:
         os.environ[STATE_DIR] = folder = tempfile.mkdtemp(prefix="tenantzone-")
         atexit.register(_remove, folder, os.getpid())
 
