@@ -168,6 +168,35 @@ async def test_files_of_all_tenants_are_bounded_before_they_are_fetched_and_what
     await asyncio.wait_for(tasks[5], 60)
 
 
+@pytest.mark.parametrize("enter", ["enter", "enter_files"])
+@pytest.mark.parametrize("tenant", ["acme", "burst"])
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_conversations_of_one_request_wait_once_for_its_memory(enter, tenant, is_cancelled):
+    holdings = Holdings(replace(BOUNDS, max_held_media_bytes=8 * 8000, max_tenant_media_bytes=8 * 8000,
+                                max_request_pixels=8 * 8000 // BYTES_OF_PIXEL))  # fmt: skip
+    first, second = holdings.admit(tenant), holdings.admit("acme")
+    for held in (first, second):
+        held.media.has_several_conversations = True
+        held.media.add_image(1, 1)
+        held.media.add_file(1)
+    for _ in range(2):
+        await getattr(first.media, enter)()
+        await getattr(first.media, enter)()
+    conversations = [asyncio.ensure_future(getattr(second.media, enter)()) for _ in range(3)]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not any(task.done() for task in conversations)
+    if is_cancelled:
+        conversations[0].cancel()
+    first.let_go()
+    await asyncio.wait_for(asyncio.gather(*conversations[is_cancelled:]), 60)
+    second.let_go()
+    third = holdings.admit(tenant)
+    third.media.has_several_conversations = True
+    third.media.add_image(1, 1)
+    await asyncio.wait_for(getattr(third.media, enter)(), 60)
+
+
 @pytest.mark.parametrize("end", ["is_ready", "let_go"])
 def test_a_request_gives_its_memory_back_when_the_engine_has_it_or_it_ends(end):
     async def play():

@@ -111,6 +111,8 @@ class MediaUse:
         """Bytes of the tenant's memory that it has taken."""
         self._entered_files = 0
         """Bytes of the tenant's memory for files that it has taken."""
+        self._entering = asyncio.Lock()
+        """Held while the request waits for memory: several conversations of one body wait for it once."""
 
     @property
     def threads(self) -> asyncio.Semaphore:
@@ -194,11 +196,12 @@ class MediaUse:
 
     async def enter_files(self) -> None:
         """Wait until there is memory for the largest files that a request may have. Further calls have no effect."""
-        if self._entered_files:
-            return
-        size = min(self.bounds.max_media_file_bytes, self._tenant.files.size)
-        await self._tenant.files.enter(size)
-        self._entered_files = size
+        async with self._entering:
+            if self._entered_files:
+                return
+            size = min(self.bounds.max_media_file_bytes, self._tenant.files.size)
+            await self._tenant.files.enter(size)
+            self._entered_files = size
 
     def are_fetched(self) -> None:
         """Give back the memory that the files do not need, unless another conversation may bring more of them."""
@@ -226,11 +229,12 @@ class MediaUse:
                 "bytes of memory together",
                 MAX_TENANT_MEDIA_BYTES if is_tenants else MAX_HELD_MEDIA_BYTES,
             )
-        if self._entered:
-            return
-        size = room if self.has_several_conversations else size
-        await self._tenant.memory.enter(size)
-        self._entered = size
+        async with self._entering:
+            if self._entered:
+                return
+            size = room if self.has_several_conversations else size
+            await self._tenant.memory.enter(size)
+            self._entered = size
 
     def leave(self) -> None:
         """Give back all memory; harmless if that was done before."""
