@@ -11,7 +11,13 @@ from pathlib import Path
 import pytest
 
 from tenantzone_runtime.api_server_state import ApiServerState, start_of, state_of_this_process
-from tenantzone_runtime.housekeeping.api_servers import LAG_SECONDS, MISSING_SECONDS, ApiServers, Enforced
+from tenantzone_runtime.housekeeping.api_servers import (
+    LAG_SECONDS,
+    MISSING_SECONDS,
+    START_SECONDS,
+    ApiServers,
+    Enforced,
+)
 from tests.housekeeping.driven import CAPACITY
 from tests.housekeeping.house import House
 from tests.housekeeping.simulated import SimulatedEngine
@@ -100,31 +106,32 @@ def test_a_process_that_has_ended_is_forgotten(tmp_path: Path):
     assert watched.reports is None
 
 
-@pytest.mark.parametrize("written_at", [None, 10])
+@pytest.mark.parametrize("written_at", [None, 10, 500])
 def test_a_process_that_never_reports_is_missing_after_a_while(tmp_path: Path, written_at: int | None):
     watched = ApiServers(tmp_path, started=2)
     missing = 2 if written_at is None else 1
-    for second in range(100):
+    missing_at = START_SECONDS if written_at is None else written_at + MISSING_SECONDS
+    for second in range(0, 700, 5):
         if second == written_at:
             written(tmp_path, SAME)
         watched.turn(ENFORCED, float(second))
-        assert watched.missing == (missing if second >= MISSING_SECONDS else 0)
+        assert watched.missing == (missing if second >= missing_at else 0)
 
 
 def test_a_process_that_reports_late_or_ends_and_comes_again_is_not_missing(tmp_path: Path):
     watched = ApiServers(tmp_path, started=1)
     watched.turn(ENFORCED, 0.0)
-    watched.turn(ENFORCED, MISSING_SECONDS)
+    watched.turn(ENFORCED, START_SECONDS)
     assert watched.missing == 1
     written(tmp_path, SAME)
-    assert watched.turn(ENFORCED, MISSING_SECONDS + 1)
+    assert watched.turn(ENFORCED, START_SECONDS + 1)
     assert watched.missing == 0
 
 
 def test_an_engine_without_api_servers_misses_none(tmp_path: Path):
     for watched in (ApiServers(None, started=2), ApiServers(tmp_path)):
         watched.turn(ENFORCED, 0.0)
-        watched.turn(ENFORCED, MISSING_SECONDS)
+        watched.turn(ENFORCED, START_SECONDS)
         assert watched.missing == 0
 
 

@@ -16,8 +16,10 @@ Thousands of key files are read in parts, which takes seconds. While keys change
 processes that both follow may never be equal; but then both digests change.
 """
 MISSING_SECONDS: Final = 60.0
-"""For which fewer processes than the engine was started with may have reported, before the report says so: an engine
-core runs before its API server processes do."""
+"""For which fewer processes than the engine was started with may have reported, before the report says so."""
+START_SECONDS: Final = 600.0
+"""The same while none has reported yet: an engine core runs before its API server processes do, which vLLM starts
+together. A large model's processor takes minutes to load from a slow disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,8 @@ class ApiServers:
     def __init__(self, folder: Path | None, started: int = 0) -> None:
         self._folder = folder
         self._started = started if folder is not None else 0
+        self._has_heard = False
+        """Whether any process has ever reported."""
         self._all_at: float | None = None
         """When all of them were last known, or looked for first."""
         self.missing = 0
@@ -120,5 +124,8 @@ class ApiServers:
         lacking = max(0, self._started - len(reports))
         if not lacking or self._all_at is None:
             self._all_at = now
-        self.missing = lacking if now - self._all_at >= MISSING_SECONDS else 0
+        if reports and not self._has_heard:
+            self._has_heard, self._all_at = True, now
+        patience = MISSING_SECONDS if self._has_heard else START_SECONDS
+        self.missing = lacking if now - self._all_at >= patience else 0
         return (self.reports, self.missing) != before
