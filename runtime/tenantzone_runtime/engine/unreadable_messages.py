@@ -59,7 +59,7 @@ def _refusing(read: Callable[..., Any]) -> Callable[..., Any]:
 
         read_or_refuse = read_or_refuse_at_once
     read_or_refuse.refuses_unreadable = True
-    return read_or_refuse  # type: ignore[no-any-return]
+    return read_or_refuse
 
 
 @contextmanager
