@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+from dataclasses import replace
 from io import BytesIO
 from types import SimpleNamespace
 
@@ -16,6 +17,7 @@ from vllm.renderers.chat_utils import AsyncMultiModalItemTracker
 
 from tenantzone_runtime.door.answers import Refusal
 from tenantzone_runtime.door.media import BYTES_OF_PIXEL, AllMedia, MediaUse, TenantMedia
+from tenantzone_runtime.engine import media_bounds
 from tenantzone_runtime.engine.media_bounds import bound_media
 from tenantzone_runtime.engine.media_measures import File, measure
 from tenantzone_runtime.settings import Bounds
@@ -138,6 +140,29 @@ def test_more_items_than_a_request_may_have_are_not_even_fetched():
     error = refusal(tracker_of(*["http://127.0.0.1:9/none.png"] * 9))
     assert "TENANTZONE_MAX_MEDIA_ITEMS" in str(error)
     assert error.status == 400
+
+
+async def test_a_request_whose_files_never_come_does_not_keep_memory_from_other_tenants(monkeypatch):
+    monkeypatch.setattr(media_bounds, "_FETCH_SECONDS", 0.2)
+    is_asked, is_over = asyncio.Event(), asyncio.Event()
+
+    async def serve(reader, writer):
+        is_asked.set()
+        await is_over.wait()
+        writer.close()
+
+    bounds = replace(BOUNDS, max_held_media_bytes=8 * BOUNDS.max_media_file_bytes)
+    everyone = AllMedia(bounds)
+    slow, other = (MediaUse(bounds, TenantMedia(everyone)) for _ in range(2))
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(Refusal, match="could not be fetched") as refused:
+            await load(tracker_of(*[f"http://127.0.0.1:{port}/{number}.png" for number in range(3)]), slow)
+        assert refused.value.status == 422
+        assert is_asked.is_set()
+        is_over.set()
+    slow.leave()
+    await asyncio.wait_for(load(tracker_of(url(image())), other), 60)
 
 
 def test_files_count_over_all_of_a_request():

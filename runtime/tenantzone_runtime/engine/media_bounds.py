@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from functools import partial, wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from PIL import Image
 from vllm.multimodal.media import connector as stock_connector
@@ -24,6 +24,9 @@ from tenantzone_runtime.engine.media_measures import File, Size, bound_sounds, d
 from tenantzone_runtime.engine.versions import chat_utils
 from tenantzone_runtime.settings import Bounds
 
+_FETCH_SECONDS: Final = 120
+"""For which the files of one request may be fetched. Meanwhile it keeps memory for files, which other tenants may wait
+for; vLLM bounds the time for each file alone."""
 _fetching: ContextVar[MediaUse | None] = ContextVar("tenantzone_fetching", default=None)
 """Set while the files of a request are fetched, and not decoded."""
 
@@ -112,11 +115,7 @@ async def _load(tracker: Any, use: MediaUse) -> None:
     items = [item for group in groups.values() for item in group]
     use.add_items(len(items))
     await use.enter_files()
-    token = _fetching.set(use)
-    try:
-        fetched = await _all(item() if callable(item) else item for item in items)
-    finally:
-        _fetching.reset(token)
+    fetched = await _fetch(items, use)
     use.are_fetched()
     files = [item[0] for item in fetched if isinstance(item[0], File)]
     sizes = await _all(_on_thread(use, measure, file, use.bounds) for file in files)
@@ -130,6 +129,30 @@ async def _load(tracker: Any, use: MediaUse) -> None:
     results = iter([(next(ready), *item[1:]) if isinstance(item[0], File) else item for item in fetched])
     for modality, group in list(groups.items()):
         groups[modality] = [_again(item, next(results)) for item in group]
+
+
+async def _fetch(items: list[Any], use: MediaUse) -> list[Any]:
+    """Fetch a tracker's items.
+
+    Raises:
+        Refusal: it takes too long.
+    """
+    token = _fetching.set(use)
+    deadline = asyncio.timeout(_FETCH_SECONDS)
+    try:
+        async with deadline:
+            return await _all(item() if callable(item) else item for item in items)
+    except TimeoutError:
+        if not deadline.expired():
+            raise
+        raise Refusal(
+            422,
+            "large_media",
+            f"The images, sounds and videos of the request could not be fetched within {_FETCH_SECONDS} seconds; send"
+            " fewer, or send them in the request",
+        ) from None
+    finally:
+        _fetching.reset(token)
 
 
 def _check(sizes: list[Size], use: MediaUse, tracker: Any) -> None:
