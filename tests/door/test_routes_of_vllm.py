@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ from tenantzone_runtime.door.answers import Receive, Scope, Send
 from tenantzone_runtime.door.bearing import Bearing
 from tenantzone_runtime.door.binding import bind, parse_body
 from tenantzone_runtime.door.routes import ROUTES, WEBSOCKET, Access
+from tenantzone_runtime.engine.versions import chat_utils
 from tenantzone_runtime.seal import SEAL_ARGUMENT, unseal
 from tenantzone_runtime.serve import FLAGS
 from tests.door.harness import SEAL_KEY, call, door, error_of
@@ -182,3 +184,25 @@ def test_what_vllm_stumbles_over_while_it_reads_a_conversation_is_the_clients_fa
     assert (refused["code"], refused["type"]) == (400, "BadRequestError")
     assert "attribute" not in refused["message"]
     assert "index" not in refused["message"]
+
+
+OUTPUT = {"type": "function_call_output", "call_id": "c", "id": "i", "status": "completed", "created_by": "me"}
+UNREADABLE = [
+    pytest.param([{**OUTPUT, "output": [{"type": "input_text", "text": "secret"}]}], id="a tool's output in parts"),
+    pytest.param([{**OUTPUT, "output": [{"type": "input_file", "file_id": "secret"}]}], id="a file"),
+    pytest.param(
+        [{**OUTPUT, "output": [{"type": "input_image", "detail": "auto", "image_url": "secret"}]}], id="an image"
+    ),
+]
+"""What a tool may have given, of which vLLM takes for granted that it is a text or parts of its own types."""
+
+
+@pytest.mark.parametrize("items", UNREADABLE)
+def test_what_vllm_stumbles_over_while_it_reads_a_message_is_the_clients_fault(folder, items):
+    async def respond(scope: Scope, receive: Receive, send: Send) -> None:
+        messages = construct_input_messages(request_input=ResponsesRequest(model="tiny", input=items).input)
+        chat_utils().parse_chat_messages(messages, SimpleNamespace(multimodal_config=None), content_format="openai")
+
+    refused = error_of(call(door(folder, respond), path="/v1/responses", body={"input": "a"}, key="acme-key"))
+    assert (refused["code"], refused["type"]) == (400, "BadRequestError")
+    assert "secret" not in refused["message"]

@@ -24,9 +24,13 @@ _READ_BODIES = (
     ("fastapi.", "request_body_to_args"),
     ("vllm.entrypoints.", "to_chat_completion_request"),
     ("vllm.entrypoints.", "construct_input_messages"),
+    ("vllm.", "_parse_chat_message_content"),
+    # Its name since 0.33.
+    ("vllm.", "parse_chat_message_content"),
 )
 """Functions, by the beginning of their module's name, that make of a body what its route takes, and nothing else:
-FastAPI's for the body's model, and vLLM's for conversations that come in another form than chat completions."""
+FastAPI's for the body's model, and vLLM's for conversations that come in another form than chat completions, and for
+each message of a conversation."""
 
 
 def discreet(app: App) -> App:

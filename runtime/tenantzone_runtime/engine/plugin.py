@@ -47,7 +47,6 @@ def _prepare_api_server() -> None:
     from tenantzone_runtime.engine.media_names import name_media_by_tenant
     from tenantzone_runtime.engine.parser_bounds import bound_parsers
     from tenantzone_runtime.engine.refusals import pass_refusals_on
-    from tenantzone_runtime.engine.unreadable_messages import refuse_unreadable_messages
 
     if os.environ.get(RECORD_DIR):
         from tenantzone_runtime.engine.recording import record_generations
@@ -55,7 +54,6 @@ def _prepare_api_server() -> None:
         # Before refusals are passed on: what does that waits, and hears of no end.
         record_generations()
     pass_refusals_on()
-    refuse_unreadable_messages()
     name_media_by_tenant()
     bound_media(read_settings(os.environ).bounds)
     bound_parsers()
