@@ -1,6 +1,6 @@
 """What must hold of the room in the encoder after each step of any life."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from vllm.v1.core.sched.interface import PauseState
 from vllm.v1.core.sched.output import SchedulerOutput
@@ -10,6 +10,7 @@ from vllm.v1.request import Request
 from tenantzone_runtime.zones.adapter_slots import TURN_STEPS
 from tenantzone_runtime.zones.engine import Encoding
 from tenantzone_runtime.zones.zone import Zone
+from tests.engine.histories.reckoning import blocks_at_most, slots_at_most
 from tests.engine.histories.snapshot import Snapshot, zone_of
 
 SLACK = 3
@@ -26,18 +27,33 @@ class EncoderRoom:
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self._standing: dict[Zone, tuple[Request, Encoding]] = {}
-        """The first running request of each entitled zone that needs an encoding before the step, and which."""
+        """The first request of each entitled zone that lacks at most an encoding before the step, and which."""
         self._overdue: dict[Zone, tuple[Request, Encoding, float, int]] = {}
         """Those that borrowers could make room for: since when, and for how many steps."""
 
     def before(self, seen: Snapshot) -> None:
         """Note who needs room."""
         self._standing = {}
-        if self._scheduler.pause_state != PauseState.PAUSED_ALL:
-            for request in seen.running:
-                zone, needed = zone_of(request), self._scheduler._engine.next_encoding(request)
-                if zone is not None and needed is not None and seen.own_seats.get(zone):
-                    self._standing.setdefault(zone, (request, needed))
+        for request in [*seen.running, *self._next_in(seen)]:
+            zone = zone_of(request)
+            if zone is None or not seen.own_seats.get(zone) or self._scheduler.pause_state == PauseState.PAUSED_ALL:
+                continue
+            needed = self._scheduler._engine.next_encoding(request)
+            if needed is not None:
+                self._standing.setdefault(zone, (request, needed))
+
+    def _next_in(self, seen: Snapshot) -> Iterator[Request]:
+        """The next request of each zone for which there are blocks and a seat, whatever others ask for."""
+        if self._scheduler.pause_state != PauseState.UNPAUSED:
+            return
+        if len(seen.seated) >= self._scheduler.max_num_running_reqs:
+            return
+        for zone in {zone_of(each) for each in seen.waiting} & seen.own_seats.keys():
+            request = self._scheduler.waiting.front(zone)
+            count = blocks_at_most(self._scheduler, slots_at_most(self._scheduler, request))
+            fits = count + sum(seen.growth.values()) <= seen.free and seen.seats_of(zone) < seen.most_seats[zone]
+            if request in seen.waiting and fits and count + seen.growth_of(zone) <= seen.available[zone]:
+                yield request
 
     def after(self, seen: Snapshot, output: SchedulerOutput) -> None:
         """Check that nobody has taken the room of a zone that is entitled to it."""
@@ -49,8 +65,8 @@ class EncoderRoom:
         borrow = any(zone in seen.own_seats and not seen.own_seats[zone] for zone in makers)
         lacking = {}
         for zone, (request, needed) in self._standing.items():
-            is_left = request in seen.running and self._scheduler._engine.next_encoding(request) is not None
-            if not is_left or request.request_id in output.num_scheduled_tokens or zone in makers:
+            is_scheduled = request.request_id in output.num_scheduled_tokens
+            if is_scheduled or zone in makers or self._scheduler._engine.next_encoding(request) is None:
                 continue
             has_room = needed.cache <= room.cache and needed.compute <= room.compute - made
             assert has_room or not borrow, "a borrower takes room in the encoder that an entitled zone waits for"

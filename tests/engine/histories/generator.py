@@ -1,6 +1,7 @@
 """Draws lives. Whatever is drawn can happen to an engine; the simplest value of each draw is the dullest one."""
 
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import strategies as st
 from vllm.v1.core.sched.interface import PauseState
@@ -294,13 +295,35 @@ def crowds(draw: st.DrawFn, chosen: Flags) -> Event:
 
 @st.composite
 def flags_with_images(draw: st.DrawFn) -> Flags:
-    """Of an engine whose encoder has room for few images."""
+    """Of an engine whose encoder has room for two images at most."""
     chosen = draw(flags())
     looks_ahead = chosen.drafting is not None and chosen.drafting[0] in ("eagle", "mtp")
     room = draw(st.sampled_from([(64, 160), (160, 160), *([] if looks_ahead else [(64, 64), (64, 100)])]))
     if not chosen.chunked:
         chosen = replace(chosen, chunked=True, drafting=None, kinds=(), window=None, tiers=None)
     return replace(chosen, encoder=room, whole_images=chosen.whole_images and chosen.encoder is not None)
+
+
+@st.composite
+def flags_with_slow_images(draw: st.DrawFn) -> Flags:
+    """Of the same engine, where a request keeps the room of an image for many steps: each computes few tokens."""
+    chosen = replace(
+        draw(flags_with_images()),
+        capacity=200,
+        seats=12,
+        batched_tokens=draw(st.sampled_from([12, 24, 64])),
+        drafting=None,
+        kinds=(),
+        window=None,
+        policy="fcfs",
+        whole_images=False,
+        tiers=None,
+        adapters=None,
+        steps_in_pauses=False,
+        steps_in_flight=draw(st.sampled_from([1, 2])),
+        step_seconds=draw(st.sampled_from([0.02, 0.5])),
+    )
+    return replace(chosen, encoder=draw(st.sampled_from([(64, 64), (64, 100), (128, 128)])))
 
 
 @st.composite
@@ -311,6 +334,55 @@ def galleries(draw: st.DrawFn, chosen: Flags) -> Event:
     send = draw(sends(chosen, *TENANTS))
     shown = tuple(draw(st.lists(images, min_size=1, max_size=3)))
     return replace(send, images=shown, blocks=max(send.blocks, 6), max_tokens=min(send.max_tokens, 8), grammar=None)
+
+
+@st.composite
+def lives_with_slow_images(draw: st.DrawFn) -> Life:
+    """Borrowers have many images encoded, one entitled zone or two have one at a time, and one computes long texts."""
+    chosen = draw(flags_with_slow_images())
+    graces = st.sampled_from([0.0, 1.0, 5.0])
+    happens: list[Event] = [
+        Declare(
+            (
+                _zone_with_images("acme", reserved=40, lending=Lending(grace_seconds=draw(graces))),
+                _zone_with_images("calm", reserved=draw(st.sampled_from([40, 0])), weight=40),
+                _zone_with_images("burst", priority=draw(st.sampled_from([0, 1]))),
+                _zone_with_images("dusk"),
+            ),
+            PoolConfig(namespace="test", name="pool"),
+        )
+    ]
+    for _ in range(draw(st.integers(1, 3))):
+        shown = Image(draw(st.sampled_from(["owl", "dog"])), is_new=True, gap=draw(st.sampled_from([0, 16])))
+        flood = (shown,) * draw(st.integers(2, 4))
+        happens.append(_asking(draw(st.sampled_from(["burst", "dusk"])), 17, flood, count=draw(st.integers(1, 4))))
+        happens.append(Turns(draw(st.sampled_from([3, 10]))))
+        if draw(st.booleans()):
+            happens.append(_asking("calm", 30, (), count=draw(st.integers(1, 2))))
+        happens.append(_asking("acme", 5, (Image("owl", is_new=True, gap=draw(st.sampled_from([0, 10]))),)))
+        happens.append(Turns(draw(st.sampled_from([30, 60]))))
+    return Life(chosen, tuple(happens))
+
+
+def _zone_with_images(tenant: str, **spec: Any) -> ZoneConfig:
+    return ZoneConfig(name=tenant, tenant=tenant, generation=1, **spec)
+
+
+def _asking(tenant: str, blocks: int, shown: tuple[Image, ...], count: int = 1) -> Send:
+    return Send(
+        tenant=tenant,
+        blocks=blocks,
+        extra=1,
+        max_tokens=2,
+        prefix=None,
+        count=count,
+        priority=0,
+        prompt_logprobs=False,
+        user="",
+        images=shown,
+        grammar=None,
+        adapter=None,
+    )
 
 
 @st.composite

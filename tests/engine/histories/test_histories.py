@@ -19,7 +19,13 @@ from tenantzone_runtime.engine.versions import keep_groups_in_tiers
 from tests.engine.clock import Clock
 from tests.engine.histories.engine import Engine
 from tests.engine.histories.events import Declare, Flags, Image, Life, Send, TierFlags
-from tests.engine.histories.generator import flags_with_adapters, flags_with_images, flags_with_whole_hits, lives
+from tests.engine.histories.generator import (
+    flags_with_adapters,
+    flags_with_images,
+    flags_with_whole_hits,
+    lives,
+    lives_with_slow_images,
+)
 from tests.engine.histories.liveness import drain
 
 LIVES = {"deep": 10_000, "mutation": 30}.get(os.environ.get("HYPOTHESIS_PROFILE", ""), 200)
@@ -180,6 +186,13 @@ def test_every_life_with_more_adapters_than_slots_does(run_life, life):
 @given(life=lives(flags_with_images(), have_galleries=True))
 @settings(COMMON, max_examples=max(LIVES // 5, 30))
 def test_every_life_with_more_images_than_room_in_the_encoder_does(run_life, life):
+    lived_one()
+    run_life(life)
+
+
+@given(life=lives_with_slow_images())
+@settings(COMMON, max_examples=40 if LIVES < 10_000 else LIVES // 5)
+def test_every_life_with_images_that_are_computed_slowly_does(run_life, life):
     lived_one()
     run_life(life)
 
