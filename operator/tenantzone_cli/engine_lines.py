@@ -21,6 +21,8 @@ _WAITS: Mapping[str, str] = {
     "seat_limit": "waits for a seat: the zone runs as many requests as spec.seats.limit lets it",
     "adapter": "waits for a LoRA adapter slot: other adapters have them all; set spec.reserved or "
     "spec.seats.reserved, or raise --max-loras",
+    "grammar": "waits until the grammar of its structured output is compiled",
+    "load": "waits until blocks of its prompt are looked up in a tier, or copied from there",
     "encoder": "waits for room in the encoder: media of other requests use it, or it is kept for another zone; set "
     "spec.reserved or spec.seats.reserved, or raise --max-num-batched-tokens",
 }

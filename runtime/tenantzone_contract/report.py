@@ -68,14 +68,18 @@ prompts make its steps longer than the target allows. ModelTooSlow: one request 
 were computed in the same steps. Blocks, Seats: the first token waited for these.
 """
 
-WaitReason = Literal["limit", "reserved", "in_use", "seats", "seat_limit", "tokens", "adapter", "encoder"]
+WaitReason = Literal[
+    "limit", "reserved", "in_use", "seats", "seat_limit", "tokens", "adapter", "encoder", "grammar", "load"
+]
 """Why a zone's next request waits.
 
 For blocks. limit: its own zone's limit is in use. reserved: the blocks are there, free or cached, and kept for others.
 in_use: other requests use them. For a seat. seats: the engine runs as many requests as it can. seat_limit: the zone
 runs as many as it may. For tokens. tokens: its share of the steps is used, or another zone's latency target needs them.
 For an adapter slot. adapter: requests for other LoRA adapters use all slots, or another zone is to have the next one.
-For the encoder. encoder: encodings of other requests' media use its room, or it is kept for another zone.
+For the encoder. encoder: encodings of other requests' media use its room, or it is kept for another zone. For its own
+preparation, as all waiting requests of the zone do. grammar: its grammar is not compiled yet. load: the engine looks in
+a tier for blocks of its prompt, or copies blocks from there.
 """
 
 OlderWaitReason = Literal["limit", "reserved", "in_use"]

@@ -298,6 +298,8 @@ def test_a_zone_is_found_among_loans_by_its_tenant():
             "encoder",
             "waits for room in the encoder: media of other requests use it, or it is kept for another zone; set",
         ),
+        ("grammar", "waits until the grammar of its structured output is compiled"),
+        ("load", "waits until blocks of its prompt are looked up in a tier, or copied from there"),
         ("something newer", "something newer"),
     ],
 )

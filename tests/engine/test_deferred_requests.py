@@ -16,10 +16,12 @@ from vllm.v1.engine import FinishReason
 from vllm.v1.request import RequestStatus
 
 from hack.harness.scheduler import AnyToken, Driver, compiled, make_scheduler, prompt, vllm_config, with_flags
+from tenantzone_contract.report import ConfigStatus
 from tenantzone_contract.zone_terms import Fairness
 from tenantzone_runtime.engine.deferred_requests import LOOKUPS_AT_ONCE, MOST_AT_ONCE, DeferredRequests
 from tenantzone_runtime.engine.placed_queue import PlacedQueue
 from tenantzone_runtime.engine.zone_engine import ZoneEngine
+from tenantzone_runtime.housekeeping.reporting import make_report
 from tests.engine.measured import abort, figures_of, zone
 from tests.engine.tiered_driver import TieredEngine
 
@@ -440,3 +442,61 @@ def test_a_queue_by_arrival_yields_in_the_order_of_arrival_whoever_left_and_came
             queue.prepend_requests(reversed(passed_over))
         assert [request.number for request in queue] == sorted(waiting)
         assert (len(queue), bool(queue)) == (len(waiting), bool(waiting))
+
+
+def reported(driver, tenant):
+    """What an engine's report says that the requests of a tenant wait for."""
+    report = make_report(driver.served, ConfigStatus(), pod="p", started_unix_time=0.0)
+    return next(each.waits_for for each in report.zones if each.tenant == tenant)
+
+
+def test_a_zone_whose_requests_all_wait_for_grammars_reports_a_grammar(clock, driver):
+    first, second = compiling(driver, 2)
+    assert reported(driver, "burst") == "grammar"
+    driver.step()
+    clock.seconds += 3.0
+    assert reported(driver, "burst") == "grammar"
+    driver.send("burst", prompt(2), max_tokens=1)
+    assert reported(driver, "burst") is None, "that one goes on"
+    driver.step()
+    assert reported(driver, "burst") == "grammar"
+    abort(driver, first)
+    driver.scheduler.set_pause_state(PauseState.PAUSED_NEW)
+    assert reported(driver, "burst") is None
+    driver.scheduler.set_pause_state(PauseState.UNPAUSED)
+    assert reported(driver, "burst") == "grammar"
+    compilation_of(second).set_result(AnyToken())
+    driver.step()
+    assert reported(driver, "burst") is None
+    driver.run()
+    assert driver.zone("burst").counters.stalled_seconds["grammar"] == 3.0
+
+
+@pytest.mark.parametrize("ends", ["fails", "is aborted"])
+def test_a_zone_whose_last_grammar_fails_or_is_of_no_use_waits_for_none(driver, ends):
+    [request] = compiling(driver, 1)
+    if ends == "fails":
+        compilation_of(request).set_exception(ValueError("it does not compile"))
+    else:
+        abort(driver, request)
+    driver.step()
+    assert reported(driver, "burst") is None
+
+
+def test_a_zone_whose_requests_all_wait_for_a_tier_reports_a_load(engine):
+    [request] = looking_up(engine, burst=1)
+    assert reported(engine, "burst") == "load"
+    finish_copies(engine)
+    engine.run()
+    engine.evict("burst")
+    loading = engine.loading("burst", request.prompt_token_ids)
+    assert reported(engine, "burst") == "load"
+    other = engine.send("burst", prompt(2), max_tokens=20)
+    engine.step()
+    assert other.num_output_tokens
+    assert reported(engine, "burst") == "load", "no other one waits"
+    engine.land()
+    while not loading.num_output_tokens:
+        engine.step()
+    assert reported(engine, "burst") is None
+    engine.run()

@@ -20,7 +20,7 @@ def went_on():
 
 @pytest.fixture
 def queue(went_on):
-    return LoadQueue(lambda _: True, lambda request: request.can_go_on, went_on.append)
+    return LoadQueue(lambda _: True, lambda request: request.can_go_on, went_on.append, lambda _: None)
 
 
 def test_who_is_taken_is_who_was_looked_at_though_it_has_no_room_any_more(queue, went_on):

@@ -15,6 +15,7 @@ from vllm.v1.request import Request
 
 from tenantzone_runtime.engine.grammar_compilation import compilation_of
 from tenantzone_runtime.engine.requests import zone_of
+from tenantzone_runtime.zones.tenancy import Preparation
 from tenantzone_runtime.zones.zone import Zone
 
 MOST_AT_ONCE: Final = 256
@@ -37,6 +38,8 @@ class DeferredRequests:
         self._requests: dict[str, Request] = {}
         self._arrived: deque[str] = deque()
         """Ids of requests whose grammars are compiled. Other threads append to it."""
+        self._reasons: dict[Zone, dict[Request, Preparation]] = {}
+        """What each of the requests waits for, by zone."""
         self._lookups: OrderedDict[Zone, _Lookups] = OrderedDict()
         """Requests that wait for tiers, by zone. The zones take turns, and so do the requests of each."""
 
@@ -44,14 +47,22 @@ class DeferredRequests:
         """Keep a request of a zone until its grammar or a tier's answer arrives; False if it waits for neither."""
         grammar = compilation_of(request)
         if grammar is not None:
-            self._requests[request.request_id] = request
+            self._keep(request, zone, "grammar")
             grammar.add_done_callback(self._note_for(request.request_id))
         elif self._is_looking_up(request):
-            self._requests[request.request_id] = request
+            self._keep(request, zone, "load")
             self._lookups.setdefault(zone, OrderedDict())[request] = None
         else:
             return False
         return True
+
+    def _keep(self, request: Request, zone: Zone, reason: Preparation) -> None:
+        self._requests[request.request_id] = request
+        self._reasons.setdefault(zone, {})[request] = reason
+
+    def reason(self, zone: Zone) -> Preparation | None:
+        """Returns what the first of a zone's requests here waits for; None: none is here."""
+        return next(iter(self._reasons.get(zone, {}).values()), None)
 
     def _note_for(self, request_id: str) -> Callable[[Future[object]], None]:
         """Notes that a grammar is compiled. It keeps no request: one that has ended may have a grammar for hours."""
@@ -69,7 +80,13 @@ class DeferredRequests:
             return False
         del self._requests[request_id]
         zone = zone_of(request)
-        if zone is not None and zone in self._lookups:
+        if zone is None:
+            return True
+        reasons = self._reasons[zone]
+        del reasons[request]
+        if not reasons:
+            del self._reasons[zone]
+        if zone in self._lookups:
             lookups = self._lookups[zone]
             lookups.pop(request, None)
             if not lookups:

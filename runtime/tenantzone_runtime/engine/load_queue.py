@@ -10,6 +10,10 @@ from collections.abc import Callable, Iterable, Iterator
 from vllm.v1.core.sched.request_queue import RequestQueue
 from vllm.v1.request import Request
 
+from tenantzone_runtime.engine.requests import zone_of
+from tenantzone_runtime.zones.tenancy import Preparation
+from tenantzone_runtime.zones.zone import Zone
+
 
 class LoadQueue(RequestQueue):
     """Requests whose loads have begun, in that order.
@@ -18,6 +22,7 @@ class LoadQueue(RequestQueue):
         has_landed: whether a request's copy is there.
         can_go_on: whether nothing else would have it passed over.
         going_on: is called with each request that leaves to run.
+        has_left: is called with each request that has left, to run or since it has ended.
     """
 
     def __init__(
@@ -25,10 +30,12 @@ class LoadQueue(RequestQueue):
         has_landed: Callable[[Request], bool],
         can_go_on: Callable[[Request], bool],
         going_on: Callable[[Request], None],
+        has_left: Callable[[Request], None],
     ) -> None:
         self.has_landed = has_landed
         self._can_go_on = can_go_on
         self._going_on = going_on
+        self._has_left = has_left
         self._requests: dict[Request, None] = {}
         self._peeked: Request | None = None
         """The request that vLLM looked at last: before it takes it, it may give away room that this one needs."""
@@ -47,6 +54,10 @@ class LoadQueue(RequestQueue):
         """The requests that may go on now, and those whose copies are not there yet."""
         return [request for request in self._requests if not self.has_landed(request) or self._can_go_on(request)]
 
+    def reason(self, zone: Zone) -> Preparation | None:
+        """Returns what the requests of a zone wait for here; None: none is here."""
+        return "load" if any(zone_of(request) is zone for request in self._requests) else None
+
     def add_request(self, request: Request) -> None:
         self._requests[request] = None
 
@@ -55,6 +66,7 @@ class LoadQueue(RequestQueue):
         self._peeked = None
         del self._requests[request]
         self._going_on(request)
+        self._has_left(request)
         return request
 
     def peek_request(self) -> Request:
@@ -73,9 +85,11 @@ class LoadQueue(RequestQueue):
             self.add_request(request)
 
     def remove_request(self, request: Request) -> None:
-        self._requests.pop(request, None)
         if request is self._peeked:
             self._peeked = None
+        if request in self._requests:
+            del self._requests[request]
+            self._has_left(request)
 
     def remove_requests(self, requests: Iterable[Request]) -> None:
         for request in requests:

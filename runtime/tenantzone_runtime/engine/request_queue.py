@@ -16,6 +16,7 @@ from vllm.v1.request import Request, RequestStatus
 
 from tenantzone_runtime.engine.adapter_lines import AdapterLines
 from tenantzone_runtime.engine.deferred_requests import DeferredRequests
+from tenantzone_runtime.engine.load_queue import LoadQueue
 from tenantzone_runtime.engine.placed_queue import PlacedQueue, take_last_place
 from tenantzone_runtime.engine.requests import zone_of
 from tenantzone_runtime.engine.user_queue import UserRequestQueue
@@ -37,8 +38,8 @@ class ZoneRequestQueue(RequestQueue):
     """The requests that ask for adapters; it asks the arbiter, so it is set together with it."""
     is_passed_over: Callable[[Request], None]
     """Called for each request that waits for an adapter slot and that no step looks at."""
-    load_begins: Callable[[Request], None]
-    """Is told of each request that leaves the queue because what it found in a tier is copied from there."""
+    loads: LoadQueue
+    """The requests that have left the queue because what they found in a tier is copied from there."""
 
     def __init__(self, policy: SchedulingPolicy, is_looking_up: Callable[[Request], bool]) -> None:
         self._policy = policy
@@ -74,13 +75,16 @@ class ZoneRequestQueue(RequestQueue):
         Returns:
             Requests whose grammars can't be compiled: they have left the queue, and are to be ended.
         """
-        failed = []
+        failed, left = [], set()
         for request in self._deferred.take_arrived():
             structured = request.structured_output_request
             if structured is not None and isinstance(structured.grammar, Exception):
                 failed.append(request)
             elif (zone := zone_of(request)) is not None:
                 self._enter(request, zone)
+            left.add(zone_of(request))
+        for zone in left - {None}:
+            self._note_preparation(zone)
         for request in self.adapters.take_admissible() if len(self.adapters) else ():
             self._put_back(request)
         return failed
@@ -114,6 +118,24 @@ class ZoneRequestQueue(RequestQueue):
         else:
             del self._queues[zone]
             self.arbiter.waits_no_more(zone)
+            self._note_preparation(zone)
+
+    def load_has_ended(self, request: Request) -> None:
+        """Note that a request whose load had begun runs, or has ended."""
+        zone = zone_of(request)
+        if zone is not None:
+            self._note_preparation(zone)
+
+    def note_preparations(self) -> None:
+        """Note anew for what preparation zones wait, as after a pause, in which none waits."""
+        for zone in {*map(zone_of, self._deferred), *map(zone_of, self.loads)}:
+            if zone is not None:
+                self._note_preparation(zone)
+
+    def _note_preparation(self, zone: Zone) -> None:
+        """Note what a zone's first request waits for, if all of its waiting requests wait for grammars or tiers."""
+        if zone not in self._queues:
+            self.arbiter.must_be_prepared(zone, self._deferred.reason(zone) or self.loads.reason(zone))
 
     def add_request(self, request: Request) -> None:
         zone = zone_of(request)
@@ -121,7 +143,9 @@ class ZoneRequestQueue(RequestQueue):
             self._before_zones.add_request(request)
             return
         take_last_place(request)
-        if not self._deferred.defer(request, zone):
+        if self._deferred.defer(request, zone):
+            self._note_preparation(zone)
+        else:
             self._enter(request, zone)
 
     def _enter(self, request: Request, zone: Zone) -> None:
@@ -164,6 +188,7 @@ class ZoneRequestQueue(RequestQueue):
         for zone in {zone for request in leaving if (zone := zone_of(request)) is not None}:
             for request in self.adapters.missing_in(zone):
                 self._put_back(request)
+            self._note_preparation(zone)
 
     def _leaves_queue(self, request: Request) -> bool:
         """Whether a request that was passed over is kept where no step looks at it."""
@@ -186,7 +211,7 @@ class ZoneRequestQueue(RequestQueue):
         assert zone is not None, "a request outside of zones waits before them"
         request = self._queues[zone].pop_request()
         if request.status == RequestStatus.WAITING_FOR_REMOTE_KVS:
-            self.load_begins(request)
+            self.loads.begin(request)
         successors = self.adapters.popped(request, zone)
         for successor in successors:
             self._queues[zone].put_back(successor)
@@ -200,8 +225,11 @@ class ZoneRequestQueue(RequestQueue):
     def remove_requests(self, requests: Iterable[Request]) -> None:
         by_zone: dict[Zone | None, set[Request]] = {}
         for request in requests:
+            zone = zone_of(request)
             if not self._deferred.discard(request):
-                by_zone.setdefault(zone_of(request), set()).add(request)
+                by_zone.setdefault(zone, set()).add(request)
+            elif zone is not None:
+                self._note_preparation(zone)
         for zone, leaving in by_zone.items():
             if zone is None:
                 self._before_zones.remove_requests(leaving)

@@ -92,9 +92,10 @@ class ZoneAwareScheduler(AsyncScheduler):
         self._demand = Demand(self)
         manager.drafting, manager.max_step_tokens = self._demand.drafting, int(self.max_num_scheduled_tokens)
         self._images = WholeImages(self)
-        self._loads = loads = LoadQueue(self._has_landed, lambda request: engine.can_land(request), manager.admitted)
-        self.kv_holding_waiting = loads
-        self.waiting.load_begins = loads.begin
+        self._loads = loads = LoadQueue(
+            self._has_landed, lambda request: engine.can_land(request), manager.admitted, self.waiting.load_has_ended
+        )
+        self.kv_holding_waiting = self.waiting.loads = loads
         self._media = MediaRequests()
         self._engine = engine = ZoneEngine(
             self,
@@ -435,6 +436,7 @@ class ZoneAwareScheduler(AsyncScheduler):
             # No step may come for long.
             self.tenancy.ledger.now = time.monotonic()
             self._arbiter.pause()
+            self.waiting.note_preparations()
 
     def reset_prefix_cache(self, reset_running_requests: bool = False, reset_connector: bool = False) -> bool:
         with self.zone_lock:

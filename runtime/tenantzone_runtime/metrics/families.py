@@ -232,7 +232,9 @@ _COUNTERS = (
         "seats, the engine runs as many requests as it can; seat_limit, the zone runs as many as it may. "
         "For tokens: tokens, its share of the steps is used, or another zone's latency target needs them. "
         "For an adapter slot: adapter, requests for other LoRA adapters use all slots. "
-        "For the encoder: encoder, other requests' media use its room, or it is kept for another zone.",
+        "For the encoder: encoder, other requests' media use its room, or it is kept for another zone. "
+        "For its preparation, as all of the zone's waiting requests: grammar, its grammar is being compiled; load, a "
+        "tier looks up blocks of its prompt or copies them.",
         lambda zone: each_of(get_args(WaitReason), zone.counters.stalled_seconds),
     ),
     of_zones(

@@ -27,7 +27,7 @@ from tenantzone_runtime.zones.step_prompts import StepPrompts
 from tenantzone_runtime.zones.step_time import StepLoad
 from tenantzone_runtime.zones.step_tokens import StepTokens
 from tenantzone_runtime.zones.steps_in_flight import StepsInFlight
-from tenantzone_runtime.zones.tenancy import Tenancy
+from tenantzone_runtime.zones.tenancy import Preparation, Tenancy
 from tenantzone_runtime.zones.yielding import Yielding
 from tenantzone_runtime.zones.zone import Zone
 
@@ -121,6 +121,7 @@ class Arbiter(Generic[W]):
         self._admission.enter(zone)
         self._seats.waits(zone)
         self._tenancy.waits(zone)
+        self._tenancy.must_be_prepared(zone, None)
         if zone in self._slots.waiting and zone.wait_reason is None:
             self._tenancy.must_wait_for_adapter(zone)
         self._hopeless.look_at_front(zone)
@@ -132,6 +133,11 @@ class Arbiter(Generic[W]):
         self._seats.waits_no_more(zone)
         self._hopeless.look_at_front(zone)
         self._tenancy.waits_no_more(zone)
+
+    def must_be_prepared(self, zone: Zone, reason: Preparation | None) -> None:
+        """Note for what preparation of its first request a zone waits that has no other request; None: it has none."""
+        if self._engine.is_open:
+            self._tenancy.must_be_prepared(zone, reason)
 
     def _forget_front(self) -> None:
         """Forget the waiting request that was named last, which most likely was admitted."""

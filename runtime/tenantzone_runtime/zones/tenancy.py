@@ -6,7 +6,7 @@ Blocks are taken and let go through the ledger, and room for them is made by ``e
 from collections.abc import Callable, Iterator
 from itertools import chain
 from math import inf
-from typing import get_args
+from typing import Final, Literal, get_args
 
 from tenantzone_contract.config import PoolConfig, RuntimeConfig
 from tenantzone_runtime.zones import configure, states
@@ -23,6 +23,10 @@ from tenantzone_runtime.zones.step_time import StepTimes
 from tenantzone_runtime.zones.timers import Timers
 from tenantzone_runtime.zones.usage import MAX_AT_ONCE, tell_usage
 from tenantzone_runtime.zones.zone import EARLY_TENANT, IdleTimes, Zone, ZoneSpec, new_zone
+
+Preparation = Literal["grammar", "load"]
+"""The wait reasons of requests that no step looks at, as they are not ready to be admitted."""
+PREPARATIONS: Final = get_args(Preparation)
 
 
 class Tenancy:
@@ -133,6 +137,13 @@ class Tenancy:
     def must_wait_for_encoder(self, zone: Zone) -> None:
         """Note that a zone's next request waits because its image, sound or video has no room in the encoder."""
         self._stalls.begin(zone, 0, "encoder", self.ledger.now)
+
+    def must_be_prepared(self, zone: Zone, reason: Preparation | None) -> None:
+        """Note for what preparation of its first request a zone waits that has no other request; None: it has none."""
+        if reason is not None:
+            self._stalls.begin(zone, 0, reason, self.ledger.now)
+        elif zone.wait_reason in PREPARATIONS:
+            self._stalls.end(zone, self.ledger.now)
 
     def may_go_on(self, zone: Zone) -> None:
         """Note that a zone's next request need not wait for blocks, nor for its zone's limit of seats."""

@@ -250,8 +250,7 @@ class Zone:
         What asks for more than the reservation borrows all of it, and was promised nothing.
         """
         quota = self.spec.quota
-        waits_for_blocks_or_seat = self.wait_reason not in (None, "limit", "seat_limit", "tokens", "adapter", "encoder")
-        if not waits_for_blocks_or_seat or self.in_use + self.denied > quota.reserved:
+        if self.wait_reason not in ("reserved", "in_use", "seats") or self.in_use + self.denied > quota.reserved:
             return 0
         return max(0, quota.reserved - self.held)
 

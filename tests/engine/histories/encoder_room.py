@@ -48,8 +48,12 @@ class EncoderRoom:
             return
         if len(seen.seated) >= self._scheduler.max_num_running_reqs:
             return
-        for zone in {zone_of(each) for each in seen.waiting} & seen.own_seats.keys():
-            request = self._scheduler.waiting.front(zone)
+        queue = self._scheduler.waiting
+        for zone in queue._queues.keys() & seen.own_seats.keys():
+            if queue._deferred.reason(zone) is not None:
+                # Another one may come before it.
+                continue
+            request = queue.front(zone)
             count = blocks_at_most(self._scheduler, slots_at_most(self._scheduler, request))
             fits = count + sum(seen.growth.values()) <= seen.free and seen.seats_of(zone) < seen.most_seats[zone]
             if request in seen.waiting and fits and count + seen.growth_of(zone) <= seen.available[zone]:

@@ -14,6 +14,7 @@ from hack.harness.processed_tokens import TokenTally
 from hack.harness.scheduler import Driver
 from tenantzone_runtime.engine.media_names import owner_in
 from tenantzone_runtime.zones.audit import Evicted, Preempted
+from tenantzone_runtime.zones.tenancy import PREPARATIONS
 from tenantzone_runtime.zones.zone import Zone
 from tests.engine.histories.adapter_slots import AdapterSlots
 from tests.engine.histories.encoder_room import EncoderRoom
@@ -161,10 +162,22 @@ class Invariants:
         self._blocks_are_taken_for_a_reason(before, after)
         self._adapter_slots.check(before, after)
         self._encoder_room.after(after, output)
+        self._who_is_prepared_has_that_reason()
         if tokens_left > 0 and self._scheduler.block_pool.ledger.zones:
             self._what_has_landed_runs(before, after)
             self._who_runs_is_scheduled(before, after, output)
             self._an_entitled_zone_gets_in(before, tokens_left)
+
+    def _who_is_prepared_has_that_reason(self) -> None:
+        if self._scheduler.pause_state != PauseState.UNPAUSED:
+            return
+        queue = self._scheduler.waiting
+        for zone in self._scheduler.block_pool.ledger.zones.values():
+            expected = queue._deferred.reason(zone) or queue.loads.reason(zone)
+            if zone in queue._queues or expected is None:
+                assert zone.wait_reason not in PREPARATIONS, "a zone has a request that waits for something else"
+            else:
+                assert zone.wait_reason == expected, "a zone does not say what all of its requests wait for"
 
     def _images_are_computed_whole(self, output: SchedulerOutput) -> None:
         if not self._scheduler.scheduler_config.disable_chunked_mm_input:

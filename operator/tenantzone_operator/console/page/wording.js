@@ -43,6 +43,8 @@ const WAITS = {
   tokens: "its share of the steps' tokens",
   seat_limit: "a seat: it runs as many requests as it may",
   adapter: "a LoRA adapter slot: other adapters have them all",
+  grammar: "its grammar: that of its structured output is being compiled",
+  load: "a tier: blocks of its prompt are looked up there, or copied from there",
   encoder: "room in the encoder: media of other requests use it, or it is kept for another zone",
 };
 
