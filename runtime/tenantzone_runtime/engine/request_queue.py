@@ -75,15 +75,17 @@ class ZoneRequestQueue(RequestQueue):
         Returns:
             Requests whose grammars can't be compiled: they have left the queue, and are to be ended.
         """
-        failed, left = [], set()
+        failed: list[Request] = []
+        left: set[Zone] = set()
         for request in self._deferred.take_arrived():
-            structured = request.structured_output_request
+            structured, zone = request.structured_output_request, zone_of(request)
             if structured is not None and isinstance(structured.grammar, Exception):
                 failed.append(request)
-            elif (zone := zone_of(request)) is not None:
+            elif zone is not None:
                 self._enter(request, zone)
-            left.add(zone_of(request))
-        for zone in left - {None}:
+            if zone is not None:
+                left.add(zone)
+        for zone in left:
             self._note_preparation(zone)
         for request in self.adapters.take_admissible() if len(self.adapters) else ():
             self._put_back(request)

@@ -28,12 +28,14 @@ class EncoderRoom:
         self._scheduler = scheduler
         self._standing: dict[Zone, tuple[Request, Encoding]] = {}
         """The first request of each entitled zone that lacks at most an encoding before the step, and which."""
+        self._ran: set[Request] = set()
+        """The requests that ran before the step."""
         self._overdue: dict[Zone, tuple[Request, Encoding, float, int]] = {}
         """Those that borrowers could make room for: since when, and for how many steps."""
 
     def before(self, seen: Snapshot) -> None:
         """Note who needs room."""
-        self._standing = {}
+        self._standing, self._ran = {}, set(seen.running)
         for request in [*seen.running, *self._next_in(seen)]:
             zone = zone_of(request)
             if zone is None or not seen.own_seats.get(zone) or self._scheduler.pause_state == PauseState.PAUSED_ALL:
@@ -69,8 +71,9 @@ class EncoderRoom:
         borrow = any(zone in seen.own_seats and not seen.own_seats[zone] for zone in makers)
         lacking = {}
         for zone, (request, needed) in self._standing.items():
-            is_scheduled = request.request_id in output.num_scheduled_tokens
-            if is_scheduled or zone in makers or self._scheduler._engine.next_encoding(request) is None:
+            is_served = request.request_id in output.num_scheduled_tokens or zone in makers
+            was_preempted = request in self._ran and request not in seen.running
+            if is_served or was_preempted or self._scheduler._engine.next_encoding(request) is None:
                 continue
             has_room = needed.cache <= room.cache and needed.compute <= room.compute - made
             assert has_room or not borrow, "a borrower takes room in the encoder that an entitled zone waits for"
