@@ -1,6 +1,6 @@
 """What engines answer the arbiter that have neither tiers, adapters nor an encoder."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 from types import MappingProxyType
 from typing import Any
 
@@ -25,8 +25,8 @@ class WithoutTiers:
     def next_encoding(self, work: Any) -> Encoding | None:
         return None
 
-    def encodings_freed(self, works: Collection[Any]) -> int:
-        return 0
+    def encodings_in_use(self) -> Iterable[tuple[int, Set[Any]]]:
+        return ()
 
     def can_encode(self, work: Any) -> bool:
         return True

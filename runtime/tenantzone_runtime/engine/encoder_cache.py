@@ -8,7 +8,7 @@ and only then of others.
 from __future__ import annotations
 
 import time
-from collections.abc import Set
+from collections.abc import Iterator, Set
 from typing import Any
 
 from vllm.v1.core.encoder_cache_manager import EncoderCacheManager
@@ -95,10 +95,9 @@ class ZoneEncoderCacheManager(EncoderCacheManager):
         """Whether an encoding fits into an empty cache and into a step that makes nothing else."""
         return needed.cache <= self.cache_size and needed.compute <= step_budget
 
-    def freed_by(self, names: Set[str]) -> int:
-        """Returns the embeddings that only the requests with these ids use."""
-        used = {feature for feature, users in self.cached.items() if users and users <= names}
-        return sum(self.num_embeds_by_hash[feature] for feature in used)
+    def in_use(self) -> Iterator[tuple[int, Set[str]]]:
+        """The encodings that requests use: the embeddings of each, and the ids of these requests."""
+        return ((self.num_embeds_by_hash[name], users) for name, users in self.cached.items() if users)
 
     def put_in_use(self, values: list[Zone | int]) -> None:
         """Append two values for each encoding of a zone that requests use: the zone, and its embeddings."""

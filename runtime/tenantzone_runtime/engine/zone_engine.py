@@ -3,7 +3,7 @@
 import logging
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set, Sized
 from itertools import chain
 
 from vllm.v1.core.sched.interface import PauseState
@@ -241,8 +241,10 @@ class ZoneEngine:
             needed = encodings.next_of(request, computed_tokens, self._last_reached(computed_tokens))
         return needed if needed is not None and encodings.could_ever_take(needed, budget) else None
 
-    def encodings_freed(self, requests: Collection[Request]) -> int:
-        return int(self._scheduler.encoder_cache_manager.freed_by({request.request_id for request in requests}))
+    def encodings_in_use(self) -> Iterable[tuple[int, Set[Request]]]:
+        requests = self._scheduler.requests
+        for embeddings, users in self._scheduler.encoder_cache_manager.in_use():
+            yield embeddings, {requests[name] for name in users}
 
     def blocks_to_continue(self, request: Request) -> int:
         self._manager.let_go_of_skipped(request)

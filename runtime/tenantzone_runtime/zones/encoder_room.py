@@ -10,9 +10,10 @@ After the ``lending.grace`` of an entitled zone, running requests of zones witho
 that makes enough room.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Generic
 
 from tenantzone_runtime.zones.adapter_slots import TURN_STEPS
@@ -20,6 +21,9 @@ from tenantzone_runtime.zones.audit import PreemptionReason
 from tenantzone_runtime.zones.engine import Encoding, Engine, W
 from tenantzone_runtime.zones.ledger import Ledger
 from tenantzone_runtime.zones.zone import Zone
+
+_Held = tuple[int, Set[W]]
+"""An encoding: its embeddings, and the requests that use it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,9 +176,14 @@ class EncoderRoom(Generic[W]):
             free -= waiter.needed.cache
             if free < 0 and self._is_due(waiter):
                 victims = self._victims(waiter, -free)
-                free += self._engine.encodings_freed(victims)
+                free += self._freed(victims)
                 for work in victims:
                     self._preempt(work, "encoder", waiter.work.zone)
+
+    def _freed(self, works: Collection[W]) -> int:
+        """Returns the embeddings that no request would use any more if these were preempted."""
+        leaving = set(works)
+        return sum(embeddings for embeddings, users in self._engine.encodings_in_use() if users <= leaving)
 
     def _is_due(self, waiter: _Waiter[W]) -> bool:
         """Whether the grace of a zone that waits is over. Mostly encodings are used up before, within a few steps."""
@@ -199,20 +208,34 @@ class EncoderRoom(Generic[W]):
             is_behind = work.zone is waiter.work.zone or places.get(work.zone, 0) > places[waiter.work.zone]
             return work in stuck and is_behind
 
-        freed = self._engine.encodings_freed
         candidates = filter(may_yield, reversed(self._engine.by_seniority()))
-        victims: list[W] = []
-        for work in sorted(candidates, key=lambda each: each.zone.spec.priority):
-            victims.append(work)
-            if freed(victims) >= missing:
-                return self._needed_of(victims, missing)
-        return ()
+        in_turn = sorted(candidates, key=lambda each: each.zone.spec.priority)
+        turns = {work: turn for turn, work in enumerate(in_turn)}
+        # One pass over all encodings: there may be a thousand of them, and hundreds of requests.
+        freed_at = [0] * len(in_turn)
+        held: dict[W, list[_Held[W]]] = {work: [] for work in in_turn}
+        for embeddings, users in self._engine.encodings_in_use():
+            if users <= turns.keys():
+                freed_at[max(turns[user] for user in users)] += embeddings
+                for user in users:
+                    held[user].append((embeddings, users))
+        freed = list(accumulate(freed_at))
+        count = bisect_left(freed, missing)
+        return _needed_of(in_turn[: count + 1], held, freed[count] - missing) if count < len(freed) else ()
 
-    def _needed_of(self, victims: Iterable[W], missing: int) -> Collection[W]:
-        """These requests without those that need not be preempted, as they hold nothing for instance."""
-        needed = dict.fromkeys(victims)
-        for work in list(needed):
+
+def _needed_of(victims: Iterable[W], held: Mapping[W, Iterable[_Held[W]]], surplus: int) -> Collection[W]:
+    """Returns these requests without those that need not be preempted, as they hold nothing for instance.
+
+    Args:
+        victims: the requests.
+        held: the encodings that each of them holds, each with its embeddings and the requests that use it.
+        surplus: embeddings that would be free beyond those that are needed.
+    """
+    needed = dict.fromkeys(victims)
+    for work in list(needed):
+        kept = sum(embeddings for embeddings, users in held[work] if users <= needed.keys())
+        if kept <= surplus:
+            surplus -= kept
             del needed[work]
-            if self._engine.encodings_freed(needed) < missing:
-                needed[work] = None
-        return needed
+    return needed

@@ -3,7 +3,7 @@
 vLLM's adapter, the simulator and the random histories are such engines; none of them decides who gets what.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence, Sized
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set, Sized
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -100,8 +100,8 @@ class Engine(Protocol[W]):
         take it.
         """
 
-    def encodings_freed(self, works: Collection[W]) -> int:
-        """Embeddings of the encoder cache that no request would use any more if these were preempted."""
+    def encodings_in_use(self) -> Iterable[tuple[int, Set[W]]]:
+        """The encodings that requests use: the embeddings of each, and these requests."""
 
     def can_encode(self, work: W) -> bool:
         """Whether the encoder has room for what a waiting request needs first, and for what is kept for other zones."""
