@@ -89,7 +89,7 @@ def test_as_many_borrowers_are_preempted_as_make_enough_room_and_no_more(drawn):
     assert engine.freed(found) >= NEEDED
     for work in found:
         assert engine.freed(each for each in found if each is not work) < NEEDED, "one is preempted in vain"
-    in_turn = sorted(works[::-1], key=lambda work: work.zone.spec.priority)
+    in_turn = sorted(works, key=lambda work: (work.zone.spec.priority, -works.index(work)))
     last = max(map(in_turn.index, found))
     assert engine.freed(in_turn[:last]) < NEEDED, "those of lower priority and the younger ones go first"
 
