@@ -96,7 +96,7 @@ class ZoneEncoderCacheManager(EncoderCacheManager):
         return needed.cache <= self.cache_size and needed.compute <= step_budget
 
     def in_use(self) -> Iterator[tuple[int, Set[str]]]:
-        """The encodings that requests use: the embeddings of each, and the ids of these requests."""
+        """Returns for each encoding that requests use its embeddings, and the ids of these requests."""
         return ((self.num_embeds_by_hash[name], users) for name, users in self.cached.items() if users)
 
     def put_in_use(self, values: list[Zone | int]) -> None:
