@@ -133,6 +133,9 @@ class ZoneEncoderCacheManager(EncoderCacheManager):
     ) -> bool:
         # Without zones it is the longest unused that goes, as in vLLM.
         zone = zone_of(request)
+        if request.mm_features[input_id].identifier in self.cached:
+            # It is cached, and the zone may not use it in this step: it must not be made a second time.
+            return False
         embeddings = int(request.get_num_encoder_embeds(input_id))
         needed = embeddings + num_embeds_to_schedule
         if not self._may_have(request, Encoding(needed, embeddings), encoder_compute_budget):

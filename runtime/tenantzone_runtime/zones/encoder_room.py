@@ -89,7 +89,8 @@ class EncoderRoom(Generic[W]):
                 break
             cache += kept.cache
             compute += kept.compute
-        return cache <= left.cache and compute <= left.compute
+        # What is cached takes no computation, however much of it is kept for others.
+        return cache <= left.cache and (not needed.compute or compute <= left.compute)
 
     # Steps
 
