@@ -540,3 +540,19 @@ def test_a_zone_does_not_pay_for_tokens_that_others_left_if_the_engine_turns_its
     engine.arbiter.turned_down(second)
     engine.arbiter.end_step()
     assert turning_down(engine, [decode, one, first, second], ()) == {one: 82, first: 118, second: 0}
+
+
+def test_a_zone_whose_request_is_turned_down_owes_no_less_than_before(core):
+    """It is charged for less than it finds: no zone pays back more than a chunk. It gets no more than that back."""
+    zones = [core.zone(tenant) for tenant in ("acme", "beta", "flood", "calm")]
+    engine = SmallEngine(core, step_tokens=456, chunk_tokens=64)
+    works = [engine.run(zone, 1, tokens=9000) for zone in zones]
+    of_flood, of_calm = (engine.run(zone, 1, tokens=9000) for zone in zones[2:])
+    engine.arbiter.begin_step()
+    assert [engine.arbiter.tokens_for(work, 9000, lambda most: 64) for work in works[:2]] == [64, 64]
+    assert [engine.arbiter.tokens_for(work, 114) for work in works[2:]] == [114, 114]
+    assert engine.arbiter.tokens_for(of_flood, 9000) == 100, "what the first two could not use"
+    engine.arbiter.turned_down(of_flood)
+    assert engine.arbiter.tokens_for(of_calm, 9000) == 100
+    engine.arbiter.end_step()
+    assert list(turning_down(engine, works, ()).values()) == [178, 164, 114, 0]

@@ -80,15 +80,22 @@ class DeficitRoundRobin:
             budget -= given or self._give_rest(budget, unmet, granted)
         return granted
 
-    def owe(self, zone: Zone, tokens: int) -> None:
+    def owe(self, zone: Zone, tokens: float) -> None:
         """Carry over tokens that a zone was given and could not use; no more than it takes to begin a prompt."""
         if zone in self._deficits:
             self._deficits[zone] = max(self._deficits[zone], min(self._deficits[zone] + tokens, self._carried))
 
-    def charge(self, zone: Zone, tokens: float) -> None:
-        """Count tokens that a zone found left over by others; it pays back no more than it takes to begin a prompt."""
+    def charge(self, zone: Zone, tokens: float) -> float:
+        """Count tokens that a zone found left over by others; it pays back no more than it takes to begin a prompt.
+
+        Returns:
+            The tokens that the zone pays back: to give these back to it undoes the charge.
+        """
+        before = self._deficits.get(zone, 0.0)
+        after = min(before, max(before - tokens, -self._carried))
         if zone in self._deficits:
-            self._deficits[zone] = min(self._deficits[zone], max(self._deficits[zone] - tokens, -self._carried))
+            self._deficits[zone] = after
+        return before - after
 
     def lose(self, tokens: int) -> None:
         """Count tokens that no zone could use: of what zones are owed for them, each loses its part by weight.

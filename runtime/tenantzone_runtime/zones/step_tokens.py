@@ -32,9 +32,11 @@ class _Granted(NamedTuple):
     """... of what others left, ..."""
     spare: int
     """... and of what no zone had work for."""
+    charged: float
+    """How many of the last two its zone was charged for."""
 
 
-_NONE_OF_PROMPT: Final = _Granted(0, 0, 0)
+_NONE_OF_PROMPT: Final = _Granted(0, 0, 0, 0.0)
 
 
 class StepTokens(Generic[W]):
@@ -230,11 +232,11 @@ class StepTokens(Generic[W]):
         """Note that the engine did not compute a request after all, if tokens were asked for it last."""
         last, self._last = self._last, None
         if last is work:
-            (own, found, spare), generated = self._last_granted, self._last_generated
+            (own, found, spare, charged), generated = self._last_granted, self._last_generated
             self._left[work.zone] = self._left.get(work.zone, 0) + own
             self._unclaimed += found
             self._spare += spare + generated
-            self._deficits.owe(work.zone, found + spare)
+            self._deficits.owe(work.zone, charged)
             self._computed[work.zone] -= own + found + spare
             self._in_all -= own + found + spare + generated
 
@@ -342,10 +344,9 @@ class StepTokens(Generic[W]):
         spare = min(count - own - found, self._spare)
         self._unclaimed -= found
         self._spare -= spare
-        if found + spare:
-            self._deficits.charge(zone, found + spare)
+        charged = self._deficits.charge(zone, found + spare) if found + spare else 0.0
         self._computed[zone] += count
-        self._last, self._last_granted, self._last_generated = work, _Granted(own, found, spare), 0
+        self._last, self._last_granted, self._last_generated = work, _Granted(own, found, spare, charged), 0
 
     def _let_go_of_rest(self, work: W) -> None:
         """Leave to all zones what a zone has left if that is too few tokens to end a chunk of its prompts with.
