@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import ClassVar
 
 import pytest
 from hypothesis import given, settings
@@ -134,6 +135,32 @@ def lines_with(*kept):
     return lines
 
 
+@dataclass(eq=False)
+class Compared(Waiting):
+    """A waiting request with a priority, that counts how often it is compared."""
+
+    priority: int = 0
+    comparisons: ClassVar = Counter()
+
+    def __lt__(self, other):
+        self.comparisons["in all"] += 1
+        return self.priority < other.priority
+
+
+def test_an_arrival_is_compared_with_few_requests_however_many_wait_for_an_adapter_that_has_a_slot():
+    """Each comes before all others, so that a look at each other one would cost their square."""
+    core, count = Core(10), 5000
+    lines = AdapterLines(SchedulingPolicy.PRIORITY, lambda request: request.adapter, lambda _: True)
+    zone = core.zone("burst")
+    requests = [Compared(1, place, priority=-place) for place in range(count)]
+    Compared.comparisons.clear()
+    assert not any(lines.keep(request, zone) for request in requests)
+    for request in requests:
+        lines.popped(request, zone)
+    assert Compared.comparisons.total() <= 40 * count
+    assert not lines._lines
+
+
 def test_zones_and_their_adapters_have_equal_parts_of_what_comes_back_in_a_step():
     core = Core(10)
     acme, burst = core.zone("acme"), core.zone("burst")
@@ -148,7 +175,7 @@ def test_the_first_request_comes_back_however_many_others_have_in_the_same_step(
     zones = [core.zone(f"zone-{number}") for number in range(2 * MOST_AT_ONCE)]
     lines = lines_with(*((each, 1, 3) for each in zones))
     for each in zones:
-        lines.popped(next(iter(lines._lines[each][1].queued)), each)
+        lines.popped(next(iter(lines._lines[each][1].queued._requests)), each)
     lines.take_admissible()
     assert all(adapters[1].queued for adapters in lines._lines.values())
 

@@ -24,11 +24,48 @@ MOST_AT_ONCE: Final = 256
 """Requests that come back into queues in one step."""
 
 
+class _Queued:
+    """The requests of one zone for one adapter that are in the zone's queue.
+
+    By priority they are sorted: thousands may arrive while the adapter may be used, and a look at all of them for each
+    would hold up the scheduler.
+
+    Args:
+        policy: vLLM's.
+    """
+
+    def __init__(self, policy: SchedulingPolicy) -> None:
+        self._requests: set[Request] = set()
+        self._by_priority = PlacedQueue(policy) if policy is SchedulingPolicy.PRIORITY else None
+
+    def add(self, request: Request) -> None:
+        if request in self._requests:
+            return
+        self._requests.add(request)
+        if self._by_priority is not None:
+            self._by_priority.put_back(request)
+
+    def discard(self, request: Request) -> None:
+        if request not in self._requests:
+            return
+        self._requests.remove(request)
+        if self._by_priority is not None:
+            self._by_priority.remove_request(request)
+
+    def all_come_after(self, request: Request) -> bool:
+        """Whether a request that is not queued has a higher priority than all that are; by arrival it has none."""
+        # By priority, vLLM's requests compare themselves.
+        return self._by_priority is not None and bool(request < self._by_priority.peek_request())
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
+
 @dataclass(slots=True)
 class _Line:
     """The requests of one zone for one adapter."""
 
-    queued: set[Request] = field(default_factory=set)
+    queued: _Queued
     """Those in the zone's queue."""
     kept: OrderedDict[str, PlacedQueue] = field(default_factory=OrderedDict)
     """Those that are kept out of it, by user where the zone tells users apart. The users take turns."""
@@ -75,18 +112,23 @@ class AdapterLines:
         adapter = self._adapter_of(request)
         if adapter is None:
             return False
-        line = self._lines.setdefault(zone, {}).setdefault(adapter, _Line())
+        line = self._line(zone, adapter)
         if self._comes_first(request, line) or (not line.kept and self._may_have(request)):
             line.queued.add(request)
             return False
         self._add(request, zone, line)
         return True
 
+    def _line(self, zone: Zone, adapter: int) -> _Line:
+        """The line of a zone for an adapter; a new one if there is none."""
+        lines = self._lines.setdefault(zone, {})
+        if adapter not in lines:
+            lines[adapter] = _Line(_Queued(self._policy))
+        return lines[adapter]
+
     def _comes_first(self, request: Request, line: _Line) -> bool:
-        if request.status == RequestStatus.PREEMPTED or not line.queued:
-            return True
-        # By priority, vLLM's requests compare themselves.
-        return self._policy is SchedulingPolicy.PRIORITY and all(request < other for other in line.queued)
+        is_preempted = request.status == RequestStatus.PREEMPTED
+        return is_preempted or not line.queued or line.queued.all_come_after(request)
 
     def _add(self, request: Request, zone: Zone, line: _Line) -> None:
         # By priority, a request of one user may go before those of all others.
@@ -99,7 +141,7 @@ class AdapterLines:
         """Note that a request was put into its zone's queue."""
         adapter = self._adapter_of(request)
         if adapter is not None:
-            self._lines.setdefault(zone, {}).setdefault(adapter, _Line()).queued.add(request)
+            self._line(zone, adapter).queued.add(request)
 
     def popped(self, request: Request, zone: Zone) -> list[Request]:
         """Note that a request has left its zone's queue in a step.
@@ -194,7 +236,8 @@ class AdapterLines:
         while line.kept and len(taken) < count and (self._left_in_step or not is_bounded):
             taken.append(line.pop())
             self._left_in_step = max(0, self._left_in_step - 1)
-        line.queued.update(taken)
+        for request in taken:
+            line.queued.add(request)
         self._kept -= len(taken)
         return taken
 
