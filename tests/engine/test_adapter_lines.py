@@ -161,6 +161,25 @@ def test_an_arrival_is_compared_with_few_requests_however_many_wait_for_an_adapt
     assert not lines._lines
 
 
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 5), st.booleans()), max_size=60))
+def test_by_priority_no_request_is_kept_that_comes_before_all_in_the_queue(events):
+    zone, waiting, is_free = Core(10).zone("burst"), [], False
+    lines = AdapterLines(SchedulingPolicy.PRIORITY, lambda request: request.adapter, lambda _: is_free)
+    for place, (arrives, choice, has_slot) in enumerate(events):
+        is_free = has_slot
+        if arrives:
+            waiting.append(Compared(1, place, priority=choice))
+            lines.keep(waiting[-1], zone)
+        elif waiting:
+            lines.removed([waiting.pop(choice % len(waiting))], zone)
+        kept = list(lines)
+        queued = [request.priority for request in waiting if request not in kept]
+        assert all(min(queued) <= request.priority for request in kept)
+        assert len(lines) == len(kept)
+    lines.removed(waiting, zone)
+    assert not lines._lines
+
+
 def test_zones_and_their_adapters_have_equal_parts_of_what_comes_back_in_a_step():
     core = Core(10)
     acme, burst = core.zone("acme"), core.zone("burst")
