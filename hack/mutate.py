@@ -14,13 +14,20 @@ from pathlib import Path
 
 from mutmut.mutation.diff_apply import get_diff_for_mutant
 
+from hack.version import VERSION
+
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / ".mutation"
 MUTANTS = FOLDER / "mutants"
 CORE = "tenantzone_runtime/zones"
 
 # All tests take some ten seconds. What takes five times as long as it did hangs.
+# The tests' common fixtures read the version from the file that this becomes.
 CONFIG = f"""
+[project]
+name = "tenantzone"
+version = "{VERSION}"
+
 [tool.mutmut]
 source_paths = ["tenantzone_runtime"]
 only_mutate = ["{CORE}/*"]
@@ -57,8 +64,8 @@ def _lay_out() -> None:
         shutil.copytree(ROOT / "runtime" / package, FOLDER / package, ignore=ignored)
     for folder in ("bench", "crds", "docs", "hack", "tests/zones"):
         shutil.copytree(ROOT / folder, FOLDER / folder, ignore=ignored)
-    for file in ("conftest.py", "shared_engine.py"):
-        shutil.copy(ROOT / "tests" / file, FOLDER / "tests")
+    for file in (ROOT / "tests").glob("*.py"):
+        shutil.copy(file, FOLDER / "tests")
     (FOLDER / "pyproject.toml").write_text(CONFIG)
 
 
