@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache
+from inspect import signature
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
@@ -86,11 +87,13 @@ def parser_class(parser: ParserName) -> Any:
     Raises:
         TypeError: the parser needs what is not here: another package, or a tokenizer of its own.
     """
-    return ParserManager.get_parser(
+    get_parser = ParserManager.get_parser
+    takes_tokenizer = "tokenizer" in signature(get_parser).parameters  # since vLLM 0.32
+    return get_parser(
         tool_parser_name=parser.name if parser.kind == "tool" else None,
         reasoning_parser_name=parser.name if parser.kind == "reasoning" else None,
         enable_auto_tools=True,
-        tokenizer=tokenizer(),
+        **({"tokenizer": tokenizer()} if takes_tokenizer else {}),
     )
 
 

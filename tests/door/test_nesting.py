@@ -9,7 +9,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 from vllm.exceptions import VLLMError
-from vllm.renderers.chat_utils import _postprocess_messages
 from vllm.sampling_params import check_json_nesting
 
 from tenantzone_runtime.door.answers import Receive, Scope, Send, error_body
@@ -19,6 +18,7 @@ from tenantzone_runtime.door.intake import Intake
 from tenantzone_runtime.door.routes import ROUTES, Access
 from tenantzone_runtime.door.terms import check_terms
 from tenantzone_runtime.door.values import MAX_DEPTH, Reader, TooMuch, nests_deeper, read_text
+from tenantzone_runtime.engine.versions import chat_utils
 from tenantzone_runtime.settings import Bounds
 from tests.door.harness import PROMPT, call, door, error_of
 from tests.door.test_routes_of_vllm import POOLING, TO_SAMPLING
@@ -27,6 +27,8 @@ from tests.runtime.folders import zone
 
 TAKING = [route.path for route in ROUTES if route.method == "POST" and route.access in (Access.KEYED, Access.SEALED)]
 TOO_DEEP = MAX_DEPTH + 1
+# Since vLLM 0.33 the module is a package.
+POSTPROCESS = getattr(chat_utils(), "chat_message", chat_utils())._postprocess_messages
 NAMES = ["json", "schema", "json_schema", "structural_tag", "regex", "pattern", "patternProperties", "type"]
 NAMES += ["properties", "content", "arguments", "function", "tool_calls", "role", ""]
 
@@ -48,7 +50,7 @@ async def read_as_vllm_does(scope: Scope, receive: Receive, send: Send) -> None:
         elif scope["path"] in POOLING:
             TypeAdapter(POOLING[scope["path"]]).validate_python(body)
         if isinstance(messages := body.get("messages"), list) and all(isinstance(each, dict) for each in messages):
-            _postprocess_messages(messages)
+            POSTPROCESS(messages)
     except (ValidationError, VLLMError, ValueError, TypeError):
         status = 400
     answer = error_body(scope, 400, "vLLM refuses it") if status == 400 else b"{}"

@@ -13,13 +13,13 @@ from PIL import Image
 from vllm.multimodal.audio import AudioResampler
 from vllm.multimodal.media import audio as stock_audio
 from vllm.multimodal.media.connector import MediaConnector
-from vllm.renderers.chat_utils import AsyncMultiModalItemTracker
 
 from tenantzone_runtime.door.answers import Refusal
 from tenantzone_runtime.door.media import BYTES_OF_PIXEL, AllMedia, MediaUse, TenantMedia
 from tenantzone_runtime.engine import media_bounds
 from tenantzone_runtime.engine.media_bounds import bound_media
 from tenantzone_runtime.engine.media_measures import File, measure
+from tenantzone_runtime.engine.versions import chat_utils
 from tenantzone_runtime.settings import Bounds
 
 BOUNDS = Bounds(
@@ -32,7 +32,7 @@ BOUNDS = Bounds(
 def bounded():
     most = Image.MAX_IMAGE_PIXELS
     patched = [
-        (AsyncMultiModalItemTracker, "resolve_items"),
+        (chat_utils().AsyncMultiModalItemTracker, "resolve_items"),
         (MediaConnector, "load_from_url_async"),
         (stock_audio, "load_audio"),
         (AudioResampler, "resample"),
@@ -58,7 +58,7 @@ def url(data, kind="image/png"):
 
 def tracker_of(*items, tokens=lambda **size: 1, longest=100, modality="image"):
     """A tracker of vLLM's, as far as it gathers items, of which each is fetched by vLLM's connector."""
-    tracker = object.__new__(AsyncMultiModalItemTracker)
+    tracker = object.__new__(chat_utils().AsyncMultiModalItemTracker)
     connector = MediaConnector()
     fetch = {
         "image": connector.fetch_image_async,
