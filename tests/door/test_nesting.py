@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
+from vllm import sampling_params
 from vllm.exceptions import VLLMError
-from vllm.sampling_params import check_json_nesting
 
 from tenantzone_runtime.door.answers import Receive, Scope, Send, error_body
 from tenantzone_runtime.door.binding import bind
@@ -27,6 +27,7 @@ from tests.runtime.folders import zone
 
 TAKING = [route.path for route in ROUTES if route.method == "POST" and route.access in (Access.KEYED, Access.SEALED)]
 TOO_DEEP = MAX_DEPTH + 1
+CHECK_NESTING = getattr(sampling_params, "check_json_nesting", lambda schema: None)  # since vLLM 0.32
 # Since vLLM 0.33 the module is a package.
 POSTPROCESS = getattr(chat_utils(), "chat_message", chat_utils())._postprocess_messages
 NAMES = ["json", "schema", "json_schema", "structural_tag", "regex", "pattern", "patternProperties", "type"]
@@ -46,7 +47,7 @@ async def read_as_vllm_does(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] in TO_SAMPLING:
             _, sampling = TO_SAMPLING[scope["path"]][0](body)
             if sampling.structured_outputs is not None and sampling.structured_outputs.json is not None:
-                check_json_nesting(sampling.structured_outputs.json)
+                CHECK_NESTING(sampling.structured_outputs.json)
         elif scope["path"] in POOLING:
             TypeAdapter(POOLING[scope["path"]]).validate_python(body)
         if isinstance(messages := body.get("messages"), list) and all(isinstance(each, dict) for each in messages):

@@ -12,12 +12,18 @@ from vllm.entrypoints.anthropic.protocol import AnthropicCountTokensRequest, Ant
 from vllm.entrypoints.openai.chat_completion.protocol import BatchChatCompletionRequest, ChatCompletionRequest
 from vllm.entrypoints.openai.completion.protocol import CompletionRequest
 from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
+from vllm.entrypoints.pooling.embed.protocol import EmbeddingRequest
 from vllm.entrypoints.serve.tokenize.protocol import DetokenizeRequest, TokenizeRequest
 
 from tenantzone_runtime.door.routes import ROUTES
 from tests.door.harness import PROMPT, call, door, error_of
 from tests.door.test_nesting import TAKING
 from tests.door.test_routes_of_vllm import POOLING
+
+try:
+    from vllm.entrypoints.pooling.token_embed.protocol import TokenEmbeddingRequest
+except ImportError:  # before 0.33, which reads /v1/embeddings as this where the engine gives an embedding of each token
+    TokenEmbeddingRequest = EmbeddingRequest
 
 PAGE = Path(__file__).parents[2] / "docs" / "request-fields.md"
 READ_AS: dict[str, Any] = {
@@ -30,6 +36,7 @@ READ_AS: dict[str, Any] = {
     "/tokenize": TokenizeRequest,
     "/detokenize": DetokenizeRequest,
     **POOLING,
+    "/v1/embeddings": EmbeddingRequest | TokenEmbeddingRequest,
 }
 
 
