@@ -18,7 +18,6 @@ from vllm.distributed.kv_transfer.kv_connector.v1.offloading.config import build
 from vllm.distributed.kv_transfer.kv_connector.v1.offloading.scheduler import (
     OffloadingConnectorScheduler,
     RequestOffloadState,
-    get_sliding_window_size_in_chunks,
 )
 from vllm.distributed.kv_transfer.kv_connector.v1.offloading.worker import OffloadingConnectorWorker
 from vllm.distributed.kv_transfer.kv_connector.v1.offloading_connector import OffloadingConnector
@@ -37,6 +36,7 @@ from tenantzone_runtime.engine.moved_prompt import Jobs
 from tenantzone_runtime.engine.offloading_spec import BOUNDS, ZoneOffloadingSpec, ZoneTieringManager
 from tenantzone_runtime.engine.quiet_requests import QuietRequests
 from tenantzone_runtime.engine.requests import may_be_cached, zone_of
+from tenantzone_runtime.engine.versions import window_in_chunks
 from tenantzone_runtime.engine.whole_prompts import BringUp, WholePrompts
 from tenantzone_runtime.salt import SaltKeySource
 from tenantzone_runtime.settings import read_settings
@@ -335,7 +335,7 @@ def shape_of(config: OffloadingConfig, caches: KVCacheConfig) -> HitShape:
     if len(config.groups) == 1:
         return HitShape(tokens, (None,))
     specs = [caches.kv_cache_groups[group.group_id].kv_cache_spec for group in config.groups]
-    return HitShape(tokens, tuple(get_sliding_window_size_in_chunks(spec, tokens) for spec in specs))
+    return HitShape(tokens, tuple(window_in_chunks(spec, tokens) for spec in specs))
 
 
 def bounds_of(vllm_config: VllmConfig, config: OffloadingConfig) -> TransferBounds:

@@ -19,7 +19,7 @@ from tenantzone_runtime.unsupported import configured, has_groups_in_tiers
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
     from vllm.v1.core.sched.scheduler import Scheduler
-    from vllm.v1.kv_cache_interface import KVCacheConfig
+    from vllm.v1.kv_cache_interface import KVCacheConfig, KVCacheSpec
 
 SUPPORTED_VERSIONS = SpecifierSet(">=0.31.0,<0.34")
 _GROUPS_IN_TIERS = SpecifierSet("==0.32.*")
@@ -100,3 +100,12 @@ def generation_error() -> type[Exception]:
     except ImportError:  # before 0.32
         from vllm.entrypoints.openai.engine.protocol import GenerationError
     return GenerationError
+
+
+def window_in_chunks(spec: KVCacheSpec, tokens_per_chunk: int) -> int | None:
+    """Return how many chunks of a tier a sliding window needs, or None for a layer without a window."""
+    try:
+        from vllm.distributed.kv_transfer.kv_connector.v1.offloading.config import get_sliding_window_size_in_chunks
+    except ImportError:  # before 0.33
+        from vllm.distributed.kv_transfer.kv_connector.v1.offloading.scheduler import get_sliding_window_size_in_chunks
+    return get_sliding_window_size_in_chunks(spec, tokens_per_chunk)

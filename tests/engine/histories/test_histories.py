@@ -7,6 +7,7 @@ and printed, with what reproduces it.
 import logging
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from unittest.mock import patch
 
@@ -149,9 +150,14 @@ COMMON = settings(
 )
 
 
+def example_with_groups_in_tiers(life: Life) -> Callable[[Callable], Callable]:
+    """Has a test try a life too, unless the installed vLLM is refused for it."""
+    return example(life=life) if keep_groups_in_tiers() else lambda test: test
+
+
 @given(life=lives())
 @example(life=AN_IMAGE_HAS_ALL_OF_THE_ENCODER)
-@example(life=REQUESTS_FROM_BEFORE_ZONES_COUNT_ON_A_ZONES_CHUNKS)
+@example_with_groups_in_tiers(REQUESTS_FROM_BEFORE_ZONES_COUNT_ON_A_ZONES_CHUNKS)
 @settings(COMMON, max_examples=LIVES)
 @pytest.mark.shows(
     "all of these at random",
