@@ -25,6 +25,8 @@ class ProcessedTokens:
         """Steps in flight with drafts, the oldest first: how many tokens were drafted for each request, by id."""
         self._judged: dict[str, int] = {}
         """The same of the step whose output is being made, without those whose drafts have been judged."""
+        self._reached: dict[str, int] = {}
+        """Of that step: the positions of requests when their drafts were judged, by id."""
 
     def admitted(self, request: Request) -> None:
         """Note a request that begins to compute with the step that is being scheduled."""
@@ -54,12 +56,14 @@ class ProcessedTokens:
     def step_ends(self, output: SchedulerOutput) -> None:
         """Note that the output of a step is about to be made."""
         self._judged = self._drafts.popleft()[1] if self._drafts and self._drafts[0][0] is output else {}
+        self._reached.clear()
 
     def drafts_judged(self, request: Request, rejected: int) -> None:
         """Count the drafts of the ending step that were rejected for a request, unless its stay has ended before."""
         zone = zone_of(request)
         if self._judged.pop(request.request_id, 0) and zone is not None:
             zone.counters.rejected_draft_tokens += rejected
+            self._reached[request.request_id] = request.num_computed_tokens
 
     def count(self, request: Request) -> None:
         """Count what a running request has computed since the last call."""
@@ -70,9 +74,11 @@ class ProcessedTokens:
     def stay_ends(self, request: Request) -> None:
         """Count a request to its end, or to its preemption; to be called before vLLM sets its position back."""
         drafts = sum(of_step.pop(request.request_id, 0) for _, of_step in self._drafts)
+        # Since 0.33 vLLM sets the position back over drafts that were right and lie beyond the end of the answer.
+        position = max(request.num_computed_tokens, self._reached.pop(request.request_id, 0))
         zone = zone_of(request)
         if zone is not None:
-            progress_of(request).end_stay(request.num_computed_tokens - drafts, drafts, zone.counters)
+            progress_of(request).end_stay(position - drafts, drafts, zone.counters)
 
 
 def progress_of(request: Request) -> Progress:
