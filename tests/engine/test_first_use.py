@@ -35,6 +35,7 @@ def compiled():
     return counters["stats"]["unique_graphs"]
 
 
+@pytest.mark.compiled
 def test_no_kind_of_sampling_compiles_anything_after_the_warm_up(last_stage):
     torch._dynamo.reset()
     counters.clear()
