@@ -14,7 +14,7 @@ from tenantzone_contract.config import CONFIG_KEY
 from tenantzone_contract.config_text import dump_config
 from tenantzone_runtime.door import connections
 from tenantzone_runtime.door.answers import App, Message, Receive, Refusal, Scope, Send
-from tenantzone_runtime.door.media import too_large_image
+from tenantzone_runtime.door.media import slowly_fetched, too_large_image
 from tenantzone_runtime.door.middleware import TenantMiddleware
 from tenantzone_runtime.door.verdict import give_verdict, refuse, refuse_with
 from tenantzone_runtime.settings import Bounds
@@ -144,6 +144,7 @@ PROVOCATIONS: dict[tuple[str, int], Provocation] = {
     ("complex_grammar", 400): Provocation(body={**PROMPT, "guided_regex": "a{5000}"}),
     ("large_media", 400): Provocation(body={**PROMPT, "mm_processor_kwargs": {"size": 10**9}}),
     ("large_media", 413): Provocation(make=_in_the_server(lambda: refuse_with(too_large_image(Bounds())))),
+    ("large_media", 422): Provocation(make=_in_the_server(lambda: refuse_with(slowly_fetched(120)))),
     ("parsing_budget", 422): Provocation(make=_in_the_server(_spend_parsing_budget)),
     ("many_prompts", 400): Provocation(body={"prompt": ["hello"] * 1000}),
     ("unsupported_field", 400): Provocation(body={**PROMPT, "kv_hints": {"a": 1}}),

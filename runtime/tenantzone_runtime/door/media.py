@@ -256,6 +256,16 @@ def least_pixels(bounds: Bounds) -> int:
     return bounds.max_request_pixels // max(1, bounds.max_media_items)
 
 
+def slowly_fetched(seconds: float) -> Refusal:
+    """Returns the refusal of a request whose media could not be fetched within ``seconds``."""
+    return Refusal(
+        422,
+        "large_media",
+        f"The images, sounds and videos of the request could not be fetched within {seconds} seconds; send fewer, or"
+        " send them in the request",
+    )
+
+
 def too_large_image(bounds: Bounds) -> Refusal:
     """The refusal of a request with an image, or a frame of a video, that is larger than any may be."""
     return _too_large("an image or a frame of a video", bounds.max_image_pixels, "pixels", MAX_IMAGE_PIXELS)

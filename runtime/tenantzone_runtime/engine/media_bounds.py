@@ -18,7 +18,7 @@ from vllm.multimodal.media import connector as stock_connector
 
 from tenantzone_runtime.door.answers import Refusal
 from tenantzone_runtime.door.bearing import borne
-from tenantzone_runtime.door.media import MediaUse
+from tenantzone_runtime.door.media import MediaUse, slowly_fetched
 from tenantzone_runtime.door.verdict import refuse_with
 from tenantzone_runtime.engine.media_measures import File, Size, bound_sounds, decode, measure
 from tenantzone_runtime.engine.versions import chat_utils
@@ -145,12 +145,7 @@ async def _fetch(items: list[Any], use: MediaUse) -> list[Any]:
     except TimeoutError:
         if not deadline.expired():
             raise
-        raise Refusal(
-            422,
-            "large_media",
-            f"The images, sounds and videos of the request could not be fetched within {_FETCH_SECONDS} seconds; send"
-            " fewer, or send them in the request",
-        ) from None
+        raise slowly_fetched(_FETCH_SECONDS) from None
     finally:
         _fetching.reset(token)
 
