@@ -370,3 +370,19 @@ def test_no_image_is_encoded_before_a_request_has_its_share_of_the_step(make, co
         driver.update(output, result)
     driver.check()
     assert set(driver.finished.values()) == {"length"}
+
+
+def test_an_image_that_is_cached_is_not_encoded_again_when_its_zone_may_not_use_it_in_a_step(make):
+    driver = make()
+    driver.declare(zone("acme"))
+    assert show(driver, "acme", "cat") == 1
+    driver.send("acme", prompt(10), images=image("cat"))
+    (request,) = driver.scheduler.requests.values()
+    cache = driver.scheduler.encoder_cache_manager
+    free = cache.num_free_slots
+    with patch.object(cache.room, "may_have", lambda *_: False):
+        assert not cache.check_and_update_cache(request, 0)
+    # There is room by now: a request of another zone may have ended in between.
+    assert not cache.can_allocate(request, 0, 4 * IMAGE, 0)
+    assert cache.num_free_slots == free
+    assert cache.check_and_update_cache(request, 0)

@@ -100,3 +100,14 @@ def test_borrowers_are_found_by_few_looks_at_the_encodings():
         acme, engine = make([0] * 60, [(size, {number}) for number in range(60)])
         assert len(preempted(engine, acme)) == expected
         assert engine.passes <= 2
+
+
+def test_what_is_cached_takes_no_computation_that_is_kept_for_another_zone():
+    acme, engine = make([0], [(NEEDED, {0})])
+    burst = engine.running[1].zone
+    room = EncoderRoom(engine, SimpleNamespace(now=0.0), lambda zone: zone is acme, lambda _: None, lambda *_: None)
+    room.begin_step()
+    assert room.may_have(burst, Encoding(1, 0), Encoding(NEEDED + 1, 0))
+    assert not room.may_have(burst, Encoding(1, 0), Encoding(NEEDED, 0))
+    assert not room.may_have(burst, Encoding(1, 1), Encoding(NEEDED + 1, NEEDED))
+    assert room.may_have(burst, Encoding(1, 1), Encoding(NEEDED + 1, NEEDED + 1))

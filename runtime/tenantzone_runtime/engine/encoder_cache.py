@@ -52,7 +52,7 @@ class ZoneEncoderCacheManager(EncoderCacheManager):
         return self.cache_size * zone.spec.quota.reserved // max(1, self.tenancy.ledger.totals.capacity)
 
     def has_room_for(self, request: Request, computed_tokens: int, step_budget: int, last: int) -> bool:
-        """Whether the next of a request's media could be encoded now, or none need be.
+        """Returns whether the next of a request's media could be encoded now, or none need be.
 
         Args:
             request: that waits or runs.
@@ -60,36 +60,33 @@ class ZoneEncoderCacheManager(EncoderCacheManager):
             step_budget: embeddings that one step may make.
             last: token that is looked at: what begins behind it is not needed yet.
         """
-        for position, feature in enumerate(request.mm_features):
-            place = feature.mm_position
-            if place.offset > last:
-                return True
-            if place.offset + place.length <= computed_tokens or self._is_in_use(feature.identifier):
-                continue
-            embeddings = int(request.get_num_encoder_embeds(position))
-            if feature.identifier not in self.cached:
-                return self._may_have(request, Encoding(embeddings, embeddings), step_budget - self._made)
-            if not self._may_have(request, Encoding(embeddings, 0), step_budget):
+        for needed in self._needed(request, computed_tokens, last):
+            if not self._may_have(request, needed, step_budget - self._made):
                 return False
+            if needed.compute:
+                return True
         return True
 
     def next_of(self, request: Request, computed_tokens: int, last: int) -> Encoding | None:
-        """What the next of a request's media takes; None if none is needed that is not in use already.
+        """Returns what the next of a request's media takes; None if none is needed that is not in use already.
 
         Args:
             request: that waits or runs.
             computed_tokens: of its prompt; of one that waits, those that are found in the prefix cache.
             last: token that is looked at: what begins behind it is not needed yet.
         """
+        return next(self._needed(request, computed_tokens, last), None)
+
+    def _needed(self, request: Request, computed_tokens: int, last: int) -> Iterator[Encoding]:
+        """Yields what each of a request's media takes that is needed up to ``last`` and not in use already."""
         for position, feature in enumerate(request.mm_features):
             place = feature.mm_position
             if place.offset > last:
-                return None
+                return
             if place.offset + place.length <= computed_tokens or self._is_in_use(feature.identifier):
                 continue
             embeddings = int(request.get_num_encoder_embeds(position))
-            return Encoding(embeddings, 0 if feature.identifier in self.cached else embeddings, int(place.offset))
-        return None
+            yield Encoding(embeddings, 0 if feature.identifier in self.cached else embeddings, int(place.offset))
 
     def could_ever_take(self, needed: Encoding, step_budget: int) -> bool:
         """Whether an encoding fits into an empty cache and into a step that makes nothing else."""
