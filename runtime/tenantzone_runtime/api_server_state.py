@@ -58,7 +58,7 @@ class ApiServerState:
 
         Raises:
             OSError: it can't be written; FileNotFoundError if the folder is gone, which the engine core makes again;
-                UnsafeFolder if somebody else could write into it.
+                UnsafeFolder if another user could write into it.
         """
         check_state_folder(folder)
         path = _path(folder, self.process)
@@ -73,7 +73,7 @@ _STATES: Final = TypeAdapter(ApiServerState)
 def read_states(folder: Path) -> Sequence[ApiServerState]:
     """The state of each API server process that runs, by process id; removes the files of those that have ended.
 
-    A folder that somebody else could write into says nothing of them.
+    A folder that another user could write into is not read.
     """
     states = []
     try:

@@ -90,14 +90,14 @@ def bind(
 
 
 def _can_be_extended(raw: bytes, body: Mapping[str, Any], more: Mapping[str, Any]) -> bool:
-    """Whether fields can be written behind those that a client sent: it sent none of these, and its text is UTF-8."""
+    """Returns whether fields can be appended to a body: the client sent none of them, and the body is UTF-8."""
     return not (more.keys() & body.keys()) and json.detect_encoding(raw) == "utf-8"
 
 
 def _extended(raw: bytes, body: Mapping[str, Any], more: Mapping[str, Any]) -> bytes:
     """Returns a JSON object with more fields.
 
-    To write a large body anew would hold the interpreter's lock for longer than it takes to parse it.
+    Serializing a large body again would hold the interpreter's lock for longer than parsing it did.
 
     Args:
         raw: the object, as it came.

@@ -32,7 +32,7 @@ class Held:
     requests: int
     """Of the front door, and of the engine."""
     body_bytes: int
-    """Of requests' bodies that the front door counts."""
+    """Bytes of request bodies that the front door holds, by its own count."""
 
 
 class Fuzzed:
