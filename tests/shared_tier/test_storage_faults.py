@@ -277,7 +277,7 @@ def test_a_storage_that_answers_that_a_chunk_is_gone_is_well(engine, shared):
 
 def test_what_is_late_takes_none_of_what_a_zone_may_load_and_store(engine):
     storages = HeldStorages()
-    mine = engine(storages=storages, settings=replace(LATE, store_seconds=0.3, chunks_at_once=4))
+    mine = engine(storages=storages, settings=replace(LATE, store_seconds=3.0, chunks_at_once=4))
     assert mine.store("acme", KEYS) == KEYS
     storages.goes_on.clear()
     assert mine.load("acme", KEYS) == []
