@@ -101,8 +101,11 @@ class EncoderRoom(Generic[W]):
         if not self._line and not self._engine.media_zones:
             return
         self._line = {waiter.work.zone: waiter for waiter in self._waiters()}
-        self._make_free()
-        self._keep()
+        if self._line:
+            self._make_free()
+            self._keep()
+        else:
+            self._kept, self.waiting = {}, frozenset()
 
     def has_taken(self, zone: Zone) -> None:
         """Note that a request of a zone has taken what it needs: the zone's next one comes behind all that wait."""
