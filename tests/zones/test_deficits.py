@@ -7,10 +7,8 @@ from tenantzone_runtime.zones.deficits import BOUND, CHUNK, DeficitRoundRobin
 from tests.zones.core import Core
 
 WEIGHTS = st.sampled_from([1, 1, 2, 7, 100])
-STEPS = st.lists(
-    st.tuples(st.sampled_from([0, 1, 2, 63, 64, 500, 8192]), st.lists(st.integers(0, 400), max_size=4), st.booleans()),
-    max_size=60,
-)
+BUDGETS = [0, 1, 2, 63, 64, 100, 196, 500, 8192]
+STEPS = st.lists(st.tuples(st.sampled_from(BUDGETS), st.lists(st.integers(0, 400), max_size=4)), max_size=60)
 
 
 def zones(weights):
@@ -18,19 +16,72 @@ def zones(weights):
     return [core.zone(f"tenant-{number}", weight=weight) for number, weight in enumerate(weights)]
 
 
-@given(st.lists(WEIGHTS, min_size=2, max_size=6), STEPS)
-def test_two_that_always_have_work_are_never_further_apart_than_the_bound(weights, steps):
+def apart(weights, steps, least):
+    """By how many tokens per unit of weight two zones that always have work were apart at most.
+
+    Args:
+        weights: of the zones, these two first.
+        steps: the budget of each, and the demands of the other zones.
+        least: of a step's budget, the zones, and the two: the least number of tokens of some zones.
+    """
     first, second, *others = zones(weights)
     deficits = DeficitRoundRobin()
     service = dict.fromkeys((first, second), 0)
-    for budget, demands, begins in steps:
+    apart = 0.0
+    for budget, demands in steps:
         wanted = {first: 10**6, second: 10**6, **dict(zip(others, demands, strict=False))}
-        granted = deficits.share(budget, wanted, {zone: CHUNK for zone in wanted if begins and zone in others})
-        assert sum(granted.values()) == budget, "nothing is left over while there is work"
+        needed = least(budget, wanted, (first, second))
+        granted = deficits.share(budget, wanted, needed)
+        left = budget - sum(granted.values())
+        without = [zone for zone in wanted if granted[zone] < wanted[zone]]
+        assert not left or all(not granted[zone] and left < needed.get(zone, 1) for zone in without), "it is of use"
         assert all(0 <= granted[zone] <= wanted[zone] for zone in wanted)
         service = {zone: tokens + granted[zone] for zone, tokens in service.items()}
-    shares = [service[zone] / zone.spec.weight for zone in (first, second)]
-    assert abs(shares[0] - shares[1]) <= BOUND
+        one, other = (tokens / zone.spec.weight for zone, tokens in service.items())
+        apart = max(apart, abs(one - other))
+    return apart
+
+
+@given(st.lists(WEIGHTS, min_size=2, max_size=6), STEPS)
+def test_two_that_always_have_work_are_hardly_apart_where_single_tokens_are_of_use(weights, steps):
+    assert apart(weights, steps, lambda budget, wanted, two: {}) <= CHUNK
+
+
+@given(st.lists(WEIGHTS, min_size=2, max_size=6), STEPS)
+def test_two_that_always_have_work_are_hardly_apart_where_others_need_a_chunk(weights, steps):
+    assert apart(weights, steps, lambda budget, wanted, two: dict.fromkeys(wanted.keys() - set(two), CHUNK)) <= BOUND
+
+
+@given(st.lists(WEIGHTS, min_size=2, max_size=6), STEPS)
+def test_two_that_always_have_work_are_never_further_apart_than_the_bound_where_all_need_a_chunk(weights, steps):
+    assert apart(weights, steps, lambda budget, wanted, _: dict.fromkeys(wanted, min(CHUNK, budget))) <= BOUND
+
+
+@given(st.lists(WEIGHTS, min_size=2, max_size=6), st.sampled_from(BUDGETS), st.lists(st.integers(0, 400), max_size=4))
+def test_they_are_no_further_apart_if_steps_are_all_alike(weights, budget, demands):
+    steps = [(budget, demands)] * 200
+    assert apart(weights, steps, lambda budget, wanted, _: dict.fromkeys(wanted, min(CHUNK, budget))) <= BOUND
+    assert apart(weights, steps, lambda budget, wanted, two: dict.fromkeys(wanted.keys() - set(two), CHUNK)) <= BOUND
+
+
+def test_a_chunk_each_goes_round_where_a_step_has_too_few_tokens_for_all():
+    four = zones([1, 1, 1, 1])
+    deficits = DeficitRoundRobin()
+    granted = [deficits.share(2 * CHUNK, dict.fromkeys(four, 10**6), dict.fromkeys(four, CHUNK)) for _ in range(4)]
+    assert [[each[zone] for each in granted] for zone in four] == [
+        [CHUNK, 0, CHUNK, 0],
+        [CHUNK, 0, CHUNK, 0],
+        [0, CHUNK, 0, CHUNK],
+        [0, CHUNK, 0, CHUNK],
+    ]
+
+
+def test_a_light_zone_has_its_chunk_once_it_has_earned_it():
+    heavy, light = zones([7, 1])
+    deficits = DeficitRoundRobin()
+    least = dict.fromkeys((heavy, light), CHUNK)
+    granted = [deficits.share(CHUNK, dict.fromkeys(least, 10**6), least) for _ in range(16)]
+    assert [sum(each[zone] for each in granted) for zone in (heavy, light)] == [14 * CHUNK, 2 * CHUNK]
 
 
 @given(st.integers(0, 5000), st.lists(st.tuples(WEIGHTS, st.integers(0, 2000)), min_size=1, max_size=6))

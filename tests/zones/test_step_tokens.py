@@ -499,26 +499,26 @@ def turning_down(engine, works, turned_down):
     return granted
 
 
-@pytest.fixture
-def one_behind(core):
-    """An engine with prompts of two zones behind what a third one generates; the first is owed 50 tokens."""
+def one_behind(core, step_tokens, generating):
+    """An engine with prompts of two zones behind what a third one generates; the first is owed half of a step."""
     acme, flood, calm = core.zone("acme"), core.zone("flood"), core.zone("calm")
-    engine = SmallEngine(core, seats=1000, step_tokens=800)
+    engine = SmallEngine(core, seats=1000, step_tokens=step_tokens)
     prompts = behind, ahead = [engine.run(zone, 1, tokens=10_000) for zone in (acme, flood)]
-    decodes = [engine.run(calm, 1) for _ in range(700)]
-    assert turning_down(engine, [*prompts, *decodes], {behind}) == {ahead: 50}
+    decodes = [engine.run(calm, 1) for _ in range(generating)]
+    half = (step_tokens - generating) // 2
+    assert turning_down(engine, [*prompts, *decodes], {behind}) == {ahead: half}
     return engine, behind, ahead, decodes
 
 
-def test_zones_lose_no_tokens_that_requests_would_have_generated(one_behind):
-    engine, behind, ahead, decodes = one_behind
+def test_zones_lose_no_tokens_that_requests_would_have_generated(core):
+    engine, behind, ahead, decodes = one_behind(core, step_tokens=1000, generating=700)
     works = [behind, ahead, *decodes]
-    assert turning_down(engine, works, {behind, *decodes}) == {ahead: 25}
-    assert turning_down(engine, works, ()) == {behind: 50 + CHUNK // 2, ahead: 50 - CHUNK // 2}
+    assert turning_down(engine, works, {behind, *decodes}) == {ahead: 123}
+    assert turning_down(engine, works, ()) == {behind: 170, ahead: 130}
 
 
-def test_zones_lose_no_more_than_they_are_owed_in_a_step_that_computes_nothing(one_behind):
-    engine, behind, ahead, decodes = one_behind
+def test_zones_lose_no_more_than_they_are_owed_in_a_step_that_computes_nothing(core):
+    engine, behind, ahead, decodes = one_behind(core, step_tokens=101, generating=1)
     works = [behind, ahead, *decodes]
     assert turning_down(engine, works, set(works)) == {}
     turning_down(engine, works, ())  # It is not shared out: others may have what these zones wait for.

@@ -1,12 +1,12 @@
 """Weighted deficit round robin over zones: how the tokens of a step are shared among those that have work for them.
 
 The algorithm is Shreedhar and Varghese, *Efficient Fair Queuing using Deficit Round Robin*, SIGCOMM'95. A round is a
-step, and a zone's quantum its share of the step by weight. What it is owed, since tokens are whole and a prompt is not
-begun with less than ``CHUNK`` of them, is its deficit and carried over. What a zone has no use for is the others'.
+step, and a zone's quantum its share of the step by weight. What it is owed, since a step computes at least ``CHUNK``
+tokens of a prompt or none, is its deficit and carried over. What a zone has no use for is the others'.
 
 The bound, which the tests hold it to: of two zones that have work for more than their shares in each step, neither is
-ahead of the other by more than ``BOUND`` tokens per unit of weight, however long that lasts. Where prompts go on by
-more than ``CHUNK`` tokens or not at all, it is that number in place of ``CHUNK``.
+ahead of the other by more than ``BOUND`` tokens per unit of weight, however long that lasts. Where a step computes at
+least some other number of tokens of a prompt, that number takes the place of ``CHUNK``.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,8 +16,8 @@ from typing import Final
 from tenantzone_runtime.zones.zone import Zone
 
 CHUNK: Final = 64
-"""Tokens of a prompt with which it is begun at least: fewer are not worth a request's seat and blocks."""
-BOUND: Final = 2 * (CHUNK + 1)
+"""Tokens of a prompt that a step computes at least: fewer are not worth what a request costs in a step."""
+BOUND: Final = 4 * CHUNK
 
 
 class DeficitRoundRobin:
@@ -37,9 +37,9 @@ class DeficitRoundRobin:
         Args:
             budget: tokens that there are.
             demands: tokens for which each zone has work. Who is not among them any more is owed nothing.
-            least: for zones to which fewer tokens are no use, how many: those that have yet to begin a prompt, and
-                those whose prompts go on by so many at least. What is no use to them is owed to them, and the others
-                have it meanwhile.
+            least: for zones to which fewer tokens are no use, how many, unless that is more than their demand. What is
+                too few for a zone is owed to it, and others have it meanwhile: first those that have earned what they
+                need.
 
         Returns:
             Tokens by zone: never more than it has work for, and in all the budget, or all that there is work for, but
@@ -51,16 +51,20 @@ class DeficitRoundRobin:
         if too_few:
             freed = sum(granted[zone] for zone in too_few)
             for zone in too_few:
-                self.owe(zone, granted[zone])
+                self._deficits[zone] += granted[zone]
                 granted[zone] = 0
-            others = [zone for zone in demands if zone not in too_few]
-            for zone in self._most_owed_first(others) or self._most_owed_first(too_few):
-                if granted[zone] or freed >= min(least.get(zone, 1), demands[zone]):
+            needed = {zone: min(least.get(zone, 1), demand) for zone, demand in demands.items()}
+            in_turn = self._most_owed_first(too_few)
+            for zone in sorted(in_turn, key=lambda zone: self._deficits[zone] < needed[zone]):
+                if needed[zone] <= freed:
+                    freed -= self._give(zone, needed[zone], granted)
+            for zone in self._most_owed_first(demands):
+                if granted[zone] or needed[zone] <= freed:
                     freed -= self._give(zone, min(freed, demands[zone] - granted[zone]), granted)
         return granted
 
     def _most_owed_first(self, zones: Iterable[Zone]) -> list[Zone]:
-        return sorted(zones, key=self._deficits.__getitem__, reverse=True)
+        return sorted(zones, key=lambda zone: self._deficits[zone] / zone.account.weight, reverse=True)
 
     def _share(self, budget: int, demands: Mapping[Zone, int]) -> dict[Zone, int]:
         self._deficits = {zone: self._deficits.get(zone, 0.0) for zone in demands}
@@ -78,6 +82,7 @@ class DeficitRoundRobin:
                     unmet.remove(zone)
                     self._deficits[zone] = 0.0
             budget -= given or self._give_rest(budget, unmet, granted)
+        self._balance(unmet)
         return granted
 
     def owe(self, zone: Zone, tokens: float) -> None:
@@ -114,6 +119,16 @@ class DeficitRoundRobin:
         weight = sum(zone.account.weight for zone in zones)
         for zone in zones:
             self._deficits[zone] += budget * zone.account.weight / weight
+
+    def _balance(self, zones: list[Zone]) -> None:
+        """Let the deficits of zones add up to 0; of two of them, neither is owed more than before, beside the other.
+
+        What a zone that was ahead leaves to others is credited to all once more, and would have deficits grow.
+        """
+        weight = sum(zone.account.weight for zone in zones)
+        total = sum(self._deficits[zone] for zone in zones)
+        for zone in zones:
+            self._deficits[zone] -= total * zone.account.weight / weight
 
     def _give(self, zone: Zone, count: int, granted: dict[Zone, int]) -> int:
         granted[zone] += count

@@ -19,8 +19,8 @@ from tenantzone_runtime.zones.step_prompts import LOOKED_AT, StepPrompts
 from tenantzone_runtime.zones.tenancy import Tenancy
 from tenantzone_runtime.zones.zone import Zone
 
-_CHUNKS: Final = 8
-"""A step is cut into so many parts at least, where prompts begin."""
+_CHUNKS: Final = 4
+"""Prompts that a small step can go on with, as far as it has tokens for prompts at all."""
 
 
 class _Granted(NamedTuple):
@@ -69,7 +69,7 @@ class StepTokens(Generic[W]):
         self._let_go_of = 0
         """The number of unclaimed and spare tokens with which no request could begin when they were let go of."""
         self._chunk = CHUNK
-        """Tokens with which a prompt is begun at least: few where steps are small, or full of what is generated."""
+        """Tokens of a prompt that this step computes at least: few if it is small, or full of what is generated."""
         self._each = engine.tokens_each
         """Tokens that are computed in this step of each request that generates, at most."""
         self._computed: Counter[Zone] = Counter()
@@ -362,7 +362,8 @@ class StepTokens(Generic[W]):
     def _share(self, budget: int, prompts: dict[Zone, Prompts], in_prompts: Iterable[W]) -> None:
         self.is_shared = True
         go_on = {work.zone for work in in_prompts}
-        least = {zone: each.chunk if zone in go_on else max(self._chunk, each.chunk) for zone, each in prompts.items()}
+        to_go_on = min(self._chunk, budget)
+        least = {zone: max(to_go_on if zone in go_on else self._chunk, each.chunk) for zone, each in prompts.items()}
         demands = {zone: each.tokens for zone, each in prompts.items()}
         self._left = self._deficits.share(budget, demands, least)
         self._spare = max(0, budget - sum(demands.values()))
