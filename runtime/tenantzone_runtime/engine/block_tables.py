@@ -49,6 +49,7 @@ class BlockTables:
         managers = coordinator.single_type_managers
         is_known = all(type(caches) in _KNOWN for caches in managers)
         self._groups = tuple(_group(coordinator, caches) for caches in managers) if is_known else ()
+        self._is_known = bool(self._groups)
         self._slots = tuple((each.blocks, each.block_tokens, each.spare) for each in self._groups)
         """What is asked of each running request in each step."""
         states = [caches for caches in managers if isinstance(caches, MambaManager)]
@@ -85,7 +86,7 @@ class BlockTables:
                 return False
             if indexed is not None and tokens // unit * unit_blocks > indexed.get(request_id, -1):
                 return False
-        return bool(self._groups) and not (self._pending and self._is_pending(request_id))
+        return self._is_known and not (self._pending and self._is_pending(request_id))
 
     def let_go_of_skipped(self, request: Request, processed: int) -> None:
         """Have vLLM free what a request no longer sees, of which most have nothing more since the step before.
@@ -111,14 +112,14 @@ class BlockTables:
         for _, _, _, indexed, unit, unit_blocks in self._groups:
             if indexed is not None and tokens // unit * unit_blocks > indexed.get(request_id, -1):
                 return False
-        return bool(self._groups) and not (self._pending and self._is_pending(request_id))
+        return self._is_known and not (self._pending and self._is_pending(request_id))
 
     def have_slots(self, request_id: str, tokens: int) -> bool:
         """Whether there are blocks for so many tokens of a request in all groups; no where that is not known here."""
         for blocks, block_tokens, spare in self._slots:
             if tokens > (len(blocks[request_id]) - spare) * block_tokens:
                 return False
-        return bool(self._slots) and not (self._pending and self._is_pending(request_id))
+        return self._is_known and not (self._pending and self._is_pending(request_id))
 
     def may_lack_blocks(self, requests: Sequence[Request], lookahead: int) -> Sequence[Request]:
         """Returns the requests that may lack blocks for the next token that they generate, and what is drafted.

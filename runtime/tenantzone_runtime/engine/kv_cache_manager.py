@@ -292,8 +292,8 @@ class ZoneKVCacheManager(KVCacheManager):
 
     def has_slots_for(self, request: Request, num_new_tokens: int) -> bool:
         """Whether a running request's blocks have room for so many more tokens; no where that is not known here."""
-        tokens = request.num_computed_tokens + num_new_tokens + self.lookahead
-        return self._tables.have_slots(request.request_id, min(tokens, self.max_model_len))
+        tokens, longest = request.num_computed_tokens + num_new_tokens + self.lookahead, self.max_model_len
+        return self._tables.have_slots(request.request_id, tokens if tokens < longest else longest)
 
     def begins_with_this_step(self, request: Request) -> bool:
         """Whether a waiting request would begin with a state that is computed in this very step: vLLM lets it wait."""

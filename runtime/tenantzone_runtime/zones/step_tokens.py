@@ -314,7 +314,7 @@ class StepTokens(Generic[W]):
         self._unclaimed = self._spare = self._let_go_of = 0
         self._in_all = 0
         self._are_given = False
-        self._computed = Counter()
+        self._computed.clear()
         self._pacing = None
         self._turned_away = []
         self._last = None

@@ -294,18 +294,15 @@ class Totals:
             beneficiary: who needs blocks; its own surplus is among it.
             of_active: whether that of other zones which are not quiet is, too.
         """
-        own = self._surplus_of_quiet if beneficiary.quiet else self._surplus_of_active
-        ranks: list[tuple[Rank, Zone]] = []
-        if beneficiary in own.members:
-            ranks.append((own.members[beneficiary], beneficiary))
+        active = self._surplus_of_active
+        ranks = active.first_two() if of_active else []
+        if not of_active and beneficiary in active.members:
+            ranks.append((active.members[beneficiary], beneficiary))
         if self._surplus_of_quiet.members:
-            ranks += self._surplus_of_quiet.first_two(excluding=beneficiary)
-        if of_active:
-            ranks += self._surplus_of_active.first_two(excluding=beneficiary)
+            ranks += self._surplus_of_quiet.first_two()
+            ranks.sort(key=_by_rank)
         if not ranks:
             return None
-        if len(ranks) > 1:
-            ranks.sort(key=_by_rank)
         (priority, _, number), zone = ranks[0]
         count = min(zone.surplus, len(zone.cached))
         if len(ranks) > 1 and count > 1:

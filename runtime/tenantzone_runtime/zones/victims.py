@@ -95,10 +95,9 @@ class VictimOrder:
                 return zone
         return None
 
-    def first_two(self, excluding: Zone) -> list[tuple[Rank, Zone]]:
+    def first_two(self) -> list[tuple[Rank, Zone]]:
         """The next two victims with their ranks; fewer if there are no more."""
-        found = zip(self._ranks[:3], self._zones[:3], strict=True)
-        return [(rank, zone) for rank, zone in found if zone is not excluding][:2]
+        return list(zip(self._ranks[:2], self._zones[:2], strict=True))
 
     def first_up_to(self, priority: int) -> Zone | None:
         """The next victim of this priority or a lower one; None if there is none."""
