@@ -90,10 +90,15 @@ USER 65532:65532
 EXPOSE 9470 9471
 ENTRYPOINT ["tenantzone-manager"]
 
-# vLLM with zones, for GPUs: upstream's image and our wheel, whose dependencies it has.
+# vLLM with zones, for GPUs: upstream's image and our wheel, whose dependencies it has but for one.
 FROM ${VLLM} AS engine-root
+ARG PIP_NO_INDEX
+ARG PIP_FIND_LINKS
+COPY requirements/engine.txt /wheels/engine.txt
 COPY --from=build /wheels /wheels
-RUN python3 -m pip install --no-cache-dir --no-index --no-deps --break-system-packages /wheels/*.whl \
+RUN python3 -m pip install --no-cache-dir --no-deps --break-system-packages \
+        --require-hashes --requirement /wheels/engine.txt \
+    && python3 -m pip install --no-cache-dir --no-index --no-deps --break-system-packages /wheels/*.whl \
     && python3 -m pip list --format=freeze > /packages.txt \
     && mkdir --mode=0777 /cache
 

@@ -67,7 +67,7 @@ vllm-changes: newer ## what the newest vLLM changes in what zones extend, call, 
 	@$(VENV)/python -m hack.vllm_changes $(ARGS)
 
 test-deep: python ## zone core and scheduler under 10,000 random histories each, parsers under as many texts, half a minute of atheris, five minutes of requests over HTTP; ARGS go to pytest
-	@HYPOTHESIS_PROFILE=deep $(VENV)/python -m pytest tests/zones tests/engine/histories tests/parsers $(ARGS)
+	@HYPOTHESIS_PROFILE=deep $(VENV)/python -m pytest tests/zones tests/engine/histories tests/engine/test_long_answers.py tests/parsers $(ARGS)
 	@$(VENV)/python -m tests.parsers.fuzz
 	@$(VENV)/python -m tests.door.fuzzing --seconds 300
 
@@ -162,6 +162,7 @@ lock: python ## write requirements/ again from pyproject.toml; ARGS=--upgrade ta
 	$(LOCK) pyproject.toml --extra manager --universal -o requirements/manager.txt
 	$(LOCK) pyproject.toml --extra cpu --override requirements/overrides.txt --universal -o requirements/cpu.txt
 	$(LOCK) pyproject.toml --extra gpu --python-platform x86_64-manylinux_2_28 -o requirements/gpu.txt
+	$(LOCK) requirements/engine.in --universal -o requirements/engine.txt
 	$(LOCK) requirements/build.in --universal -o requirements/build.txt
 	$(LOCK) requirements/checkov.in --universal -o requirements/checkov.txt
 	$(LOCK) requirements/envoy.in --universal -o requirements/envoy.txt

@@ -102,6 +102,15 @@ def make_parser(parser: ParserName) -> Any:
     return parser_class(parser)(tokenizer(), chat_request().tools)
 
 
+def make_reasoning_parser(name: str) -> Any:
+    """Return a new reasoning parser, as vLLM's engine core makes it.
+
+    Raises:
+        TypeError: the parser needs what is not here: another package, or a tokenizer of its own.
+    """
+    return ReasoningParserManager.get_reasoning_parser(name)(tokenizer())
+
+
 def markers_of(parser: ParserName) -> list[str]:
     """Return what a parser looks for in an answer, the beginnings of tool calls and reasoning first."""
     class_ = parser_class(parser)

@@ -152,8 +152,9 @@ def _with_packages(base: str, wheels: Path) -> str:
 
 def _wheels(target: str, source: Path) -> Path:
     """The wheels of the lock files, downloaded once."""
-    lock = {"engine-cpu": "cpu.txt", "manager": "manager.txt"}.get(target, "operator.txt")
-    names = ("build.txt", lock)
+    # The engine for GPUs stands on a base with packages of the operator's.
+    locks = {"engine": ("operator.txt", "engine.txt"), "engine-cpu": ("cpu.txt",), "manager": ("manager.txt",)}
+    names = ("build.txt", *locks.get(target, ("operator.txt",)))
     files = [source / "requirements" / name for name in names]
     digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
     folder = cache_folder() / f"wheels-{digest}"

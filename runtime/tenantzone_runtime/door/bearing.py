@@ -6,10 +6,18 @@ begun in there. So does what all the engine's requests of one body come to toget
 """
 
 from contextvars import ContextVar
+from typing import Protocol
 
 from tenantzone_runtime.door.answers import App, Receive, Scope, Send
 from tenantzone_runtime.door.media import MediaUse
 from tenantzone_runtime.door.parsing_budget import ParsingBudget
+
+
+class Closing(Protocol):
+    """Something that is held for a request."""
+
+    def close(self) -> None:
+        """Give it up."""
 
 
 class Bearing:
@@ -17,10 +25,12 @@ class Bearing:
 
     Args:
         media: what the request's images, sounds and videos come to; None: they are not bounded.
+        tenant: whose request it is.
     """
 
-    def __init__(self, media: MediaUse | None = None) -> None:
+    def __init__(self, media: MediaUse | None = None, tenant: str = "") -> None:
         self.media = media
+        self.tenant = tenant
         self.seal = ""
         """Empty: it has none."""
         self.answers_in_one_piece = 0
@@ -31,6 +41,8 @@ class Bearing:
         """How many of them those prompts come to that have become tokens."""
         self.parsing = ParsingBudget()
         """What the parsers of the request's answers may still take."""
+        self.held: list[Closing] = []
+        """What is closed once the request has ended."""
 
     def carried_through(self, app: App) -> App:
         """The application, for that request."""
@@ -41,6 +53,8 @@ class Bearing:
                 await app(scope, receive, send)
             finally:
                 _current.reset(token)
+                while self.held:
+                    self.held.pop().close()
 
         return call
 

@@ -125,7 +125,7 @@ class TenantMiddleware:
                 scope = without_headers(scope, identity.secret_headers)
                 if route.path == MODELS_PATH:
                     app = listing(app, usable_models(scope, self._known.zones.get(tenant)))
-                bearing = Bearing(held.media)
+                bearing = Bearing(held.media, tenant)
                 if scope["method"] == "POST":
                     scope, receive = await self._take(scope, receive, route, tenant, held, bearing)
                     await self._check_still(asked, tenant)

@@ -1,7 +1,8 @@
 """Bounds the processor time that the parsers of one request's answers may take.
 
 vLLM's parsers find tool calls and reasoning in an answer. They run on the API server's event loop, where all requests
-wait meanwhile, and for some texts their time grows with the square or the cube of the length.
+wait meanwhile, and for some texts their time grows with the square or the cube of the length. What takes them longer
+than a turn of the event loop may last goes on in another process.
 """
 
 from typing import Final
@@ -10,9 +11,10 @@ BASE_SECONDS: Final = 0.05
 SECONDS_OF_TOKEN: Final = 0.001
 """A request's parsers may take `BASE_SECONDS`, and this for each token of its answers."""
 EXCESS_SECONDS: Final = 0.01
-"""What parsers may take between two turns of the event loop, beyond what a linear parser takes for the same text."""
+"""What parsers may take between two turns of the event loop. They are interrupted up to 4 ms later."""
 LINEAR_SECONDS: Final = 10e-6
-"""What a linear parser takes for one character of an answer, on a slow processor."""
+"""What a linear parser takes for one character of an answer, on a slow processor. A call that can't go on in another
+process may take that more."""
 LINEAR_SECONDS_OF_ID: Final = 0.2e-6
 """What a loop takes to look at one token id, of an answer or of a prompt."""
 _TURNS_AHEAD: Final = 3
@@ -30,7 +32,7 @@ class ParsingBudget:
         self._excess = 0.0
         """By the calls of this turn, beyond what a linear parser would have taken."""
         self._of_turn = 0.0
-        """By all calls of this turn."""
+        """By all calls for what the engine has given last."""
 
     def begin_turn(self, tokens: int) -> None:
         """Note that the engine has generated more of the answers, and that the event loop has served other requests.
@@ -52,23 +54,47 @@ class ParsingBudget:
         """
         return _TURNS_AHEAD * self._of_turn <= self._of_request(tokens)
 
-    def limit(self, characters: int, ids: int) -> float:
-        """Return the seconds that a parser's next call may take; 0 or less if none are left.
+    @property
+    def total(self) -> float:
+        """The seconds that all parsers of the request may take, by the tokens of its answers so far."""
+        return BASE_SECONDS + SECONDS_OF_TOKEN * self.tokens
+
+    @property
+    def left(self) -> float:
+        """The seconds that are left of that total; 0 or less if none are."""
+        return self._of_request()
+
+    @property
+    def is_turn_over(self) -> bool:
+        """Whether the event loop should serve other requests before a parser's next call."""
+        return self._excess > EXCESS_SECONDS / 2
+
+    def have_others_served(self) -> None:
+        """Note that the event loop has served other requests."""
+        self._excess = 0.0
+
+    def limit(self, characters: int = 0, ids: int = 0) -> float:
+        """Return the seconds that a parser's next call may take on the event loop; 0 or less if none are left.
 
         Args:
-            characters: of the text that the call gets.
-            ids: token ids that the call gets.
+            characters: of the text that the call gets, if it can't go on in another process.
+            ids: token ids that the call gets, if it can't.
         """
         return min(self._of_request(), EXCESS_SECONDS - self._excess + _linear(characters, ids))
 
-    def spend(self, seconds: float, characters: int, ids: int) -> None:
+    def spend_elsewhere(self, seconds: float) -> None:
+        """Count a call that has ended in another process."""
+        self._spent += seconds
+        self._of_turn += seconds
+
+    def spend(self, seconds: float, characters: int = 0, ids: int = 0) -> None:
         """Count a call that has ended, with the sizes that `limit` had."""
         self._spent += seconds
         self._of_turn += seconds
         self._excess += max(0.0, seconds - _linear(characters, ids))
 
     def _of_request(self, new_tokens: int = 0) -> float:
-        return BASE_SECONDS + SECONDS_OF_TOKEN * (self.tokens + new_tokens) - self._spent
+        return self.total + SECONDS_OF_TOKEN * new_tokens - self._spent
 
 
 def _linear(characters: int, ids: int) -> float:

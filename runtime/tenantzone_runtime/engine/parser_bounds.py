@@ -1,13 +1,16 @@
 """Bounds what vLLM's tool and reasoning parsers take of the API server's event loop, by request.
 
-A request whose parsers have spent their budget ends with an error of the front door. vLLM never gets a result of the
-parser that was interrupted, so that no text is sent which the parser would have hidden.
+A parser that takes longer than a turn of the event loop may last goes on in another process. A request whose parsers
+have spent their budget ends with an error of the front door. vLLM never gets a result of a parser that was interrupted,
+so that no text is sent which the parser would have hidden.
 """
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable
 from functools import partial, wraps
+from importlib import import_module
 from itertools import chain
 from typing import Any, Final
 
@@ -15,31 +18,50 @@ from vllm.outputs import RequestOutput
 from vllm.sampling_params import RequestOutputKind, SamplingParams
 
 from tenantzone_runtime.door.answers import Refusal
-from tenantzone_runtime.door.bearing import borne
-from tenantzone_runtime.door.parsing_budget import ParsingBudget
+from tenantzone_runtime.door.bearing import Bearing, borne
+from tenantzone_runtime.door.parsing_budget import EXCESS_SECONDS, ParsingBudget
 from tenantzone_runtime.door.verdict import give_verdict
 from tenantzone_runtime.engine.interruption import TimeSpentError, is_running, prepare_interruption, run_for
+from tenantzone_runtime.engine.parser_processes import ParserProcesses, ProcessEndedError, UnmovableError
+from tenantzone_runtime.engine.parser_reading import PARAMETERS, Reading
+from tenantzone_runtime.engine.suspension import CAN_SUSPEND, can_wait, make_suspendable, wait_for
 from tenantzone_runtime.engine.versions import generation_error
 
 _log = logging.getLogger(__name__)
 
 _METHODS: Final = (
-    "parse",
-    "parse_delta",
-    "is_reasoning_end",
-    "count_reasoning_tokens",
-    "set_prompt_token_ids",
+    *PARAMETERS,
     # Of the parser of gpt-oss's answers.
     "process_chunk",
     "flush",
 )
 """Which vLLM's API server calls with an answer, or with a prompt's tokens."""
+_CALLERS: Final = (
+    (
+        "vllm.entrypoints.openai.chat_completion.serving",
+        "OpenAIServingChat",
+        ("chat_completion_full_generator", "chat_completion_stream_generator"),
+    ),
+    (
+        "vllm.entrypoints.openai.chat_completion.batch_serving",
+        "OpenAIServingChatBatch",
+        ("chat_completion_full_generator_batch",),
+    ),
+    (
+        "vllm.entrypoints.openai.responses.serving",
+        "OpenAIServingResponses",
+        ("responses_full_generator", "responses_stream_generator"),
+    ),
+)
+"""The modules, classes and methods of vLLM's that call parsers with an answer. `/v1/messages` goes by the first."""
 _SPENT_STATUS: Final = 422
 """Clients do not repeat the request by themselves, which would make the same answer at the same cost."""
 _SPENT: Final = (
     "The server could not find the tool calls and the reasoning in this answer within its limit of processor time; "
     "ask for a shorter answer, or send the request without tools"
 )
+_READING: Final = "tenantzone_reading"
+"""The attribute of a parser with what it has read."""
 
 _Method = Callable[..., Any]
 
@@ -53,14 +75,45 @@ def bound_parsers() -> None:
         return
     prepare_interruption()
     Parser.is_bounded = True
-    _bound_methods(Parser)
+    Parser.__new__ = _new
+    processes = ParserProcesses()
+    _bound_methods(Parser, processes)
     pending = [Parser]
     while pending:
         for subclass in pending.pop().__subclasses__():
-            _bound_methods(subclass)
+            _bound_methods(subclass, processes)
             pending.append(subclass)
     # vLLM imports some parsers, and makes the classes that it uses, when it needs them.
-    Parser.__init_subclass__ = classmethod(_bound_methods)
+    Parser.__init_subclass__ = classmethod(partial(_bound_methods, processes=processes))
+    if not CAN_SUSPEND:
+        _log.warning(
+            "the Python package greenlet is missing: valid answers that take a parser more than %d ms at once end with "
+            "status %d. Install greenlet in the environment of vLLM",
+            1000 * EXCESS_SECONDS,
+            _SPENT_STATUS,
+        )
+        return
+    for module, owner, names in _CALLERS:
+        for name in names:
+            _make_suspendable(module, owner, name)
+
+
+def _make_suspendable(module: str, owner: str, name: str) -> None:
+    try:
+        class_ = getattr(import_module(module), owner)
+    except (ImportError, AttributeError):
+        # Another version of vLLM has it elsewhere: its parsers then do not leave the event loop.
+        _log.warning("vLLM has no %s in %s: parsers it calls end requests with long answers earlier", owner, module)
+        return
+    make_suspendable(class_, name)
+
+
+def _new(class_: type, *args: Any, **kwargs: Any) -> Any:
+    """Make a parser, and note of what it is made."""
+    parser = object.__new__(class_)
+    if borne() is not None:
+        setattr(parser, _READING, Reading(class_, args, kwargs))
+    return parser
 
 
 class ParsedOutputs:
@@ -102,14 +155,14 @@ def _tokens_of(output: RequestOutput) -> int:
     return sum(len(completion.token_ids) for completion in output.outputs)
 
 
-def _bound_methods(parser: type) -> None:
+def _bound_methods(parser: type, processes: ParserProcesses) -> None:
     for name in _METHODS:
         method = vars(parser).get(name)
         if method is not None and not hasattr(method, "is_bounded"):
-            setattr(parser, name, _bounded(method))
+            setattr(parser, name, _bounded(method, name, processes))
 
 
-def _bounded(method: _Method) -> _Method:
+def _bounded(method: _Method, name: str, processes: ParserProcesses) -> _Method:
     """Return the method, within the budget of the request that it is called for."""
 
     @wraps(method)
@@ -118,17 +171,98 @@ def _bounded(method: _Method) -> _Method:
         # A parser calls others, and itself: the first call bounds those.
         if bearing is None or is_running():
             return method(parser, *args, **kwargs)
-        sizes = _sizes(chain(args, kwargs.values()))
-        begin = time.thread_time()
+        call_here = partial(method, parser, *args, **kwargs)
+        reading: Reading | None = getattr(parser, _READING, None)
         try:
-            return run_for(bearing.parsing.limit(*sizes), partial(method, parser, *args, **kwargs))
-        except TimeSpentError:
+            if reading is None or not reading.can_move(name) or not (can_wait() or reading.is_elsewhere):
+                return _here(bearing.parsing, call_here, *_sizes(chain(args, kwargs.values())))
+            arguments = dict(zip(PARAMETERS[name], args, strict=False)) | kwargs
+            return _here_or_elsewhere(bearing, processes, reading, name, arguments, call_here)
+        except (TimeSpentError, ProcessEndedError):
             raise _ended(bearing.parsing, parser) from None
-        finally:
-            bearing.parsing.spend(time.thread_time() - begin, *sizes)
 
     vars(call)["is_bounded"] = True
     return call
+
+
+def _here_or_elsewhere(
+    bearing: Bearing,
+    processes: ParserProcesses,
+    reading: Reading,
+    name: str,
+    arguments: dict[str, Any],
+    call_here: Callable[[], Any],
+) -> Any:
+    """Call a parser's method on the event loop, or where that takes long in a process that reads its answer.
+
+    Args:
+        bearing: of the request.
+        processes: starts the process.
+        reading: of the parser.
+        name: of the method.
+        arguments: of the call, by name.
+        call_here: calls the method.
+
+    Raises:
+        TimeSpentError: the request's budget is spent.
+        ProcessEndedError: the process has ended meanwhile.
+    """
+    budget = bearing.parsing
+    if budget.is_turn_over:
+        wait_for(asyncio.sleep(0))
+        budget.have_others_served()
+    was_interrupted = False
+    if not reading.is_elsewhere and not (reading.is_slow and processes.has_place_for(bearing.tenant)):
+        begin = time.thread_time()
+        try:
+            result = _here(budget, call_here)
+        except TimeSpentError:
+            if budget.left <= 0:
+                raise
+            was_interrupted = True
+        else:
+            reading.note(name, arguments, time.thread_time() - begin)
+            return result
+    try:
+        return wait_for(_elsewhere(bearing, processes, reading, name, arguments))
+    except UnmovableError as error:
+        _log.warning(
+            "a parser stays on the event loop, because it can't be sent to another process: %s", error.__cause__
+        )
+        reading.stay()
+        if was_interrupted:
+            raise TimeSpentError from None
+    return _here(budget, call_here)
+
+
+async def _elsewhere(
+    bearing: Bearing, processes: ParserProcesses, reading: Reading, name: str, arguments: dict[str, Any]
+) -> Any:
+    budget = bearing.parsing
+    if reading.process is None:
+        reading.process = await processes.of(bearing, reading.shared)
+    call = reading.call(name, arguments, budget.left, budget.total)
+    answer = await reading.process.call(call)
+    budget.spend_elsewhere(answer.seconds)
+    budget.have_others_served()
+    if answer.kind == "spent":
+        raise TimeSpentError
+    if answer.kind == "raised":
+        raise answer.value
+    return answer.value
+
+
+def _here(budget: ParsingBudget, call: Callable[[], Any], characters: int = 0, ids: int = 0) -> Any:
+    """Call a parser's method on the event loop.
+
+    Raises:
+        TimeSpentError: it was interrupted.
+    """
+    begin = time.thread_time()
+    try:
+        return run_for(budget.limit(characters, ids), call)
+    finally:
+        budget.spend(time.thread_time() - begin, characters, ids)
 
 
 def _sizes(arguments: Iterable[Any]) -> tuple[int, int]:

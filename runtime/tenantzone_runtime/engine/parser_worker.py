@@ -1,0 +1,135 @@
+"""The process that parses the answers of one request, and the process that all such processes are forked of."""
+
+import gc
+import os
+import resource
+import signal
+import socket
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple, NoReturn
+
+from tenantzone_runtime.engine.interruption import TimeSpentError, prepare_interruption, run_for
+from tenantzone_runtime.engine.parser_messages import LENGTH, Answer, Call, NewParser, Shared
+
+_NICENESS: Final = 5
+"""The API server and the engine core go first."""
+_BEYOND_SECONDS: Final = 2
+"""After that much more than a call may take, the kernel kills the process: the call could not be interrupted."""
+
+
+def fork_template(shared: Shared) -> socket.socket:
+    """Fork the process that others are forked of: it has no threads, and no connections of clients.
+
+    Args:
+        shared: what messages name.
+
+    Returns:
+        A socket, which takes other sockets: for each the template forks a process that answers there. The template
+        ends once it is closed.
+    """
+    ours, theirs = socket.socketpair()
+    if os.fork() == 0:
+        try:
+            _be_template(theirs, shared)
+        finally:
+            # Whatever has gone wrong: this is no API server.
+            os._exit(1)
+    theirs.close()
+    return ours
+
+
+def _be_template(requests: socket.socket, shared: Shared) -> NoReturn:
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_DFL)
+    # A key combination in a terminal goes to all processes. The API server's end is this one's, too.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # The kernel forgets children that have ended.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    prepare_interruption()
+    # The API server's objects are never collected here: some close what they hold.
+    gc.freeze()
+    _close_all_but(requests.fileno())
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.nice(_NICENESS)
+    _be_killed_first()
+    while True:
+        data, descriptors, _, _ = socket.recv_fds(requests, 1, 1)
+        if not data:
+            os._exit(0)
+        (descriptor,) = descriptors
+        if os.fork() == 0:
+            requests.close()
+            _answer_calls(socket.socket(fileno=descriptor), shared)
+        os.close(descriptor)
+
+
+def _close_all_but(descriptor: int) -> None:
+    limit = os.sysconf("SC_OPEN_MAX")
+    os.closerange(3, descriptor)
+    os.closerange(descriptor + 1, limit)
+
+
+def _be_killed_first() -> None:
+    """Have the kernel kill this process before the engine, where memory is short."""
+    # Without that file the kernel kills the process that it prefers.
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+def _answer_calls(connection: socket.socket, shared: Shared) -> NoReturn:
+    parsers: dict[int, _Read] = {}
+    connection.sendall(shared.dump(os.getpid()))
+    with connection.makefile("rb") as calls:
+        while len(length := calls.read(LENGTH.size)) == LENGTH.size:
+            call: Call = shared.load(calls.read(*LENGTH.unpack(length)))
+            answer = _answer(parsers, call)
+            try:
+                message = shared.dump(answer)
+            except Exception as error:
+                message = shared.dump(Answer("raised", RuntimeError(f"{answer.value!r:.200}: {error}"), answer.seconds))
+            connection.sendall(message)
+    os._exit(0)
+
+
+class _Read(NamedTuple):
+    parser: Any
+    common: Mapping[str, Any]
+
+
+def _answer(parsers: dict[int, _Read], call: Call) -> Answer:
+    begin = time.process_time()
+    _limit_processor(call.seconds + (0.0 if call.new is None else call.seconds_again))
+    try:
+        if call.new is not None:
+            parser = run_for(call.seconds_again, partial(_parser, call.new))
+            parsers[call.parser] = _Read(parser, call.new.common)
+            begin = time.process_time()
+        parser, common = parsers[call.parser]
+        arguments = {**call.arguments, **{name: common[name] for name in call.common}}
+        method: Callable[..., Any] = partial(getattr(parser, call.method), **arguments)
+        return Answer("result", run_for(call.seconds, method), time.process_time() - begin)
+    except TimeSpentError:
+        return Answer("spent", None, time.process_time() - begin)
+    except Exception as error:
+        return Answer("raised", error, time.process_time() - begin)
+
+
+def _limit_processor(seconds: float) -> None:
+    _, most = resource.getrlimit(resource.RLIMIT_CPU)
+    limit = int(time.process_time() + seconds) + _BEYOND_SECONDS
+    resource.setrlimit(resource.RLIMIT_CPU, (limit if most == resource.RLIM_INFINITY else min(limit, most), most))
+
+
+def _parser(new: NewParser) -> Any:
+    """Make a parser, and have it read again what it has read."""
+    parser = new.class_(*new.args, **new.kwargs)
+    if new.prompt is not None:
+        parser.set_prompt_token_ids(new.prompt)
+    for text, ids in new.deltas:
+        parser.parse_delta(delta_text=text, delta_token_ids=ids, finished=False, **new.common)
+    return parser

@@ -1,0 +1,169 @@
+"""Lets a synchronous call within a coroutine of vLLM's wait, while the event loop serves other requests.
+
+vLLM calls its parsers from coroutines, and does not await them. Such a coroutine runs in a greenlet here. A call that
+has to wait leaves the greenlet with what it waits for; the event loop awaits that, and then goes on in the greenlet.
+"""
+
+import inspect
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
+from functools import partial, wraps
+from typing import Any, Final, NamedTuple
+
+try:
+    from greenlet import getcurrent, greenlet
+except ImportError:  # vLLM's own image lacks it
+    greenlet, getcurrent = object, object
+
+CAN_SUSPEND: Final = greenlet is not object
+"""Whether there is the package by which a synchronous call can wait."""
+_MARK: Final = "is_suspendable"
+
+
+def can_wait() -> bool:
+    """Return whether `wait_for` may be called here."""
+    return isinstance(getcurrent(), _Steps)
+
+
+def wait_for(awaitable: Awaitable[Any]) -> Any:
+    """Wait, in a synchronous call, and return the result.
+
+    Args:
+        awaitable: to be awaited by the task that this is called in.
+
+    Raises:
+        RuntimeError: the call was not made within a suspendable method.
+    """
+    steps = getcurrent()
+    if not isinstance(steps, _Steps):
+        raise RuntimeError("only a call within a suspendable method can wait")
+    return steps.leave_with(_Waiting(awaitable))
+
+
+def make_suspendable(owner: type, name: str) -> None:
+    """Have calls within a method wait with `wait_for`.
+
+    Args:
+        owner: the class that has the method.
+        name: of a coroutine or an asynchronous generator. Nothing happens without such a method, or where `CAN_SUSPEND`
+            is false.
+    """
+    method = vars(owner).get(name)
+    if not CAN_SUSPEND or method is None or hasattr(method, _MARK):
+        return
+    wrapped = _generator(method) if inspect.isasyncgenfunction(method) else _coroutine(method)
+    setattr(wrapped, _MARK, True)
+    setattr(owner, name, wrapped)
+
+
+def _coroutine(method: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]:
+    @wraps(method)
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        return await _InSteps(method(*args, **kwargs), _Steps())
+
+    return call
+
+
+def _generator(method: Callable[..., AsyncGenerator[Any, None]]) -> Callable[..., Any]:
+    @wraps(method)
+    async def generate(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
+        items, steps = method(*args, **kwargs), _Steps()
+        try:
+            while True:
+                try:
+                    item = await _InSteps(anext(items), steps)
+                except StopAsyncIteration:
+                    return
+                yield item
+        finally:
+            await items.aclose()
+
+    return generate
+
+
+class _Waiting(NamedTuple):
+    """What a call waits for."""
+
+    awaitable: Awaitable[Any]
+
+
+class _Done(NamedTuple):
+    """What a step of a coroutine has come to."""
+
+    awaited: Any
+    error: BaseException | None
+
+
+class _Steps(greenlet):
+    """The greenlet in which the steps of one coroutine run, each up to the next thing that the coroutine awaits."""
+
+    def run(self, step: Callable[[], Any]) -> None:
+        """Run one step after the other."""
+        while True:
+            step = self.leave_with(_done(step))
+
+    def enter(self, value: Any) -> Any:
+        """Go on in the greenlet, and return what it is left with."""
+        here = getcurrent()
+        self.parent = here
+        # As the task has it: a greenlet has a context of its own.
+        self.gr_context = here.gr_context
+        return self.switch(value)
+
+    def enter_raising(self, error: BaseException) -> Any:
+        """Go on in the greenlet with an exception, and return what it is left with."""
+        self.parent = getcurrent()
+        return self.throw(error)
+
+    def leave_with(self, value: Any) -> Any:
+        """Leave the greenlet, and return what it is entered with next."""
+        assert self.parent is not None
+        return self.parent.switch(value)
+
+
+def _done(step: Callable[[], Any]) -> _Done:
+    try:
+        return _Done(step(), None)
+    except BaseException as error:
+        return _Done(None, error)
+
+
+class _InSteps:
+    """Awaits something in a greenlet."""
+
+    def __init__(self, awaitable: Awaitable[Any], steps: _Steps) -> None:
+        self._awaitable = awaitable
+        self._steps = steps
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        inner: Any = self._awaitable.__await__()
+        step: Callable[[], Any] = inner.__next__
+        while True:
+            left_with = self._steps.enter(step)
+            while isinstance(left_with, _Waiting):
+                go_on = yield from _awaited(self._steps, left_with.awaitable)
+                left_with = go_on()
+            awaited, error = left_with
+            if isinstance(error, StopIteration):
+                return error.value
+            if error is not None:
+                raise error
+            try:
+                value = yield awaited
+            except BaseException as thrown:
+                step = partial(inner.throw, thrown) if hasattr(inner, "throw") else partial(_raise, thrown)
+            else:
+                # What `__await__` returns need not be a generator.
+                step = inner.__next__ if value is None else partial(inner.send, value)
+
+
+def _awaited(steps: _Steps, awaitable: Awaitable[Any]) -> Generator[Any, Any, Callable[[], Any]]:
+    """Await what a call waits for, and return what lets the call go on."""
+    try:
+        result = yield from awaitable.__await__()
+    except BaseException as error:
+        return partial(steps.enter_raising, error)
+    return partial(steps.enter, result)
+
+
+def _raise(error: BaseException) -> Any:
+    raise error

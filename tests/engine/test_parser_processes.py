@@ -1,0 +1,301 @@
+"""What takes a parser long goes on in another process: the event loop serves others, and the answer is the same."""
+
+import asyncio
+import json
+import os
+import signal
+import time
+from functools import partial
+
+import psutil
+import pytest
+from vllm.parser.abstract_parser import Parser
+from vllm.sampling_params import RequestOutputKind, SamplingParams
+
+from hack.harness.answer_parsers import ParserName, chat_request, make_parser, parse_whole, tokenizer
+from tenantzone_runtime.door.answers import Refusal
+from tenantzone_runtime.door.bearing import Bearing, borne
+from tenantzone_runtime.engine import parser_bounds, parser_processes
+from tenantzone_runtime.engine.parser_bounds import ParsedOutputs, bound_parsers
+from tenantzone_runtime.engine.parser_processes import ParserProcess
+from tenantzone_runtime.engine.suspension import make_suspendable
+from tenantzone_runtime.engine.versions import generation_error
+from tests.engine.test_parser_bounds import HOSTILE_WHOLE, PROSE, output_of
+from tests.waiting import await_that
+
+API_SERVER = os.getpid()
+LONG = "0.3"
+"""Seconds that are more than a turn of the event loop, and than the kernel's timer is late on a busy machine."""
+TOKENS = [7] * 1000
+"""Worth more than that."""
+
+
+def busy(seconds):
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        sum(range(5000))
+
+
+class SlowParser(Parser):
+    """Takes the seconds that an answer names, and says in which process it has read the answer's pieces."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.read = []
+
+    def parse(self, model_output, request, enable_auto_tools=False, model_output_token_ids=()):
+        if model_output == "endless" and os.getpid() != API_SERVER:
+            sum(range(10**12))  # In C, which no signal interrupts.
+        if model_output == "wrong":
+            busy(float(LONG))
+            raise KeyError(model_output)
+        busy(float(model_output) if model_output != "endless" else 1)
+        return os.getpid() == API_SERVER, model_output, list(model_output_token_ids)
+
+    def parse_delta(self, delta_text, delta_token_ids, request, prompt_token_ids=None, *, finished):
+        self.read.append((delta_text, list(delta_token_ids), prompt_token_ids, finished))
+        busy(float(delta_text))
+        return os.getpid() == API_SERVER, list(self.read)
+
+
+class Serving:
+    """Calls parsers as vLLM's routes do."""
+
+    async def whole(self, made, text, request=None, ids=TOKENS):
+        outputs = ParsedOutputs(SamplingParams(output_kind=RequestOutputKind.FINAL_ONLY))
+        outputs.add(output_of(ids))
+        await asyncio.sleep(0)
+        return made.parse(text, request or chat_request(), True, model_output_token_ids=ids)
+
+    async def stream(self, made, pieces):
+        outputs = ParsedOutputs(SamplingParams(output_kind=RequestOutputKind.DELTA))
+        prompt, request = [3], chat_request(stream=True)
+        for number, (text, ids) in enumerate(pieces, start=1):
+            await asyncio.sleep(0)
+            part = outputs.add(output_of(ids, text, finished=number == len(pieces)))
+            if part is not None:
+                (completion,) = part.outputs
+                yield made.parse_delta(
+                    delta_text=completion.text,
+                    delta_token_ids=completion.token_ids,
+                    request=request,
+                    prompt_token_ids=prompt,
+                    finished=part.finished,
+                )
+
+
+make_suspendable(Serving, "whole")
+make_suspendable(Serving, "stream")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _bounded():
+    bound_parsers()
+
+
+@pytest.fixture
+def refusals(monkeypatch):
+    """The refusals that the door is given."""
+    given = []
+    monkeypatch.setattr(parser_bounds, "give_verdict", given.append)
+    return given
+
+
+async def behind_the_door(call, tenant="acme"):
+    """Return what a call returns for a request of a tenant's, and what was held for the request."""
+    found, held = [], []
+    bearing = Bearing(tenant=tenant)
+
+    async def app(scope, receive, send):
+        found.append(await call())
+        held.extend(bearing.held)
+
+    await bearing.carried_through(app)({"type": "http"}, None, None)
+    return found[0], held
+
+
+async def until(condition):
+    await asyncio.to_thread(await_that, condition, "the condition still fails")
+
+
+def slow_parser():
+    return SlowParser(tokenizer())
+
+
+async def say(text, tenant="acme", **others):
+    return await behind_the_door(lambda: Serving().whole(slow_parser(), text, **others), tenant)
+
+
+async def everything(made, pieces):
+    return [each async for each in Serving().stream(made(), pieces)]
+
+
+def is_running(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+async def test_what_takes_no_longer_than_a_turn_stays_and_what_does_goes_on_elsewhere():
+    assert (await say("0"))[0] == (True, "0", TOKENS)
+    found, held = await say(LONG)
+    assert found == (False, LONG, TOKENS)
+    (process,) = held
+    assert found == (False, LONG, TOKENS)
+    assert isinstance(process, ParserProcess)
+    await until(lambda: not is_running(process.pid))
+
+
+async def test_a_parsers_exception_comes_back_from_elsewhere():
+    with pytest.raises(KeyError, match="wrong"):
+        await say("wrong")
+
+
+@pytest.mark.parametrize("name", HOSTILE_WHOLE)
+async def test_others_are_served_while_a_hostile_answer_is_parsed(name, refusals):
+    made = partial(make_parser, ParserName("tool", name))
+    made()
+    bearings = []
+
+    async def call():
+        bearings.append(borne())
+        with pytest.raises(generation_error()):
+            await Serving().whole(made(), HOSTILE_WHOLE[name])
+
+    begin = time.thread_time()
+    await behind_the_door(call)
+    on_the_event_loop = time.thread_time() - begin
+    (refusal,) = refusals
+    assert isinstance(refusal, Refusal)
+    assert refusal.status == 422
+    assert bearings[0].parsing._spent > 0.1
+    assert on_the_event_loop < 0.1
+
+
+async def test_a_stream_goes_on_elsewhere_with_all_that_was_read():
+    pieces = [("0", [1]), ("0", [2, 2]), ("0.005", [3] * 99), ("0", [4]), (LONG, [5] * 999), ("0", [6] * 999)]
+    found, _ = await behind_the_door(lambda: everything(slow_parser, pieces))
+    assert [is_here for is_here, _ in found[:2] + found[3:]] == [True] * 2 + [False] * 3
+    _, read = found[-1]
+    assert read == [(text, ids, [3], number == 5) for number, (text, ids) in enumerate(pieces)]
+
+
+async def test_a_long_tool_call_of_a_slow_parser_is_streamed_whole():
+    text = json.dumps({"name": "look_up", "parameters": {"what": PROSE * 700}})
+    pieces = [(text[at : at + 256], [5] * 64) for at in range(0, len(text), 256)]
+    results, _ = await behind_the_door(
+        lambda: everything(partial(make_parser, ParserName("tool", "llama3_json")), pieces)
+    )
+    arguments = [
+        call.function.arguments or "" for delta in results if delta for call in delta.tool_calls if call.function
+    ]
+    assert json.loads("".join(arguments)) == {"what": PROSE * 700}
+
+
+async def test_what_nothing_interrupts_is_killed_and_costs_nobody_else_anything(refusals):
+    ended = asyncio.create_task(say("endless"))
+    others = await asyncio.gather(*(say(LONG) for _ in range(3)))
+    assert [found for found, _ in others] == [(False, LONG, TOKENS)] * 3
+    with pytest.raises(generation_error()):
+        await ended
+    assert [refusal.status for refusal in refusals] == [422]
+
+
+async def test_a_killed_process_ends_its_request_alone_and_a_killed_template_none(refusals):
+    pids = []
+
+    async def call():
+        made = slow_parser()
+        first = await Serving().whole(made, LONG)
+        pids.append(borne().held[0].pid)
+        os.kill(pids[0], signal.SIGKILL)
+        with pytest.raises(generation_error()):
+            await Serving().whole(made, LONG)
+        return first
+
+    found, _ = await behind_the_door(call)
+    assert found == (False, LONG, TOKENS)
+    assert [refusal.status for refusal in refusals] == [422]
+    # The template is the parent of the processes.
+    (_, (process,)) = await say(LONG)
+    assert process.pid != pids[0]
+
+    async def parent():
+        await Serving().whole(slow_parser(), LONG)
+        return psutil.Process(borne().held[0].pid).ppid()
+
+    template, _ = await behind_the_door(parent)
+    os.kill(template, signal.SIGKILL)
+    await asyncio.to_thread(os.waitpid, template, 0)
+    assert (await say(LONG))[0] == (False, LONG, TOKENS)
+
+
+async def test_a_request_that_is_given_up_ends_its_process():
+    pids = []
+
+    async def call():
+        made = slow_parser()
+        await Serving().whole(made, LONG)
+        pids.append(borne().held[0].pid)
+        await Serving().whole(made, "endless")
+
+    task = asyncio.create_task(behind_the_door(call))
+    await until(lambda: pids)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await until(lambda: not is_running(pids[0]))
+
+
+async def test_a_tenant_holds_some_of_the_processes_and_its_next_request_waits(monkeypatch):
+    monkeypatch.setattr(parser_processes, "MOST_OF_TENANT", 1)
+    go_on, begun = asyncio.Event(), []
+
+    async def hold(name):
+        await Serving().whole(slow_parser(), LONG)
+        begun.append(name)
+        await go_on.wait()
+
+    first = asyncio.create_task(behind_the_door(partial(hold, "first"), "many"))
+    await until(lambda: begun)
+    second = asyncio.create_task(behind_the_door(partial(hold, "second"), "many"))
+    assert (await say(LONG, "other"))[0] == (False, LONG, TOKENS)
+    # What needs no process is served as before.
+    assert (await say("0", "many"))[0] == (True, "0", TOKENS)
+    assert begun == ["first"]
+    go_on.set()
+    await asyncio.gather(first, second)
+    assert begun == ["first", "second"]
+
+
+async def test_what_cannot_be_sent_elsewhere_stays_within_the_bounds_of_the_event_loop(refusals):
+    class Unnamed:
+        """A request that cannot be pickled."""
+
+    found, held = await behind_the_door(lambda: Serving().whole(slow_parser(), "0.001", Unnamed()))
+    assert (found[0], held) == (True, [])
+    with pytest.raises(generation_error()):
+        await behind_the_door(lambda: Serving().whole(slow_parser(), LONG, Unnamed()))
+    assert [refusal.status for refusal in refusals] == [422]
+
+
+async def test_every_method_of_vllm_that_calls_parsers_can_wait():
+    from importlib import import_module
+
+    for module, owner, names in parser_bounds._CALLERS:
+        for name in names:
+            assert hasattr(getattr(getattr(import_module(module), owner), name), "is_suspendable"), (owner, name)
+
+
+def test_a_whole_answer_outside_such_a_method_stays(refusals):
+    bearing = Bearing()
+
+    async def app(scope, receive, send):
+        with pytest.raises(generation_error()):
+            parse_whole(make_parser(ParserName("tool", "dots")), HOSTILE_WHOLE["dots"], chat_request())
+        assert bearing.held == []
+
+    asyncio.run(bearing.carried_through(app)({"type": "http"}, None, None))
+    assert [refusal.status for refusal in refusals] == [422]

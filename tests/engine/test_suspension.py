@@ -1,0 +1,108 @@
+"""A synchronous call within a coroutine can wait, and everything else of the coroutine is as before."""
+
+import asyncio
+from contextvars import ContextVar
+
+import pytest
+
+from tenantzone_runtime.engine.suspension import can_wait, make_suspendable, wait_for
+
+SET_INSIDE: ContextVar[int] = ContextVar("set_inside", default=0)
+
+
+async def fail():
+    raise ValueError("as awaited")
+
+
+class Serving:
+    """Calls synchronously what waits, as vLLM calls its parsers."""
+
+    def __init__(self):
+        self.ended_with = None
+
+    async def coroutine(self):
+        SET_INSIDE.set(1)
+        await asyncio.sleep(0)
+        result = wait_for(asyncio.sleep(0, "waited for"))
+        assert SET_INSIDE.get() == 1
+        with pytest.raises(ValueError, match="as awaited"):
+            wait_for(fail())
+        return result
+
+    async def generator(self, count):
+        try:
+            for number in range(count):
+                await asyncio.sleep(0)
+                yield wait_for(asyncio.sleep(0, number)) if number % 2 else number
+        finally:
+            self.ended_with = "closed"
+
+    async def failing(self):
+        await asyncio.sleep(0)
+        raise KeyError("as raised")
+        yield
+
+    async def stuck(self):
+        try:
+            wait_for(asyncio.Event().wait())
+        except BaseException as error:
+            self.ended_with = type(error)
+            raise
+
+    async def outer(self):
+        return [await self.coroutine(), wait_for(asyncio.sleep(0, "outer")), [each async for each in self.generator(2)]]
+
+
+for method in ("coroutine", "generator", "failing", "stuck", "outer"):
+    make_suspendable(Serving, method)
+
+
+async def test_a_call_waits_and_gets_the_result_or_the_exception():
+    assert await Serving().coroutine() == "waited for"
+    assert SET_INSIDE.get() == 1, "in the task's own context"
+    assert await Serving().outer() == ["waited for", "outer", [0, 1]]
+
+
+async def test_others_go_on_while_a_call_waits():
+    seen = []
+
+    async def watch(name):
+        async for number in Serving().generator(4):
+            seen.append((name, number))
+
+    await asyncio.gather(watch("a"), watch("b"))
+    assert sorted(seen) == [(name, number) for name in "ab" for number in range(4)]
+    assert seen != sorted(seen)
+
+
+async def test_a_generator_is_closed_and_fails_as_without():
+    serving = Serving()
+    items = serving.generator(3)
+    assert await anext(items) == 0
+    await items.aclose()
+    assert serving.ended_with == "closed"
+    with pytest.raises(KeyError, match="as raised"):
+        async for _ in serving.failing():
+            pass
+
+
+async def test_a_call_that_waits_is_cancelled_with_its_task():
+    serving = Serving()
+    task = asyncio.create_task(serving.stuck())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert serving.ended_with is asyncio.CancelledError
+
+
+async def test_elsewhere_a_call_cannot_wait():
+    assert not can_wait()
+    waiting = asyncio.sleep(0)
+    with pytest.raises(RuntimeError, match="suspendable"):
+        wait_for(waiting)
+    waiting.close()
+    before = Serving.coroutine
+    make_suspendable(Serving, "coroutine")
+    make_suspendable(Serving, "of_another_version")
+    assert Serving.coroutine is before
