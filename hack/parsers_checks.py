@@ -15,7 +15,7 @@ _TOKENS: Final = 32_768
 _PLAIN_TEXT: Final = "a"
 _LEAST_SECONDS: Final = 0.001
 """Below this, twice as many tokens say nothing of growth."""
-_REPEATS: Final = 5
+_REPEATS: Final = 3
 
 
 class Check(NamedTuple):

@@ -86,8 +86,13 @@ async def test_a_long_whole_answer_is_read_as_by_stock_vllm(parser: ParserName):
     text = long(form_of(parser))
     stock = outcome(lambda: parse_whole(make_parser(parser), text, chat_request()))
     ids = tokenizer().encode(text, add_special_tokens=False)
-    found, _ = await behind_the_door(lambda: Serving().whole(make_parser(parser), text, ids=ids))
-    assert comparable(found) == stock
+    try:
+        found, _ = await behind_the_door(lambda: Serving().whole(make_parser(parser), text, ids=ids))
+        bounded = comparable(found)
+    except Exception as error:
+        # The parser of gpt-oss's answers reads tokens of its own, and no text.
+        bounded = f"{type(error).__name__}: {error}"
+    assert bounded == stock
 
 
 @each_parser

@@ -110,7 +110,7 @@ def _make_suspendable(module: str, owner: str, name: str) -> None:
 
 def _new(class_: type, *args: Any, **kwargs: Any) -> Any:
     """Make a parser, and note of what it is made."""
-    parser = object.__new__(class_)
+    parser: Any = object.__new__(class_)
     if borne() is not None:
         setattr(parser, _READING, Reading(class_, args, kwargs))
     return parser
