@@ -73,8 +73,8 @@ With structured answers (`structured_outputs`, `response_format`, tools that are
 engine core asks that parser whether the reasoning has ended: about a prompt once, and about an answer after each step
 of it. The parser gets token ids. The table has the longest of such checks for 32,768 of them, of hostile ones: each of
 the parser's markers again and again, alone and between others, and once before others. The second number is how many
-times as long that is as for half of them, where the check takes more than 1 ms: 2 is in proportion. No check grows
-faster, as far as measurements are precise; nothing bounds them further.
+times as long that is as for half of them, where the check takes more than 1 ms: 2 is in proportion. The machine was
+busy, and most numbers of 3 and more were about 2 in another run. Nothing bounds these checks further.
 
 | reasoning parser | prompt | one step |
 |---|---|---|
