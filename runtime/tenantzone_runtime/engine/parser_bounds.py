@@ -40,7 +40,12 @@ _CALLERS: Final = (
     (
         "vllm.entrypoints.openai.chat_completion.serving",
         "OpenAIServingChat",
-        ("chat_completion_full_generator", "chat_completion_stream_generator"),
+        (
+            "chat_completion_full_generator",
+            "chat_completion_stream_generator",
+            # Which `/v1/messages` calls without the one above, in vLLM 0.33.
+            "chat_completion_stream_generator_raw",
+        ),
     ),
     (
         "vllm.entrypoints.openai.chat_completion.batch_serving",
