@@ -43,6 +43,14 @@ class Bearing:
         """What the parsers of the request's answers may still take."""
         self.held: list[Closing] = []
         """What is closed once the request has ended."""
+        self._has_ended = False
+
+    def hold(self, closing: Closing) -> None:
+        """Hold something until the request has ended. If it has, close it at once: a task of the request's goes on."""
+        if self._has_ended:
+            closing.close()
+        else:
+            self.held.append(closing)
 
     def carried_through(self, app: App) -> App:
         """The application, for that request."""
@@ -53,6 +61,7 @@ class Bearing:
                 await app(scope, receive, send)
             finally:
                 _current.reset(token)
+                self._has_ended = True
                 while self.held:
                     self.held.pop().close()
 

@@ -1,6 +1,7 @@
 """The processes in which the API server has answers parsed that take a parser long."""
 
 import asyncio
+import logging
 import os
 import signal
 import socket
@@ -12,6 +13,8 @@ from weakref import WeakValueDictionary
 from tenantzone_runtime.door.bearing import Bearing
 from tenantzone_runtime.engine.parser_messages import LENGTH, Answer, Call, Shared
 from tenantzone_runtime.engine.parser_worker import fork_template
+
+_log = logging.getLogger(__name__)
 
 MOST_PROCESSES: Final = 32
 """The most processes of one API server. Each is for one request."""
@@ -112,13 +115,13 @@ class ParserProcesses:
             objects: what calls may name, and not have in them.
 
         Raises:
-            ProcessEndedError: it has ended at once.
+            UnmovableError: no process can be started.
         """
         for held in bearing.held:
             if isinstance(held, ParserProcess):
                 return held
         process = await self._start_for(bearing.tenant, list(objects))
-        bearing.held.append(process)
+        bearing.hold(process)
         return process
 
     async def _start_for(self, tenant: str, objects: list[Any]) -> ParserProcess:
@@ -145,24 +148,30 @@ class ParserProcesses:
             self.close()
             self._objects += new
             self._shared = Shared(self._objects)
-        for _ in range(2):
-            if self._template is None:
-                self._template = fork_template(self._shared)
-            ours, theirs = socket.socketpair()
+        try:
+            return await self._forked(release)
+        except (OSError, EOFError) as error:
+            _log.warning("the process that parser processes are forked of has ended; another one is forked: %r", error)
+            self.close()
+        try:
+            return await self._forked(release)
+        except (OSError, EOFError) as error:
+            self.close()
+            raise UnmovableError from error
+
+    async def _forked(self, release: Callable[[], None]) -> ParserProcess:
+        if self._template is None:
+            self._template = fork_template(self._shared)
+        ours, theirs = socket.socketpair()
+        try:
             ours.setblocking(False)
-            try:
-                with theirs:
-                    socket.send_fds(self._template, [b"+"], [theirs.fileno()])
-                pid = self._shared.load(await _received(ours))
-                return ParserProcess(ours, pid, self._shared, release)
-            except (OSError, EOFError):
-                # The template was killed. Another one is forked.
-                ours.close()
-                self.close()
-            except BaseException:
-                ours.close()
-                raise
-        raise ProcessEndedError
+            with theirs:
+                socket.send_fds(self._template, [b"+"], [theirs.fileno()])
+            pid = self._shared.load(await _received(ours))
+            return ParserProcess(ours, pid, self._shared, release)
+        except BaseException:
+            ours.close()
+            raise
 
     def close(self) -> None:
         """End the template. The processes that were forked of it go on."""

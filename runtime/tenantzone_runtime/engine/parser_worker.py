@@ -5,6 +5,7 @@ import os
 import resource
 import signal
 import socket
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -30,15 +31,25 @@ def fork_template(shared: Shared) -> socket.socket:
     Returns:
         A socket, which takes other sockets: for each the template forks a process that answers there. The template
         ends once it is closed.
+
+    Raises:
+        OSError: the kernel forks no process.
     """
     ours, theirs = socket.socketpair()
-    if os.fork() == 0:
+    with theirs:
         try:
-            _be_template(theirs, shared)
-        finally:
-            # Whatever has gone wrong: this is no API server.
-            os._exit(1)
-    theirs.close()
+            pid = os.fork()
+        except OSError:
+            ours.close()
+            raise
+        if pid == 0:
+            try:
+                _be_template(theirs, shared)
+            finally:
+                # Whatever has gone wrong: this is no API server.
+                os._exit(1)
+    # Once it has ended, so that the kernel forgets it.
+    threading.Thread(target=os.waitpid, args=(pid, 0), name="parser template", daemon=True).start()
     return ours
 
 
