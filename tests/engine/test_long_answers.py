@@ -106,7 +106,13 @@ async def test_a_long_streamed_answer_is_read_as_by_stock_vllm(parser: ParserNam
     made(parser)
     single = list(deltas(long(form_of(parser)), markers_of(parser)))
     pieces = [joined(single[at : at + TOKENS_OF_PIECE]) for at in range(0, len(single), TOKENS_OF_PIECE)]
-    stock = folded(parse_stream(make_parser(parser), pieces, chat_request(stream=True)))
+    try:
+        stock = folded(parse_stream(make_parser(parser), pieces, chat_request(stream=True)))
+    except Exception as error:
+        # The parser of Hunyuan's answers takes pieces of one token only.
+        with pytest.raises(type(error)):
+            await behind_the_door(lambda: everything(partial(make_parser, parser), pieces))
+        return
 
     found, _ = await behind_the_door(lambda: everything(partial(make_parser, parser), pieces))
     assert folded(found) == stock

@@ -1,17 +1,28 @@
 """An answer that vLLM's parser of tool calls takes too long for ends its own request, and nobody else waits for it."""
 
+import asyncio
 import threading
+from contextlib import suppress
 
 import httpx
 import openai
+import psutil
 import pytest
 
 from tests.engine.features.asking import zone
 from tests.engine.real_engine import API_PORT
+from tests.waiting import await_that
 
-SPACES = 700
-HOSTILE = "<tool_call>" + " " * SPACES + "<a></tool_call>"
-"""For which the parser takes a second, and eight times as long for twice the spaces."""
+
+def hostile(spaces):
+    """An answer for which the parser takes eight times as long for twice the spaces."""
+    return "<tool_call>" + " " * spaces + "<a></tool_call>"
+
+
+SLOW = hostile(700)
+"""For which it takes several hundred milliseconds."""
+HOSTILE = hostile(1500)
+"""For which it takes a multiple of what so many tokens allow."""
 VALID = "<tool_call>look_up\n<arg_key>what</arg_key>\n<arg_value>a b</arg_value>\n</tool_call>"
 TOOLS = [
     {
@@ -21,16 +32,22 @@ TOOLS = [
 ]
 
 
-def said(engine, text, **fields):
+def asking(text):
+    return {
+        "model": "tiny",
+        "messages": [{"role": "user", "content": "hi"}],
+        "max_tokens": len(text) + 60,
+        "tools": TOOLS,
+    }
+
+
+def said(engine, text, tenant="burst", **fields):
     """The answer to a request that makes the model say a text."""
     return (
-        engine.client("burst")
+        engine.client(tenant)
         .with_options(timeout=300)
         .chat.completions.create(
-            model="tiny",
-            messages=[{"role": "user", "content": "hi"}],
-            max_tokens=SPACES + 60,
-            tools=TOOLS,
+            **asking(text),
             extra_body={"structured_outputs": {"choice": [text]}},
             **fields,
         )
@@ -41,6 +58,17 @@ def refusals(engine):
     lines = httpx.get(f"http://{engine.address}:{API_PORT}/metrics").text.splitlines()
     counted = [line for line in lines if line.startswith("tenantzone_door_refused") and "parsing_budget" in line]
     return sum(float(line.split()[-1]) for line in counted if "_created" not in line)
+
+
+def parser_processes(engine):
+    """The processes in which the API server has answers parsed."""
+    (api_server,) = psutil.Process(engine.pid).children()
+    forked = []
+    for process in api_server.children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            if process.ppid() != api_server.pid and process.cmdline() == api_server.cmdline():
+                forked.append(process)
+    return forked
 
 
 @pytest.fixture(scope="module")
@@ -58,11 +86,13 @@ def test_a_tool_call_is_found_in_an_answer_whole_and_streamed(declared):
 
 def test_an_answer_that_takes_the_parser_too_long_ends_with_an_error_while_others_are_served(declared):
     before, done = refusals(declared), threading.Event()
-    healthy = []
+    healthy, found = [], []
 
     def watch():
         while not done.is_set():
             healthy.append(httpx.get(f"http://{declared.address}:{API_PORT}/health", timeout=60).status_code)
+            if parser_processes(declared) and not found:
+                found.extend(said(declared, VALID, "acme").choices[0].message.tool_calls)
 
     watcher = threading.Thread(target=watch)
     watcher.start()
@@ -75,7 +105,23 @@ def test_an_answer_that_takes_the_parser_too_long_ends_with_an_error_while_other
     assert "processor time" in raised.value.message
     assert HOSTILE[:20] not in str(raised.value.body)
     assert set(healthy) == {200}
+    assert [call.function.name for call in found] == ["look_up"]
     assert refusals(declared) == before + 1
     # Streamed, each piece takes little, and all pieces together what their tokens allow.
-    streamed = "".join(chunk.choices[0].delta.content or "" for chunk in said(declared, HOSTILE, stream=True))
-    assert len(streamed) <= len(HOSTILE)
+    streamed = "".join(chunk.choices[0].delta.content or "" for chunk in said(declared, SLOW, stream=True))
+    assert len(streamed) <= len(SLOW)
+
+
+async def test_a_client_that_hangs_up_leaves_no_process(declared):
+    async with httpx.AsyncClient(timeout=300) as client:
+        asked = asyncio.create_task(
+            client.post(
+                f"http://{declared.address}:{API_PORT}/v1/chat/completions",
+                headers={"Authorization": "Bearer key-of-burst"},
+                json={**asking(SLOW), "structured_outputs": {"choice": [SLOW]}},
+            )
+        )
+        await asyncio.to_thread(await_that, lambda: parser_processes(declared), "the answer is parsed", seconds=300)
+        assert not asked.done()
+        asked.cancel()
+    await asyncio.to_thread(await_that, lambda: not parser_processes(declared), "the process has ended")
