@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from functools import partial
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -23,6 +24,7 @@ from tenantzone_runtime.engine.parser_processes import (
     ParserProcesses,
     UnmovableError,
 )
+from tenantzone_runtime.engine.parser_worker import Template
 from tenantzone_runtime.engine.suspension import make_suspendable
 from tenantzone_runtime.engine.versions import generation_error
 from tests.engine.test_parser_bounds import HOSTILE_WHOLE, PROSE, output_of
@@ -242,16 +244,75 @@ async def test_a_killed_process_ends_its_request_alone_and_a_killed_template_non
     assert "another one is forked" in line
 
 
-async def test_where_no_process_can_be_forked_parsers_stay_and_places_are_free(monkeypatch):
-    def fail(shared):
+def forks_of(parent, monkeypatch):
+    """Have only one process fork, and return by whom the kernel was asked."""
+    asked, fork = [], os.fork
+
+    def refuse_others():
+        asked.append(os.getpid())
+        if os.getpid() == parent:
+            return fork()
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
-    monkeypatch.setattr(parser_processes, "fork_template", fail)
+    monkeypatch.setattr(os, "fork", refuse_others)
+    return asked
+
+
+async def test_where_the_api_server_cannot_fork_it_is_not_asked_to_again_at_once_and_places_are_free(monkeypatch):
+    asked = forks_of(None, monkeypatch)
+    processes = ParserProcesses()
+    for _ in range(MOST_OF_TENANT + 1):
+        with pytest.raises(UnmovableError) as raised:
+            await processes.of(Bearing(), [])
+        assert isinstance(raised.value.__cause__, OSError)
+    assert asked == [API_SERVER]
+
+
+async def test_a_template_that_cannot_fork_says_so_and_stays(monkeypatch):
+    asked = forks_of(API_SERVER, monkeypatch)
     processes = ParserProcesses()
     for _ in range(MOST_OF_TENANT + 1):
         with pytest.raises(UnmovableError) as raised:
             await processes.of(Bearing(), [])
         assert isinstance(raised.value.__cause__, BlockingIOError)
+    assert asked == [API_SERVER]
+    processes.close()
+
+
+async def test_a_template_that_is_stuck_is_replaced(monkeypatch):
+    processes = ParserProcesses()
+    process = await processes.of(Bearing(), [])
+    stuck = psutil.Process(process.pid).ppid()
+    process.close()
+    os.kill(stuck, signal.SIGSTOP)
+
+    class Another(Template):
+        def __init__(self, shared):
+            monkeypatch.setattr(parser_processes, "_START_SECONDS", 60)
+            super().__init__(shared)
+
+    monkeypatch.setattr(parser_processes, "Template", Another)
+    monkeypatch.setattr(parser_processes, "_START_SECONDS", 0.1)
+    process = await processes.of(Bearing(), [])
+    assert psutil.Process(process.pid).ppid() != stuck
+    await until(lambda: not is_running(stuck))
+    process.close()
+    processes.close()
+
+
+async def test_the_template_is_forked_before_the_first_request(monkeypatch):
+    processes, made = ParserProcesses(), slow_parser()
+    renderer = SimpleNamespace(tokenizer=made.model_tokenizer)
+    serving = SimpleNamespace(parser_cls=SlowParser, renderer=renderer, model_config=None)
+    parser_bounds._open_processes(processes, SimpleNamespace(state=SimpleNamespace(openai_serving_chat=serving)))
+    asked = forks_of(None, monkeypatch)
+    process = await processes.of(Bearing(), [SlowParser, made.model_tokenizer])
+    assert asked == []
+    process.close()
+    processes.close()
+    # Without a parser there is nothing to fork for.
+    parser_bounds._open_processes(processes, SimpleNamespace(state=SimpleNamespace(openai_serving_chat=None)))
+    assert asked == []
 
 
 async def test_a_request_that_is_given_up_ends_its_process():
@@ -315,6 +376,45 @@ async def test_what_cannot_be_sent_elsewhere_stays_within_the_bounds_of_the_even
     assert (found[0], held) == (True, [])
     with pytest.raises(generation_error()):
         await behind_the_door(lambda: Serving().whole(slow_parser(), LONG, Unnamed()))
+    assert [refusal.status for refusal in refusals] == [422]
+
+
+async def test_a_parser_that_has_missed_pieces_reads_no_more(refusals):
+    class Unnamed:
+        """Cannot be pickled."""
+
+    async def call():
+        made = slow_parser()
+        assert (await Serving().whole(made, LONG))[0] is False
+        await Serving().whole(made, "0", Unnamed())
+
+    with pytest.raises(generation_error()):
+        await behind_the_door(call)
+    assert [refusal.status for refusal in refusals] == [422]
+
+
+class Large:
+    """A request that takes long to pickle."""
+
+    pickled = 0
+
+    def __reduce__(self):
+        Large.pickled += 1
+        busy(float(LONG))
+        return Large, ()
+
+
+async def test_a_request_that_takes_long_to_send_is_not_sent_and_counts_for_its_own_budget(refusals):
+    async def call():
+        made, begin = slow_parser(), time.thread_time()
+        with pytest.raises(generation_error()):
+            await Serving().whole(made, LONG, Large())
+        return time.thread_time() - begin, borne().parsing.total - borne().parsing.left
+
+    (taken, counted), _ = await behind_the_door(call)
+    assert Large.pickled == 1
+    assert taken < float(LONG)
+    assert counted > 0.015
     assert [refusal.status for refusal in refusals] == [422]
 
 

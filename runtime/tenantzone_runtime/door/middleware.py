@@ -24,7 +24,7 @@ from tenantzone_runtime.door.identities.asking import unauthorized, without_head
 from tenantzone_runtime.door.intake import Intake
 from tenantzone_runtime.door.known import Known
 from tenantzone_runtime.door.limits import ClientDisconnected
-from tenantzone_runtime.door.opening import open_all
+from tenantzone_runtime.door.opening import open_all, open_for_serving
 from tenantzone_runtime.door.recorder import Recorder, recorded
 from tenantzone_runtime.door.refusals import count_refusal
 from tenantzone_runtime.door.routes import Access, Route, RouteTable, routed_path
@@ -82,6 +82,7 @@ class TenantMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
+            open_for_serving(scope.get("app"))
             async with following(self._known, self._state_dir):
                 await self._app(scope, receive, send)
             return

@@ -19,6 +19,7 @@ from vllm.sampling_params import RequestOutputKind, SamplingParams
 
 from tenantzone_runtime.door.answers import Refusal
 from tenantzone_runtime.door.bearing import Bearing, borne
+from tenantzone_runtime.door.opening import before_serving
 from tenantzone_runtime.door.parsing_budget import EXCESS_SECONDS, ParsingBudget
 from tenantzone_runtime.door.verdict import give_verdict
 from tenantzone_runtime.engine.interruption import TimeSpentError, is_running, prepare_interruption, run_for
@@ -59,6 +60,13 @@ _CALLERS: Final = (
     ),
 )
 """The modules, classes and methods of vLLM's that call parsers with an answer. `/v1/messages` goes by the first."""
+_PARSER_CLASSES: Final = (
+    ("openai_serving_chat", "parser_cls"),
+    ("openai_serving_chat_batch", "parser_cls"),
+    ("openai_serving_responses", "parser"),
+    ("anthropic_serving_messages", "parser_cls"),
+)
+"""Where in the state of vLLM's application the objects are that make parsers, and their attributes with the class."""
 _SPENT_STATUS: Final = 422
 """Clients do not repeat the request by themselves, which would make the same answer at the same cost."""
 _SPENT: Final = (
@@ -101,6 +109,32 @@ def bound_parsers() -> None:
     for module, owner, names in _CALLERS:
         for name in names:
             _make_suspendable(module, owner, name)
+    before_serving(partial(_open_processes, processes))
+
+
+def _open_processes(processes: ParserProcesses, application: Any) -> None:
+    """Have the API server fork what processes are forked of while no request waits for its event loop.
+
+    Args:
+        processes: of the API server.
+        application: vLLM's. Where it has a parser elsewhere, or none, the first request that needs a process has the
+            API server fork.
+    """
+    state = getattr(application, "state", None)
+    objects: list[Any] = []
+    for name, attribute in _PARSER_CLASSES:
+        serving = getattr(state, name, None)
+        class_ = getattr(serving, attribute, None)
+        if class_ is not None:
+            renderer = getattr(serving, "renderer", None)
+            found = (class_, getattr(renderer, "tokenizer", None), getattr(serving, "model_config", None))
+            objects += [each for each in found if each is not None]
+    if not objects:
+        return
+    try:
+        processes.open(objects)
+    except OSError as error:
+        _log.warning("no process can be forked for parsers, which may stay on the event loop: %r", error)
 
 
 def _make_suspendable(module: str, owner: str, name: str) -> None:
@@ -216,7 +250,8 @@ def _here_or_elsewhere(
     if budget.is_turn_over:
         wait_for(asyncio.sleep(0))
         budget.have_others_served()
-    was_interrupted = False
+    # Whether the parser here is of no more use.
+    is_behind = reading.is_elsewhere
     if not reading.is_elsewhere and not (reading.is_slow and processes.has_place_for(bearing.tenant)):
         begin = time.thread_time()
         try:
@@ -224,7 +259,7 @@ def _here_or_elsewhere(
         except TimeSpentError:
             if budget.left <= 0:
                 raise
-            was_interrupted = True
+            is_behind = True
         else:
             reading.note(name, arguments, time.thread_time() - begin)
             return result
@@ -232,10 +267,10 @@ def _here_or_elsewhere(
         return wait_for(_elsewhere(bearing, processes, reading, name, arguments))
     except UnmovableError as error:
         _log.warning(
-            "a parser stays on the event loop, because it can't be sent to another process: %s", error.__cause__
+            "a parser stays on the event loop, because it can't be sent to another process: %r", error.__cause__
         )
         reading.stay()
-        if was_interrupted:
+        if is_behind:
             raise TimeSpentError from None
     return _here(budget, call_here)
 
@@ -247,7 +282,14 @@ async def _elsewhere(
     if reading.process is None:
         reading.process = await processes.of(bearing, reading.shared)
     call = reading.call(name, arguments, budget.left, budget.total)
-    answer = await reading.process.call(call)
+    if budget.is_turn_over:
+        await asyncio.sleep(0)
+        budget.have_others_served()
+    try:
+        message = _here(budget, partial(reading.process.message, call))
+    except Exception as error:
+        raise UnmovableError from error
+    answer = await reading.process.call(call, message)
     budget.spend_elsewhere(answer.seconds)
     budget.have_others_served()
     if answer.kind == "spent":

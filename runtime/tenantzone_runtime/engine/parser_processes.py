@@ -3,16 +3,15 @@
 import asyncio
 import logging
 import os
-import signal
 import socket
+import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from tenantzone_runtime.door.bearing import Bearing
 from tenantzone_runtime.engine.parser_messages import LENGTH, Answer, Call, Shared
-from tenantzone_runtime.engine.parser_worker import fork_template
+from tenantzone_runtime.engine.parser_worker import Template, kill
 
 _log = logging.getLogger(__name__)
 
@@ -24,6 +23,10 @@ _WALL_FACTOR: Final = 20
 """How much longer a call may take than its processor time, among many others on few processors, ..."""
 _WALL_SECONDS: Final = 60
 """... and then that much."""
+_START_SECONDS: Final = 30
+"""How long the template may take to fork a process."""
+_REPLACE_SECONDS: Final = 10.0
+"""A template that has forked no process is not replaced earlier: each fork of the API server holds the event loop."""
 
 
 class ProcessEndedError(Exception):
@@ -54,17 +57,24 @@ class ParserProcess:
         self.pid = pid
         self._pid_descriptor = os.pidfd_open(pid)
 
-    async def call(self, call: Call) -> Answer:
+    def message(self, call: Call) -> bytes:
+        """Return what to send so that it calls a parser's method.
+
+        Raises:
+            Exception: something in the call cannot be pickled.
+        """
+        return self._shared.dump(call)
+
+    async def call(self, call: Call, message: bytes) -> Answer:
         """Have it call a parser's method.
+
+        Args:
+            call: the call.
+            message: of that call.
 
         Raises:
             ProcessEndedError: it could not be interrupted, or was killed.
-            UnmovableError: something in the call cannot be pickled. The process has heard nothing of it.
         """
-        try:
-            message = self._shared.dump(call)
-        except Exception as error:
-            raise UnmovableError from error
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(_WALL_SECONDS + _WALL_FACTOR * (call.seconds + call.seconds_again)):
@@ -84,10 +94,7 @@ class ParserProcess:
         if self._is_closed:
             return
         self._is_closed = True
-        # It may have ended.
-        with suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._pid_descriptor, signal.SIGKILL)
-        os.close(self._pid_descriptor)
+        kill(self._pid_descriptor)
         self._connection.close()
         self._release()
 
@@ -98,7 +105,9 @@ class ParserProcesses:
     def __init__(self) -> None:
         self._objects: list[Any] = []
         self._shared = Shared(self._objects)
-        self._template: socket.socket | None = None
+        self._template: Template | None = None
+        self._replace_at = 0.0
+        """When another template may be forked if this one fails, by the monotonic clock."""
         self._all = asyncio.Semaphore(MOST_PROCESSES)
         self._of_tenant: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
@@ -143,35 +152,68 @@ class ParserProcesses:
             release()
             raise
 
+    def open(self, objects: Iterable[Any]) -> None:
+        """Fork the template before a request needs it.
+
+        Args:
+            objects: what calls may name, and not have in them.
+
+        Raises:
+            OSError: the kernel forks no process.
+        """
+        self._share(objects)
+        if self._template is None:
+            self._template = self._new_template()
+
     async def _start(self, objects: list[Any], release: Callable[[], None]) -> ParserProcess:
+        self._share(objects)
+        try:
+            return await self._forked(release)
+        except (OSError, EOFError) as error:
+            if time.monotonic() < self._replace_at:
+                raise UnmovableError from error
+            _log.warning("the process that parser processes are forked of has ended; another one is forked: %r", error)
+        try:
+            return await self._forked(release)
+        except (OSError, EOFError) as error:
+            raise UnmovableError from error
+
+    def _share(self, objects: Iterable[Any]) -> None:
         if new := [each for each in objects if each not in self._shared]:
             self.close()
+            self._replace_at = 0.0
             self._objects += new
             self._shared = Shared(self._objects)
-        try:
-            return await self._forked(release)
-        except (OSError, EOFError) as error:
-            _log.warning("the process that parser processes are forked of has ended; another one is forked: %r", error)
-            self.close()
-        try:
-            return await self._forked(release)
-        except (OSError, EOFError) as error:
-            self.close()
-            raise UnmovableError from error
 
     async def _forked(self, release: Callable[[], None]) -> ParserProcess:
         if self._template is None:
-            self._template = fork_template(self._shared)
+            self._template = self._new_template()
+        template = self._template
         ours, theirs = socket.socketpair()
         try:
             ours.setblocking(False)
             with theirs:
-                socket.send_fds(self._template, [b"+"], [theirs.fileno()])
-            pid = self._shared.load(await _received(ours))
-            return ParserProcess(ours, pid, self._shared, release)
-        except BaseException:
+                socket.send_fds(template.connection, [b"+"], [theirs.fileno()])
+            async with asyncio.timeout(_START_SECONDS):
+                pid = self._shared.load(await _received(ours))
+            if isinstance(pid, OSError):
+                raise UnmovableError from pid
+            process = ParserProcess(ours, pid, self._shared, release)
+        except BaseException as error:
             ours.close()
+            # Another request may have replaced it meanwhile.
+            if isinstance(error, OSError | EOFError) and self._template is template:
+                self.close()
             raise
+        self._replace_at = 0.0
+        return process
+
+    def _new_template(self) -> Template:
+        now = time.monotonic()
+        if now < self._replace_at:
+            raise OSError("its template has ended before it forked a process")
+        self._replace_at = now + _REPLACE_SECONDS
+        return Template(self._shared)
 
     def close(self) -> None:
         """End the template. The processes that were forked of it go on."""

@@ -22,35 +22,54 @@ _BEYOND_SECONDS: Final = 2
 """After that much more than a call may take, the kernel kills the process: the call could not be interrupted."""
 
 
-def fork_template(shared: Shared) -> socket.socket:
-    """Fork the process that others are forked of: it has no threads, and no connections of clients.
+class Template:
+    """The process that others are forked of: it has no threads, and no connections of clients.
 
     Args:
         shared: what messages name.
 
-    Returns:
-        A socket, which takes other sockets: for each the template forks a process that answers there. The template
-        ends once it is closed.
-
     Raises:
         OSError: the kernel forks no process.
     """
-    ours, theirs = socket.socketpair()
-    with theirs:
-        try:
-            pid = os.fork()
-        except OSError:
-            ours.close()
-            raise
-        if pid == 0:
+
+    def __init__(self, shared: Shared) -> None:
+        self.connection, theirs = socket.socketpair()
+        """It takes other sockets: for each the template forks a process that answers there."""
+        with theirs:
             try:
-                _be_template(theirs, shared)
-            finally:
-                # Whatever has gone wrong: this is no API server.
-                os._exit(1)
-    # Once it has ended, so that the kernel forgets it.
-    threading.Thread(target=os.waitpid, args=(pid, 0), name="parser template", daemon=True).start()
-    return ours
+                pid = os.fork()
+            except OSError:
+                self.connection.close()
+                raise
+            if pid == 0:
+                try:
+                    _be_template(theirs, shared)
+                finally:
+                    # Whatever has gone wrong: this is no API server.
+                    os._exit(1)
+        self.connection.setblocking(False)
+        try:
+            self._pid_descriptor = os.pidfd_open(pid)
+        except OSError:
+            # Without the connection it ends.
+            self.connection.close()
+            raise
+        finally:
+            # Once it has ended, so that the kernel forgets it.
+            threading.Thread(target=os.waitpid, args=(pid, 0), name="parser template", daemon=True).start()
+
+    def close(self) -> None:
+        """End it, whatever it is at. The processes that were forked of it go on."""
+        kill(self._pid_descriptor)
+        self.connection.close()
+
+
+def kill(pid_descriptor: int) -> None:
+    """Kill a process, and close the descriptor of it."""
+    # It may have ended.
+    with suppress(ProcessLookupError):
+        signal.pidfd_send_signal(pid_descriptor, signal.SIGKILL)
+    os.close(pid_descriptor)
 
 
 def _be_template(requests: socket.socket, shared: Shared) -> NoReturn:
@@ -72,17 +91,26 @@ def _be_template(requests: socket.socket, shared: Shared) -> NoReturn:
         data, descriptors, _, _ = socket.recv_fds(requests, 1, 1)
         if not data:
             os._exit(0)
-        (descriptor,) = descriptors
-        if os.fork() == 0:
-            requests.close()
-            _answer_calls(socket.socket(fileno=descriptor), shared)
-        os.close(descriptor)
+        with socket.socket(fileno=descriptors[0]) as connection:
+            try:
+                pid = os.fork()
+            except OSError as error:
+                # The API server may have given up.
+                with suppress(OSError):
+                    connection.sendall(shared.dump(error))
+                continue
+            if pid == 0:
+                requests.close()
+                _answer_calls(connection, shared)
 
 
-def _close_all_but(descriptor: int) -> None:
-    limit = os.sysconf("SC_OPEN_MAX")
-    os.closerange(3, descriptor)
-    os.closerange(descriptor + 1, limit)
+def _close_all_but(kept: int) -> None:
+    # Not all numbers up to the limit: where that is a thousand million, it would take minutes without `close_range`.
+    for descriptor in (int(each.name) for each in Path("/proc/self/fd").iterdir()):
+        if descriptor > 2 and descriptor != kept:
+            # The folder's own descriptor is among them.
+            with suppress(OSError):
+                os.close(descriptor)
 
 
 def _be_killed_first() -> None:

@@ -48,6 +48,8 @@ def _prepare_api_server() -> None:
     from tenantzone_runtime.engine.parser_bounds import bound_parsers
     from tenantzone_runtime.engine.refusals import pass_refusals_on
 
+    # Again: vLLM has set the level of its logger since the plugin was called.
+    _log_as_vllm_does()
     if os.environ.get(RECORD_DIR):
         from tenantzone_runtime.engine.recording import record_generations
 
