@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from tenantzone_runtime.door.discretion import FAILED
-from tenantzone_runtime.door.opening import before_opening
+from tenantzone_runtime.door.opening import before_opening, before_serving
 from tenantzone_runtime.door.verdict import accept, refuse
 from tests.door.harness import PROMPT, call, door, error_of, serving
 
@@ -144,3 +144,25 @@ def test_what_is_to_be_done_before_the_door_opens_is_done_once_for_each(folder, 
     before_opening(opener)
     door(folder)
     assert done == ["opened"]
+
+
+def test_what_is_to_be_done_before_the_first_request_is_done_when_the_application_has_started(folder, monkeypatch):
+    monkeypatch.setattr("tenantzone_runtime.door.opening._serving_openers", [])
+    events, messages = [], [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
+    before_serving(lambda application: events.append(application))
+
+    async def app(scope, receive, send):
+        for part in ("startup", "shutdown"):
+            events.append((await receive())["type"])
+            await send({"type": f"lifespan.{part}.complete"})
+
+    async def receive():
+        return messages.pop(0)
+
+    async def send(message):
+        events.append(message["type"])
+
+    asyncio.run(door(folder, app)({"type": "lifespan", "app": "vLLM"}, receive, send))
+    assert events == [
+        "lifespan.startup", "vLLM", "lifespan.startup.complete", "lifespan.shutdown", "lifespan.shutdown.complete"
+    ]  # fmt: skip

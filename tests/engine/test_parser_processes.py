@@ -418,6 +418,19 @@ async def test_a_request_that_takes_long_to_send_is_not_sent_and_counts_for_its_
     assert [refusal.status for refusal in refusals] == [422]
 
 
+async def test_without_greenlet_the_api_server_says_how_parsers_are_bounded(monkeypatch, caplog):
+    monkeypatch.delattr(Parser, "is_bounded")
+    monkeypatch.setattr(Parser, "__init_subclass__", vars(Parser)["__init_subclass__"])
+    monkeypatch.setattr(parser_bounds, "CAN_SUSPEND", False)
+    monkeypatch.setattr("tenantzone_runtime.door.opening._serving_openers", openers := [])
+    bound_parsers()
+    (line,) = caplog.messages
+    assert "greenlet is missing" in line
+    assert "10 ms" in line
+    assert "422" in line
+    assert openers == []
+
+
 async def test_every_method_of_vllm_that_calls_parsers_can_wait():
     from importlib import import_module
 

@@ -1,10 +1,13 @@
 """A synchronous call within a coroutine can wait, and everything else of the coroutine is as before."""
 
 import asyncio
+import importlib.util
+import sys
 from contextvars import ContextVar
 
 import pytest
 
+from tenantzone_runtime.engine import suspension
 from tenantzone_runtime.engine.suspension import can_wait, make_suspendable, wait_for
 
 SET_INSIDE: ContextVar[int] = ContextVar("set_inside", default=0)
@@ -106,3 +109,20 @@ async def test_elsewhere_a_call_cannot_wait():
     make_suspendable(Serving, "coroutine")
     make_suspendable(Serving, "of_another_version")
     assert Serving.coroutine is before
+
+
+async def test_without_greenlet_nothing_can_wait_and_methods_stay_as_they_are(monkeypatch):
+    monkeypatch.setitem(sys.modules, "greenlet", None)
+    spec = importlib.util.spec_from_file_location("without_greenlet", suspension.__file__)
+    without = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(without)
+    assert not without.CAN_SUSPEND
+    assert not without.can_wait()
+
+    class Plain:
+        async def method(self):
+            return without.can_wait()
+
+    before = Plain.method
+    without.make_suspendable(Plain, "method")
+    assert Plain.method is before

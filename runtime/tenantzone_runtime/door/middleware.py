@@ -82,9 +82,8 @@ class TenantMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            open_for_serving(scope.get("app"))
             async with following(self._known, self._state_dir):
-                await self._app(scope, receive, send)
+                await self._app(scope, receive, _opening(scope.get("app"), send))
             return
         try:
             # Probes come while the server has most to do, and go by no key.
@@ -305,3 +304,14 @@ def _replay(body: bytes, receive: Receive) -> Receive:
         return {"type": "http.request", "body": body, "more_body": False}
 
     return receive_replayed
+
+
+def _opening(application: Any, send: Send) -> Send:
+    """Have done what is to be done once vLLM's application has started, before the server hears that it has."""
+
+    async def opened(message: Message) -> None:
+        if message["type"] == "lifespan.startup.complete":
+            open_for_serving(application)
+        await send(message)
+
+    return opened

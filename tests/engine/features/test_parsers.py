@@ -84,6 +84,15 @@ def test_a_tool_call_is_found_in_an_answer_whole_and_streamed(declared):
     assert calls[0].function.name == "look_up"
 
 
+def test_the_template_is_there_before_a_parser_needs_it(declared):
+    (api_server,) = psutil.Process(declared.pid).children()
+    (template,) = (each for each in api_server.children() if each.cmdline() == api_server.cmdline())
+    private = template.memory_full_info().uss
+    assert private < 64 * 2**20
+    # No connection of a client's, nor any other descriptor of the API server's: only its own one and the standard ones.
+    assert template.num_fds() == 4
+
+
 def test_an_answer_that_takes_the_parser_too_long_ends_with_an_error_while_others_are_served(declared):
     before, done = refusals(declared), threading.Event()
     healthy, found = [], []
@@ -107,6 +116,7 @@ def test_an_answer_that_takes_the_parser_too_long_ends_with_an_error_while_other
     assert set(healthy) == {200}
     assert [call.function.name for call in found] == ["look_up"]
     assert refusals(declared) == before + 1
+    assert "took too long" in declared.log.read_text()
     # Streamed, each piece takes little, and all pieces together what their tokens allow.
     streamed = "".join(chunk.choices[0].delta.content or "" for chunk in said(declared, SLOW, stream=True))
     assert len(streamed) <= len(SLOW)
