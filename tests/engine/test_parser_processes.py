@@ -244,6 +244,20 @@ async def test_a_killed_process_ends_its_request_alone_and_a_killed_template_non
     assert "another one is forked" in line
 
 
+async def test_a_signal_that_goes_to_all_processes_ends_no_request():
+    async def call():
+        made = slow_parser()
+        first = await Serving().whole(made, LONG)
+        (process,) = borne().held
+        for pid in (process.pid, psutil.Process(process.pid).ppid()):
+            os.kill(pid, signal.SIGTERM)
+        return first, await Serving().whole(made, LONG), process.pid
+
+    (first, second, pid), _ = await behind_the_door(call)
+    assert first == second == (False, LONG, TOKENS)
+    await until(lambda: not is_running(pid))
+
+
 def forks_of(parent, monkeypatch):
     """Have only one process fork, and return by whom the kernel was asked."""
     asked, fork = [], os.fork
@@ -404,7 +418,7 @@ class Large:
         return Large, ()
 
 
-async def test_a_request_that_takes_long_to_send_is_not_sent_and_counts_for_its_own_budget(refusals):
+async def test_a_request_that_takes_long_to_send_is_not_sent_and_counts_for_its_own_budget(refusals, caplog):
     async def call():
         made, begin = slow_parser(), time.thread_time()
         with pytest.raises(generation_error()):
@@ -415,6 +429,7 @@ async def test_a_request_that_takes_long_to_send_is_not_sent_and_counts_for_its_
     assert Large.pickled == 1
     assert taken < float(LONG)
     assert counted > 0.015
+    assert "sending the request takes too long" in caplog.text
     assert [refusal.status for refusal in refusals] == [422]
 
 

@@ -111,6 +111,24 @@ async def test_elsewhere_a_call_cannot_wait():
     assert Serving.coroutine is before
 
 
+async def test_a_method_waits_only_where_that_is_needed():
+    class Some:
+        def __init__(self, is_needed):
+            self.is_needed = is_needed
+
+        async def method(self):
+            return can_wait()
+
+        async def items(self):
+            yield can_wait()
+
+    for name in ("method", "items"):
+        make_suspendable(Some, name, lambda instance: instance.is_needed)
+    for is_needed in (True, False):
+        assert await Some(is_needed).method() is is_needed
+        assert [each async for each in Some(is_needed).items()] == [is_needed]
+
+
 async def test_without_greenlet_nothing_can_wait_and_methods_stay_as_they_are(monkeypatch):
     monkeypatch.setitem(sys.modules, "greenlet", None)
     spec = importlib.util.spec_from_file_location("without_greenlet", suspension.__file__)

@@ -144,7 +144,12 @@ def _make_suspendable(module: str, owner: str, name: str) -> None:
         # Another version of vLLM has it elsewhere: its parsers then do not leave the event loop.
         _log.warning("vLLM has no %s in %s: parsers it calls end requests with long answers earlier", owner, module)
         return
-    make_suspendable(class_, name)
+    make_suspendable(class_, name, _may_parse)
+
+
+def _may_parse(serving: Any) -> bool:
+    """Return whether an object of vLLM's that serves requests has a parser, or may have one in an unknown place."""
+    return getattr(serving, "parser_cls", getattr(serving, "parser", True)) is not None
 
 
 def _new(class_: type, *args: Any, **kwargs: Any) -> Any:
@@ -267,7 +272,8 @@ def _here_or_elsewhere(
         return wait_for(_elsewhere(bearing, processes, reading, name, arguments))
     except UnmovableError as error:
         _log.warning(
-            "a parser stays on the event loop, because it can't be sent to another process: %r", error.__cause__
+            "a parser stays on the event loop, because it can't be sent to another process: %r",
+            error.__cause__ or error,
         )
         reading.stay()
         if is_behind:
@@ -287,6 +293,8 @@ async def _elsewhere(
         budget.have_others_served()
     try:
         message = _here(budget, partial(reading.process.message, call))
+    except TimeSpentError:
+        raise UnmovableError("sending the request takes too long") from None
     except Exception as error:
         raise UnmovableError from error
     answer = await reading.process.call(call, message)

@@ -74,10 +74,11 @@ def kill(pid_descriptor: int) -> None:
 
 def _be_template(requests: socket.socket, shared: Shared) -> NoReturn:
     signal.set_wakeup_fd(-1)
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_DFL)
-    # A key combination in a terminal goes to all processes. The API server's end is this one's, too.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A terminal and service managers send these to all processes. The API server's end is this one's, too.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     # The kernel forgets children that have ended.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     prepare_interruption()
