@@ -25,9 +25,9 @@ TOKENS = 32_000
 """Of one byte each."""
 FILLER = (PROSE * (TOKENS // len(PROSE) + 1))[:TOKENS].rstrip()
 TOKENS_OF_PIECE = 64
-STREAMED = ("hermes", "llama3_json", "deepseek_r1")
+STREAMED = ("hermes", "deepseek_r1")
 """What is streamed in `make test`, too, ..."""
-WHOLE = (*STREAMED, "dots", "mistral", "poolside_v1", "pythonic", "qwen3_coder")
+WHOLE = (*STREAMED, "dots", "llama3_json", "mistral", "poolside_v1", "pythonic", "qwen3_coder")
 """... and what is read whole there."""
 IS_DEEP = os.environ.get("HYPOTHESIS_PROFILE") == "deep"
 
