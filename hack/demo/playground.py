@@ -6,6 +6,7 @@ One process of ours, the keeper, holds all the others, which end with it; so ``d
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from hack.controlplane.detached import keeper_of, record_keeper
 from hack.demo.console import say, wait_until
 from hack.demo.model import Model
 from hack.demo.paths import PYTHON, STATE, demo_environment
-from hack.demo.stack import Stack, running
+from hack.demo.stack import AlreadyRunningError, Stack, fresh_folder, running
 from tenantzone_cli.names import OPERATOR_NAMESPACE
 
 FOLDER = STATE / "up"
@@ -61,18 +62,29 @@ def up(model: Model, kubeconfig: str | None, *, with_tiers: bool = False) -> Non
 
 
 def down() -> None:
-    """End what ``up`` has started.
+    """End what ``up`` has started, and remove its folder: logs, keys, volumes and the control plane's data.
 
     Raises:
         TimeoutError: it does not end.
     """
     pid = keeper_of(FOLDER)
-    if pid is None:
-        say("Nothing is up.")
-        return
-    os.kill(pid, signal.SIGTERM)
-    wait_until(lambda: keeper_of(FOLDER) is None, lambda: "everything to end", timeout=_END_SECONDS, poll=0.1)
-    say("What up had started has ended.")
+    if pid is not None:
+        os.kill(pid, signal.SIGTERM)
+        wait_until(lambda: keeper_of(FOLDER) is None, lambda: "everything to end", timeout=_END_SECONDS, poll=0.1)
+    # An up that failed, or a keeper that was killed, leaves the folder behind, too.
+    wait_until(_remove_if_unused, lambda: f"the last process that uses {FOLDER} to end", timeout=_END_SECONDS, poll=0.1)
+    say("Nothing is up." if pid is None else "What up had started has ended.")
+
+
+def _remove_if_unused() -> bool:
+    """Remove the folder, unless a process still uses it, and return whether it is gone."""
+    if FOLDER.exists():
+        try:
+            with fresh_folder(FOLDER):
+                shutil.rmtree(FOLDER)
+        except AlreadyRunningError:
+            return False
+    return True
 
 
 def keep(model: Model, kubeconfig: str | None, *, with_tiers: bool = False) -> None:
