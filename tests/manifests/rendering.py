@@ -51,13 +51,13 @@ def documents(
     return [document for document in yaml.safe_load_all(text) if document is not None]
 
 
-def refusal(values: Mapping[str, Any], *flags: str) -> str:
+def refusal(values: Mapping[str, Any], *flags: str, chart: Path = CHART) -> str:
     """What Helm says instead of making anything.
 
     Raises:
         AssertionError: it made something.
     """
-    done = _run(template_command(*flags), values)
+    done = _run(template_command(*flags, chart=chart), values)
     assert done.returncode != 0, done.stdout
     return done.stderr
 

@@ -273,10 +273,31 @@ def test_a_packaged_chart_makes_the_same(tmp_path: Path):
     assert template(values, "--include-crds", chart=packaged) == template(values, "--include-crds")
 
 
-def test_the_chart_can_be_a_part_of_another_one(tmp_path: Path):
-    (tmp_path / "Chart.yaml").write_text("apiVersion: v2\nname: ours\nversion: 0.1.0\n")
+@pytest.fixture
+def whole(tmp_path: Path) -> Path:
+    """A chart that has ours as a dependency, which a value of it switches on and off."""
+    dependency = {"name": "tenantzone", "version": VERSION, "condition": "tenantzone.enabled"}
+    described = {"apiVersion": "v2", "name": "ours", "version": "0.1.0", "dependencies": [dependency]}
+    (tmp_path / "Chart.yaml").write_text(yaml.safe_dump(described))
+    (tmp_path / "values.yaml").write_text("tenantzone: {enabled: true}")
     shutil.copytree(chart.CHART, tmp_path / "charts" / "tenantzone")
+    return tmp_path
 
-    made = template({"global": {"region": "north"}, "tenantzone": {"replicas": 3}}, chart=tmp_path)
+
+def test_the_chart_can_be_a_dependency_of_another_one(whole: Path):
+    made = template({"global": {"region": "north"}, "tenantzone": {"replicas": 3}}, chart=whole)
 
     assert made == template({"replicas": 3})
+
+
+def test_a_chart_that_depends_on_it_can_leave_it_out(whole: Path):
+    assert template({"tenantzone": {"enabled": False}}, "--include-crds", chart=whole) == {}
+
+
+def test_a_dependency_is_refused_what_means_nothing_too(whole: Path):
+    assert "'replica' not allowed" in refusal({"tenantzone": {"replica": 2}}, chart=whole)
+
+
+def test_by_itself_the_chart_is_not_left_out_by_a_value():
+    assert template({"enabled": True}) == template()
+    assert "enabled: false" in refusal({"enabled": False})
