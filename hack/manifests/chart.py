@@ -6,6 +6,8 @@ A copy becomes a template by its namespace, which is the release's. Deployment, 
 import re
 from pathlib import Path
 
+from hack.monitoring.files import RUNBOOKS
+
 _REPOSITORY = Path(__file__).parents[2]
 _MANIFESTS = _REPOSITORY / "manifests"
 CHART = _MANIFESTS / "chart"
@@ -61,6 +63,7 @@ _OVER_TLS = """\
     {{- end }}
 """
 """How the manager is scraped where it is served over TLS."""
+_RUNBOOKS = f'{{{{ .Values.monitoring.runbooks | default "{RUNBOOKS}" | trimSuffix "/" }}}}'
 
 
 def files() -> dict[str, str]:
@@ -78,6 +81,7 @@ def _template(source: str, switch: str) -> str:
     text = (_MANIFESTS / source).read_text()
     # Alerts have templates of their own.
     text = text.replace("{{", '{{ "{{" }}')
+    text = text.replace(RUNBOOKS, _RUNBOOKS)
     text = _MONITORING_OBJECT.sub(lambda found: found[0] + _LABELS, text)
     text = _MANAGER_ENDPOINT.sub(lambda found: found[0] + _OVER_TLS, text)
     text = _RULE_OF_POOLS.sub(lambda found: f"  {{{{- if not .Values.pools }}}}\n{found[0]}  {{{{- end }}}}\n", text)

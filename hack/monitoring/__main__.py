@@ -1,19 +1,19 @@
-"""Writes ``manifests/monitoring``."""
+"""Writes ``manifests/monitoring``, and the runbooks' URL into the cases that alerts are tested with."""
 
 import argparse
 
-from hack.monitoring.files import FOLDER, RUNBOOKS, files
+from hack.monitoring.files import CASES, FOLDER, RUNBOOKS, cases, files
 
 
 def main() -> None:
-    """Write all files of ``manifests/monitoring``."""
+    """Write these files."""
     parser = argparse.ArgumentParser(prog="python -m hack.monitoring", description=__doc__)
-    parser.add_argument(
-        "--runbooks", default=RUNBOOKS, help="where the alerts' runbooks are: a URL or a folder (default: %(default)s)"
-    )
+    parser.add_argument("--runbooks", default=RUNBOOKS, help="the URL of the alerts' runbooks (default: %(default)s)")
+    runbooks = parser.parse_args().runbooks
     FOLDER.mkdir(exist_ok=True)
-    for name, text in files(parser.parse_args().runbooks).items():
-        (FOLDER / name).write_text(text)
+    for folder, texts in ((FOLDER, files(runbooks)), (CASES, cases(runbooks))):
+        for name, text in texts.items():
+            (folder / name).write_text(text)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
-"""The files of ``manifests/monitoring``."""
+"""The files of ``manifests/monitoring``, and the runbooks' URL in the cases that alerts are tested with."""
 
+import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,12 @@ from hack.monitoring.dashboard import dashboard_json
 from hack.monitoring.model import rule_file
 from hack.monitoring.rules import groups
 
-FOLDER = Path(__file__).parents[2] / "manifests" / "monitoring"
-RUNBOOKS = "docs/runbooks"
-"""Where the pages are in this repository; a URL makes the alerts' links work from anywhere."""
+_ROOT = Path(__file__).parents[2]
+FOLDER = _ROOT / "manifests" / "monitoring"
+CASES = _ROOT / "tests" / "monitoring" / "rules"
+_PROJECT = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+RUNBOOKS = f"{_PROJECT['urls']['Documentation']}/runbooks"
+"""The URL of the pages of ``docs/runbooks``, which alerts link to unless another is given."""
 
 _HEADER = "# Made by `make monitoring` from hack/monitoring. Do not edit.\n"
 _ALERTMANAGER = [{"static_configs": [{"targets": ["alertmanager:9093"]}]}]
@@ -33,6 +38,12 @@ def files(runbooks: str = RUNBOOKS) -> dict[str, str]:
         "kustomization.yaml": _text(_kustomization()),
         _DASHBOARD: dashboard_json(),
     }
+
+
+def cases(runbooks: str = RUNBOOKS) -> dict[str, str]:
+    """The contents of the files in ``CASES``, by name, with this URL of the runbooks."""
+    url = re.compile(r"(?<=\brunbook_url: )\S*/(?=\w+\.md$)", re.MULTILINE)
+    return {path.name: url.sub(f"{runbooks.rstrip('/')}/", path.read_text()) for path in sorted(CASES.iterdir())}
 
 
 def _prometheus_rule(rules: dict[str, Any]) -> dict[str, Any]:

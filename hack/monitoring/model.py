@@ -53,7 +53,7 @@ def rule_file(groups: tuple[Group, ...], runbooks: str) -> dict[str, Any]:
 
     Args:
         groups: the rules.
-        runbooks: where the pages of ``docs/runbooks`` are found: a URL or a folder.
+        runbooks: the URL of the pages of ``docs/runbooks``.
     """
     return {"groups": [_group(group, runbooks) for group in groups]}
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hack.monitoring.files import CASES, cases
 from hack.version import files as repeating_the_version
 from tests.docs.test_site import REPOSITORY
 
@@ -73,4 +74,5 @@ def test_all_that_is_marked_as_generated_comes_from_make_generate(copy: Path):
 def test_all_that_make_generate_writes_is_marked(copy: Path):
     files = (path for path in copy.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
     written = {path.relative_to(copy) for path in files if path.stat().st_mtime != UNTOUCHED}
-    assert written - marked() == {path.relative_to(REPOSITORY) for path in repeating_the_version()}
+    repeating = [*repeating_the_version(), *(CASES / name for name in cases())]
+    assert written - marked() == {path.relative_to(REPOSITORY) for path in repeating}

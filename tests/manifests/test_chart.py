@@ -193,6 +193,16 @@ def test_monitors_and_rules_get_the_labels_that_a_prometheus_chooses_them_by():
     assert labelled == {"PodMonitor", "ServiceMonitor", "PrometheusRule"}
 
 
+def test_alerts_link_to_the_runbooks_that_the_values_name():
+    made = template({"monitoring": {"enabled": True, "runbooks": "https://docs.example/runbooks/"}})
+
+    rules = [rule for group in made["PrometheusRule", "tenantzone"]["spec"]["groups"] for rule in group["rules"]]
+    alerts = [rule for rule in rules if "alert" in rule]
+    assert alerts
+    for alert in alerts:
+        assert alert["annotations"]["runbook_url"] == f"https://docs.example/runbooks/{alert['alert']}.md"
+
+
 def test_for_listed_pools_rights_end_with_their_namespaces_and_config_maps_have_names():
     pools = [("shop", "demo"), ("shop", "spare"), ("bank", "demo"), ("bank", "demo")]
     made = documents({"pools": [{"namespace": namespace, "name": name} for namespace, name in pools]})
@@ -251,6 +261,7 @@ def core_rights(rule: dict[str, Any]) -> Iterator[tuple[tuple[str, str], list[st
         ({"pools": ["demo"]}, ("/pools/0", "object")),
         ({"pools": [{"name": "demo"}]}, ("/pools/0", "namespace")),
         ({"monitoring": {"enabled": "yes"}}, ("/monitoring/enabled", "boolean")),
+        ({"monitoring": {"runbooks": "docs/runbooks"}}, ("/monitoring/runbooks", "pattern")),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",
 )

@@ -20,6 +20,7 @@ import pytest
 import yaml
 
 from hack.controlplane import Cluster
+from hack.monitoring.files import RUNBOOKS
 from hack.monitoring.manager_panels import manager
 from hack.monitoring.model import rule_file
 from hack.monitoring.pace import Pace
@@ -106,7 +107,7 @@ def _objects() -> dict[str, object]:
 
 def _config(folder: Path, address: str, engine: RealEngine) -> dict[str, Any]:
     rules = folder / "rules.yaml"
-    rules.write_text(yaml.safe_dump(rule_file(groups(PACE), "docs/runbooks")))
+    rules.write_text(yaml.safe_dump(rule_file(groups(PACE), RUNBOOKS)))
     token = folder / "token"
     token.write_text("token")
     managers = [{"static_configs": [{"targets": [f"{address}:{ALERTMANAGER_PORT}"]}]}]
@@ -175,7 +176,7 @@ def test_a_flood_makes_the_alert_of_the_zone_that_loses_its_cache_fire_and_resol
     resolved = eventually(lambda: told(stage, "resolved", alert), timeout=FIRES_WITHIN_SECONDS)
 
     print(f"\nfiring:\n{json.dumps(firing, indent=2)}\nresolved:\n{json.dumps(resolved, indent=2)}")
-    assert firing["annotations"]["runbook_url"] == f"docs/runbooks/{alert}.md"
+    assert firing["annotations"]["runbook_url"] == f"{RUNBOOKS}/{alert}.md"
     assert resolved["endsAt"] > resolved["startsAt"]
     assert webhook.told("firing", alert, zone="vault") is None
     assert ask(engine, "vault", document) == 60 * BLOCK_TOKENS

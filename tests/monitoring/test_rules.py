@@ -1,13 +1,14 @@
 """The rules by Prometheus' own tool: they are well-formed, and fire when they should and only then."""
 
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
-from hack.monitoring.files import FOLDER, RUNBOOKS, files
+from hack.monitoring.files import CASES, FOLDER, RUNBOOKS, cases, files
 from hack.monitoring.model import Alert, Group, rule_file
 from hack.monitoring.pace import Pace
 from hack.monitoring.panels import rows
@@ -17,13 +18,30 @@ from tenantzone_operator.serving.exposition import families as operator_families
 from tenantzone_runtime.metrics import families as engine_families
 from tests.monitoring.promtool import promtool
 
-CASES = Path(__file__).parent / "rules"
+REPOSITORY = Path(__file__).parents[2]
 ALERTS = [alert for group in groups() for alert in group.alerts]
 NAMES = [alert.name for alert in ALERTS]
 
 
 def test_the_committed_files_are_what_the_source_makes():
     assert {path.name: path.read_text() for path in FOLDER.iterdir()} == files(), "run `make monitoring`"
+    assert {path.name: path.read_text() for path in CASES.iterdir()} == cases(), "run `make monitoring`"
+
+
+def test_the_shipped_rules_link_to_the_runbooks_by_the_projects_url():
+    text = (FOLDER / "rules.yaml").read_text()
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    documentation = project["urls"]["Documentation"]
+    assert re.match(r"https://[\w.-]+/", documentation)
+    links = re.findall(r"^ +runbook_url: (.*)$", text, re.MULTILINE)
+    assert links == [f"{documentation}/runbooks/{alert}.md" for alert in NAMES]
+
+
+def test_another_url_of_the_runbooks_is_in_all_files():
+    for made in (files("https://docs.example/runbooks/"), cases("https://docs.example/runbooks/")):
+        text = "".join(made.values())
+        assert RUNBOOKS not in text
+        assert text.count("runbook_url: https://docs.example/runbooks/TenantZone") == text.count("runbook_url:") > 0
 
 
 @pytest.mark.parametrize("scale", [1.0, 1 / 15], ids=["as shipped", "scaled down"])

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hack.monitoring.files import RUNBOOKS
 from hack.monitoring.rules import groups
 from tenantzone_cli.arguments import read_arguments
 from tenantzone_manager.metrics import Metrics
@@ -17,7 +16,7 @@ from tenantzone_runtime.metrics import families as engine_families
 from tests.monitoring.promtool import promtool
 
 REPOSITORY = Path(__file__).parents[2]
-PAGES = REPOSITORY / RUNBOOKS
+PAGES = REPOSITORY / "docs" / "runbooks"
 SECTIONS = [
     "What it means",
     "What to look at",
