@@ -1,15 +1,13 @@
 """The command line of the plugin; flags that kubectl has, too, mean the same."""
 
 import argparse
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tenantzone_cli.names import OPERATOR_NAMESPACE
-from tenantzone_cli.top import SORTS
+from tenantzone_cli.names import CONNECTION, OPERATOR_NAMESPACE, SORTS
+from tenantzone_contract.duration import parse_duration
 from tenantzone_contract.quantity import parse_bytes
-
-_CONNECTION = ("kubeconfig", "context", "cluster", "user", "as", "as-group")
-"""Flags that are handed on to kubectl."""
 
 
 def read_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -23,7 +21,7 @@ def kubectl_flags(arguments: argparse.Namespace) -> list[str]:
 
 
 def _flags(arguments: argparse.Namespace) -> Iterator[str]:
-    for name in _CONNECTION:
+    for name in CONNECTION:
         value = getattr(arguments, name.replace("-", "_"))
         for one in value if isinstance(value, list) else [value] if value is not None else []:
             yield f"--{name}={one}"
@@ -53,8 +51,8 @@ def _parser() -> argparse.ArgumentParser:
     top.add_argument(
         "--interval",
         type=_seconds,
-        metavar="SECONDS",
-        help="between two looks (default: 2); with --once, look twice, so that rates are known",
+        metavar="DURATION",
+        help="between two looks, such as 500ms or 5s (default: 2s); with --once, look twice, so that rates are known",
     )
     top.add_argument("-o", "--output", choices=("json",), help="for programs; with --watch, one document per line")
     explain = commands.add_parser(
@@ -82,9 +80,9 @@ def _parser() -> argparse.ArgumentParser:
     purge.add_argument(
         "--timeout",
         type=_seconds,
-        metavar="SECONDS",
-        default=180.0,
-        help="how long to wait for all engines (default: %(default)g); the purge goes on after it",
+        metavar="DURATION",
+        default="3m",
+        help="how long to wait for all engines, such as 30s (default: %(default)s); the purge goes on after it",
     )
     purge.add_argument("--no-wait", action="store_true", help="print the purge's id, and wait for no engine")
     purge.add_argument("-o", "--output", choices=("json",), help="for programs")
@@ -111,9 +109,9 @@ def _migrate(migrate: argparse.ArgumentParser) -> None:
     migrate.add_argument(
         "--timeout",
         type=_seconds,
-        metavar="SECONDS",
-        default=3600.0,
-        help="after which it is stopped (default: %(default)g)",
+        metavar="DURATION",
+        default="1h",
+        help="after which it is stopped, such as 30s or 1m30s (default: %(default)s)",
     )
     what = migrate.add_mutually_exclusive_group()
     what.add_argument("--dry-run", action="store_true", help="only say whether it pays")
@@ -128,7 +126,7 @@ def _live_advice(advise: argparse.ArgumentParser) -> None:
     when.add_argument("--once", action="store_false", dest="watch")
     advise.add_argument("-A", "--all-namespaces", action="store_true")
     advise.add_argument("--pool", metavar="NAME")
-    advise.add_argument("--interval", type=_seconds, metavar="SECONDS")
+    advise.add_argument("--interval", type=_seconds, metavar="DURATION")
     advise.add_argument("-o", "--output", choices=("json",))
 
 
@@ -145,9 +143,14 @@ def _common() -> argparse.ArgumentParser:
 
 
 def _seconds(text: str) -> float:
-    seconds = float(text)
+    """Read a duration as kubectl takes it for ``--request-timeout``: a number without a unit is in seconds."""
+    plain = re.fullmatch(r"[0-9]+\.?[0-9]*|\.[0-9]+", text)
+    try:
+        seconds = float(text) if plain else parse_duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
     if not 0.1 <= seconds <= 3600:
-        raise argparse.ArgumentTypeError("expected seconds from 0.1 to 3600")
+        raise argparse.ArgumentTypeError(f"expected a duration from 100ms to 1h, got {text!r:.60}")
     return seconds
 
 

@@ -1,5 +1,13 @@
 """The names that the plugin looks for in the API."""
 
+CONNECTION = ("kubeconfig", "context", "cluster", "user", "as", "as-group")
+"""Flags that are handed on to kubectl."""
+
+SORTS = ("name", "held", "in-use", "cached", "lent", "borrowed", "hit", "recomputed", "evictions", "rate")
+"""What ``top`` sorts by."""
+INTERRUPTED = 130
+"""The exit code after Ctrl-C."""
+
 GROUP = "tenantzone.io"
 VERSION = "v1alpha1"
 API = f"/apis/{GROUP}/{VERSION}"

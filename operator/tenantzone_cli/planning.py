@@ -9,9 +9,13 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
+from tenantzone_cli.names import CONNECTION
+
 COMMANDS: Final = {"replay": "compare", "advise": "advise"}
 """What the replay calls them."""
-_LIVE: Final = frozenset({"--watch", "--once"})
+_LIVE: Final = frozenset(
+    {"--watch", "--once", "-n", "--namespace", "-A", "--all-namespaces"} | {f"--{name}" for name in CONNECTION}
+)
 """Flags of ``advise`` that ask a cluster and no trace."""
 
 
@@ -21,7 +25,9 @@ class PlanningError(Exception):
 
 def is_planned(arguments: Sequence[str]) -> bool:
     """Whether the command line is the replay's."""
-    return bool(arguments) and arguments[0] in COMMANDS and not (arguments[0] == "advise" and _LIVE & set(arguments))
+    if not arguments or arguments[0] not in COMMANDS:
+        return False
+    return arguments[0] != "advise" or not _LIVE & {argument.partition("=")[0] for argument in arguments}
 
 
 def plan(command: str, arguments: Sequence[str]) -> int:

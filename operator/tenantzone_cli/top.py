@@ -22,7 +22,6 @@ _FIGURES: dict[str, tuple[str, Callable[[Row], float | None]]] = {
     "evictions": ("EVICTIONS", lambda row: row.summary.evictions),
     "rate": ("EVICT/S", lambda row: row.evictions_per_second),
 }
-SORTS = ("name", *_FIGURES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,7 @@ class Selection:
         pool: None: all.
         engines: show each zone's engines, too.
         live: ask the engines themselves.
-        sort: one of ``SORTS``.
+        sort: one of ``names.SORTS``.
     """
 
     namespace: str | None

@@ -1,33 +1,21 @@
 """The ``tenantzone-manager`` command: which KV-cache blocks lie where, for many engines."""
 
 import argparse
-import asyncio
 import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
-from tenantzone_contract.tls import TlsFiles
-from tenantzone_manager.app import AppSettings, run
-from tenantzone_manager.catalog import Catalog
 from tenantzone_manager.events import command as events
-from tenantzone_manager.events.writer import KEEP, MAX_BYTES, EventSettings
-from tenantzone_manager.index.backend import IndexUnavailable
+from tenantzone_manager.events.writer import KEEP, MAX_BYTES
 from tenantzone_manager.index.meta_index import IndexSettings
-from tenantzone_manager.manager import Settings
-from tenantzone_manager.orphans import GRACE_SECONDS
-from tenantzone_manager.server.access import (
-    Anyone,
-    Authenticator,
-    ReviewedTokens,
-    StaticTokens,
-    read_service_accounts,
-    service_accounts,
-)
-from tenantzone_manager.server.token_review import IN_POD, SERVER, ApiServerReview
-from tenantzone_manager.timing import Timing
+from tenantzone_manager.timing import ORPHAN_GRACE_SECONDS, Timing
 
 AUDIENCE = "tenantzone-manager"
+_API_SERVER: Final = "https://kubernetes.default.svc"
+_IN_POD: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where a pod has its own credentials for it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -41,55 +29,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     options = _parser().parse_args(arguments)
     logging.basicConfig(level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    try:
-        asyncio.run(run(_settings(options)))
-    except BlockingIOError:
-        sys.exit(f"tenantzone-manager: another process has the index {options.index}; several need a Redis")
-    except (ValueError, OSError, IndexUnavailable) as error:
-        sys.exit(f"tenantzone-manager: {error}")
+    # Imported late: --help needs no server.
+    from tenantzone_manager.starting import start
 
-
-def _settings(options: argparse.Namespace) -> AppSettings:
-    timing = Timing(lease=options.lease, write=options.write_timeout)
-    index = IndexSettings(
-        lock_shards=options.lock_shards,
-        batch_size=options.batch_size,
-        cached_records=options.search_cache,
-        max_age_seconds=options.search_cache_max_age,
-    )
-    return AppSettings(
-        index=options.index,
-        http=options.listen,
-        grpc=options.grpc,
-        redis_prefix=options.redis_prefix,
-        authenticator=_authenticator(options),
-        tls=_tls(options),
-        manager=Settings(timing, index, options.orphan_grace, _events(options), options.credentials),
-    )
-
-
-def _events(options: argparse.Namespace) -> EventSettings | None:
-    return EventSettings(options.events, options.events_max_bytes, options.events_keep) if options.events else None
-
-
-def _tls(options: argparse.Namespace) -> TlsFiles | None:
-    certificate, key, client_ca = options.tls_cert_file, options.tls_private_key_file, options.client_ca_file
-    if (certificate is None) != (key is None):
-        raise ValueError("--tls-cert-file and --tls-private-key-file must be given together")
-    if certificate is None and client_ca is not None:
-        raise ValueError("--client-ca-file needs --tls-cert-file: certificates are shown over TLS only")
-    return None if certificate is None else TlsFiles(certificate, key, client_ca)
-
-
-def _authenticator(options: argparse.Namespace) -> Callable[[Catalog], Authenticator]:
-    made: Authenticator = Anyone()
-    if options.tokens:
-        made = StaticTokens(options.tokens)
-    if not options.service_accounts:
-        return lambda _: made
-    fixed = read_service_accounts(options.service_accounts)
-    review = ApiServerReview(options.api_server, options.api_server_credentials)
-    return lambda catalog: ReviewedTokens(review, options.audience, service_accounts(fixed, catalog))
+    start(options)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -118,12 +61,12 @@ def _parser() -> argparse.ArgumentParser:
         "--audience", default=AUDIENCE, help="that service accounts' tokens are made for (default: %(default)s)"
     )
     parser.add_argument(
-        "--api-server", default=SERVER, metavar="URL", help="that reviews tokens (default: %(default)s)"
+        "--api-server", default=_API_SERVER, metavar="URL", help="that reviews tokens (default: %(default)s)"
     )
     parser.add_argument(
         "--api-server-credentials",
         type=Path,
-        default=IN_POD,
+        default=_IN_POD,
         metavar="DIR",
         help="token and ca.crt for it (default: %(default)s)",
     )
@@ -140,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, default, what in (
         ("--lease", timing.lease, "for how long what was given out can be read"),
         ("--write-timeout", timing.write, "after which a writer is taken for dead that says nothing else"),
-        ("--orphan-grace", GRACE_SECONDS, "an object without a record is left alone for so long"),
+        ("--orphan-grace", ORPHAN_GRACE_SECONDS, "an object without a record is left alone for so long"),
         ("--search-cache-max-age", index.max_age_seconds, "for how long a record is believed over Redis"),
     ):
         parser.add_argument(

@@ -23,7 +23,7 @@ from tenantzone_manager.index.meta_index import Found, IndexSettings, MetaIndex
 from tenantzone_manager.metrics import Metrics
 from tenantzone_manager.moving.ladders import Ladders
 from tenantzone_manager.moving.mover import Mover
-from tenantzone_manager.orphans import GRACE_SECONDS, OrphanScan
+from tenantzone_manager.orphans import OrphanScan
 from tenantzone_manager.parts import Parts
 from tenantzone_manager.reading import Reader
 from tenantzone_manager.reclaimer import Reclaimer
@@ -31,7 +31,7 @@ from tenantzone_manager.removing import Remover
 from tenantzone_manager.storages.backend import StorageError
 from tenantzone_manager.storages.data_storage_manager import DataStorageManager
 from tenantzone_manager.storages.types import make
-from tenantzone_manager.timing import Timing
+from tenantzone_manager.timing import ORPHAN_GRACE_SECONDS, Timing
 from tenantzone_manager.touches import FLUSH_SECONDS, Touches
 from tenantzone_manager.writing import Writer
 
@@ -51,7 +51,7 @@ class Settings:
 
     timing: Timing = field(default_factory=Timing)
     index: IndexSettings = field(default_factory=IndexSettings)
-    orphan_grace: float = GRACE_SECONDS
+    orphan_grace: float = ORPHAN_GRACE_SECONDS
     events: EventSettings | None = None
     """Where events are written; None: nowhere."""
     credentials: Path | None = None

@@ -3,14 +3,12 @@
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from tenantzone_manager.index.meta_index import MetaIndex
 from tenantzone_manager.index.search_cache import Entry
 from tenantzone_manager.storages.backend import StorageError, StoredObject
 from tenantzone_manager.storages.data_storage_manager import DataStorageManager
-
-GRACE_SECONDS: Final = 600.0
+from tenantzone_manager.timing import ORPHAN_GRACE_SECONDS
 
 _log = logging.getLogger(__name__)
 
@@ -33,7 +31,7 @@ class OrphanScan:
         index: MetaIndex,
         storages: DataStorageManager,
         clock: Callable[[], float],
-        grace: float = GRACE_SECONDS,
+        grace: float = ORPHAN_GRACE_SECONDS,
     ) -> None:
         self._index = index
         self._storages = storages

@@ -1,6 +1,10 @@
 """How long reads and writes may take, and what follows for what is removed."""
 
 from dataclasses import dataclass
+from typing import Final
+
+ORPHAN_GRACE_SECONDS: Final = 600.0
+"""For how long an object without a record is left alone."""
 
 
 @dataclass(frozen=True, slots=True)

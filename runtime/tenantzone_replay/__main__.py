@@ -5,35 +5,38 @@ import logging
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import NoReturn
+from importlib import import_module
+from typing import Final, NoReturn
 
 from tenantzone_contract.config import ConfigError
 from tenantzone_contract.text import printable
 from tenantzone_replay.load import TraceError
 
+_COMMANDS: Final = {
+    "compare": "serve a load by several policies, side by side",
+    "advise": "find the zones that keep a target with the least memory",
+    "fit": "measure how long an engine's steps take",
+    "isolation": "say what it costs that tenants share no prefixes",
+    "rank": "rank services by what they gain in a pool, and say how many engines fewer would do",
+    "memory": "say what paging brings against one piece of memory for each request",
+}
+"""Each is a module, which is imported only for its own command."""
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a subcommand; the exit code is 1 where a trace, a file or an option can't be used."""
-    # Imported late: vLLM takes seconds to import, and --help needs none of it.
-    from tenantzone_replay import advise, compare, fit, isolation, memory, rank
-
+    arguments = sys.argv[1:] if arguments is None else arguments
     parser = argparse.ArgumentParser(prog="tenantzone-replay", description=__doc__)
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name, command, what in (
-        ("compare", compare, "serve a load by several policies, side by side"),
-        ("advise", advise, "find the zones that keep a target with the least memory"),
-        ("fit", fit, "measure how long an engine's steps take"),
-        ("isolation", isolation, "say what it costs that tenants share no prefixes"),
-        ("rank", rank, "rank services by what they gain in a pool, and say how many engines fewer would do"),
-        ("memory", memory, "say what paging brings against one piece of memory for each request"),
-    ):
-        sub = commands.add_parser(name, help=what, description=command.__doc__)
-        command.add_arguments(sub)
-        sub.set_defaults(run=command.run)
-    options = parser.parse_args(arguments)
+    commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
+    for name, what in _COMMANDS.items():
+        commands.add_parser(name, help=what, add_help=False)
+    command = import_module(f"tenantzone_replay.{parser.parse_args(arguments[:1]).command}")
+    parser = argparse.ArgumentParser(prog=f"tenantzone-replay {arguments[0]}", description=command.__doc__)
+    command.add_arguments(parser)
+    options = parser.parse_args(arguments[1:])
     try:
         with _without_remarks():
-            options.run(options)
+            command.run(options)
     except (TraceError, ConfigError) as error:
         _end(str(error))
     except OSError as error:

@@ -9,11 +9,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import combinations
 from pathlib import Path
-from typing import Final
-
-import numpy as np
+from typing import TYPE_CHECKING, Final
 
 from tenantzone_replay.load import TraceError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 FORMAT: Final = 1
 
@@ -152,6 +153,9 @@ def fitted(samples: Sequence[Sample], name: str, block_count: int, block_tokens:
     """
     if len(samples) < 4:
         raise TraceError(f"{len(samples)} samples are too few to fit a step's time")
+    # Imported late: help needs none of it.
+    import numpy as np
+
     rows = np.array([_row(each) for each in samples])
     seconds = np.array([each.seconds for each in samples])
     costs = _least_squares(rows / seconds[:, None])
@@ -177,11 +181,13 @@ def _row(sample: Sample) -> tuple[float, ...]:
     return 1.0, work.requests, work.tokens, work.attended, work.read, float(sample.with_first_token)
 
 
-def _least_squares(rows: np.ndarray) -> np.ndarray:
+def _least_squares(rows: "np.ndarray") -> "np.ndarray":
     """What times the rows comes nearest to 1, with no negative number: of all choices of what is not 0, the best one.
 
     With six numbers there are so few choices that each is tried.
     """
+    import numpy as np
+
     width = rows.shape[1]
     scale = np.maximum(np.abs(rows).max(axis=0), 1e-300)
     best, least = np.zeros(width), float(len(rows))

@@ -15,7 +15,6 @@ from tenantzone_contract.zone_terms import Lending, SeatShare
 from tenantzone_replay.halving import halved
 from tenantzone_replay.measures import Result
 from tenantzone_replay.policies import Policy, part_of, scaled, zone_names
-from tenantzone_replay.replay import replay
 from tenantzone_replay.setting import Setting
 from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
 
@@ -244,6 +243,9 @@ def _replayed(
     tier_price: float,
     is_equal: bool,
 ) -> Candidate:
+    # Imported late, with vLLM: help needs none of it.
+    from tenantzone_replay.replay import replay
+
     at = replace(setting, shape=replace(setting.shape, blocks=blocks))
     result = replay(at, Policy("advised", "zones that are tried", zones=zones, tier_blocks=tier_blocks))
     worst = min(each.attainment for each in result.tenants.values())

@@ -83,6 +83,8 @@ def test_advise_asks_the_cluster_only_if_it_is_watched():
     assert planning.is_planned(["advise", "trace.jsonl"])
     assert planning.is_planned(["replay", "--watch"])
     assert not planning.is_planned(["advise", "--watch"])
+    assert not planning.is_planned(["advise", "--kubeconfig", "file"])
+    assert not planning.is_planned(["advise", "--context=here"])
     assert not planning.is_planned(["advise", "-n", "shop", "--once"])
     assert not planning.is_planned([])
     assert read_arguments(["advise", "--watch"]).watch

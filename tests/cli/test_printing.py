@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from hack.harness.lies import HOSTILE_TEXT, LIES
-from tenantzone_cli import __main__ as cli
+from tenantzone_cli import commands
+from tenantzone_cli.__main__ import main
 from tenantzone_cli.explain import Facts, explain
 from tenantzone_cli.live import EngineAnswer
 from tenantzone_cli.rows import live_rows
@@ -31,11 +32,11 @@ SINCE = "2026-01-01T00:59:00Z"
 
 def test_an_error_reaches_the_terminal_without_control_characters(capsys: pytest.CaptureFixture[str]):
     def refuse(_: object) -> int:
-        raise cli.ApiError(400, HOSTILE_TEXT)
+        raise commands.ApiError(400, HOSTILE_TEXT)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cli, "_run", refuse)
-        assert cli.main(["top"]) == 1
+        patch.setattr(commands, "_run", refuse)
+        assert main(["top"]) == 1
 
     assert_harmless(capsys.readouterr().err)
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from tenantzone_contract.duration import parse_duration
 from tenantzone_contract.unknown_tenants import TenantLevel
 from tenantzone_contract.zone_terms import Idle, Release
-from tenantzone_operator.kube.durations import parse_duration
 from tenantzone_operator.kube.selectors import matches
 from tests.operator.objects import entry, pool, zone
 
@@ -18,13 +18,16 @@ from tests.operator.objects import entry, pool, zone
         pytest.param("250ms", 0.25, id="milliseconds"),
         pytest.param("1.5h", 5400.0, id="a fraction"),
         pytest.param("0s", 0.0, id="none"),
+        pytest.param(".5s", 0.5, id="a fraction without a whole number"),
+        pytest.param("2.s", 2.0, id="a whole number with a point"),
+        pytest.param("1s500us", 1.0005, id="microseconds"),
     ],
 )
 def test_a_duration(text, seconds):
     assert parse_duration(text) == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize("text", ["", "5", "s", "5 m", "-5s", "5m!", "1d"])
+@pytest.mark.parametrize("text", ["", "5", "s", ".s", "5 m", "-5s", "5m!", "1d"])
 def test_what_is_no_duration(text):
     with pytest.raises(ValueError, match="expected a duration"):
         parse_duration(text)

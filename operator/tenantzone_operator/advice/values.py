@@ -6,11 +6,11 @@ from math import isfinite
 from pydantic import ValidationError
 
 from tenantzone_contract.config import PoolConfig, Watermarks, ZoneConfig
+from tenantzone_contract.duration import parse_duration
 from tenantzone_contract.share import percentage
 from tenantzone_contract.zone_terms import Retention
 from tenantzone_operator.advice.adjustment import Field
 from tenantzone_operator.kube.advice_spec import Bounds, Range
-from tenantzone_operator.kube.durations import parse_duration
 from tenantzone_operator.kube.resources import Pool, Zone
 
 ANYTHING = Bounds(

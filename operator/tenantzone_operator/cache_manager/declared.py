@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from tenantzone_contract.duration import parse_duration
 from tenantzone_contract.quantity import parse_bytes, shown_bytes
-from tenantzone_operator.kube.durations import parse_duration
 from tenantzone_operator.kube.resources import Meta, read_meta
 from tenantzone_operator.kube.specs import Body
 from tenantzone_operator.kube.store import Key

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from tenantzone_contract.duration import parse_duration
 from tenantzone_contract.share import percentage
-from tenantzone_operator.kube.durations import parse_duration
 from tenantzone_operator.kube.specs import Body
 
 Mode = Literal["Never", "Recommend", "Auto"]

@@ -6,6 +6,7 @@ ZONES = "tenantzones"
 POOLS = "zonepools"
 
 FIELD_MANAGER = "tenantzone-operator"
+LEASE_NAME = "tenantzone-operator"
 POOL_LABEL = f"{GROUP}/pool"
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 

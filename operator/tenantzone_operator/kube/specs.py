@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 from tenantzone_contract.config import PoolConfig, Watermarks, ZoneConfig
+from tenantzone_contract.duration import parse_duration
 from tenantzone_contract.identity import (
     ApiKeys,
     ClientCertificate,
@@ -30,7 +31,6 @@ from tenantzone_contract.zone_terms import (
     Retention,
     SeatShare,
 )
-from tenantzone_operator.kube.durations import parse_duration
 
 Body = Mapping[str, Any]
 """An object as the API server sends it."""

@@ -17,7 +17,6 @@ from tenantzone_operator.leader.lease import Election
 
 logger = logging.getLogger(__name__)
 
-LEASE_NAME = "tenantzone-operator"
 DEFAULT_NAMESPACE = "tenantzone-system"
 _RELEASE_SECONDS = 2.0
 _OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")

@@ -9,8 +9,6 @@ import aiohttp
 
 from tenantzone_manager.server.access import Reviewed
 
-SERVER: Final = "https://kubernetes.default.svc"
-IN_POD: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _PREFIX: Final = "system:serviceaccount:"
 _POD: Final = "authentication.kubernetes.io/pod-name"
 
@@ -23,7 +21,7 @@ class ApiServerReview:
         credentials: folder with ``token`` and ``ca.crt``.
     """
 
-    def __init__(self, server: str = SERVER, credentials: Path = IN_POD) -> None:
+    def __init__(self, server: str, credentials: Path) -> None:
         self._url = f"{server}/apis/authentication.k8s.io/v1/tokenreviews"
         self._credentials = credentials
         self._session: aiohttp.ClientSession | None = None

@@ -1,0 +1,99 @@
+"""Starts the operator with the arguments of the command line."""
+
+import argparse
+import asyncio
+import os
+import resource
+import sys
+from urllib.parse import urlsplit
+
+from tenantzone_contract.tls import TlsFiles
+from tenantzone_operator.app import LeaseOptions, Options, run
+from tenantzone_operator.cache_manager.client import ManagerAddress
+from tenantzone_operator.kube.connection import Connection, CredentialsError
+from tenantzone_operator.leader.leadership import own_namespace
+from tenantzone_operator.leader.lease import Timing
+from tenantzone_operator.logs import configure_logging
+
+
+def options_of(arguments: argparse.Namespace) -> Options:
+    """Return what the arguments say.
+
+    Raises:
+        ValueError: they do not go together.
+    """
+    return Options(
+        connection=Connection(arguments.kubeconfig or os.environ.get("KUBECONFIG")),
+        namespace=arguments.namespace,
+        probes=(arguments.probe_host, arguments.probe_port) if arguments.probe_port else None,
+        lease=_lease_options(arguments),
+        own_namespace=arguments.leader_elect_namespace or own_namespace(),
+        metrics=(arguments.metrics_host, arguments.metrics_port) if arguments.metrics_port else None,
+        console_port=arguments.console_port,
+        manager=_manager(arguments),
+    )
+
+
+def start(options: Options, log_format: str) -> None:
+    """Run the operator until it is told to end; ends the process if it can't log in."""
+    configure_logging(log_format)
+    _allow_connections()
+    try:
+        asyncio.run(run(options))
+    except CredentialsError as error:
+        sys.exit(f"tenantzone-operator: {error}")
+
+
+def _allow_connections() -> None:
+    """Allow this process as many connections as the system does: each pool's watch has one of its own."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def _manager(arguments: argparse.Namespace) -> ManagerAddress | None:
+    """The KV-cache manager that the flags name; None if they name none.
+
+    Raises:
+        ValueError: the flags do not go together.
+    """
+    url = arguments.manager_url
+    files = {
+        "--manager-token-file": arguments.manager_token_file,
+        "--manager-ca-file": arguments.manager_ca_file,
+        "--manager-client-cert-file": arguments.manager_client_cert_file,
+        "--manager-client-key-file": arguments.manager_client_key_file,
+    }
+    given = [flag for flag, path in files.items() if path is not None]
+    if url is None:
+        if given:
+            raise ValueError(f"{given[0]} needs --manager-url")
+        return None
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or parts.username:
+        raise ValueError(f"--manager-url must be like http://tenantzone-manager:9470, not {url}")
+    token, authorities, certificate, key = files.values()
+    tls = TlsFiles(certificate, key, authorities)
+    if tls.paths and parts.scheme != "https":
+        raise ValueError(f"{given[-1]} is for a --manager-url that begins with https://, not {url}")
+    return ManagerAddress(url, token, tls)
+
+
+def _lease_options(arguments: argparse.Namespace) -> LeaseOptions | None:
+    """The options of the leader election as the flags give them; None if this process is to lead alone.
+
+    Raises:
+        ValueError: the durations do not go together.
+    """
+    if not arguments.leader_elect:
+        return None
+    if arguments.leader_elect_lease_duration != int(arguments.leader_elect_lease_duration):
+        raise ValueError("--leader-elect-lease-duration must be in whole seconds")
+    return LeaseOptions(
+        namespace=arguments.leader_elect_namespace or own_namespace(),
+        name=arguments.leader_elect_name,
+        timing=Timing(
+            lease_seconds=int(arguments.leader_elect_lease_duration),
+            renew_deadline=arguments.leader_elect_renew_deadline,
+            retry=arguments.leader_elect_retry_period,
+        ),
+    )

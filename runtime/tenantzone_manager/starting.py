@@ -1,0 +1,77 @@
+"""Starts a manager with the arguments of the command line."""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Callable
+
+from tenantzone_contract.tls import TlsFiles
+from tenantzone_manager.app import AppSettings, run
+from tenantzone_manager.catalog import Catalog
+from tenantzone_manager.events.writer import EventSettings
+from tenantzone_manager.index.backend import IndexUnavailable
+from tenantzone_manager.index.meta_index import IndexSettings
+from tenantzone_manager.manager import Settings
+from tenantzone_manager.server.access import (
+    Anyone,
+    Authenticator,
+    ReviewedTokens,
+    StaticTokens,
+    read_service_accounts,
+    service_accounts,
+)
+from tenantzone_manager.server.token_review import ApiServerReview
+from tenantzone_manager.timing import Timing
+
+
+def start(options: argparse.Namespace) -> None:
+    """Serve until told to end; ends the process where an option can't be used or the index can't be opened."""
+    try:
+        asyncio.run(run(_settings(options)))
+    except BlockingIOError:
+        sys.exit(f"tenantzone-manager: another process has the index {options.index}; several need a Redis")
+    except (ValueError, OSError, IndexUnavailable) as error:
+        sys.exit(f"tenantzone-manager: {error}")
+
+
+def _settings(options: argparse.Namespace) -> AppSettings:
+    timing = Timing(lease=options.lease, write=options.write_timeout)
+    index = IndexSettings(
+        lock_shards=options.lock_shards,
+        batch_size=options.batch_size,
+        cached_records=options.search_cache,
+        max_age_seconds=options.search_cache_max_age,
+    )
+    return AppSettings(
+        index=options.index,
+        http=options.listen,
+        grpc=options.grpc,
+        redis_prefix=options.redis_prefix,
+        authenticator=_authenticator(options),
+        tls=_tls(options),
+        manager=Settings(timing, index, options.orphan_grace, _events(options), options.credentials),
+    )
+
+
+def _events(options: argparse.Namespace) -> EventSettings | None:
+    return EventSettings(options.events, options.events_max_bytes, options.events_keep) if options.events else None
+
+
+def _tls(options: argparse.Namespace) -> TlsFiles | None:
+    certificate, key, client_ca = options.tls_cert_file, options.tls_private_key_file, options.client_ca_file
+    if (certificate is None) != (key is None):
+        raise ValueError("--tls-cert-file and --tls-private-key-file must be given together")
+    if certificate is None and client_ca is not None:
+        raise ValueError("--client-ca-file needs --tls-cert-file: certificates are shown over TLS only")
+    return None if certificate is None else TlsFiles(certificate, key, client_ca)
+
+
+def _authenticator(options: argparse.Namespace) -> Callable[[Catalog], Authenticator]:
+    made: Authenticator = Anyone()
+    if options.tokens:
+        made = StaticTokens(options.tokens)
+    if not options.service_accounts:
+        return lambda _: made
+    fixed = read_service_accounts(options.service_accounts)
+    review = ApiServerReview(options.api_server, options.api_server_credentials)
+    return lambda catalog: ReviewedTokens(review, options.audience, service_accounts(fixed, catalog))
