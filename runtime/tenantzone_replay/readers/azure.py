@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tenantzone_replay.load import Asked, first_arrival_at_zero
+from tenantzone_replay.readers.doubts import Doubts
 from tenantzone_replay.readers.lines import count, csv_rows, seconds
 from tenantzone_replay.readers.seen import Seen
 
@@ -21,8 +22,11 @@ def looks_like(line: str) -> bool:
 def read(path: Path, seen: Seen | None = None) -> Iterator[Asked]:
     """Its requests; each is a conversation of its own."""
     first: float | None = None
+    doubts = Doubts(seen, "seconds")
     for index, (place, row) in enumerate(csv_rows(path, "TIMESTAMP", "ContextTokens", "GeneratedTokens", seen=seen)):
-        arrival, first = first_arrival_at_zero(seconds(place, row, "TIMESTAMP"), first)
+        time = seconds(place, row, "TIMESTAMP")
+        arrival, first = first_arrival_at_zero(time, first)
+        doubts.look_at_time(place, time, arrival)
         yield Asked(
             arrival=arrival,
             prompt_tokens=max(1, count(place, row, "ContextTokens")),

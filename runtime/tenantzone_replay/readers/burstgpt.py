@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tenantzone_replay.load import Asked, content_id, first_arrival_at_zero
 from tenantzone_replay.readers.conversations import CONTENT_TOKENS, Conversations
+from tenantzone_replay.readers.doubts import Doubts
 from tenantzone_replay.readers.lines import count, csv_rows, seconds
 from tenantzone_replay.readers.seen import Seen
 
@@ -22,8 +23,11 @@ def read(path: Path, seen: Seen | None = None) -> Iterator[Asked]:
     """Its requests; those of a session go on with what was said, and one without a session stands alone."""
     conversations = Conversations()
     first: float | None = None
+    doubts = Doubts(seen, "seconds")
     for index, (place, row) in enumerate(csv_rows(path, "Timestamp", "Request tokens", "Response tokens", seen=seen)):
-        arrival, first = first_arrival_at_zero(seconds(place, row, "Timestamp"), first)
+        time = seconds(place, row, "Timestamp")
+        arrival, first = first_arrival_at_zero(time, first)
+        doubts.look_at_time(place, time, arrival)
         prompt = max(1, count(place, row, "Request tokens"))
         answer = max(1, count(place, row, "Response tokens"))
         session = row.get("Session ID") or ""

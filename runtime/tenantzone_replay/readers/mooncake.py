@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tenantzone_replay.load import Asked, first_arrival_at_zero
+from tenantzone_replay.readers.doubts import Doubts
 from tenantzone_replay.readers.lines import count, json_lines, members, name, number
 from tenantzone_replay.readers.prompts import known_prompt
 from tenantzone_replay.readers.seen import Seen
@@ -23,15 +24,19 @@ def looks_like(line: str) -> bool:
 def read(path: Path, seen: Seen | None = None) -> Iterator[Asked]:
     """Its requests; a conversation has its second block in common, since nearly all have the first."""
     first: float | None = None
+    doubts = Doubts(seen, "milliseconds")
     for index, (place, line) in enumerate(json_lines(path, seen)):
         fields = members(place, line)
         prompt_tokens = count(place, fields, "input_length")
-        ids = known_prompt(place, fields, prompt_tokens, CONTENT_TOKENS)
-        arrival, first = first_arrival_at_zero(number(place, fields, "timestamp") / 1000, first)
+        answer_tokens = max(1, count(place, fields, "output_length"))
+        ids = known_prompt(place, fields, prompt_tokens, answer_tokens, CONTENT_TOKENS, doubts)
+        time = number(place, fields, "timestamp")
+        arrival, first = first_arrival_at_zero(time / 1000, first)
+        doubts.look_at_time(place, time, arrival)
         yield Asked(
             arrival=arrival,
             prompt_tokens=max(1, prompt_tokens),
-            output_tokens=max(1, count(place, fields, "output_length")),
+            output_tokens=answer_tokens,
             content=ids,
             content_tokens=CONTENT_TOKENS,
             known_tokens=min(prompt_tokens, len(ids) * CONTENT_TOKENS),

@@ -4,9 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from tenantzone_replay.load import TraceError
+from tenantzone_replay.readers.doubts import Doubts
 
 
-def known_prompt(place: str, fields: Mapping[str, Any], prompt_tokens: int, content_tokens: int) -> tuple[int, ...]:
+def known_prompt(
+    place: str, fields: Mapping[str, Any], prompt_tokens: int, answer_tokens: int, content_tokens: int, doubts: Doubts
+) -> tuple[int, ...]:
     """The ids of ``hash_ids``, as many as the prompt has parts.
 
     The last one may be of a part that the prompt does not fill: what the answer adds to it nobody else has, which
@@ -22,4 +25,5 @@ def known_prompt(place: str, fields: Mapping[str, Any], prompt_tokens: int, cont
         raise TraceError(
             f"{place}: hash_ids is {repr(ids)[:50]!r}; expected a list of whole numbers from 0 to 2^63 - 1"
         )
+    doubts.look_at_ids(place, len(ids), prompt_tokens, answer_tokens, content_tokens)
     return tuple(ids[: -(-prompt_tokens // content_tokens)])

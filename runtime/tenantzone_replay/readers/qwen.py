@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tenantzone_replay.load import Asked, TraceError, first_arrival_at_zero
+from tenantzone_replay.readers.doubts import Doubts
 from tenantzone_replay.readers.lines import count, json_lines, members, name, number, whole
 from tenantzone_replay.readers.prompts import known_prompt
 from tenantzone_replay.readers.seen import Seen
@@ -27,6 +28,7 @@ def read(path: Path, seen: Seen | None = None) -> Iterator[Asked]:
     """Its requests; a conversation is a chat with all turns that followed."""
     conversation_of: OrderedDict[int, int] = OrderedDict()
     first: float | None = None
+    doubts = Doubts(seen, "seconds")
     for place, line in json_lines(path, seen):
         fields = members(place, line)
         chat = whole(place, fields, "chat_id")
@@ -38,12 +40,15 @@ def read(path: Path, seen: Seen | None = None) -> Iterator[Asked]:
         if len(conversation_of) > _REMEMBERED_CHATS:
             conversation_of.popitem(last=False)
         prompt_tokens = count(place, fields, "input_length")
-        ids = known_prompt(place, fields, prompt_tokens, CONTENT_TOKENS)
-        arrival, first = first_arrival_at_zero(number(place, fields, "timestamp"), first)
+        answer_tokens = max(1, count(place, fields, "output_length"))
+        ids = known_prompt(place, fields, prompt_tokens, answer_tokens, CONTENT_TOKENS, doubts)
+        time = number(place, fields, "timestamp")
+        arrival, first = first_arrival_at_zero(time, first)
+        doubts.look_at_time(place, time, arrival)
         yield Asked(
             arrival=arrival,
             prompt_tokens=max(1, prompt_tokens),
-            output_tokens=max(1, count(place, fields, "output_length")),
+            output_tokens=answer_tokens,
             content=ids,
             content_tokens=CONTENT_TOKENS,
             known_tokens=min(prompt_tokens, len(ids) * CONTENT_TOKENS),

@@ -37,6 +37,8 @@ class Seen:
         self._ends: dict[Path, bytes] = {}
         self._now: dict[_File, Path] = {}
         """Where files are that were renamed, as far as somebody has looked."""
+        self.warned: set[str] = set()
+        """What a warning about the trace was given for."""
 
     def names(self, folder: Path, pattern: str) -> list[Path]:
         """The files of a folder, by the names that they had."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from tenantzone_replay.load import Asked, content_id, first_arrival_at_zero
 from tenantzone_replay.readers.conversations import CONTENT_TOKENS, Conversations
+from tenantzone_replay.readers.doubts import Doubts
 from tenantzone_replay.readers.lines import count, json_lines, members, name, number, seconds
 from tenantzone_replay.readers.prompts import known_prompt
 from tenantzone_replay.readers.seen import Seen
@@ -25,9 +26,13 @@ def read(path: Path, seen: Seen | None = None) -> Iterator[Asked]:
     """Its requests; the tenant is the user, and a session goes on with what was said in it."""
     conversations = Conversations()
     first: float | None = None
+    doubts: Doubts | None = None
     for index, (place, line) in enumerate(json_lines(path, seen)):
         fields = members(place, line)
-        arrival, first = first_arrival_at_zero(_seconds(place, fields), first)
+        time, per_second = _time(place, fields)
+        doubts = doubts or Doubts(seen, "seconds" if per_second == 1 else "milliseconds")
+        arrival, first = first_arrival_at_zero(time / per_second, first)
+        doubts.look_at_time(place, time, arrival)
         prompt = max(1, count(place, fields, "prompt_tokens", "input_length", "input_tokens"))
         answer = max(1, count(place, fields, "output_tokens", "completion_tokens", "output_length", default=1))
         user, session = name(fields, "user_id"), name(fields, "session_id")
@@ -35,7 +40,7 @@ def read(path: Path, seen: Seen | None = None) -> Iterator[Asked]:
         content_tokens, known = CONTENT_TOKENS, prompt + answer
         if fields.get("hash_ids") is not None:
             content_tokens = max(1, count(place, fields, "block_size", default=512))
-            content, known = known_prompt(place, fields, prompt, content_tokens), prompt
+            content, known = known_prompt(place, fields, prompt, answer, content_tokens, doubts), prompt
         elif session:
             content = conversations.content(f"{user}/{session}", prompt, answer)
         yield Asked(
@@ -50,7 +55,8 @@ def read(path: Path, seen: Seen | None = None) -> Iterator[Asked]:
         )
 
 
-def _seconds(place: str, fields: Mapping[str, Any]) -> float:
+def _time(place: str, fields: Mapping[str, Any]) -> tuple[float, int]:
+    """The time of a line, and how many of its units are a second."""
     if fields.get("timestamp_ms") not in (None, ""):
-        return number(place, fields, "timestamp_ms") / 1000
-    return seconds(place, fields, "timestamp", "arrival", "time", "ts")
+        return number(place, fields, "timestamp_ms"), 1000
+    return seconds(place, fields, "timestamp", "arrival", "time", "ts"), 1
