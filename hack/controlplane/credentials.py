@@ -32,6 +32,7 @@ class Authority:
         assert isinstance(key, ec.EllipticCurvePrivateKey)
         self._key = key
         self._subject = x509.load_pem_x509_certificate(self.certificate.read_bytes()).subject
+        self._public_key = key.public_key()
 
     def _found(self) -> None:
         key = new_key(self._key_file)
@@ -48,7 +49,7 @@ class Authority:
             decipher_only=False,
         )
         builder = (
-            _builder(name, name, key)
+            _builder(name, name, key.public_key(), key.public_key())
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
             .add_extension(usage, critical=True)
         )
@@ -73,7 +74,8 @@ class Authority:
         stem = file_name(name)
         certificate_file, key_file = self._folder / f"{stem}.crt", self._folder / f"{stem}.key"
         key = new_key(key_file)
-        builder = _builder(_name(name, organizations), self._subject, key).add_extension(
+        subject = _name(name, organizations)
+        builder = _builder(subject, self._subject, key.public_key(), self._public_key).add_extension(
             x509.ExtendedKeyUsage([usage]), critical=False
         )
         if alternative is not None:
@@ -143,16 +145,21 @@ def _name(common_name: str, organizations: Sequence[str]) -> x509.Name:
     return x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, issuer_key: ec.EllipticCurvePublicKey
+) -> x509.CertificateBuilder:
+    """A certificate with both key identifiers, without which Python 3.13 and newer refuse it."""
     now = datetime.datetime.now(datetime.UTC)
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
-        .public_key(key.public_key())
+        .public_key(key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(minutes=5))
         .not_valid_after(now + _VALID)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key), critical=False)
     )
 
 

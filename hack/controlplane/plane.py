@@ -242,8 +242,16 @@ def _lock(path: Path) -> int:
 
 
 def _answers(client: urllib.request.OpenerDirector, url: str) -> bool:
+    """Whether it answers with 200.
+
+    Raises:
+        ClusterError: its certificate is refused, which waiting does not change.
+    """
     try:
         with client.open(url, timeout=5):
             return True
-    except OSError:  # an answer other than 200 is one, too
+    except OSError as error:  # an answer other than 200 is one, too
+        refused = getattr(error, "reason", error)
+        if isinstance(refused, ssl.SSLCertVerificationError):
+            raise ClusterError(f"the certificate of {url} is refused: {refused.verify_message}") from None
         return False

@@ -28,6 +28,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--kubeconfig", metavar="FILE", help="default: the variable KUBECONFIG, else the pod's service account"
     )
+    parser.add_argument(
+        "--allow-missing-key-identifiers",
+        action="store_true",
+        help="take certificates of the API server that have no key identifiers, which Python 3.13 and newer refuse",
+    )
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--namespace", metavar="NS", help="serve this namespace only")
     where.add_argument("--all-namespaces", action="store_true", help="serve all namespaces (the default)")

@@ -23,7 +23,9 @@ def options_of(arguments: argparse.Namespace) -> Options:
         ValueError: they do not go together.
     """
     return Options(
-        connection=Connection(arguments.kubeconfig or os.environ.get("KUBECONFIG")),
+        connection=Connection(
+            arguments.kubeconfig or os.environ.get("KUBECONFIG"), arguments.allow_missing_key_identifiers
+        ),
         namespace=arguments.namespace,
         probes=(arguments.probe_host, arguments.probe_port) if arguments.probe_port else None,
         lease=_lease_options(arguments),

@@ -263,7 +263,13 @@ def explain(error: Exception) -> str:
     """An error of a request as one line for the log."""
     if isinstance(error, RestError) or not str(error):
         return str(error) or type(error).__name__
-    return f"{type(error).__name__}: {error}"
+    advice = ""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError) and "Key Identifier" in str(error):
+        advice = (
+            "; Python 3.13 and newer refuse certificates without key identifiers: renew those of the API server and its"
+            " authority with both of them, or start the operator with --allow-missing-key-identifiers"
+        )
+    return f"{type(error).__name__}: {error}{advice}"
 
 
 def _path(group: str, namespace: str | None, plural: str, name: str = "") -> str:

@@ -1,14 +1,25 @@
 """Which cluster to use, and as whom: one answer for both clients, kopf's and ours."""
 
 import asyncio
-from dataclasses import dataclass
+import ssl
+from dataclasses import dataclass, fields
 
 import kopf
 
 from tenantzone_operator.kube.kubeconfig import CredentialsError, from_kubeconfig, from_service_account
 from tenantzone_operator.kube.tls_files import check_tls
 
-__all__ = ["Connection", "CredentialsError"]
+__all__ = ["Connection", "CredentialsError", "LenientConnection"]
+
+
+class LenientConnection(kopf.ConnectionInfo):
+    """A connection that takes certificates without key identifiers, as Python before 3.13 does."""
+
+    def as_ssl_context(self) -> ssl.SSLContext:
+        """The context by which certificates are checked, without the checks that Python 3.13 has added."""
+        context = super().as_ssl_context()
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        return context
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +28,8 @@ class Connection:
 
     kubeconfig: str | None
     """None: the cluster in which this process runs in a pod."""
+    is_lenient: bool = False
+    """Whether the API server's certificate may be without key identifiers."""
 
     async def for_kopf(self) -> kopf.ConnectionInfo:
         """Read the credentials, for kopf and for our own requests.
@@ -34,4 +47,6 @@ class Connection:
         except (OSError, ValueError) as error:
             where = f"kubeconfig {self.kubeconfig}" if self.kubeconfig else "the pod's service account"
             raise CredentialsError(f"{where}: {error}") from None
+        if self.is_lenient:
+            return LenientConnection(**{field.name: getattr(found, field.name) for field in fields(found)})
         return found

@@ -7,7 +7,7 @@ from dataclasses import fields
 
 import kopf
 
-from tenantzone_operator.kube.connection import Connection, CredentialsError
+from tenantzone_operator.kube.connection import Connection, CredentialsError, LenientConnection
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +39,8 @@ class KopfLogin:
                     logger.warning("logging in: %s; trying again", error)
                 complaint = str(error)
             else:
-                return _Login(**{field.name: getattr(found, field.name) for field in fields(found)})
+                made = _LenientLogin if isinstance(found, LenientConnection) else _Login
+                return made(**{field.name: getattr(found, field.name) for field in fields(found)})
 
 
 class _Login(kopf.ConnectionInfo):
@@ -47,3 +48,7 @@ class _Login(kopf.ConnectionInfo):
 
     __eq__ = object.__eq__
     __hash__ = object.__hash__
+
+
+class _LenientLogin(_Login, LenientConnection):
+    """The same, of a connection that takes certificates without key identifiers."""
