@@ -8,7 +8,7 @@ _POOL = "{{ $labels.pool_namespace }}/{{ $labels.pool }}"
 
 def operator_alerts(pace: Pace) -> tuple[Alert, ...]:
     """All of them, for a pace."""
-    return (*_config(pace), _overcommitted(pace), *_operator(pace))
+    return (*_config(pace), _overcommitted(pace), _refused(pace), *_operator(pace))
 
 
 def _config(pace: Pace) -> tuple[Alert, ...]:
@@ -46,6 +46,21 @@ def _overcommitted(pace: Pace) -> Alert:
         pace(10),
         f"Zones do not fit into pool {_POOL}",
         f"{{{{ $value }}}} zones ask for reservations that pool {_POOL} does not have. They are not enforced.",
+    )
+
+
+def _refused(pace: Pace) -> Alert:
+    refused = 'max by (pool_namespace, pool) (tenantzone_pool_zones{condition="accepted",status="false"})'
+    # Zones without room have an alert of their own. A pool that does not exist has no such series.
+    without_room = "max by (pool_namespace, pool) (tenantzone_pool_overcommitted_zones)"
+    return Alert(
+        "TenantZoneNotAccepted",
+        "warning",
+        f"{refused} > {without_room} or ({refused} > 0 unless {without_room})",
+        pace(5),
+        f"Zones of pool {_POOL} are refused",
+        f"Zones of pool {_POOL} are refused, and not for want of room: each says why in its condition Accepted. They"
+        " are not enforced.",
     )
 
 

@@ -44,6 +44,11 @@ def with_api_servers(*lags: tuple[str, ...], missing: int = 0) -> EngineAnswer:
     )
 
 
+def refused(reason: str) -> list[dict[str, str]]:
+    """The conditions of a zone that is not accepted."""
+    return [{"type": "Accepted", "status": "False", "reason": reason}, {"type": "Ready", "status": "False"}]
+
+
 SALT_NOT_SHARED = {
     "type": "SaltNotShared",
     "status": "True",
@@ -197,6 +202,20 @@ def packed(at_least: int) -> dict[str, Any]:
         pytest.param({"zones": BROKEN}, "FAIL", "zones", "can't be listed: broken", id="zones that can't be listed"),
         pytest.param(
             {"zones": [zone(), zone("burst", "False")]}, "WARN", "zones", "1 of 2 are not Ready: burst", id="not Ready"
+        ),
+        pytest.param(
+            {"zones": [zone(), zone("burst", conditions=refused("TenantConflict"))]},
+            "FAIL",
+            "zones",
+            "1 of 2 are not accepted, so not enforced: burst (TenantConflict)",
+            id="refused",
+        ),
+        pytest.param(
+            {"zones": [zone(), zone("burst", conditions=refused("Deleting"))]},
+            "WARN",
+            "zones",
+            "1 of 2 are not Ready: burst",
+            id="being deleted",
         ),
         pytest.param(
             {"zones": [zone(), zone("burst", conditions=[*zone().status["conditions"], NO_TIER])]},

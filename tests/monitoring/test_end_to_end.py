@@ -8,6 +8,7 @@ relabelling.
 import itertools
 import json
 import math
+import re
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -182,6 +183,39 @@ def test_a_flood_makes_the_alert_of_the_zone_that_loses_its_cache_fire_and_resol
     assert ask(engine, "vault", document) == 60 * BLOCK_TOKENS
 
 
+def test_kubectl_prints_of_each_zone_what_the_engine_counts(stage: Stage, control_plane: Cluster):
+    def shown() -> bool:
+        printed = control_plane.kubectl("--namespace", NAMESPACE, "get", "tenantzones").stdout
+        rows = {row["NAME"]: row for row in table(printed)}
+        for zone in ("vault", "archive"):
+            columns = tuple(rows[zone][name] for name in ("STATE", "HELD", "HIT%", "EVICTIONS"))
+            assert columns == counted(stage.prometheus, zone), printed
+        return True
+
+    eventually(shown)
+
+
+def table(printed: str) -> list[dict[str, str]]:
+    """The rows of a table by the names of its columns; cells may be empty."""
+    header, *lines = printed.splitlines()
+    starts = [(found[0], found.start()) for found in re.finditer(r"\S+", header)]
+    ends = [start for _, start in starts[1:]] + [None]
+    return [{name: line[start:end].strip() for (name, start), end in zip(starts, ends, strict=True)} for line in lines]
+
+
+def counted(prometheus: Prometheus, zone: str) -> tuple[str, ...]:
+    """State, held blocks, hit rate and evictions of a zone, by the engine's own metrics."""
+
+    def total(name: str) -> int:
+        (series,) = prometheus.ask(f'sum(tenantzone_zone_{name}{{zone="{zone}"}})')
+        return int(series["value"][1])
+
+    (state,) = prometheus.ask(f'tenantzone_zone_state{{zone="{zone}"}} == 1')
+    hits, queries = total("prefix_hit_tokens_total"), total("prefix_query_tokens_total")
+    held = total("blocks_in_use") + total("blocks_cached")
+    return state["metric"]["state"], str(held), str(100 * hits // queries), str(total("evicted_blocks_total"))
+
+
 def told(stage: Stage, status: str, alert: str) -> dict[str, Any]:
     """What the webhook was told of the victim's alert.
 
@@ -202,6 +236,7 @@ def test_nothing_that_is_well_is_called_broken(stage: Stage):
         "TenantZoneConfigRejected",
         "TenantZoneEngineLagging",
         "TenantZonePoolOvercommitted",
+        "TenantZoneNotAccepted",
         "TenantZoneOperatorDown",
         "TenantZoneOperatorWithoutLeader",
     }

@@ -35,6 +35,19 @@ def test_a_zone_that_does_not_fit_is_an_event_and_its_neighbours_changes_are_non
     assert len(world.events("Overcommitted")) == 1
 
 
+def test_a_zone_that_is_refused_for_another_reason_is_an_event_too(world: World):
+    world.add_pool()
+    world.add_zone("acme")
+    eventually(lambda: conditions(world.zone("acme"))["Accepted"]["status"] == "True")
+    world.add_zone("copy", tenant="acme")
+    world.add_zone("stray", pool="gone")
+
+    for reason, zone in (("TenantConflict", "copy"), ("PoolNotFound", "stray")):
+        event = the_only(world, reason)
+        assert (event["regarding"]["name"], event["type"]) == (zone, "Warning")
+        assert event["note"] == conditions(world.zone(zone))["Accepted"]["message"]
+
+
 def test_a_config_that_an_engine_refuses_is_an_event_of_the_pool(world: World):
     with world.refusing("zones[0].reserved: not today"):
         event = the_only(world, "ConfigRejected")

@@ -44,6 +44,17 @@ def reasons(notices: list[Notice]) -> list[str]:
             id="nor does its next generation",
         ),
         pytest.param({}, status("Accepted", "ConfigTooLarge"), ["ConfigTooLarge"], id="the config has no room for it"),
+        *(
+            pytest.param({}, status("Accepted", reason), [reason], id=f"it is refused: {reason}")
+            for reason in ("Invalid", "TenantConflict", "PoolNotFound", "PoolInvalid")
+        ),
+        pytest.param(
+            status("Accepted", "PoolNotFound"),
+            status("Accepted", "PoolInvalid"),
+            ["PoolInvalid"],
+            id="it is refused for another reason",
+        ),
+        pytest.param(status("Accepted", "Accepted"), status("Accepted", "Deleting"), [], id="it is being deleted"),
         pytest.param(status("Accepted", "PoolOvercommitted"), status("Accepted", "Accepted"), [], id="now it fits"),
         pytest.param(
             {"state": "Idle", "evictions": 3},

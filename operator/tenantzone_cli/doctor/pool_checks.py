@@ -7,7 +7,7 @@ from tenantzone_cli.doctor.engine_checks import check_engines
 from tenantzone_cli.doctor.facts import Facts
 from tenantzone_cli.doctor.finding import Finding, fail, name_some, ok, warn
 from tenantzone_cli.names import OPERATOR, config_map_name
-from tenantzone_cli.resources import Pool, unix_time
+from tenantzone_cli.resources import Condition, Pool, Zone, unix_time
 from tenantzone_cli.table import duration
 from tenantzone_contract.admin_token import admin_secret_name
 from tenantzone_contract.config import ConfigError, RuntimeConfig
@@ -121,8 +121,14 @@ def _age(facts: Facts, body: Body) -> str:
     return duration(facts.now - written) if written is not None else "an unknown time"
 
 
+def _refusal(zone: Zone) -> Condition | None:
+    """The condition by which the operator refuses the zone; None: it does not, or the zone is being deleted."""
+    found = zone.condition("Accepted")
+    return found if found is not None and found.status == "False" and found.reason != "Deleting" else None
+
+
 def check_zones(facts: Facts) -> Iterator[Finding]:
-    """Check that the operator has seen each zone's newest spec, and that zones are ready."""
+    """Check that the operator has seen each zone's newest spec and accepts it, and that zones are ready."""
     if isinstance(facts.zones, ApiError):
         if not facts.zones.is_not_found and not facts.zones.is_forbidden:
             yield fail("zones", f"can't be listed: {facts.zones.message}")
@@ -136,7 +142,13 @@ def check_zones(facts: Facts) -> Iterator[Finding]:
     if without:
         text = f"{len(without)} do not have of tiers what they reserve: {name_some([zone.name for zone in without])}"
         yield warn("zones", text, f"kubectl tenantzone explain {without[0].name}")
-    unready = [zone.name for zone in facts.zones if zone.ready != "True"]
+    refused = [(zone.name, told.reason) for zone in facts.zones if (told := _refusal(zone)) is not None]
+    if refused:
+        shown = name_some([f"{name} ({reason})" for name, reason in refused])
+        text = f"{len(refused)} of {len(facts.zones)} are not accepted, so not enforced: {shown}"
+        yield fail("zones", text, f"kubectl tenantzone explain {refused[0][0]}")
+    without_zone = {name for name, _ in refused}
+    unready = [zone.name for zone in facts.zones if zone.ready != "True" and zone.name not in without_zone]
     if unready:
         text = f"{len(unready)} of {len(facts.zones)} are not Ready: {name_some(unready)}"
         yield warn("zones", text, f"kubectl tenantzone explain {unready[0]}")

@@ -18,6 +18,10 @@ class Notable(StrEnum):
     LOAN_RECLAIMED = "LoanReclaimed"
     OVERCOMMITTED = "Overcommitted"
     CONFIG_TOO_LARGE = "ConfigTooLarge"
+    INVALID = "Invalid"
+    TENANT_CONFLICT = "TenantConflict"
+    POOL_NOT_FOUND = "PoolNotFound"
+    POOL_INVALID = "PoolInvalid"
     CONFIG_REJECTED = "ConfigRejected"
     PURGED = "Purged"
     PURGE_INVALID = "PurgeInvalid"
@@ -45,7 +49,12 @@ class Notice:
 _REFUSALS = {
     Reason.POOL_OVERCOMMITTED: Notable.OVERCOMMITTED,
     Reason.CONFIG_TOO_LARGE: Notable.CONFIG_TOO_LARGE,
+    Reason.INVALID: Notable.INVALID,
+    Reason.TENANT_CONFLICT: Notable.TENANT_CONFLICT,
+    Reason.POOL_NOT_FOUND: Notable.POOL_NOT_FOUND,
+    Reason.POOL_INVALID: Notable.POOL_INVALID,
 }
+"""Why a zone is refused, but for one that is being deleted."""
 
 
 def zone_notices(before: Status, after: Status) -> list[Notice]:
