@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Final
 
 from tenantzone_contract.config import ZoneConfig
+from tenantzone_replay.measures import Result
 from tenantzone_replay.search import Candidate, pareto
 from tenantzone_replay.setting import Setting
 from tenantzone_replay.tables import columns, percent, whole_percent
@@ -32,8 +33,14 @@ def choose(candidates: Sequence[Candidate], wanted: float) -> Candidate:
     return max(candidates, key=lambda each: (each.worst, -each.cost))
 
 
-def front_table(candidates: Sequence[Candidate], setting: Setting) -> str:
-    """What each further part of the memory brings."""
+def front_table(candidates: Sequence[Candidate], setting: Setting, stock: Result) -> str:
+    """What each further part of the memory brings, and what stock vLLM makes of some of it.
+
+    Args:
+        candidates: that were tried.
+        setting: of the load.
+        stock: of stock vLLM.
+    """
     rows: list[Sequence[str]] = [
         (
             "blocks",
@@ -52,7 +59,7 @@ def front_table(candidates: Sequence[Candidate], setting: Setting) -> str:
         rows.append(
             (
                 f"{each.blocks:,}",
-                f"{_gibibytes(each, setting):.1f}",
+                f"{_gibibytes(each.blocks, setting):.1f}",
                 f"{each.tier_blocks:,}",
                 f"{each.worst:.1%}",
                 f"{each.result.attainment:.1%}",
@@ -63,7 +70,35 @@ def front_table(candidates: Sequence[Candidate], setting: Setting) -> str:
                 each.zones[0].eviction_policy,
             )
         )
+    rows.append(
+        (
+            f"{stock.blocks:,}",
+            f"{_gibibytes(stock.blocks, setting):.1f}",
+            "0",
+            f"{stock.worst:.1%}",
+            f"{stock.attainment:.1%}",
+            f"{stock.hit_rate:.1%}",
+            "",
+            "",
+            "",
+            "stock vLLM",
+        )
+    )
     return columns(rows)
+
+
+def beside_stock(chosen: Candidate, stock: Result, wanted: float) -> str:
+    """Says whether what is advised beats stock vLLM with as many blocks.
+
+    Args:
+        chosen: that is advised.
+        stock: of stock vLLM.
+        wanted: a part of each tenant's requests.
+    """
+    has = f"Stock vLLM with as many blocks has {_at_least(stock.worst)} in time for the tenant that has least there"
+    if stock.worst < min(chosen.worst, wanted):
+        return f"{has}."
+    return f"{has}: these zones do not beat it for this load."
 
 
 def return_table(candidates: Sequence[Candidate], setting: Setting, gpu_hour: float | None) -> str:
@@ -94,9 +129,11 @@ def return_table(candidates: Sequence[Candidate], setting: Setting, gpu_hour: fl
     return columns(rows)
 
 
-def as_yaml(chosen: Candidate, candidates: Sequence[Candidate], setting: Setting, wanted: float, pool: str) -> str:
+def as_yaml(
+    chosen: Candidate, candidates: Sequence[Candidate], setting: Setting, wanted: float, pool: str, stock: Result
+) -> str:
     """TenantZones of a pool; why they are so, and of whom there is none, stands before them as a comment."""
-    why = [_why(chosen, candidates, setting, wanted)]
+    why = [f"{_why(chosen, candidates, setting, wanted)} {beside_stock(chosen, stock, wanted)}"]
     if left_out := nobodys(zone.tenant for zone in chosen.zones):
         why.append(left_out)
     comment = [f"# {line}" for text in why for line in textwrap.wrap(text, 110)]
@@ -123,8 +160,9 @@ def _why(chosen: Candidate, candidates: Sequence[Candidate], setting: Setting, w
     last = min(tenants, key=lambda tenant: tenants[tenant].attainment)
     reached = "has" if chosen.worst >= wanted else "was to have, and does not reach:"
     tier = f" and a tier of {chosen.tier_blocks:,} blocks of CPU memory" if chosen.tier_blocks else ""
+    size = _gibibytes(chosen.blocks, setting)
     text = (
-        f"With {chosen.blocks:,} blocks of {setting.shape.block_tokens} tokens ({_gibibytes(chosen, setting):.1f} GiB)"
+        f"With {chosen.blocks:,} blocks of {setting.shape.block_tokens} tokens ({size:.1f} GiB)"
         f"{tier} on {setting.hardware.title}, each tenant {reached} {percent(wanted)} of its requests in time (first "
         f"token within {target.first_token:g} s, {target.token:g} s from token to token); {last} has least with "
         f"{_at_least(chosen.worst)}. "
@@ -173,8 +211,8 @@ def _zone(zone: ZoneConfig, pool: str) -> str:
 
 
 def _size(each: Candidate, setting: Setting) -> float:
-    return _gibibytes(each, setting) or each.blocks / 1000
+    return _gibibytes(each.blocks, setting) or each.blocks / 1000
 
 
-def _gibibytes(each: Candidate, setting: Setting) -> float:
-    return each.blocks * setting.shape.block_tokens * setting.hardware.cache_bytes_per_token / 2**30
+def _gibibytes(blocks: int, setting: Setting) -> float:
+    return blocks * setting.shape.block_tokens * setting.hardware.cache_bytes_per_token / 2**30

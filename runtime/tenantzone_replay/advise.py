@@ -9,10 +9,10 @@ from functools import partial
 
 from tenantzone_contract.text import printable
 from tenantzone_replay import arguments
-from tenantzone_replay.advice import as_yaml, choose, front_table, nobodys, return_table
+from tenantzone_replay.advice import as_yaml, beside_stock, choose, front_table, nobodys, return_table
 from tenantzone_replay.load import TraceError
 from tenantzone_replay.option_types import amount, file_to_write, object_name, part_of_all, whole
-from tenantzone_replay.search import SIZES, Candidate, narrowed, search
+from tenantzone_replay.search import SIZES, Candidate, narrowed, search, stock
 from tenantzone_replay.setting import Setting
 
 
@@ -76,8 +76,10 @@ def run(options: argparse.Namespace) -> None:
         raise TraceError("advice needs Optuna: pip install 'tenantzone[advice]'") from None
     tried = searched + narrowed(setting, searched, options.attain, _tell, options.tier_price)
     chosen = choose(tried, options.attain)
-    text = as_yaml(chosen, tried, setting, options.attain, options.pool)
-    print(f"{front_table(tried, setting)}\n\n{return_table(searched, setting, options.gpu_hour)}")
+    without_zones = stock(setting, chosen.blocks)
+    text = as_yaml(chosen, tried, setting, options.attain, options.pool, without_zones)
+    print(f"{front_table(tried, setting, without_zones)}\n\n{return_table(searched, setting, options.gpu_hour)}")
+    print(f"\n{beside_stock(chosen, without_zones, options.attain)}")
     if held_out:
         print(f"\n{_held_out(held_out, chosen, setting, options.attain)}")
     if options.yaml:
@@ -107,7 +109,7 @@ def _held_out(held_out: Mapping[str, Setting], chosen: Candidate, setting: Setti
         trials.append(
             try_on(printable(load), other, chosen.zones, chosen.blocks, sizes, wanted, told, chosen.tier_blocks)
         )
-    return trials_table(trials)
+    return trials_table(trials, wanted)
 
 
 def _tell(each: Candidate) -> None:

@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import shlex
 import sys
 from collections.abc import Mapping
 from functools import partial
@@ -56,11 +57,13 @@ def run(options: argparse.Namespace) -> None:
     zones, watermarks = arguments.zones_of(options, list(setting.profile.demand), setting.shape.blocks)
     make = partial(arguments.policies_of, tier_blocks=options.tier_blocks, watermarks=watermarks)
     every = make(setting, zones)
-    _say(
-        f"{setting.profile.requests:,} requests of {len(setting.profile.demand)} tenants in "
-        f"{setting.profile.seconds:,.0f} s; "
-        f"{setting.shape.blocks:,} blocks of {setting.shape.block_tokens} tokens; {setting.hardware.title}"
-    )
+    about = {
+        "load": f"{setting.profile.requests:,} requests of {len(setting.profile.demand)} tenants in "
+        f"{setting.profile.seconds:,.0f} s",
+        "memory": f"{setting.shape.blocks:,} blocks of {setting.shape.block_tokens} tokens",
+        "model": setting.hardware.title,
+    }
+    _say("; ".join(about.values()))
     for line in lines(setting.profile.locality):
         _say(line)
     results = []
@@ -88,7 +91,18 @@ def run(options: argparse.Namespace) -> None:
     if options.html:
         from tenantzone_replay.html import report
 
-        options.html.write_text(report(results, printable(" ".join(options.sources)), locality, found))
+        load = printable(" ".join(options.sources))
+        options.html.write_text(report(results, load, about | {"options": _given(options)}, locality, found))
+
+
+def _given(options: argparse.Namespace) -> str:
+    """All options but the load, given or by default, as on the command line."""
+    given = []
+    for name, value in vars(options).items():
+        if value is not None and name != "sources":
+            values = value if isinstance(value, list) else [value]
+            given.append(shlex.join([f"--{name.replace('_', '-')}", *map(str, values)]))
+    return printable(" ".join(given))
 
 
 def _check_places(places: Mapping[str, Path | None]) -> None:

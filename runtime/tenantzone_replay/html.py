@@ -22,17 +22,26 @@ pre{overflow-x:auto;font-size:12px} svg{max-width:100%;height:auto} text{fill:cu
 """
 
 
-def report(results: Sequence[Result], load: str, locality: Locality, curves: Sequence[Curve] = ()) -> str:
+def report(
+    results: Sequence[Result],
+    load: str,
+    about: Mapping[str, str],
+    locality: Locality,
+    curves: Sequence[Curve] = (),
+) -> str:
     """The page.
 
     Args:
         results: one for each policy.
         load: what was replayed, in words.
+        about: the load, the model and the options, by what they are called.
         locality: of the load's blocks.
         curves: hit rates against capacity, if some were asked for.
     """
+    rows = "".join(f"<dt>{html.escape(name)}</dt><dd>{html.escape(text)}</dd>" for name, text in about.items())
     parts = [
         f"<h1>Replay of {html.escape(load)}</h1>",
+        f"<dl>{rows}</dl>",
         f"<pre>{html.escape(tables(results))}</pre>",
         *_of_all(results, curves),
         *_load(locality),

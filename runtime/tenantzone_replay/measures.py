@@ -107,6 +107,11 @@ class Result:
         return self.hit_tokens / max(1, sum(each.prompt_tokens for each in self.tenants.values()))
 
     @property
+    def worst(self) -> float:
+        """The part of its requests that the tenant which fared worst had in time."""
+        return min(each.attainment for each in self.tenants.values())
+
+    @property
     def attainment(self) -> float:
         """Of all requests."""
         asked = sum(each.requests + each.refused for each in self.tenants.values())

@@ -52,6 +52,9 @@ QUOTA_SECONDS: Final = 1.0
 """Between two looks at soft quotas, as LMCache has it."""
 
 
+STOCK: Final = Policy("stock", "vLLM, LRU, prefixes shared by all", salted=False)
+
+
 def policies(
     zones: Sequence[ZoneConfig],
     blocks: int,
@@ -81,7 +84,7 @@ def policies(
     unlent = tuple(changed(zone, lending=alone) for zone in zones)
     ours = Policy("zones", "ours", zones=tuple(zones), watermarks=watermarks)
     every = [
-        Policy("stock", "vLLM, LRU, prefixes shared by all", salted=False),
+        STOCK,
         Policy("salted", "vLLM, LRU, a cache_salt per tenant"),
         Policy("priority", "salted; who has priority is served first", priorities=priorities),
         Policy("random-lru", "salted; of five cached blocks by chance the oldest goes", order="random-lru"),

@@ -20,7 +20,7 @@ from tenantzone_replay.load import Asked, TraceError, content_id
 from tenantzone_replay.measures import Result
 from tenantzone_replay.mix import Source, mixed, parse_source
 from tenantzone_replay.option_types import part_of_all
-from tenantzone_replay.policies import Policy, zone_names
+from tenantzone_replay.policies import STOCK, Policy, zone_names
 from tenantzone_replay.profile import profile
 from tenantzone_replay.setting import Setting
 from tenantzone_replay.tables import columns, percent
@@ -30,7 +30,6 @@ _LONGEST_NAME: Final = 200
 _MOST_ENGINES: Final = 64
 _SPARED: Final = 0.5
 """Engines with less than this part of the work of all are not tried: hits do not spare so much."""
-_STOCK: Final = Policy("stock", "vLLM", salted=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +90,7 @@ def _named(source: Source, number: int) -> Source:
 
 def _alone(setting: Setting, source: Source, wanted: float) -> Alone:
     for engines in range(1, _MOST_ENGINES + 1):
-        result = _replayed(setting, [source], engines, _STOCK)
+        result = _replayed(setting, [source], engines, STOCK)
         if result.attainment >= wanted:
             return Alone(source.tenant, engines, result)
     raise TraceError(

@@ -14,7 +14,7 @@ from tenantzone_contract.share import Percent, percentage
 from tenantzone_contract.zone_terms import Lending, SeatShare
 from tenantzone_replay.halving import halved
 from tenantzone_replay.measures import Result
-from tenantzone_replay.policies import Policy, part_of, scaled, zone_names
+from tenantzone_replay.policies import STOCK, Policy, part_of, scaled, zone_names
 from tenantzone_replay.setting import Setting
 from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
 
@@ -143,6 +143,13 @@ def narrowed(
     return smaller
 
 
+def stock(setting: Setting, blocks: int) -> Result:
+    """Replay the load with stock vLLM, with this number of blocks and no tier, and return what came of it."""
+    from tenantzone_replay.replay import replay
+
+    return replay(replace(setting, shape=replace(setting.shape, blocks=blocks)), STOCK)
+
+
 def pareto(candidates: Iterable[Candidate]) -> list[Candidate]:
     """Those of which none has more in time with as little memory, or as much with less; the smallest first."""
     front: list[Candidate] = []
@@ -248,5 +255,5 @@ def _replayed(
 
     at = replace(setting, shape=replace(setting.shape, blocks=blocks))
     result = replay(at, Policy("advised", "zones that are tried", zones=zones, tier_blocks=tier_blocks))
-    worst = min(each.attainment for each in result.tenants.values())
-    return Candidate(blocks, zones, lends, tier_blocks, blocks + tier_price * tier_blocks, worst, result, is_equal)
+    cost = blocks + tier_price * tier_blocks
+    return Candidate(blocks, zones, lends, tier_blocks, cost, result.worst, result, is_equal)

@@ -9,12 +9,12 @@ import yaml
 
 from tenantzone_contract.zone_terms import Lending
 from tenantzone_operator.kube.specs import zone_config
-from tenantzone_replay.advice import as_yaml, choose, front_table, return_table
+from tenantzone_replay.advice import as_yaml, beside_stock, choose, front_table, return_table
 from tenantzone_replay.halving import halved
 from tenantzone_replay.held_out import Trial, trials_table, try_on
-from tenantzone_replay.measures import Target
+from tenantzone_replay.measures import Target, TenantMeasures
 from tenantzone_replay.policies import changed, equal_zones, zone_names
-from tenantzone_replay.search import Candidate, narrowed, pareto, search, shares_of
+from tenantzone_replay.search import Candidate, narrowed, pareto, search, shares_of, stock
 from tests.replay.loads import BLOCK_TOKENS, asked, flood_beside_a_quiet_tenant, setting
 from tests.replay.test_replay import results
 
@@ -41,7 +41,32 @@ def why(text):
 def test_the_front_has_nothing_that_costs_more_and_brings_no_more(measured):
     tried = [candidate(measured, *each) for each in ((100, 0.5), (200, 0.4), (150, 0.9), (150, 0.7), (300, 0.9))]
     assert [(each.blocks, each.worst) for each in pareto(tried)] == [(100, 0.5), (150, 0.9)]
-    assert len(front_table(tried, setting(LOAD, blocks=300)).splitlines()) == 3
+    assert len(front_table(tried, setting(LOAD, blocks=300), measured).splitlines()) == 4
+
+
+def test_the_front_has_a_row_of_stock(measured):
+    *_, row = front_table([candidate(measured, 150, 0.9)], setting(LOAD, blocks=300), measured).splitlines()
+    assert row.split()[0] == f"{measured.blocks:,}"
+    assert f"{measured.worst:.1%}" in row
+    assert row.endswith("stock vLLM")
+
+
+@pytest.mark.parametrize(
+    ("advised", "wanted", "beats"),
+    [(0.9, 0.9, True), (0.9, 0.95, True), (0.8, 0.95, False), (0.9, 0.8, False), (0.7, 0.95, False)],
+    ids=["it reaches the target", "it comes closer", "as close", "both reach the target", "stock comes closer"],
+)
+def test_advice_that_does_not_beat_stock_says_so(measured, advised, wanted, beats):
+    stock = replace(measured, tenants={"a": TenantMeasures(requests=10, attained=8)})
+    told = beside_stock(candidate(measured, 150, advised), stock, wanted)
+    assert "has 80.0% in time" in told
+    assert ("do not beat it" not in told) is beats
+
+
+def test_a_search_is_beside_stock_with_the_same_memory(long_prompts_beside_short_ones):
+    found = stock(long_prompts_beside_short_ones, 80)
+    assert (found.policy, found.blocks) == ("stock", 80)
+    assert found.worst == min(each.attainment for each in found.tenants.values())
 
 
 def test_the_least_memory_that_is_enough_is_chosen_and_else_what_comes_closest(measured):
@@ -52,7 +77,7 @@ def test_the_least_memory_that_is_enough_is_chosen_and_else_what_comes_closest(m
 
 def test_what_is_advised_can_be_applied_and_says_why(measured):
     tried = [candidate(measured, 150, 0.9), candidate(measured, 200, 0.9, is_equal=True)]
-    text = as_yaml(tried[0], tried, setting(LOAD, blocks=200), 0.9, "demo")
+    text = as_yaml(tried[0], tried, setting(LOAD, blocks=200), 0.9, "demo", measured)
     assert "Equal shares needed 200 blocks for the same, which is 25% saved" in why(text)
     objects = [each for each in yaml.safe_load_all(text) if each]
     known = yaml.safe_load(CRD.read_text())["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
@@ -69,7 +94,7 @@ def test_tenants_that_can_not_be_a_zones_are_named_and_their_zones_left_out(meas
     tried = [
         candidate(measured, 150, 0.9, tenants=("a.b_C", "Bob Smith", "user@example.com", "-a", "b.", "\U0001f600"))
     ]
-    text = as_yaml(tried[0], tried, setting(LOAD, blocks=200), 0.9, "demo")
+    text = as_yaml(tried[0], tried, setting(LOAD, blocks=200), 0.9, "demo", measured)
     assert "'Bob Smith', 'user@example.com', '-a', 'b.', '\U0001f600' are left out" in why(text)
     known = yaml.safe_load(CRD.read_text())["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     tenants = [each["spec"]["tenant"] for each in yaml.safe_load_all(text) if each]
@@ -82,7 +107,7 @@ def test_memory_saved_is_that_of_the_tier_too(measured):
         candidate(measured, 150, 0.9, tier_blocks=300),
         candidate(measured, 200, 0.9, tier_blocks=400, is_equal=True),
     ]
-    text = as_yaml(tried[0], tried, setting(LOAD, blocks=200), 0.9, "demo")
+    text = as_yaml(tried[0], tried, setting(LOAD, blocks=200), 0.9, "demo", measured)
     assert "Equal shares needed 200 blocks and a tier of 400 for the same, which is 25% saved" in why(text)
     assert all(each.is_equal for each in search(setting(LOAD, blocks=160), 0, 1, [].append, 0.9, [2.0]))
 
@@ -91,7 +116,7 @@ def test_memory_saved_is_that_of_the_tier_too(measured):
 def test_what_was_wanted_is_told_as_it_was_said(measured, wanted, told):
     tried = [candidate(measured, 150, 1.0)]
     assert f"each tenant has {told} its requests" in why(
-        as_yaml(tried[0], tried, setting(LOAD, blocks=200), wanted, "p")
+        as_yaml(tried[0], tried, setting(LOAD, blocks=200), wanted, "p", measured)
     )
 
 
@@ -167,8 +192,8 @@ def test_equal_shares_are_tried_with_less_of_each_tier(long_prompts_beside_short
 
 def test_what_falls_short_does_not_look_as_if_it_reached_the_target(measured):
     tried = [candidate(measured, 150, 0.9497)]
-    assert "has least with 94.9%" in why(as_yaml(tried[0], tried, setting(LOAD, blocks=200), 0.95, "p"))
-    assert " 0%" in trials_table([Trial("a", 0.9, 0.9, 1001, 1000)])
+    assert "has least with 94.9%" in why(as_yaml(tried[0], tried, setting(LOAD, blocks=200), 0.95, "p", measured))
+    assert " 0%" in trials_table([Trial("a", 0.9, 0.9, 1001, 1000)], 0.9)
 
 
 def test_what_reached_the_target_is_tried_with_less_memory(long_prompts_beside_short_ones):
@@ -209,12 +234,19 @@ def test_halving_ends_a_part_in_32_from_the_least(too_little, enough, least):
 
 def test_who_serves_all_held_out_loads_buys_what_the_greediest_needs():
     loads = [Trial("a", 0.9, 0.8, 100, 90), Trial("b", 0.95, 0.9, 80, 200)]
-    *_, whole, blank, first, second = trials_table(loads).splitlines()
+    *_, whole, blank, first, second = trials_table(loads, 0.9).splitlines()
     assert whole.split() == ["all", "of", "them", "90.0%", "80.0%", "100", "blocks", "200", "blocks", "50%"]
     assert (blank, first, second) == ("", "1: a", "2: b")
-    assert "all of them" not in trials_table(loads[:1])
-    unknown = trials_table([*loads, replace(loads[0], equal_blocks=None)])
+    assert "all of them" not in trials_table(loads[:1], 0.9)
+    unknown = trials_table([*loads, replace(loads[0], equal_blocks=None)], 0.9)
     assert unknown.splitlines()[4].endswith("more than was tried")
+
+
+def test_held_out_loads_on_which_the_target_is_missed_are_named():
+    loads = [Trial("a", 0.85, 0.8, 100, 90), Trial("b", 0.95, 0.9, 80, 200)]
+    told = trials_table(loads, 0.9).splitlines()[-1]
+    assert told.startswith("The advice misses the target of 90% on load 1: ")
+    assert "misses" not in trials_table(loads[1:], 0.9)
 
 
 def test_what_a_further_gib_brings_is_told_from_size_to_size(measured):
@@ -244,4 +276,4 @@ def test_advice_is_tried_beside_equal_shares_on_loads_that_it_has_not_seen(long_
     assert 60 < trial.advised_blocks <= 80 < trial.equal_blocks <= 160
     below = try_on("other", at, zones, 80, [80], 0.9, told.append, tier_blocks=2000)
     assert below.equal > 0.9, "what the engine evicts is in the tier"
-    assert f"{1 - trial.advised_blocks / trial.equal_blocks:.0%}" in trials_table([trial])
+    assert f"{1 - trial.advised_blocks / trial.equal_blocks:.0%}" in trials_table([trial], 0.9)

@@ -21,7 +21,7 @@ def result():
 
 
 def test_the_largest_tenants_are_drawn_and_the_others_as_one():
-    page = report([result()], "a load", Locality())
+    page = report([result()], "a load", {}, Locality())
     owners, lost, lenders = re.findall("<svg.*?</svg>", page.partition("Who held the blocks")[2])
     for picture in (owners, lenders):
         assert re.findall(r">([^<]*)</text>", picture)[-21:] == SHOWN
@@ -30,3 +30,10 @@ def test_the_largest_tenants_are_drawn_and_the_others_as_one():
     # As much as the thirty smallest have together is the highest.
     assert f">{sum(range(1, 31))}</text>" in lost
     assert owners == pictures([result()], [])["owners-zones"][1].partition("<figure>")[2].removesuffix("</figure>")
+
+
+def test_the_page_names_load_model_and_options():
+    about = {"load": "12 requests", "model": "a <model>", "options": "--blocks 1000 --seats 8"}
+    page = report([result()], "a load", about, Locality())
+    assert "<dt>load</dt><dd>12 requests</dd><dt>model</dt><dd>a &lt;model&gt;</dd>" in page
+    assert "<dt>options</dt><dd>--blocks 1000 --seats 8</dd>" in page

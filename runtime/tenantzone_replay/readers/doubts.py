@@ -10,7 +10,7 @@ _FIRST_UNIX_SECONDS: Final = 1e9
 _FIRST_UNIX_MILLISECONDS: Final = 1e11
 """What is between the two is a time of this century in seconds, what is above is one in milliseconds."""
 _LOOKED_AT: Final = 100
-"""So many requests within a second are more than traces have, unless seconds are taken for milliseconds."""
+"""Requests. Traces do not have this number within a second, unless seconds are taken for milliseconds."""
 
 
 class Doubts:
