@@ -57,8 +57,8 @@ format: python ## let ruff format and repair what it can
 	@$(VENV)/ruff format
 	@$(VENV)/ruff check --fix
 
-test-older: older ## the tests of engine and door with the oldest vLLM that is supported; ARGS go to pytest
-	@.venv-older/bin/python -m pytest tests/engine tests/door $(ARGS)
+test-older: older ## the tests of engine and door, and conformance, with the oldest vLLM that is supported; ARGS go to pytest
+	@.venv-older/bin/python -m pytest tests/engine tests/door tests/conformance $(ARGS)
 
 test-newer: newer ## what runs without a GPU of the newest vLLM, before it has a build for CPUs; ARGS go to pytest
 	@VLLM_TARGET_DEVICE=cpu .venv-newer/bin/python -m pytest -m "not compiled and not engine and not flagged_engine" $(or $(ARGS),tests/engine tests/door tests/conformance)
@@ -157,6 +157,7 @@ lock: python ## write requirements/ again from pyproject.toml; ARGS=--upgrade ta
 	$(LOCK) pyproject.toml --extra cpu --extra operator --extra dev --override requirements/overrides.txt --universal -o requirements/dev.txt
 	@cp requirements/dev.txt requirements/older.txt # the same versions, but for what the older vLLM needs otherwise
 	$(LOCK) pyproject.toml --extra cpu --extra operator --extra dev --override requirements/overrides.txt --override requirements/older.in --universal -o requirements/older.txt
+	$(LOCK) requirements/older-source.in --no-deps -o requirements/older-source.txt
 	$(LOCK) requirements/newer.in --no-deps -o requirements/newer.txt
 	$(LOCK) pyproject.toml --extra operator --universal -o requirements/operator.txt
 	$(LOCK) pyproject.toml --extra manager --universal -o requirements/manager.txt

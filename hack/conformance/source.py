@@ -19,7 +19,9 @@ from hack.controlplane.cache import cache_folder, exclusive
 from hack.progress import say
 
 NAME = "vllm"
-LOCKS = tuple(Path(__file__).parents[2] / "requirements" / name for name in ("gpu.txt", "newer.txt"))
+LOCKS = tuple(
+    Path(__file__).parents[2] / "requirements" / name for name in ("gpu.txt", "newer.txt", "older-source.txt")
+)
 """Each pins a vLLM by version and by the hash of each file that its release consists of."""
 
 _CHUNK_BYTES = 1 << 20
@@ -46,11 +48,20 @@ def pinned_vllm() -> tuple[str, frozenset[str]]:
         SourceError: no lock pins its source.
     """
     installed = installed_vllm()
-    pins = rf"^vllm=={re.escape(installed)}((?: \\\n +--hash=sha256:[0-9a-f]{{64}})+)"
+    return installed, pinned_files(installed)
+
+
+def pinned_files(version: str) -> frozenset[str]:
+    """The SHA-256 of each file of a vLLM's release.
+
+    Raises:
+        SourceError: no lock pins it.
+    """
+    pins = rf"^vllm=={re.escape(version)}((?: \\\n +--hash=sha256:[0-9a-f]{{64}})+)"
     for lock in LOCKS:
         if found := re.search(pins, lock.read_text(), re.MULTILINE):
-            return installed, frozenset(re.findall(r"[0-9a-f]{64}", found[1]))
-    raise SourceError(f"vLLM {installed} is pinned by none of {', '.join(lock.name for lock in LOCKS)}")
+            return frozenset(re.findall(r"[0-9a-f]{64}", found[1]))
+    raise SourceError(f"vLLM {version} is pinned by none of {', '.join(lock.name for lock in LOCKS)}")
 
 
 def vllm_tests() -> Path:

@@ -116,14 +116,14 @@ def test_what_passes_with_vllms_classes_passes_with_ours(outcomes):
     comparison = compare(outcomes["stock"], outcomes["no zone"])
     print(*describe(comparison), sep="\n")
     assert comparison.conforms
-    assert len(comparison.passed) > 900
+    assert len(comparison.passed) > 850
 
 
 def test_it_passes_with_one_zone_that_owns_the_whole_pool_or_there_is_a_reason(outcomes):
     comparison = compare(outcomes["stock"], outcomes["one zone"], read_reasons(REASONS, installed_vllm()))
     print(*describe(comparison), sep="\n")
     assert comparison.conforms
-    assert len(comparison.passed) > 900
+    assert len(comparison.passed) > 850
 
 
 def test_a_pool_that_breaks_one_rule_is_a_named_difference(outcomes, broken):

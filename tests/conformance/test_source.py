@@ -6,7 +6,7 @@ import tarfile
 
 import pytest
 
-from hack.conformance.source import SourceError, check_hash, extract_tests, pinned_vllm
+from hack.conformance.source import SourceError, check_hash, extract_tests, pinned_files, pinned_vllm
 
 
 def archive_of(**files: str) -> io.BytesIO:
@@ -24,6 +24,16 @@ def test_the_tests_are_of_the_vllm_that_is_installed():
     import vllm
 
     assert pinned_vllm()[0] == vllm.__version__.partition("+")[0]
+
+
+@pytest.mark.parametrize("version", ["0.31.0", "0.32.0", "0.33.0"])
+def test_the_source_of_each_supported_vllm_is_pinned(version):
+    assert pinned_files(version)
+
+
+def test_a_vllm_that_no_lock_pins_is_refused():
+    with pytest.raises(SourceError, match=r"vLLM 0.30.0 is pinned by none of gpu.txt, newer.txt, older-source.txt"):
+        pinned_files("0.30.0")
 
 
 def test_an_archive_that_is_not_pinned_is_refused():
