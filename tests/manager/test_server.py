@@ -1,7 +1,6 @@
 """The calls over HTTP and over gRPC: the same answers, and the same refusals."""
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -9,53 +8,20 @@ from typing import Any
 
 import aiohttp
 import pytest
-from aiohttp import web
 
 from tenantzone_manager.core.quota import Account
 from tenantzone_manager.events.reading import Selection, Tally, select
-from tenantzone_manager.events.writer import EventSettings
 from tenantzone_manager.index.backend import Commit, IndexUnavailable
 from tenantzone_manager.index.sqlite import SqliteBackend
-from tenantzone_manager.manager import CacheManager, Settings
-from tenantzone_manager.server import grpc, http
-from tenantzone_manager.server.access import Caller, StaticTokens, service_accounts
-from tenantzone_manager.server.messages import MAX_KEYS
-from tenantzone_manager.server.service import CALLS, Service
+from tenantzone_manager.manager import CacheManager
+from tenantzone_manager.server.access import Caller, service_accounts
+from tenantzone_manager.server.messages import MAX_KEYS, MAX_TOKENS
+from tenantzone_manager.server.service import CALLS
 from tests.manager.asking import Client, Refusal, over_grpc, over_http
 from tests.manager.playing import eventually
 
-TOKENS = {
-    "root": {"admin": True},
-    "of-ml": {"admin": True, "namespace": "ml"},
-    "chat": {"pool": "ml/chat"},
-    "other": {"pool": "ml/other"},
-}
 INSTANCE = {"name": "chat-1", "group": "team", "block_size": 2, "specs": [{"name": "tp0", "size": 4096}]}
 KEYS = [b"\x00\x01", b"\x02", b"\xff"]
-
-
-@pytest.fixture
-async def manager(tmp_path: Path) -> AsyncIterator[CacheManager]:
-    made = CacheManager(SqliteBackend(tmp_path / "index.db"), Settings(events=EventSettings(tmp_path / "events.jsonl")))
-    await made.start(in_background=False)
-    yield made
-    await made.stop()
-
-
-@pytest.fixture
-async def ports(manager: CacheManager, tmp_path: Path) -> AsyncIterator[tuple[int, int]]:
-    (tmp_path / "tokens").write_text(json.dumps(TOKENS))
-    service, authenticator = Service(manager), StaticTokens(tmp_path / "tokens")
-    rpc = grpc.server(manager, service, authenticator)
-    rpc_port = rpc.add_insecure_port("127.0.0.1:0")
-    await rpc.start()
-    # As a manager has it; aiohttp's own server for tests ends calls of callers that are gone.
-    runner = web.AppRunner(http.application(manager, service, authenticator), access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    yield runner.addresses[0][1], rpc_port
-    await runner.cleanup()
-    await rpc.stop(0)
 
 
 @pytest.fixture(params=["http", "grpc"])
@@ -253,7 +219,7 @@ async def test_nobody_is_heard_without_a_token(ask: Client, call: str, token: st
         ("GetCacheLocation", {}, "by block_keys or by token_ids"),
         ("GetCacheLocation", {"block_keys": KEYS, "token_ids": [1]}, "by one of the two"),
         ("GetCacheLocation", {"block_keys": [b"a", b"a"]}, "a key twice"),
-        ("StartWriteCache", {"token_ids": [1] * (2 * MAX_KEYS + 2)}, "more than 65536 blocks of 2 tokens"),
+        ("StartWriteCache", {"token_ids": [1] * (MAX_TOKENS + 1)}, "length <= 131072"),
         ("GetCacheLocation", {"block_keys": [b"a"], "query_type": "window"}, "needs window"),
         ("GetCacheLocation", {"block_keys": [b"a"], "query_type": "suffix"}, "suffix"),
         ("GetCacheLocation", {"block_keys": [b"a"], "query_type": "groups"}, "needs groups"),
@@ -276,6 +242,13 @@ async def test_what_is_wrong_with_a_request_is_said(
     with pytest.raises(Refusal, match=message) as refusal:
         await ask(call, "chat", instance_id="chat-1", **fields)
     assert refusal.value.code == "INVALID_ARGUMENT"
+
+
+@pytest.mark.usefixtures("team")
+async def test_tokens_that_make_too_many_blocks_are_refused(ask: Client) -> None:
+    await ask("RegisterInstance", "chat", instance={**INSTANCE, "name": "chat-2", "block_size": 1})
+    with pytest.raises(Refusal, match="INVALID_ARGUMENT: token_ids make more than 65536 blocks of 1 tokens"):
+        await ask("StartWriteCache", "chat", instance_id="chat-2", token_ids=[1] * (MAX_KEYS + 1))
 
 
 @pytest.mark.usefixtures("team")

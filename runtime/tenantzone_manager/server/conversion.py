@@ -22,6 +22,11 @@ def to_plain(message: Message) -> Any:
     return plain.get(only.name, {} if _is_map(only) else ())
 
 
+def repeated_values(message: Message) -> int:
+    """How many values the lists and maps of a message have; those within its other messages are not counted."""
+    return sum(len(value) for field, value in message.ListFields() if field.is_repeated)
+
+
 def from_plain(kind: type[Message], plain: Any) -> Message:
     """A message that says this; what is None is left out."""
     message = kind()

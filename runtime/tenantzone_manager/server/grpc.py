@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
 import grpc
@@ -10,37 +10,41 @@ import msgspec
 
 from tenantzone_manager.manager import CacheManager
 from tenantzone_manager.server import encoding
-from tenantzone_manager.server.access import Authenticator
-from tenantzone_manager.server.conversion import from_plain, to_plain
+from tenantzone_manager.server.access import Authenticator, Caller
+from tenantzone_manager.server.conversion import from_plain, repeated_values, to_plain
 from tenantzone_manager.server.generated import manager_pb2
-from tenantzone_manager.server.http import LARGEST_REQUEST
+from tenantzone_manager.server.malformed import MalformedRequests
+from tenantzone_manager.server.messages import LARGEST_REQUEST, check_values
 from tenantzone_manager.server.service import CALLS, Call, Service, code_of
 
 SERVICE: Final = manager_pb2.DESCRIPTOR.services_by_name["KVCacheManager"].full_name
 
+LARGEST_ANSWER: Final = 64 * 2**20
+"""Bytes."""
+
 _log = logging.getLogger(__name__)
 Encode = Callable[[Any, Any], bytes]
+Read = Callable[[bytes, Caller], Any]
 
 
 def server(manager: CacheManager, service: Service, authenticator: Authenticator) -> grpc.aio.Server:
     """What answers over gRPC; it has no port yet."""
     options = [
         ("grpc.max_receive_message_length", LARGEST_REQUEST),
-        ("grpc.max_send_message_length", LARGEST_REQUEST),
+        ("grpc.max_send_message_length", LARGEST_ANSWER),
         # Two managers on one port would each get a part of the calls, and nobody would be told.
         ("grpc.so_reuseport", 0),
     ]
     made = grpc.aio.server(options=options)
     methods = manager_pb2.DESCRIPTOR.services_by_name["KVCacheManager"].methods_by_name
+    malformed = MalformedRequests()
     handlers = {}
     for call in CALLS:
-        request = _message(methods[call.name].input_type.name)
-        handlers[call.name] = grpc.unary_unary_rpc_method_handler(
-            _handler(
-                call, _encoder(call, manager, _message(methods[call.name].output_type.name)), service, authenticator
-            ),
-            request_deserializer=request.FromString,
-        )
+        encode = _encoder(call, manager, _message(methods[call.name].output_type.name))
+        read = _reader(call, _message(methods[call.name].input_type.name), malformed)
+        # On the wire this is a call with one message. Here the handler begins before that message is received, so that
+        # it can refuse an unknown caller first.
+        handlers[call.name] = grpc.stream_unary_rpc_method_handler(_handler(call, read, encode, service, authenticator))
     made.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
     return made
 
@@ -49,15 +53,28 @@ def _message(name: str) -> Any:
     return getattr(manager_pb2, name)
 
 
+def _reader(call: Call, kind: Any, malformed: MalformedRequests) -> Read:
+    def read(data: bytes, caller: Caller) -> Any:
+        with malformed.noted(call.name, caller):
+            message = kind.FromString(data)
+            check_values(repeated_values(message))
+            return msgspec.convert(to_plain(message), call.request)
+
+    return read
+
+
 def _handler(
-    call: Call, encode: Encode, service: Service, authenticator: Authenticator
+    call: Call, read: Read, encode: Encode, service: Service, authenticator: Authenticator
 ) -> Callable[[Any, Any], Awaitable[bytes]]:
     under_way: set[asyncio.Task[Any]] = set()
 
-    async def handle(message: Any, context: Any) -> bytes:
+    async def handle(messages: AsyncIterator[bytes], context: Any) -> bytes:
         try:
             caller = await authenticator.authenticate(_token(context))
-            asked = msgspec.convert(to_plain(message), call.request)
+            data = await anext(messages, None)
+            if data is None:
+                raise ValueError("the call has no message")
+            asked = read(data, caller)
             # As over HTTP, a caller that is gone ends nothing: what is done already must be noted and told.
             task = asyncio.create_task(service.call(call, caller, asked))
             under_way.add(task)

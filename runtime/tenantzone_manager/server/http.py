@@ -13,7 +13,14 @@ from tenantzone_manager.index.backend import IndexUnavailable
 from tenantzone_manager.manager import CacheManager
 from tenantzone_manager.server import encoding
 from tenantzone_manager.server.access import Authenticator, Unauthenticated
-from tenantzone_manager.server.messages import ErrorBody, ErrorResponse
+from tenantzone_manager.server.malformed import MalformedRequests
+from tenantzone_manager.server.messages import (
+    LARGEST_REQUEST,
+    ErrorBody,
+    ErrorResponse,
+    RequestTooLarge,
+    check_values,
+)
 from tenantzone_manager.server.service import CALLS, Call, Service, code_of
 
 STATUS: Final = {
@@ -23,10 +30,9 @@ STATUS: Final = {
     "NOT_FOUND": 404,
     "FAILED_PRECONDITION": 409,
     "INTERNAL": 500,
+    "RESOURCE_EXHAUSTED": 413,
     "UNAVAILABLE": 503,
 }
-LARGEST_REQUEST: Final = 64 * 2**20
-"""Bytes."""
 
 _log = logging.getLogger(__name__)
 _encode = msgspec.json.Encoder().encode
@@ -45,8 +51,9 @@ def application(
         asks_for_certificates: whether a call needs a client certificate, which TLS has checked, beside its token.
     """
     app = web.Application(client_max_size=LARGEST_REQUEST)
+    malformed = MalformedRequests()
     for call in CALLS:
-        handler = _handler(call, manager, service, authenticator)
+        handler = _handler(call, manager, service, authenticator, malformed)
         app.router.add_post(f"/v1/{call.name}", _certified(call, handler) if asks_for_certificates else handler)
     description = files(__package__).joinpath("openapi.json").read_text()
 
@@ -75,15 +82,23 @@ def application(
     return app
 
 
-def _handler(call: Call, manager: CacheManager, service: Service, authenticator: Authenticator) -> Handler:
+def _handler(
+    call: Call, manager: CacheManager, service: Service, authenticator: Authenticator, malformed: MalformedRequests
+) -> Handler:
     decode = msgspec.json.Decoder(call.request).decode
     answer = _locations_encoder(manager) if call.name == "GetCacheLocation" else lambda _, response: _encode(response)
 
     async def handle(request: web.Request) -> web.Response:
         try:
             caller = await authenticator.authenticate(_token(request))
-            asked = decode(await request.read() or b"{}")
+            body = await request.read() or b"{}"
+            # Between two values there is a comma. Commas in names only make the count too high.
+            check_values(body.count(b",") + 1)
+            with malformed.noted(call.name, caller):
+                asked = decode(body)
             response = await service.call(call, caller, asked)
+        except web.HTTPRequestEntityTooLarge:
+            return _refusal(call, RequestTooLarge(f"a request has at most {LARGEST_REQUEST} bytes; make several calls"))
         except web.HTTPException:
             raise
         except Exception as error:

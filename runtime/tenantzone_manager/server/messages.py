@@ -26,11 +26,21 @@ MAX_KEYS = 65_536
 """In one call."""
 MAX_LOOKED_UP = 16 * MAX_KEYS
 """Of blocks and groups together, in one query by groups."""
-MAX_TOKENS = 2**24
+MAX_TOKENS = 2**17
+"""In one call. A prompt with more tokens is named by the keys of its blocks."""
+MAX_VALUES = 2 * MAX_KEYS + 1024
+"""Keys, tokens, indices and names in one request together: as many keys as there may be, an index for each, and the
+rest. To read one takes some tens of nanoseconds, and nothing else is done meanwhile."""
+LARGEST_REQUEST = 4 * 2**20
+"""Bytes. In JSON, as many keys of 32 bytes as there may be, with an index for each, take 3.4 MiB."""
 
 Keys = Annotated[list[Annotated[bytes, Meta(min_length=1, max_length=128)]], Meta(max_length=MAX_KEYS)]
 TokenIds = Annotated[list[int], Meta(max_length=MAX_TOKENS)]
 Seconds = Annotated[float, Meta(ge=0)]
+
+
+class RequestTooLarge(Exception):
+    """A request has more bytes than any call needs."""
 
 
 class Message(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -313,3 +323,16 @@ class ErrorResponse(Answer):
 def field_names(kind: Any) -> list[str]:
     """The fields of a message."""
     return [field.name for field in msgspec.structs.fields(kind)]
+
+
+def check_values(count: int) -> None:
+    """Refuse a request before its values are read.
+
+    Args:
+        count: how many there are at most.
+
+    Raises:
+        ValueError: there may be more than ``MAX_VALUES``.
+    """
+    if count > MAX_VALUES:
+        raise ValueError(f"a request names at most {MAX_VALUES} keys, tokens, indices and names; make several calls")

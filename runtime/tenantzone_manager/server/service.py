@@ -30,6 +30,7 @@ CODES: Final[tuple[tuple[type[Exception], str], ...]] = (
     (Refused, "FAILED_PRECONDITION"),
     (IndexUnavailable, "UNAVAILABLE"),
     (OSError, "UNAVAILABLE"),
+    (m.RequestTooLarge, "RESOURCE_EXHAUSTED"),
     (ValueError, "INVALID_ARGUMENT"),
 )
 """What went wrong, as callers are told it."""
