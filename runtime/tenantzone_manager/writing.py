@@ -60,7 +60,7 @@ class _Plan:
     space: str
     keys: Sequence[bytes]
     parents: Sequence[int]
-    specs: Mapping[int, Sequence[Spec]]
+    specs: Mapping[int, tuple[Spec, ...]]
     places: Mapping[int, placement.Candidate]
     files: Files
     """Of which slots may be taken."""
@@ -137,7 +137,8 @@ class Writer:
         parents = parents_of(len(keys), parents)
         found = await self._index.get(space, keys)
         blocks = [entry.value if entry else None for entry in found]
-        made = standings(blocks, parents, first, instance.needs_prefix, self._storages.is_available)
+        names = _names(specs)
+        made = standings(blocks, parents, first, instance.needs_prefix, self._storages.is_available, names)
         wanted = [index for index, standing in enumerate(made) if standing is Standing.WRITE]
         if whole and Standing.NO_PREFIX in made[first:]:
             for index in wanted:
@@ -204,7 +205,7 @@ class Writer:
         instance: Instance,
         keys: Sequence[bytes],
         parents: Sequence[int],
-        specs: Mapping[int, Sequence[Spec]],
+        specs: Mapping[int, tuple[Spec, ...]],
         wanted: Sequence[int],
         failed: Collection[str],
         write: tuple[str, float, float],
@@ -230,6 +231,7 @@ class Writer:
         slot_files: dict[Address, SlotFile] = {}
         depths = depths_of(plan.parents)
         ends = [plan.keys[index] for index in plan.ends - plan.places.keys()]
+        names = _names({index: plan.specs[index] for index in plan.places})
 
         def change(draft: Draft, found: Found) -> Beside:
             for kept in (taken, became, slot_files):
@@ -242,7 +244,7 @@ class Writer:
                     # An earlier try was made, and its answer was lost.
                     taken[index], became[index] = own, Standing.WRITE
                     continue
-                standing = standing_of(block, self._storages.is_available)
+                standing = standing_of(block, self._storages.is_available, names[index])
                 if standing is Standing.WRITE and plan.needs_prefix and before and not _is_live(draft, before):
                     standing = Standing.NO_PREFIX
                 became[index] = standing
@@ -302,6 +304,12 @@ def _specs(instance: Instance, count: int, first: int, spec_sets: Sequence[str])
     if spec_sets and len(spec_sets) != count - first:
         raise ValueError(f"{len(spec_sets)} spec sets do not fit {count - first} blocks from the first to write on")
     return {index: instance.specs_of(spec_sets[index - first] if spec_sets else "") for index in range(first, count)}
+
+
+def _names(specs: Mapping[int, tuple[Spec, ...]]) -> dict[int, frozenset[str]]:
+    """Of each block, the names of its parts; most blocks have the same parts."""
+    of_parts = {parts: frozenset([spec.name for spec in parts]) for parts in set(specs.values())}
+    return {index: of_parts[parts] for index, parts in specs.items()}
 
 
 def _before(plan: _Plan, index: int) -> bytes:

@@ -138,6 +138,44 @@ async def test_all_ranks_parts_live_together(playing: Playing) -> None:
         await playing.start_write(keys("c"), ranks, spec_sets=["last"])
 
 
+HYBRID = Instance(
+    "hybrid", "team", 16, (Spec("full", SIZE), Spec("linear", 100)), spec_sets={"full": ("full",), "rest": ("linear",)}
+)
+
+
+async def test_a_block_that_has_some_parts_only_is_written_to_who_has_more(playing: Playing) -> None:
+    await playing.manager.catalog.register_instance(HYBRID)
+    names = keys("a", "b")
+    await playing.write(names, HYBRID, spec_sets=["full", "full"])
+    lacking = await playing.match(names, HYBRID, specs=frozenset({"linear"}))
+    assert not lacking.blocks
+    some = await playing.start_write(names, HYBRID, spec_sets=["full", "rest"])
+    assert some.standings == [SERVING, WRITE]
+    more = await playing.start_write(names, HYBRID)
+    assert more.standings == [WRITE, WRITE]
+    again = await playing.start_write(names, HYBRID)
+    assert again.standings == [WRITING, WRITING]
+    await playing.finish(names, more, HYBRID)
+    whole = await playing.match(names, HYBRID, specs=frozenset({"full", "linear"}))
+    assert len(whole.blocks) == 2
+    assert (await playing.start_write(names, HYBRID, spec_sets=["full", ""])).standings == [SERVING, SERVING]
+
+
+async def test_a_location_goes_when_another_one_in_its_type_has_all_of_its_parts(playing: Playing) -> None:
+    await playing.manager.catalog.register_instance(HYBRID)
+    names = keys("a")
+    await playing.write(names, HYBRID, spec_sets=["full"])
+    read = (await playing.match(names, HYBRID)).blocks[0].locations[0]
+    await playing.write(names, HYBRID)
+    (there,) = (await playing.match(names, HYBRID)).blocks[0].locations
+    assert [spec.name for spec in there.specs] == ["full", "linear"]
+    await playing.reclaim(after=playing.manager.settings.timing.lease)
+    assert path_of(read)[0].exists()
+    await playing.reclaim(after=60)
+    assert not path_of(read)[0].exists()
+    assert (await playing.account("i/hybrid/FileSystem")).used == SIZE + 100
+
+
 async def test_what_is_removed_is_gone_at_once_and_deleted_when_no_reader_is_left(playing: Playing) -> None:
     await playing.write(keys("a", "b"))
     read = (await playing.match(keys("a", "b"))).blocks[1].locations[0]

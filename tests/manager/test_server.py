@@ -90,6 +90,23 @@ async def test_tokens_name_the_blocks_as_well(ask: Client) -> None:
 
 
 @pytest.mark.usefixtures("team")
+async def test_of_blocks_named_by_key_only_those_that_are_said_to_be_written_serve(ask: Client) -> None:
+    asked = {"instance_id": "chat-1", "block_keys": KEYS}
+    started = await ask("StartWriteCache", "chat", **asked)
+    ending = {"write_id": started["write_id"], **asked}
+    first = await ask("FinishWriteCache", "chat", blocks=[0], **ending)
+    assert first["endings"] == ["serving"]
+    found = await ask("GetCacheLocation", "chat", **asked)
+    assert found["matched_blocks"] == 1
+    with pytest.raises(Refusal, match="there is no block 3: the request names 3"):
+        await ask("FinishWriteCache", "chat", blocks=[3], **ending)
+    rest = await ask("FinishWriteCache", "chat", blocks=[1, 2], failed_blocks=[2], **ending)
+    assert rest["endings"] == ["serving", "failed"]
+    found = await ask("GetCacheLocation", "chat", **asked)
+    assert found["matched_blocks"] == 2
+
+
+@pytest.mark.usefixtures("team")
 async def test_a_prompt_of_several_groups_is_found_where_each_has_what_it_needs(ask: Client) -> None:
     chain, groups = [b"a-full", b"b-full"], [{"key_suffix": b"-full"}, {"key_suffix": b"-window", "window": 1}]
     written = {"block_keys": [*chain, b"b-window"], "parents": [-1, 0, 1], "whole": True}

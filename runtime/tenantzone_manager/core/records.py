@@ -55,7 +55,12 @@ class CacheLocation(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     def has(self, names: frozenset[str]) -> bool:
         """Whether it has all of these parts."""
-        return names <= {spec.name for spec in self.specs}
+        return not names or names <= self.part_names
+
+    @property
+    def part_names(self) -> frozenset[str]:
+        """The names of its parts."""
+        return frozenset([spec.name for spec in self.specs])
 
 
 class Block(msgspec.Struct, frozen=True, array_like=True, gc=False):

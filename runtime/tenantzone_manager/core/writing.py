@@ -1,7 +1,8 @@
 """How locations come, serve and go: two-phase writes, and what ends them."""
 
 import enum
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -41,6 +42,7 @@ def standings(
     first: int,
     needs_prefix: bool,
     can_read: Callable[[str], bool],
+    parts: Mapping[int, frozenset[str]],
 ) -> list[Standing]:
     """What each block is to a writer.
 
@@ -51,12 +53,13 @@ def standings(
         needs_prefix: whether a block is of no use without all of those before it.
         can_read: whether a storage can be read now. What the writer has and nobody can read is to be written once
             more; what it has not is there for those after it, since its storage comes back.
+        parts: of each block that the writer has, the names of the parts that it would write.
     """
     made: list[Standing] = []
     is_whole: list[bool] = []
     for index, (block, parent) in enumerate(zip(blocks, parents, strict=True)):
         follows = parent < 0 or is_whole[parent]
-        standing = standing_of(block, can_read if index >= first else _any)
+        standing = standing_of(block, can_read, parts[index]) if index >= first else standing_of(block, _any, _NO_PARTS)
         if standing is Standing.WRITE and (index < first or not follows):
             standing = Standing.NO_PREFIX
         is_whole.append(follows and (standing is not Standing.NO_PREFIX or not needs_prefix))
@@ -92,13 +95,22 @@ def depths_of(parents: Sequence[int]) -> list[int]:
     return depths
 
 
+_NO_PARTS: Final[frozenset[str]] = frozenset()
+
+
 def _any(_: str) -> bool:
     return True
 
 
-def standing_of(block: Block | None, can_read: Callable[[str], bool]) -> Standing:
-    """What a block is to a writer who has all those before it; the arguments are those of :func:`standings`."""
-    locations = block.locations if block else ()
+def standing_of(block: Block | None, can_read: Callable[[str], bool], parts: frozenset[str]) -> Standing:
+    """What a block is to a writer who has all those before it.
+
+    Args:
+        block: as it is.
+        can_read: whether a storage can be read now.
+        parts: that the writer would write. A location that lacks one of them is not what the writer has.
+    """
+    locations = [each for each in block.locations if each.has(parts)] if block else ()
     states = {each.state for each in locations if each.state is not State.SERVING or can_read(each.storage)}
     if State.SERVING in states:
         return Standing.SERVING
@@ -126,12 +138,14 @@ def begin(draft: Draft, key: bytes, parent: bytes, depth: int, location: CacheLo
 def finish(draft: Draft, key: bytes, write_id: str, written: bool, due: float) -> Ending:
     """End a write: the location serves from now on, or goes.
 
+    One that serves replaces those of its storage type that have some of its parts only.
+
     Args:
         draft: has the block and its parent.
         key: of the block.
         write_id: the location's.
         written: whether all of its bytes are there.
-        due: until when a failed one's writer may still be at it.
+        due: until when somebody may still be at a location that goes: a failed one's writer, a replaced one's reader.
     """
     block = draft.get(key)
     location = location_of(block, write_id)
@@ -140,7 +154,15 @@ def finish(draft: Draft, key: bytes, write_id: str, written: bool, due: float) -
         served = written and location is not None and location.state is State.SERVING
         return Ending.SERVING if served else Ending.EXPIRED
     state = State.SERVING if written else State.DELETING
-    _put(draft, key, block, {write_id: replace(location, state=state, until=0.0 if written else due)})
+    changed = {write_id: replace(location, state=state, until=0.0 if written else due)}
+    if written:
+        names = location.part_names
+        changed |= {
+            other.id: replace(other, state=State.DELETING, until=due)
+            for other in block.serving()
+            if other.type == location.type and other.part_names < names
+        }
+    _put(draft, key, block, changed)
     return Ending.SERVING if written else Ending.FAILED
 
 

@@ -143,7 +143,7 @@ class FinishWriteCacheRequest(Message):
     """Of all blocks of the write that were written or failed, in any order."""
     token_ids: TokenIds = []
     blocks: Annotated[list[int], Meta(max_length=MAX_KEYS)] = []
-    """With ``token_ids``: which of the prompt's blocks."""
+    """Which of the blocks that are named were written or failed. With ``block_keys``, empty: all of them."""
     failed_blocks: Annotated[list[int], Meta(max_length=MAX_KEYS)] = []
     """Which of ``block_keys``, or of the prompt's blocks, were not written as a whole."""
 

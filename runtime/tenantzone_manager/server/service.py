@@ -139,7 +139,7 @@ class Service:
     ) -> m.FinishWriteCacheResponse:
         instance = await self._instance(caller, request.instance_id)
         keys = _keys(instance, request.block_keys, request.token_ids)
-        indices = request.blocks if request.token_ids else range(len(keys))
+        indices = request.blocks if request.blocks or request.token_ids else range(len(keys))
         failed = set(request.failed_blocks)
         wrong = [index for index in (*indices, *failed) if not 0 <= index < len(keys)]
         if wrong:
