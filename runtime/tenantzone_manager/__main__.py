@@ -52,7 +52,12 @@ def _parser() -> argparse.ArgumentParser:
         "--grpc", type=_address, default=("127.0.0.1", 9471), metavar="HOST:PORT", help="gRPC (default: port 9471)"
     )
     who = parser.add_mutually_exclusive_group(required=True)
-    who.add_argument("--tokens", type=Path, metavar="FILE", help="callers by bearer token, as a JSON object")
+    who.add_argument(
+        "--tokens",
+        type=Path,
+        metavar="FILE",
+        help='callers by bearer token: {"TOKEN": {"pool": "NAMESPACE/POOL"}, "TOKEN": {"admin": true}}',
+    )
     who.add_argument(
         "--service-accounts", type=Path, metavar="FILE", help="callers by service account, reviewed by Kubernetes"
     )

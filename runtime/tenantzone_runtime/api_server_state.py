@@ -63,6 +63,7 @@ class ApiServerState:
         check_state_folder(folder)
         path = _path(folder, self.process)
         new = path.with_suffix(".new")
+        new.touch(mode=0o600)
         new.write_text(json.dumps(asdict(self)))
         new.replace(path)
 

@@ -1,5 +1,6 @@
 """The published descriptions of the API are those of the code."""
 
+import re
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -14,7 +15,7 @@ from tenantzone_manager.index.sqlite import SqliteBackend
 from tenantzone_manager.manager import CacheManager
 from tenantzone_manager.reading import LocationPlace, SpecPlace
 from tenantzone_manager.server import http
-from tenantzone_manager.server.access import Anyone
+from tenantzone_manager.server.access import Anyone, StaticTokens
 from tenantzone_manager.server.generated import manager_pb2
 from tenantzone_manager.server.messages import field_names
 from tenantzone_manager.server.service import CALLS, Service
@@ -58,6 +59,19 @@ def test_the_proto_file_has_the_fields_of_the_code() -> None:
     for kind in seen:
         message = getattr(manager_pb2, BY_ANOTHER_NAME.get(kind, kind.__name__))
         assert [field.name for field in message.DESCRIPTOR.fields] == field_names(kind), kind
+
+
+async def test_the_file_of_tokens_in_the_documentation_is_one(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "kv-cache-manager.md").read_text()
+    (shown,) = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
+    file = tmp_path / "tokens"
+    file.write_text(shown)
+    known = [await StaticTokens(file).authenticate(token) for token in msgspec.json.decode(shown)]
+    assert [(each.pool, each.is_admin, each.namespace) for each in known] == [
+        ("ml/chat", False, ""),
+        ("", True, ""),
+        ("", True, "shop"),
+    ]
 
 
 async def test_the_server_shows_its_description(tmp_path: Path) -> None:

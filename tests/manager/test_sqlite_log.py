@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import random
 import resource
 import sqlite3
@@ -414,3 +415,19 @@ def file_size_bound_to(size):
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+async def test_nobody_else_may_read_the_files_of_the_index(tmp_path):
+    before = os.umask(0o022)
+    try:
+        backend = SqliteBackend(tmp_path / "index.db")
+        await backend.start(lambda *_: None)
+        try:
+            await backend.commit(Commit([Change(Address(SPACE, b"key"), None, b"value")]))
+            modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+        finally:
+            await backend.close()
+    finally:
+        os.umask(before)
+    assert set(modes) >= {"index.db", "index.db-wal", "index.db.lock"}
+    assert set(modes.values()) == {0o600}

@@ -24,6 +24,15 @@ def test_what_is_written_is_read(tmp_path: Path):
     assert read_states(tmp_path) == []
 
 
+def test_nobody_else_may_read_it(tmp_path: Path):
+    before = os.umask(0o022)
+    try:
+        STATE.write(tmp_path)
+    finally:
+        os.umask(before)
+    assert [path.stat().st_mode & 0o777 for path in tmp_path.iterdir()] == [0o600]
+
+
 def test_the_file_of_a_process_that_has_ended_is_removed(tmp_path: Path):
     ended = subprocess.Popen([sys.executable, "-c", ""])
     replace(STATE, process=ended.pid, started=start_of(ended.pid)).write(tmp_path)

@@ -159,6 +159,7 @@ def test_in_a_folder_that_others_can_write_into_the_engine_has_one_of_its_own(
     state = state_of_this_process(1, "sha256:mine", "", "")
     state.write(own)
     assert read_states(own) == [state]
+    assert {path.stat().st_mode & 0o777 for path in own.iterdir()} == {0o600}
     # The processes that inherit the environment call the plugin, too.
     plugin._make_state_folder()
     assert Path(os.environ[STATE_DIR]) == own

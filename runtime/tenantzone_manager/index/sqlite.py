@@ -73,9 +73,12 @@ class SqliteBackend(IndexBackend):
         # By whatever name it is opened, its lock is the same.
         self._path = self._path.resolve()
         with contextlib.ExitStack() as opened:
-            lock = opened.enter_context(self._path.with_name(f"{self._path.name}.lock").open("wb"))
+            lock_path = self._path.with_name(f"{self._path.name}.lock")
+            # Nobody else has to read what the index says; SQLite gives the files beside it the same mode.
+            for path in (lock_path, self._path):
+                path.touch(mode=0o600)
+            lock = opened.enter_context(lock_path.open("wb"))
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._path.touch()
             # Closed last: with any of a process' descriptors of a file its locks go.
             file = os.open(self._path, os.O_RDWR)
             opened.callback(os.close, file)

@@ -47,6 +47,7 @@ class AppliedConfig:
             self._path.parent.mkdir(mode=0o700, exist_ok=True)
             check_state_folder(self._path.parent)
             if config is not self._shown or not self._path.exists():
+                new.touch(mode=0o600)
                 new.write_text(dump_config(config))
                 new.replace(self._path)
         except OSError as error:
