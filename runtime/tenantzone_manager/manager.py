@@ -33,6 +33,7 @@ from tenantzone_manager.storages.data_storage_manager import DataStorageManager
 from tenantzone_manager.storages.types import make
 from tenantzone_manager.timing import ORPHAN_GRACE_SECONDS, Timing
 from tenantzone_manager.touches import FLUSH_SECONDS, Touches
+from tenantzone_manager.turns import Turns
 from tenantzone_manager.writing import Writer
 
 REFRESH_SECONDS: Final = 0.5
@@ -81,6 +82,7 @@ class CacheManager:
         self.index = MetaIndex(backend, spaces.codec, self.settings.index, monotonic)
         self.catalog = Catalog(self.index)
         self.metrics = Metrics()
+        self.turns = Turns()
         self.events: Events
         self.leads = False
         """Whether this one reclaims for all that are over the same index."""
@@ -135,12 +137,12 @@ class CacheManager:
         )
         self.index.on_change(self.mover.used.note)
         self.touches = Touches(self.index, self.mover.used.note)
-        self.reader = Reader(self.index, self.catalog, self.storages, self.touches, self.clock)
-        self.writer = Writer(self.index, self.catalog, self.storages, parts, timing, self.clock)
-        self.remover = Remover(self.index, timing, self.clock)
+        self.reader = Reader(self.index, self.catalog, self.storages, self.touches, self.turns, self.clock)
+        self.writer = Writer(self.index, self.catalog, self.storages, parts, timing, self.turns, self.clock)
+        self.remover = Remover(self.index, timing, self.turns, self.clock)
         evictor = Evictor(self.index, self.catalog, self.remover, ladders, self.events, taking, self.clock)
         self.reclaimer = Reclaimer(
-            self.index, self.catalog, self.storages, evictor, parts, self.events, timing, self.clock
+            self.index, self.catalog, self.storages, evictor, parts, self.events, timing, self.turns, self.clock
         )
         self.orphans = OrphanScan(self.index, self.storages, self.clock, self.settings.orphan_grace)
         await self.refresh()

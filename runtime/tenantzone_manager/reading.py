@@ -1,6 +1,5 @@
 """GetCacheLocation: which blocks of a prompt can be read, and where."""
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -17,6 +16,7 @@ from tenantzone_manager.index.search_cache import Entry
 from tenantzone_manager.storages.backend import Place
 from tenantzone_manager.storages.data_storage_manager import DataStorageManager
 from tenantzone_manager.touches import Touches
+from tenantzone_manager.turns import READ_AT_ONCE, Turns, caller_of, parts_of
 
 Query = Literal["key", "prefix", "window", "groups"]
 _READ_BACKWARDS: Final = 256
@@ -79,6 +79,7 @@ class Reader:
         catalog: groups and their storages.
         storages: which of them can be read.
         touches: where it is noted that blocks were used.
+        turns: in which long queries are answered.
         clock: Unix time.
     """
 
@@ -88,12 +89,14 @@ class Reader:
         catalog: Catalog,
         storages: DataStorageManager,
         touches: Touches,
+        turns: Turns,
         clock: Callable[[], float],
     ) -> None:
         self._index = index
         self._catalog = catalog
         self._storages = storages
         self._touches = touches
+        self._turns = turns
         self._clock = clock
 
     async def get_cache_location(
@@ -116,15 +119,7 @@ class Reader:
         """
         space = spaces.blocks_of(instance)
         if query == "key":
-            found = await self._index.get(space, keys)
-            blocks = [
-                NOWHERE if entry is None else self._readable(instance, key, entry, specs)
-                for key, entry in zip(keys, found, strict=True)
-            ]
-            self._touches.note(
-                space, [key for key, block in zip(keys, blocks, strict=True) if block.locations], self._clock()
-            )
-            return Match(0, blocks)
+            return Match(0, await self._each(instance, space, keys, specs))
         if query == "prefix":
             match = await self._prefix(instance, space, keys, specs)
         else:
@@ -133,13 +128,41 @@ class Reader:
             self._touches.note(space, [keys[match.first + len(match.blocks) - 1]], self._clock())
         return match
 
+    async def _each(
+        self, instance: Instance, space: str, keys: Sequence[bytes], specs: frozenset[str]
+    ) -> list[Readable]:
+        blocks: list[Readable] = []
+        for part in parts_of(len(keys), READ_AT_ONCE):
+            if blocks:
+                await self._turns.take(caller_of(instance))
+            here = await self._look_up(instance, space, keys[part], specs)
+            used = [key for key, block in zip(keys[part], here, strict=True) if block.locations]
+            self._touches.note(space, used, self._clock())
+            blocks += here
+        return blocks
+
+    async def _look_up(
+        self, instance: Instance, space: str, keys: Sequence[bytes], specs: frozenset[str]
+    ) -> list[Readable]:
+        """Returns the locations of each block, in one part."""
+        found = await self._index.get(space, keys)
+        return [
+            NOWHERE if entry is None else self._readable(instance, key, entry, specs)
+            for key, entry in zip(keys, found, strict=True)
+        ]
+
     async def _prefix(self, instance: Instance, space: str, keys: Sequence[bytes], specs: frozenset[str]) -> Match:
         blocks: list[Readable] = []
-        for key, entry in zip(keys, await self._index.get_prefix(space, keys), strict=False):
-            block = self._readable(instance, key, entry, specs)
-            if not block.locations:
+        for part in parts_of(len(keys), READ_AT_ONCE):
+            if blocks:
+                await self._turns.take(caller_of(instance))
+            for key, entry in zip(keys[part], await self._index.get_prefix(space, keys[part]), strict=False):
+                block = self._readable(instance, key, entry, specs)
+                if not block.locations:
+                    return Match(0, blocks)
+                blocks.append(block)
+            if len(blocks) < part.stop:
                 break
-            blocks.append(block)
         return Match(0, blocks)
 
     async def _window(
@@ -147,9 +170,10 @@ class Reader:
     ) -> Match:
         run: list[Readable] = []
         first = 0
-        step = max(window, _READ_BACKWARDS)
-        for end in range(len(keys), 0, -step):
-            begin = max(0, end - step)
+        for end in range(len(keys), 0, -_READ_BACKWARDS):
+            if end < len(keys):
+                await self._turns.take(caller_of(instance))
+            begin = max(0, end - _READ_BACKWARDS)
             found = await self._index.get(space, keys[begin:end])
             for index in range(end - 1, begin - 1, -1):
                 entry = found[index - begin]
@@ -177,13 +201,12 @@ class Reader:
         space = spaces.blocks_of(instance)
 
         async def look_up(names: Sequence[bytes]) -> list[Readable]:
-            # An index in a file gives nobody a turn by itself, and there may be thousands of look-ups.
-            await asyncio.sleep(0)
-            found = await self._index.get(space, names)
-            return [
-                NOWHERE if entry is None else self._readable(instance, name, entry, frozenset())
-                for name, entry in zip(names, found, strict=True)
-            ]
+            found: list[Readable] = []
+            for part in parts_of(len(names), READ_AT_ONCE):
+                # There may be thousands of look-ups.
+                await self._turns.take(caller_of(instance))
+                found += await self._look_up(instance, space, names[part], frozenset())
+            return found
 
         async def look_up_prefix(names: Sequence[bytes]) -> list[Readable]:
             return (await self._prefix(instance, space, names, frozenset())).blocks

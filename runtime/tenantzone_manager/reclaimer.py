@@ -25,11 +25,14 @@ from tenantzone_manager.slot_files import file_key
 from tenantzone_manager.storages.backend import Place, StorageError, slot_bytes
 from tenantzone_manager.storages.data_storage_manager import DataStorageManager
 from tenantzone_manager.timing import Timing
+from tenantzone_manager.turns import WRITE_AT_ONCE, Turns, parts_of
 
 _AT_ONCE: Final = 256
-"""Blocks of one rank that are looked at together."""
+"""Blocks of one rank that are deleted together."""
 RETRY_SECONDS: Final = 10.0
 """After which a storage is asked again to delete what it did not."""
+_IN_BACKGROUND: Final = ""
+"""Whose turns the reclaimer takes: no caller has this name."""
 _WORKERS: Final = 8
 """Deletions under way at once."""
 
@@ -47,6 +50,7 @@ class Reclaimer:
         parts: hears of slots that are free again.
         events: where it is noted which blocks had a dead writer, or were deleted.
         timing: how long readers may be left.
+        turns: in which much is reclaimed.
         clock: Unix time.
     """
 
@@ -59,6 +63,7 @@ class Reclaimer:
         parts: Parts,
         events: Events,
         timing: Timing,
+        turns: Turns,
         clock: Callable[[], float],
     ) -> None:
         self._index = index
@@ -68,6 +73,7 @@ class Reclaimer:
         self._parts = parts
         self._events = events
         self._timing = timing
+        self._turns = turns
         self._clock = clock
         self._workers = asyncio.Semaphore(_WORKERS)
 
@@ -88,8 +94,9 @@ class Reclaimer:
         """Have go what dead writers have left behind."""
         expired = 0
         while True:
+            await self._turns.take(_IN_BACKGROUND)
             now = self._clock()
-            due = await self._index.lowest(books.queue(books.WRITING, group.name), _AT_ONCE, now)
+            due = await self._index.lowest(books.queue(books.WRITING, group.name), WRITE_AT_ONCE, now)
             if not due:
                 return expired
             until = self._timing.unread_from(now, self._index.staleness_seconds)
@@ -136,9 +143,14 @@ class Reclaimer:
                 except StorageError as error:
                     _log.warning("storage %s: %d locations could not be deleted: %s", storage, len(places), error)
                     done.failed += len(places)
-                    await self._postpone(space, places, until + RETRY_SECONDS)
+                    for part in parts_of(len(places), WRITE_AT_ONCE):
+                        await self._turns.take(_IN_BACKGROUND)
+                        await self._postpone(space, places[part], until + RETRY_SECONDS)
                     continue
-                gone = await self._forget(space, places)
+                gone: list[Place] = []
+                for part in parts_of(len(places), WRITE_AT_ONCE):
+                    await self._turns.take(_IN_BACKGROUND)
+                    gone += await self._forget(space, places[part])
                 self._note("delete", group, instance, list(dict.fromkeys(place.key for place in gone)), storage)
                 done.deleted += len(gone)
                 done.deleted_bytes += sum(place.location.size for place in gone)

@@ -1,6 +1,5 @@
 """What is no longer wanted ceases to serve now, and goes once nobody can read it: RemoveCache, TrimCache, eviction."""
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,8 +15,9 @@ from tenantzone_manager.core.settings import EvictionPolicy, Instance
 from tenantzone_manager.core.writing import leave
 from tenantzone_manager.index.meta_index import Found, MetaIndex
 from tenantzone_manager.timing import Timing
+from tenantzone_manager.turns import WRITE_AT_ONCE, Turns, caller_of
 
-AT_ONCE: Final = 256
+AT_ONCE: Final = WRITE_AT_ONCE
 """Blocks in one commit."""
 NO_END: Final = 2**63
 
@@ -57,12 +57,14 @@ class Remover:
     Args:
         index: what is known of blocks.
         timing: how long readers may be left.
+        turns: in which much is removed.
         clock: Unix time.
     """
 
-    def __init__(self, index: MetaIndex, timing: Timing, clock: Callable[[], float]) -> None:
+    def __init__(self, index: MetaIndex, timing: Timing, turns: Turns, clock: Callable[[], float]) -> None:
         self._index = index
         self._timing = timing
+        self._turns = turns
         self._clock = clock
 
     async def remove_cache(self, instance: Instance, keys: Sequence[bytes], told: Told = _nobody) -> Removed:
@@ -215,8 +217,8 @@ class Remover:
                     left[key] = going
 
         await change_blocks(self._index, spaces.blocks_of(instance), keys, change)
-        # An index in a file gives nobody a turn by itself, and there may be thousands of commits.
-        await asyncio.sleep(0)
+        # There may be thousands of commits.
+        await self._turns.take(caller_of(instance))
         if left:
             told(instance, where, list(left))
         return Removed(len(left), sum(location.size for locations in left.values() for location in locations))

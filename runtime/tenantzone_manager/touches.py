@@ -1,5 +1,6 @@
 """Notes of use, which are gathered in memory and written to the records together."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -7,11 +8,11 @@ from tenantzone_manager.changing import change_blocks
 from tenantzone_manager.core.draft import Draft
 from tenantzone_manager.core.writing import use
 from tenantzone_manager.index.meta_index import Found, MetaIndex
+from tenantzone_manager.turns import WRITE_AT_ONCE
 
 FLUSH_SECONDS: Final = 1.0
 _MOST: Final = 100_000
 """Blocks of which use is noted between two times that it is written; of more, it is not noted."""
-_AT_ONCE: Final = 512
 
 
 class Touches:
@@ -49,8 +50,10 @@ class Touches:
         noted, self._noted, self._count = self._noted, {}, 0
         for space, uses in noted.items():
             keys = list(uses)
-            for begin in range(0, len(keys), _AT_ONCE):
-                await self._write(space, keys[begin : begin + _AT_ONCE], uses)
+            for begin in range(0, len(keys), WRITE_AT_ONCE):
+                await self._write(space, keys[begin : begin + WRITE_AT_ONCE], uses)
+                # An index in a file never makes this wait, so other tasks would get no turn.
+                await asyncio.sleep(0)
 
     async def _write(self, space: str, keys: Sequence[bytes], uses: dict[bytes, tuple[float, int, bool]]) -> None:
         def change(draft: Draft, _: Found) -> None:

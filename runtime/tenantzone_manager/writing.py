@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice, zip_longest
 from typing import Final
 
 from tenantzone_manager import spaces
@@ -11,8 +12,8 @@ from tenantzone_manager.changing import Beside, change_blocks
 from tenantzone_manager.core import placement
 from tenantzone_manager.core.draft import Draft
 from tenantzone_manager.core.quota import OverLimit
-from tenantzone_manager.core.records import CacheLocation, State
-from tenantzone_manager.core.settings import Instance, Spec
+from tenantzone_manager.core.records import Block, CacheLocation, State
+from tenantzone_manager.core.settings import Instance
 from tenantzone_manager.core.slots import SlotFile
 from tenantzone_manager.core.writing import (
     Ending,
@@ -29,11 +30,13 @@ from tenantzone_manager.core.writing import (
 )
 from tenantzone_manager.index.backend import Address
 from tenantzone_manager.index.meta_index import Found, MetaIndex
-from tenantzone_manager.parts import Files, Parts, SlotsShort, addresses_of
+from tenantzone_manager.parts import Parts, SlotsShort, addresses_of
 from tenantzone_manager.reading import LocationPlace, place_of
 from tenantzone_manager.storages.backend import Place, StorageError
 from tenantzone_manager.storages.data_storage_manager import DataStorageManager
 from tenantzone_manager.timing import Timing
+from tenantzone_manager.turns import READ_AT_ONCE, WRITE_AT_ONCE, Turns, caller_of, parts_of
+from tenantzone_manager.write_plans import Plan, Write, key_before, specs_and_names, write_parts
 
 _TRIES: Final = 8
 """To find room that others take meanwhile."""
@@ -53,28 +56,6 @@ class Started:
     """By index, where to write the blocks that stand at ``write``."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """Where blocks of one commit go."""
-
-    space: str
-    keys: Sequence[bytes]
-    parents: Sequence[int]
-    specs: Mapping[int, tuple[Spec, ...]]
-    places: Mapping[int, placement.Candidate]
-    files: Files
-    """Of which slots may be taken."""
-    needs_prefix: bool
-    write_id: str
-    deadline: float
-    now: float
-
-    @property
-    def ends(self) -> set[int]:
-        """The blocks that no other one follows."""
-        return set(range(len(self.keys))).difference(self.parents)
-
-
 class Writer:
     """Lets blocks be written, by two calls.
 
@@ -84,6 +65,7 @@ class Writer:
         storages: where blocks may go.
         parts: makes what locations consist of.
         timing: how long writes may take.
+        turns: in which many blocks are written.
         clock: Unix time.
     """
 
@@ -94,6 +76,7 @@ class Writer:
         storages: DataStorageManager,
         parts: Parts,
         timing: Timing,
+        turns: Turns,
         clock: Callable[[], float],
     ) -> None:
         self._index = index
@@ -101,6 +84,7 @@ class Writer:
         self._storages = storages
         self._parts = parts
         self._timing = timing
+        self._turns = turns
         self._clock = clock
 
     async def start_write_cache(
@@ -132,27 +116,99 @@ class Writer:
                 more or fewer of either than blocks.
             IndexUnavailable: the index does not answer; what may be reserved is given back when its time is over.
         """
-        specs = _specs(instance, len(keys), first, spec_sets)
-        space = spaces.blocks_of(instance)
+        caller, is_long = caller_of(instance), len(keys) > READ_AT_ONCE
+        specs, names = specs_and_names(instance, len(keys), first, spec_sets)
+        if is_long:
+            await self._turns.take(caller)
         parents = parents_of(len(keys), parents)
-        found = await self._index.get(space, keys)
-        blocks = [entry.value if entry else None for entry in found]
-        names = _names(specs)
-        made = standings(blocks, parents, first, instance.needs_prefix, self._storages.is_available, names)
+        depths = depths_of(parents)
+        made = await self._standings(instance, keys, parents, first, names)
+        if is_long:
+            await self._turns.take(caller)
         wanted = [index for index, standing in enumerate(made) if standing is Standing.WRITE]
         if whole and Standing.NO_PREFIX in made[first:]:
             for index in wanted:
                 made[index] = Standing.NO_PREFIX
             wanted = []
+        ends = sorted(set(range(len(keys))).difference(parents, wanted)) if wanted else []
         now = self._clock()
         deadline = now + min(self._timing.write if write_seconds is None else write_seconds, self._timing.longest_write)
         write_id = secrets.token_urlsafe(9).replace("-", "_")
+        write = Write(instance, keys, parents, depths, specs, names, write_id, deadline, now)
         locations: dict[int, LocationPlace] = {}
         failed: set[str] = set()
-        for _ in range(_TRIES):
-            if not wanted:
+        parts = zip_longest(write_parts(wanted), write_parts(ends), fillvalue=())
+        for number, (some, its_ends) in enumerate(parts):
+            if number:
+                await self._turns.take(caller)
+            left = await self._begin(write, some, its_ends, whole, failed, made, locations)
+            for index in left:
+                made[index] = Standing.NO_ROOM
+            if whole and left:
                 break
-            plan = await self._plan(instance, keys, parents, specs, wanted, failed, (write_id, deadline, now))
+        lacking = next((each for each in (Standing.NO_ROOM, Standing.NO_PREFIX) if each in made[first:]), None)
+        if whole and lacking and wanted:
+            # What it lacks was there, or seemed to have room, when the rest was begun.
+            for part in write_parts(list(locations)):
+                await self._take_back(instance, [keys[index] for index in part], {write_id})
+                await self._turns.take(caller)
+            for index in wanted:
+                if made[index] is Standing.WRITE:
+                    made[index] = lacking
+            locations = {}
+        return Started(write_id if locations else "", deadline, made, locations)
+
+    async def _standings(
+        self,
+        instance: Instance,
+        keys: Sequence[bytes],
+        parents: Sequence[int],
+        first: int,
+        names: Mapping[int, frozenset[str]],
+    ) -> list[Standing]:
+        """What each block of a write is to its writer."""
+        caller, space = caller_of(instance), spaces.blocks_of(instance)
+        blocks: list[Block | None] = []
+        for part in parts_of(len(keys), READ_AT_ONCE):
+            if part.start:
+                await self._turns.take(caller)
+            blocks += [entry.value if entry else None for entry in await self._index.get(space, keys[part])]
+        each = standings(blocks, parents, first, instance.needs_prefix, self._storages.is_available, names)
+        made: list[Standing] = []
+        for part in parts_of(len(keys), READ_AT_ONCE):
+            if part.start:
+                await self._turns.take(caller)
+            made += islice(each, part.stop - part.start)
+        return made
+
+    async def _begin(
+        self,
+        write: Write,
+        wanted: Sequence[int],
+        ends: Sequence[int],
+        whole: bool,
+        failed: set[str],
+        made: list[Standing],
+        locations: dict[int, LocationPlace],
+    ) -> Sequence[int]:
+        """Begin one part of a write.
+
+        Args:
+            write: the whole write.
+            wanted: the blocks of the part.
+            ends: other blocks whose use is noted in the same commit.
+            whole: whether nothing is to be begun where not all of the part can be.
+            failed: storages that are not written to any more; gets those that fail now.
+            made: gets what each block is to the writer.
+            locations: gets where blocks are to be written.
+
+        Returns:
+            The blocks for which there is no room.
+        """
+        for _ in range(_TRIES):
+            if not wanted and not ends:
+                break
+            plan = await self._plan(write, wanted, ends, failed)
             if whole and len(plan.places) < len(wanted):
                 break
             try:
@@ -161,21 +217,13 @@ class Writer:
                 continue
             for index in wanted:
                 made[index] = became.get(index, Standing.NO_ROOM)
-            wanted = await self._make_writable(instance, keys, taken, failed, locations)
-        for index in wanted:
-            made[index] = Standing.NO_ROOM
-        lacking = next((each for each in (Standing.NO_ROOM, Standing.NO_PREFIX) if each in made[first:]), None)
-        if whole and lacking and locations:
-            # What it lacks was there, or seemed to have room, when the rest was begun.
-            await self._take_back(instance, [keys[index] for index in locations], {write_id})
-            made = [lacking if index in locations else standing for index, standing in enumerate(made)]
-            locations = {}
-        return Started(write_id if locations else "", deadline, made, locations)
+            wanted, ends = await self._make_writable(write, taken, failed, locations), ()
+        return wanted
 
     async def finish_write_cache(
         self, instance: Instance, write_id: str, written: Sequence[bytes], failed: Sequence[bytes]
     ) -> list[Ending]:
-        """End a write: what was written serves from now on, the rest goes.
+        """End a write: what was written serves from now on, the rest goes; a part of it after the other.
 
         Args:
             instance: whose.
@@ -189,80 +237,80 @@ class Writer:
         Raises:
             IndexUnavailable: the index does not answer. It may be repeated.
         """
-        endings: list[Ending] = []
+        made: list[Ending] = []
         due = self._timing.unread_from(self._clock(), self._index.staleness_seconds)
+        for keys, is_written in ((written, True), (failed, False)):
+            for part in parts_of(len(keys), WRITE_AT_ONCE):
+                if made:
+                    await self._turns.take(caller_of(instance))
+                made += await self._finish(instance, write_id, keys[part], is_written, due)
+        return made
+
+    async def _finish(
+        self, instance: Instance, write_id: str, keys: Sequence[bytes], is_written: bool, due: float
+    ) -> list[Ending]:
+        """End one part of a write."""
+        endings: list[Ending] = []
 
         def change(draft: Draft, _: Found) -> None:
-            endings.clear()
-            endings.extend(finish(draft, key, write_id, True, due) for key in written)
-            endings.extend(finish(draft, key, write_id, False, due) for key in failed)
+            endings[:] = [finish(draft, key, write_id, is_written, due) for key in keys]
 
-        await change_blocks(self._index, spaces.blocks_of(instance), [*written, *failed], change)
+        await change_blocks(self._index, spaces.blocks_of(instance), keys, change)
         return endings
 
-    async def _plan(
-        self,
-        instance: Instance,
-        keys: Sequence[bytes],
-        parents: Sequence[int],
-        specs: Mapping[int, tuple[Spec, ...]],
-        wanted: Sequence[int],
-        failed: Collection[str],
-        write: tuple[str, float, float],
-    ) -> _Plan:
+    async def _plan(self, write: Write, wanted: Sequence[int], ends: Sequence[int], failed: Collection[str]) -> Plan:
+        instance = write.instance
         group = self._catalog.groups.get(instance.group)
         names = [name for name in (group.storages if group else ()) if name not in failed]
         available = self._storages.get_available_storage(names)
         candidates = [placement.Candidate(each.name, each.type) for each in available]
-        space = spaces.blocks_of(instance)
-        owner = spaces.owner_of(space)
+        owner = spaces.owner_of(spaces.blocks_of(instance))
         accounts = await self._index.accounts(placement.accounts_of(owner, candidates))
-        sizes = [sum(spec.size for spec in specs[index]) for index in wanted]
+        sizes = [sum(spec.size for spec in write.specs[index]) for index in wanted]
         chosen = placement.place(sizes, owner, candidates, accounts)
         places = {index: place for index, place in zip(wanted, chosen, strict=True) if place is not None}
-        wanted_parts = ((place.name, specs[index]) for index, place in places.items())
+        wanted_parts = ((place.name, write.specs[index]) for index, place in places.items())
         files = await self._parts.files(instance.group, wanted_parts)
-        return _Plan(space, keys, parents, specs, places, files, instance.needs_prefix, *write)
+        return Plan(write, places, files, ends)
 
-    async def _reserve(self, plan: _Plan) -> tuple[dict[int, CacheLocation], dict[int, Standing]]:
+    async def _reserve(self, plan: Plan) -> tuple[dict[int, CacheLocation], dict[int, Standing]]:
         """Make all of a plan's locations ``writing``, as far as nobody else has come first."""
         taken: dict[int, CacheLocation] = {}
         became: dict[int, Standing] = {}
         slot_files: dict[Address, SlotFile] = {}
-        depths = depths_of(plan.parents)
-        ends = [plan.keys[index] for index in plan.ends - plan.places.keys()]
-        names = _names({index: plan.specs[index] for index in plan.places})
+        write = plan.write
+        ends = [write.keys[index] for index in plan.ends]
 
         def change(draft: Draft, found: Found) -> Beside:
             for kept in (taken, became, slot_files):
                 kept.clear()
             for index, place in plan.places.items():
-                before = _before(plan, index)
-                block = draft.get(plan.keys[index])
-                own = location_of(block, plan.write_id)
+                before = key_before(write, index)
+                block = draft.get(write.keys[index])
+                own = location_of(block, write.id)
                 if own is not None and own.state is State.WRITING:
                     # An earlier try was made, and its answer was lost.
                     taken[index], became[index] = own, Standing.WRITE
                     continue
-                standing = standing_of(block, self._storages.is_available, names[index])
-                if standing is Standing.WRITE and plan.needs_prefix and before and not _is_live(draft, before):
+                standing = standing_of(block, self._storages.is_available, write.names[index])
+                needs_prefix = write.instance.needs_prefix
+                if standing is Standing.WRITE and needs_prefix and before and not _is_live(draft, before):
                     standing = Standing.NO_PREFIX
                 became[index] = standing
                 if standing is Standing.WRITE:
-                    parts = self._parts.take(place.name, plan.specs[index], plan.files, found, slot_files)
-                    taken[index] = CacheLocation(
-                        plan.write_id, place.type, place.name, State.WRITING, plan.deadline, parts
-                    )
-                    begin(draft, plan.keys[index], before, depths[index], taken[index], plan.now)
+                    parts = self._parts.take(place.name, write.specs[index], plan.files, found, slot_files)
+                    taken[index] = CacheLocation(write.id, place.type, place.name, State.WRITING, write.deadline, parts)
+                    begin(draft, write.keys[index], before, write.depths[index], taken[index], write.now)
             for key in ends:
                 # What is there of windows is of use with what is written now, and is not to go before it.
-                use(draft, key, plan.now, 0)
+                use(draft, key, write.now, 0)
             return dict(slot_files)
 
-        needed = {plan.keys[index] for index in plan.places}.union(ends)
-        needed |= {before for index in plan.places if (before := _before(plan, index))}
+        needed = {write.keys[index] for index in plan.places}.union(ends)
+        needed |= {before for index in plan.places if (before := key_before(write, index))}
+        space = spaces.blocks_of(write.instance)
         try:
-            await change_blocks(self._index, plan.space, needed, change, addresses_of(plan.files))
+            await change_blocks(self._index, space, needed, change, addresses_of(plan.files))
         except SlotsShort:
             await self._parts.look_again(plan.files)
             raise
@@ -271,14 +319,14 @@ class Writer:
 
     async def _make_writable(
         self,
-        instance: Instance,
-        keys: Sequence[bytes],
+        write: Write,
         taken: Mapping[int, CacheLocation],
         failed: set[str],
         locations: dict[int, LocationPlace],
     ) -> list[int]:
         """Have the storages ready for what was reserved; returns the blocks for which another one has to be found."""
         again: list[int] = []
+        instance, keys = write.instance, write.keys
         for storage in {location.storage for location in taken.values()}:
             here = {index: location for index, location in taken.items() if location.storage == storage}
             places = {index: Place(instance.group, instance.name, keys[index], each) for index, each in here.items()}
@@ -298,24 +346,6 @@ class Writer:
                 leave(draft, key, lambda location: location.id in ids, 0.0)
 
         await change_blocks(self._index, spaces.blocks_of(instance), keys, change)
-
-
-def _specs(instance: Instance, count: int, first: int, spec_sets: Sequence[str]) -> dict[int, tuple[Spec, ...]]:
-    if spec_sets and len(spec_sets) != count - first:
-        raise ValueError(f"{len(spec_sets)} spec sets do not fit {count - first} blocks from the first to write on")
-    return {index: instance.specs_of(spec_sets[index - first] if spec_sets else "") for index in range(first, count)}
-
-
-def _names(specs: Mapping[int, tuple[Spec, ...]]) -> dict[int, frozenset[str]]:
-    """Of each block, the names of its parts; most blocks have the same parts."""
-    of_parts = {parts: frozenset([spec.name for spec in parts]) for parts in set(specs.values())}
-    return {index: of_parts[parts] for index, parts in specs.items()}
-
-
-def _before(plan: _Plan, index: int) -> bytes:
-    """The key of the block before one; empty: there is none."""
-    parent = plan.parents[index]
-    return plan.keys[parent] if parent >= 0 else b""
 
 
 def _is_live(draft: Draft, key: bytes) -> bool:

@@ -118,9 +118,13 @@ async def test_a_body_that_is_too_large_is_refused_with_a_code(ports: tuple[int,
 
 @pytest.mark.parametrize("is_json", [True, False])
 def test_a_write_of_as_many_blocks_as_there_may_be_is_not_too_large(is_json: bool) -> None:
-    """With keys of 32 bytes and an index for each, as engines send them."""
-    keys = [index.to_bytes(32, "big") for index in range(MAX_KEYS)]
-    request = StartWriteCacheRequest(instance_id="i" * 128, block_keys=keys, parents=list(range(-1, MAX_KEYS - 1)))
+    keys = [index.to_bytes(128, "big") for index in range(MAX_KEYS)]
+    request = StartWriteCacheRequest(
+        instance_id="i" * 128,
+        block_keys=keys,
+        parents=list(range(-1, MAX_KEYS - 1)),
+        spec_sets=["full-attention"] * MAX_KEYS,
+    )
     if is_json:
         body = msgspec.json.encode(request)
         check_values(body.count(b",") + 1)

@@ -264,7 +264,7 @@ async def test_what_is_wrong_with_a_request_is_said(
 @pytest.mark.usefixtures("team")
 async def test_tokens_that_make_too_many_blocks_are_refused(ask: Client) -> None:
     await ask("RegisterInstance", "chat", instance={**INSTANCE, "name": "chat-2", "block_size": 1})
-    with pytest.raises(Refusal, match="INVALID_ARGUMENT: token_ids make more than 65536 blocks of 1 tokens"):
+    with pytest.raises(Refusal, match="INVALID_ARGUMENT: token_ids make more than 16384 blocks of 1 tokens"):
         await ask("StartWriteCache", "chat", instance_id="chat-2", token_ids=[1] * (MAX_KEYS + 1))
 
 

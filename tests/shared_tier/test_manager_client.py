@@ -6,9 +6,11 @@ import ssl
 import threading
 from contextlib import contextmanager, suppress
 
+import msgspec
 import pytest
 
 from hack.controlplane.credentials import Authority
+from tenantzone_manager.server.messages import MAX_KEYS, GetCacheLocationRequest
 from tenantzone_runtime.shared.client import LONGEST_ANSWER, ManagerClient, ManagerError
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -174,3 +176,22 @@ def test_a_server_whose_first_words_come_byte_by_byte_is_not_waited_for(tls):
             client.list_instances(0.2)
         is_over.set()
     assert not has_hung.is_set()
+
+
+def test_of_a_longer_prompt_as_many_blocks_are_asked_for_as_a_call_may_name():
+    keys = [index.to_bytes(4, "big") for index in range(MAX_KEYS + 1)]
+    asked = []
+
+    def serve(server):
+        for _ in range(2):
+            connection, _ = server.accept()
+            with connection:
+                body = take(connection).partition(b"\r\n\r\n")[2]
+                asked.append(msgspec.json.decode(body, type=GetCacheLocationRequest))
+                connection.sendall(OK + b"Connection: close\r\nContent-Length: 2\r\n\r\n{}")
+
+    with listening(serve) as url:
+        client = ManagerClient(url)
+        client.get_cache_location("chat", keys, 60)
+        client.get_hit("chat", keys, [(b"x", 1)], 60)
+    assert [request.block_keys for request in asked] == [keys[:MAX_KEYS]] * 2

@@ -1,7 +1,7 @@
 """How locations come, serve and go: two-phase writes, and what ends them."""
 
 import enum
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -43,8 +43,8 @@ def standings(
     needs_prefix: bool,
     can_read: Callable[[str], bool],
     parts: Mapping[int, frozenset[str]],
-) -> list[Standing]:
-    """What each block is to a writer.
+) -> Iterator[Standing]:
+    """What each block is to a writer, one after the other.
 
     Args:
         blocks: as they are.
@@ -55,7 +55,6 @@ def standings(
             more; what it has not is there for those after it, since its storage comes back.
         parts: of each block that the writer has, the names of the parts that it would write.
     """
-    made: list[Standing] = []
     is_whole: list[bool] = []
     for index, (block, parent) in enumerate(zip(blocks, parents, strict=True)):
         follows = parent < 0 or is_whole[parent]
@@ -63,8 +62,7 @@ def standings(
         if standing is Standing.WRITE and (index < first or not follows):
             standing = Standing.NO_PREFIX
         is_whole.append(follows and (standing is not Standing.NO_PREFIX or not needs_prefix))
-        made.append(standing)
-    return made
+        yield standing
 
 
 def parents_of(count: int, given: Sequence[int]) -> Sequence[int]:
@@ -145,7 +143,7 @@ def finish(draft: Draft, key: bytes, write_id: str, written: bool, due: float) -
         key: of the block.
         write_id: the location's.
         written: whether all of its bytes are there.
-        due: until when somebody may still be at a location that goes: a failed one's writer, a replaced one's reader.
+        due: until when a failed location's writer, or a replaced location's reader, may still use it.
     """
     block = draft.get(key)
     location = location_of(block, write_id)

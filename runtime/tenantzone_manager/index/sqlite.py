@@ -74,7 +74,7 @@ class SqliteBackend(IndexBackend):
         self._path = self._path.resolve()
         with contextlib.ExitStack() as opened:
             lock_path = self._path.with_name(f"{self._path.name}.lock")
-            # Nobody else has to read what the index says; SQLite gives the files beside it the same mode.
+            # Only this user has to read the index. SQLite gives its other files the same mode.
             for path in (lock_path, self._path):
                 path.touch(mode=0o600)
             lock = opened.enter_context(lock_path.open("wb"))

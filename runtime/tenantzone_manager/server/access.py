@@ -36,6 +36,11 @@ class Caller:
     namespace: str = ""
     """Of an administrator, the only one for which it speaks; empty: for all."""
 
+    @property
+    def turns(self) -> str:
+        """Whose turns its requests take: those of its pool's instances."""
+        return self.pool or self.name
+
     def require_admin(self) -> None:
         """Refuse whoever is no administrator.
 

@@ -7,7 +7,8 @@ import msgspec
 
 from tenantzone_manager.reading import LocationPlace, Match, Readable
 from tenantzone_manager.server.generated import manager_pb2
-from tenantzone_manager.server.messages import BlockLocations
+from tenantzone_manager.server.messages import BlockLocations, StartWriteCacheResponse
+from tenantzone_manager.turns import READ_AT_ONCE, Turns, parts_of
 
 _ENCODER: Final = msgspec.json.Encoder()
 
@@ -19,20 +20,73 @@ def matched_blocks(match: Match, is_by_key: bool) -> int:
     return match.hit or match.first + len(match.blocks)
 
 
-def as_json(match: Match, matched: int, lease: float) -> bytes:
-    """The answer in JSON."""
-    blocks = [block.as_json or _block_json(block) for block in match.blocks]
-    return _ENCODER.encode(
-        {"first_block": match.first, "matched_blocks": matched, "lease_seconds": lease, "blocks": blocks}
-    )
+class AnswerEncoder:
+    """Encodes long answers in parts.
 
+    Args:
+        turns: in which this is done.
+        lease: seconds for which what is found can be read.
+    """
 
-def as_proto(match: Match, matched: int, lease: float) -> bytes:
-    """The answer as a Protobuf message: its fields, then a field for each block, one after the other."""
-    head: bytes = manager_pb2.GetCacheLocationResponse(
-        first_block=match.first, matched_blocks=matched, lease_seconds=lease
-    ).SerializeToString()
-    return head + b"".join([block.as_proto or _block_proto(block) for block in match.blocks])
+    def __init__(self, turns: Turns, lease: float) -> None:
+        self._turns = turns
+        self._lease = lease
+
+    async def match_as_json(self, caller: str, match: Match, matched: int) -> bytes:
+        """Where blocks can be read, in JSON.
+
+        Args:
+            caller: whose turns are taken.
+            match: the blocks.
+            matched: how many of the prompt's blocks need not be computed.
+        """
+        blocks: list[msgspec.Raw] = []
+        for part in parts_of(len(match.blocks), READ_AT_ONCE):
+            if part.start:
+                await self._turns.take(caller)
+            blocks += [block.as_json or _block_json(block) for block in match.blocks[part]]
+        return _ENCODER.encode(
+            {"first_block": match.first, "matched_blocks": matched, "lease_seconds": self._lease, "blocks": blocks}
+        )
+
+    async def match_as_proto(self, caller: str, match: Match, matched: int) -> bytes:
+        """The same as a Protobuf message: its fields, then a field for each block, one after the other."""
+        head: bytes = manager_pb2.GetCacheLocationResponse(
+            first_block=match.first, matched_blocks=matched, lease_seconds=self._lease
+        ).SerializeToString()
+        blocks: list[bytes] = []
+        for part in parts_of(len(match.blocks), READ_AT_ONCE):
+            if part.start:
+                await self._turns.take(caller)
+            blocks += [block.as_proto or _block_proto(block) for block in match.blocks[part]]
+        return head + b"".join(blocks)
+
+    async def started_as_json(self, caller: str, started: StartWriteCacheResponse) -> bytes:
+        """What is to be written, in JSON."""
+        blocks: list[bytes] = []
+        for part in parts_of(len(started.blocks), READ_AT_ONCE):
+            if part.start:
+                await self._turns.take(caller)
+            blocks.append(_ENCODER.encode(started.blocks[part])[1:-1])
+        all_blocks = msgspec.Raw(b"[%b]" % b",".join(blocks))
+        return _ENCODER.encode({"write_id": started.write_id, "deadline": started.deadline, "blocks": all_blocks})
+
+    async def started_as_proto(self, caller: str, started: StartWriteCacheResponse) -> bytes:
+        """The same as a Protobuf message; a field that is repeated may stand in several parts of it."""
+        head = manager_pb2.StartWriteCacheResponse(write_id=started.write_id, deadline=started.deadline)
+        encoded: list[bytes] = [head.SerializeToString()]
+        for part in parts_of(len(started.blocks), READ_AT_ONCE):
+            if part.start:
+                await self._turns.take(caller)
+            blocks = [
+                manager_pb2.BlockToWrite(
+                    standing=block.standing.value,
+                    location=None if block.location is None else location_to_proto(block.location),
+                )
+                for block in started.blocks[part]
+            ]
+            encoded.append(manager_pb2.StartWriteCacheResponse(blocks=blocks).SerializeToString())
+        return b"".join(encoded)
 
 
 def locations_to_proto(locations: Sequence[LocationPlace]) -> "manager_pb2.BlockLocations":

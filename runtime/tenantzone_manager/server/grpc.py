@@ -14,8 +14,9 @@ from tenantzone_manager.server.access import Authenticator, Caller
 from tenantzone_manager.server.conversion import from_plain, repeated_values, to_plain
 from tenantzone_manager.server.generated import manager_pb2
 from tenantzone_manager.server.malformed import MalformedRequests
-from tenantzone_manager.server.messages import LARGEST_REQUEST, check_values
+from tenantzone_manager.server.messages import LARGEST_REQUEST, LONG_REQUEST, check_values
 from tenantzone_manager.server.service import CALLS, Call, Service, code_of
+from tenantzone_manager.turns import Turns
 
 SERVICE: Final = manager_pb2.DESCRIPTOR.services_by_name["KVCacheManager"].full_name
 
@@ -23,7 +24,7 @@ LARGEST_ANSWER: Final = 64 * 2**20
 """Bytes."""
 
 _log = logging.getLogger(__name__)
-Encode = Callable[[Any, Any], bytes]
+Encode = Callable[[Caller, Any, Any], Awaitable[bytes]]
 Read = Callable[[bytes, Caller], Any]
 
 
@@ -44,7 +45,9 @@ def server(manager: CacheManager, service: Service, authenticator: Authenticator
         read = _reader(call, _message(methods[call.name].input_type.name), malformed)
         # On the wire this is a call with one message. Here the handler begins before that message is received, so that
         # it can refuse an unknown caller first.
-        handlers[call.name] = grpc.stream_unary_rpc_method_handler(_handler(call, read, encode, service, authenticator))
+        handlers[call.name] = grpc.stream_unary_rpc_method_handler(
+            _handler(call, read, encode, service, authenticator, manager.turns)
+        )
     made.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
     return made
 
@@ -64,7 +67,7 @@ def _reader(call: Call, kind: Any, malformed: MalformedRequests) -> Read:
 
 
 def _handler(
-    call: Call, read: Read, encode: Encode, service: Service, authenticator: Authenticator
+    call: Call, read: Read, encode: Encode, service: Service, authenticator: Authenticator, turns: Turns
 ) -> Callable[[Any, Any], Awaitable[bytes]]:
     under_way: set[asyncio.Task[Any]] = set()
 
@@ -74,12 +77,14 @@ def _handler(
             data = await anext(messages, None)
             if data is None:
                 raise ValueError("the call has no message")
+            if len(data) > LONG_REQUEST:
+                await turns.take(caller.turns)
             asked = read(data, caller)
             # As over HTTP, a caller that is gone ends nothing: what is done already must be noted and told.
             task = asyncio.create_task(service.call(call, caller, asked))
             under_way.add(task)
             task.add_done_callback(under_way.discard)
-            return encode(asked, await asyncio.shield(task))
+            return await encode(caller, asked, await asyncio.shield(task))
         except Exception as error:
             code = code_of(error)
             if code == "INTERNAL":
@@ -92,23 +97,16 @@ def _handler(
 
 
 def _encoder(call: Call, manager: CacheManager, response: Any) -> Encode:
-    lease = manager.settings.timing.lease
+    encoder = encoding.AnswerEncoder(manager.turns, manager.settings.timing.lease)
 
-    def locations(request: Any, match: Any) -> bytes:
-        return encoding.as_proto(match, encoding.matched_blocks(match, request.query_type == "key"), lease)
+    async def locations(caller: Caller, request: Any, match: Any) -> bytes:
+        matched = encoding.matched_blocks(match, request.query_type == "key")
+        return await encoder.match_as_proto(caller.turns, match, matched)
 
-    def started(_: Any, answer: Any) -> bytes:
-        blocks = [
-            manager_pb2.BlockToWrite(
-                standing=block.standing.value,
-                location=None if block.location is None else encoding.location_to_proto(block.location),
-            )
-            for block in answer.blocks
-        ]
-        message = manager_pb2.StartWriteCacheResponse(write_id=answer.write_id, deadline=answer.deadline, blocks=blocks)
-        return bytes(message.SerializeToString())
+    async def started(caller: Caller, _: Any, answer: Any) -> bytes:
+        return await encoder.started_as_proto(caller.turns, answer)
 
-    def other(_: Any, answer: Any) -> bytes:
+    async def other(_: Caller, __: Any, answer: Any) -> bytes:
         return bytes(from_plain(response, msgspec.to_builtins(answer)).SerializeToString())
 
     return {"GetCacheLocation": locations, "StartWriteCache": started}.get(call.name, other)

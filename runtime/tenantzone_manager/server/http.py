@@ -12,10 +12,11 @@ from prometheus_client.exposition import choose_encoder
 from tenantzone_manager.index.backend import IndexUnavailable
 from tenantzone_manager.manager import CacheManager
 from tenantzone_manager.server import encoding
-from tenantzone_manager.server.access import Authenticator, Unauthenticated
+from tenantzone_manager.server.access import Authenticator, Caller, Unauthenticated
 from tenantzone_manager.server.malformed import MalformedRequests
 from tenantzone_manager.server.messages import (
     LARGEST_REQUEST,
+    LONG_REQUEST,
     ErrorBody,
     ErrorResponse,
     RequestTooLarge,
@@ -86,7 +87,7 @@ def _handler(
     call: Call, manager: CacheManager, service: Service, authenticator: Authenticator, malformed: MalformedRequests
 ) -> Handler:
     decode = msgspec.json.Decoder(call.request).decode
-    answer = _locations_encoder(manager) if call.name == "GetCacheLocation" else lambda _, response: _encode(response)
+    answer = _encoder(call, manager)
 
     async def handle(request: web.Request) -> web.Response:
         try:
@@ -94,16 +95,18 @@ def _handler(
             body = await request.read() or b"{}"
             # Between two values there is a comma. Commas in names only make the count too high.
             check_values(body.count(b",") + 1)
+            if len(body) > LONG_REQUEST:
+                await manager.turns.take(caller.turns)
             with malformed.noted(call.name, caller):
                 asked = decode(body)
-            response = await service.call(call, caller, asked)
+            response = await answer(caller, asked, await service.call(call, caller, asked))
         except web.HTTPRequestEntityTooLarge:
             return _refusal(call, RequestTooLarge(f"a request has at most {LARGEST_REQUEST} bytes; make several calls"))
         except web.HTTPException:
             raise
         except Exception as error:
             return _refusal(call, error)
-        return web.Response(body=answer(asked, response), content_type="application/json")
+        return web.Response(body=response, content_type="application/json")
 
     return handle
 
@@ -119,13 +122,20 @@ def _certified(call: Call, handler: Handler) -> Handler:
     return handle
 
 
-def _locations_encoder(manager: CacheManager) -> Callable[[Any, Any], bytes]:
-    lease = manager.settings.timing.lease
+def _encoder(call: Call, manager: CacheManager) -> Callable[[Caller, Any, Any], Awaitable[bytes]]:
+    encoder = encoding.AnswerEncoder(manager.turns, manager.settings.timing.lease)
 
-    def encode(request: Any, match: Any) -> bytes:
-        return encoding.as_json(match, encoding.matched_blocks(match, request.query_type == "key"), lease)
+    async def locations(caller: Caller, request: Any, match: Any) -> bytes:
+        matched = encoding.matched_blocks(match, request.query_type == "key")
+        return await encoder.match_as_json(caller.turns, match, matched)
 
-    return encode
+    async def started(caller: Caller, _: Any, answer: Any) -> bytes:
+        return await encoder.started_as_json(caller.turns, answer)
+
+    async def other(_: Caller, __: Any, answer: Any) -> bytes:
+        return _encode(answer)
+
+    return {"GetCacheLocation": locations, "StartWriteCache": started}.get(call.name, other)
 
 
 def _token(request: web.Request) -> str:

@@ -22,21 +22,26 @@ from tenantzone_manager.core.writing import Ending, Standing
 from tenantzone_manager.hits import KeyGroup
 from tenantzone_manager.reading import LocationPlace, Query
 
-MAX_KEYS = 65_536
-"""In one call."""
-MAX_LOOKED_UP = 16 * MAX_KEYS
+MAX_KEYS = 16_384
+"""In one call. Each step over all of them takes a few milliseconds, in which no other caller is
+served."""
+MAX_LOOKED_UP = 2**20
 """Of blocks and groups together, in one query by groups."""
 MAX_TOKENS = 2**17
 """In one call. A prompt with more tokens is named by the keys of its blocks."""
-MAX_VALUES = 2 * MAX_KEYS + 1024
-"""Keys, tokens, indices and names in one request together: as many keys as there may be, an index for each, and the
-rest. To read one takes some tens of nanoseconds, and nothing else is done meanwhile."""
+MAX_VALUES = MAX_TOKENS + 1024
+"""Keys, tokens, indices and names in one request together. To read one takes some tens of nanoseconds, in which no
+other caller is served."""
 LARGEST_REQUEST = 4 * 2**20
-"""Bytes. In JSON, as many keys of 32 bytes as there may be, with an index for each, take 3.4 MiB."""
+"""Bytes. In JSON, as many keys as there may be, of 128 bytes, with an index and a spec set for each, take 3.2 MiB."""
 
 Keys = Annotated[list[Annotated[bytes, Meta(min_length=1, max_length=128)]], Meta(max_length=MAX_KEYS)]
 TokenIds = Annotated[list[int], Meta(max_length=MAX_TOKENS)]
 Seconds = Annotated[float, Meta(ge=0)]
+
+
+LONG_REQUEST = 2**16
+"""Bytes. A longer request waits for a turn before it is read."""
 
 
 class RequestTooLarge(Exception):

@@ -1,6 +1,7 @@
 """All calls of the manager, whoever brings them: HTTP and gRPC ask here."""
 
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -14,7 +15,7 @@ from tenantzone_manager.core.hashing import block_keys
 from tenantzone_manager.core.quota import Account
 from tenantzone_manager.core.reclaiming import Removed
 from tenantzone_manager.core.settings import Evictions, Instance, InstanceGroup, Storage
-from tenantzone_manager.core.writing import Ending
+from tenantzone_manager.core.writing import Ending, Standing
 from tenantzone_manager.events.writer import Value
 from tenantzone_manager.index.backend import IndexUnavailable
 from tenantzone_manager.manager import CacheManager
@@ -22,6 +23,7 @@ from tenantzone_manager.reading import Match
 from tenantzone_manager.removing import Told
 from tenantzone_manager.server import messages as m
 from tenantzone_manager.server.access import Caller, Denied, Unauthenticated
+from tenantzone_manager.turns import READ_AT_ONCE, caller_of, parts_of
 
 CODES: Final[tuple[tuple[type[Exception], str], ...]] = (
     (Unauthenticated, "UNAUTHENTICATED"),
@@ -99,6 +101,7 @@ class Service:
         else:
             specs = frozenset(request.specs)
             match = await reader.get_cache_location(instance, keys, request.query_type, request.window, specs)
+        await self._rest(instance, len(keys))
         found = sum(bool(block.locations) for block in match.blocks)
         metrics = self._manager.metrics
         metrics.queried.labels(instance.group).inc(len(keys))
@@ -123,15 +126,21 @@ class Service:
             whole=request.whole,
             write_seconds=request.write_timeout_seconds,
         )
-        for standing in set(started.standings):
-            count = started.standings.count(standing)
-            self._manager.metrics.writes.labels(instance.group, standing.value).inc(count)
         taken = [keys[index] for index in sorted(started.locations)]
         self._note("start_write_cache", caller, instance, keys=taken, asked=len(keys), write_id=started.write_id)
-        blocks = [
-            m.BlockToWrite(standing=standing, location=started.locations.get(index))
-            for index, standing in enumerate(started.standings)
-        ]
+        counts: Counter[Standing] = Counter()
+        blocks: list[m.BlockToWrite] = []
+        for part in parts_of(len(keys), READ_AT_ONCE):
+            if part.start:
+                await self._manager.turns.take(caller_of(instance))
+            some = started.standings[part]
+            counts.update(some)
+            blocks += [
+                m.BlockToWrite(standing=standing, location=started.locations.get(index))
+                for index, standing in enumerate(some, start=part.start)
+            ]
+        for standing, count in counts.items():
+            self._manager.metrics.writes.labels(instance.group, standing.value).inc(count)
         return m.StartWriteCacheResponse(write_id=started.write_id, deadline=started.deadline, blocks=blocks)
 
     async def finish_write_cache(
@@ -145,16 +154,20 @@ class Service:
         if wrong:
             raise ValueError(f"there is no block {wrong[0]}: the request names {len(keys)}")
         order = [index for index in indices if index not in failed] + sorted(failed)
+        await self._rest(instance, len(keys))
         endings = await self._manager.writer.finish_write_cache(
             instance,
             request.write_id,
             [keys[index] for index in order[: len(order) - len(failed)]],
             [keys[index] for index in sorted(failed)],
         )
+        await self._rest(instance, len(keys))
         for ending in set(endings):
             self._manager.metrics.finished.labels(instance.group, ending.value).inc(endings.count(ending))
+        await self._rest(instance, len(keys))
         by_index = dict(zip(order, endings, strict=True))
         asked = list(dict.fromkeys([*indices, *sorted(failed)]))
+        await self._rest(instance, len(keys))
         ended = {ending: [keys[index] for index in asked if by_index[index] is ending] for ending in Ending}
         self._note(
             "finish_write_cache",
@@ -301,6 +314,11 @@ class Service:
         if instance is None or not caller.may_touch(instance):
             raise NotFound(f"there is no instance {name}; register it first")
         return instance
+
+    async def _rest(self, instance: Instance, blocks: int) -> None:
+        """Take a turn before the next step over all blocks of a call, if there are many."""
+        if blocks > READ_AT_ONCE:
+            await self._manager.turns.take(caller_of(instance))
 
     async def _switch(self, caller: Caller, name: str, enabled: bool) -> m.StorageResponse:
         catalog = self._manager.catalog

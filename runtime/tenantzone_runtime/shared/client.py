@@ -30,8 +30,10 @@ from tenantzone_runtime.shared.urls import check_url
 _T = TypeVar("_T")
 _encode: Final = msgspec.json.Encoder().encode
 
+MOST_KEYS: Final = 16_384
+"""That a call may name."""
 LONGEST_ANSWER: Final = 65_536 * 2**10
-"""Bytes that are read of an answer: the manager takes 65,536 keys in a call, and a block's location has some 300."""
+"""Bytes that are read of an answer. A block's location has some 300."""
 _CLOSED: Final = (ConnectionError, http.client.BadStatusLine, ssl.SSLEOFError, ssl.SSLZeroReturnError)
 """What using a connection ends in that the other side has closed."""
 
@@ -81,8 +83,8 @@ class ManagerClient:
         self._call("RegisterInstance", {"instance": instance}, seconds, Any)
 
     def get_cache_location(self, instance: str, keys: Sequence[bytes], seconds: float) -> CacheLocations:
-        """How much of a prompt from its beginning can be read, and where."""
-        asked = {"instance_id": instance, "block_keys": keys, "query_type": "prefix"}
+        """How much of a prompt from its beginning can be read, and where: of its first ``MOST_KEYS`` blocks."""
+        asked = {"instance_id": instance, "block_keys": keys[:MOST_KEYS], "query_type": "prefix"}
         return self._call("GetCacheLocation", asked, seconds, CacheLocations)
 
     def get_hit(
@@ -92,12 +94,12 @@ class ManagerClient:
 
         Args:
             instance: whose.
-            keys: of the prompt's blocks.
+            keys: of the prompt's blocks. Only the first ``MOST_KEYS`` are looked up.
             groups: what each adds to the keys, and how many of the last blocks it needs; 0: all.
             seconds: that it may take.
         """
         told = [{"key_suffix": suffix, "window": window} for suffix, window in groups]
-        asked = {"instance_id": instance, "block_keys": keys, "query_type": "groups", "groups": told}
+        asked = {"instance_id": instance, "block_keys": keys[:MOST_KEYS], "query_type": "groups", "groups": told}
         return self._call("GetCacheLocation", asked, seconds, CacheLocations)
 
     def start_write_cache(

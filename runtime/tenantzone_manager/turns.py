@@ -1,0 +1,68 @@
+"""Turns: long calls are done in parts, and callers take turns, so that no caller holds up the others.
+
+An index in a file never makes a call wait, so without turns a call of thousands of blocks would be done in one go.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+from typing import Final
+
+from tenantzone_manager.core.settings import Instance
+
+READ_AT_ONCE: Final = 128
+"""Blocks that are looked up in one part of a call, or for which a part of an answer is made."""
+WRITE_AT_ONCE: Final = 32
+"""Blocks that are changed in one part of a call."""
+
+ROUNDS_BETWEEN: Final = 4
+"""Rounds of the event loop between two turns. A small call that needs no turn takes so many from its first byte to its
+answer, and so waits for one turn at most."""
+
+
+class Turns:
+    """Gives callers their turns, one after the other; calls that need no turn are served between two of them."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        """By caller. The one that is first has the next turn."""
+
+    async def take(self, caller: str) -> None:
+        """Wait for the next turn. The caller may do one part of its work then.
+
+        Args:
+            caller: all calls of one caller share its turns.
+        """
+        loop = asyncio.get_running_loop()
+        turn = loop.create_future()
+        if not self._waiting:
+            loop.call_soon(self._give, ROUNDS_BETWEEN)
+        self._waiting.setdefault(caller, deque()).append(turn)
+        await turn
+
+    def _give(self, rounds: int) -> None:
+        if rounds:
+            asyncio.get_running_loop().call_soon(self._give, rounds - 1)
+            return
+        is_given = False
+        while self._waiting and not is_given:
+            caller = next(iter(self._waiting))
+            queue = self._waiting.pop(caller)
+            turn = queue.popleft()
+            if queue:
+                self._waiting[caller] = queue
+            # Who was interrupted while it waited takes no turn.
+            if is_given := not turn.done():
+                turn.set_result(None)
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._give, ROUNDS_BETWEEN)
+
+
+def caller_of(instance: Instance) -> str:
+    """Whose turns the calls for an instance take."""
+    return instance.pool or instance.name
+
+
+def parts_of(count: int, at_once: int) -> Iterator[slice]:
+    """The parts of so many blocks."""
+    return (slice(begin, min(begin + at_once, count)) for begin in range(0, count, at_once))
