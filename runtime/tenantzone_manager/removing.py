@@ -9,6 +9,7 @@ from tenantzone_manager import spaces
 from tenantzone_manager.changing import change_blocks
 from tenantzone_manager.core import books
 from tenantzone_manager.core.draft import Draft
+from tenantzone_manager.core.heat import frequency
 from tenantzone_manager.core.reclaiming import Candidate, Removed, choose
 from tenantzone_manager.core.records import RECORDS, Block, CacheLocation
 from tenantzone_manager.core.settings import EvictionPolicy, Instance
@@ -48,7 +49,7 @@ class Order:
 
     def score(self, block: Block) -> float:
         """The smallest goes first."""
-        return block.used_at if self.policy == "LRU" else float(block.hits)
+        return block.used_at if self.policy == "LRU" else frequency(block)
 
 
 class Remover:

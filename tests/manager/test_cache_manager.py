@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tenantzone_manager.core.hashing import block_keys
+from tenantzone_manager.core.heat import HALF_LIFE_SECONDS
 from tenantzone_manager.core.records import State
 from tenantzone_manager.core.settings import Instance, InstanceQuota, Quota, Spec
 from tenantzone_manager.core.writing import Ending, Standing
@@ -494,6 +495,24 @@ async def test_lfu_spares_what_is_asked_for_often(playing: Playing) -> None:
     await playing.settle()
     assert await playing.hits(prompt("often", 2)) == 2
     assert await playing.hits(prompt("lately", 2)) == 0
+
+
+async def test_lfu_forgets_what_was_asked_for_often_long_ago(playing: Playing) -> None:
+    await playing.group(limit=8 * SIZE, watermark=0.5, eviction_policy="LFU")
+    await playing.write(prompt("former", 4))
+    for _ in range(7):
+        await playing.match(prompt("former", 4))
+    await playing.reclaim()
+    playing.clock.sleep(2 * HALF_LIFE_SECONDS)
+    await playing.write(prompt("early", 4))
+    await playing.settle()
+    assert await playing.hits(prompt("early", 4)) == 0
+    assert await playing.hits(prompt("former", 4)) == 4
+    playing.clock.sleep(5 * HALF_LIFE_SECONDS)
+    await playing.write(prompt("new", 4))
+    await playing.settle()
+    assert await playing.hits(prompt("new", 4)) == 4
+    assert await playing.hits(prompt("former", 4)) == 0
 
 
 async def test_ttl_evicts_what_was_not_used(playing: Playing) -> None:

@@ -3,8 +3,9 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from tenantzone_manager.core.heat import HALF_LIFE_SECONDS, HOT, at_least_as, heat_at, used, with_uses_of
+from tenantzone_manager.core.heat import HALF_LIFE_SECONDS, HOT, at_least_as, frequency, heat_at, used, with_uses_of
 from tenantzone_manager.core.records import Block, decode_block, encode_block
 
 NOW = 1_000_000.0
@@ -64,3 +65,13 @@ def test_records_of_before_are_cold() -> None:
     assert array[0] == 0x98
     before = bytes([0x96]) + array[1:-2]
     assert decode_block(before) == Block(b"p", 3, NOW, 7)
+
+
+@given(hits=st.integers(0, 2**40), used_at=st.floats(0, 2e9))
+def test_a_use_counts_for_lfu_and_twice_as_many_make_up_for_a_half_life(hits: int, used_at: float) -> None:
+    block = Block(used_at=used_at, hits=hits)
+    # As precise as a double is at this time.
+    slack = 1e-8
+    assert frequency(replace(block, hits=hits + 1)) >= frequency(block)
+    twice = replace(block, hits=2 * hits + 1)
+    assert abs(frequency(twice) - frequency(replace(block, used_at=used_at + HALF_LIFE_SECONDS))) <= slack

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from tenantzone_manager.core.heat import frequency
 from tenantzone_manager.core.quota import Charge
 from tenantzone_manager.core.records import Block, CacheLocation, State
 
@@ -18,7 +19,7 @@ DELETING: Final = "deleting"
 ENDS: Final = "ends"
 """The ranks of blocks that may be evicted from a storage type, by when they were last used."""
 FEWEST: Final = "fewest"
-"""... and by how often."""
+"""... and by how often, as LFU orders them."""
 BORDER: Final = "border"
 """... of blocks that may not be, only because blocks after them serve in another type. They may move there."""
 
@@ -126,7 +127,7 @@ def _ranks(owner: Owner, key: bytes, block: Block | None) -> dict[tuple[str, byt
             where = location.type
             if block.evictable_from(where):
                 ranks[ends(ENDS, owner.instance, where), key] = block.used_at
-                ranks[ends(FEWEST, owner.instance, where), key] = float(block.hits)
+                ranks[ends(FEWEST, owner.instance, where), key] = frequency(block)
             elif block.is_last_in(where):
                 ranks[ends(BORDER, owner.instance, where), key] = block.used_at
         else:

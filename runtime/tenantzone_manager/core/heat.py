@@ -46,5 +46,17 @@ def at_least_as(block: Block, later: Block) -> Block:
     return replace(block, used_at=until, heat=int(max(_left(block, until), _left(later, until))))
 
 
+def frequency(block: Block) -> float:
+    """Returns the score by which LFU orders blocks: how often a block was used, and how recently.
+
+    Twice as many uses make up for one half-life without use, so blocks that were used often long ago do not keep out
+    new ones. While neither of two blocks is used, their order does not change, so stored scores stay right.
+    """
+    uses = 1 + block.hits
+    doublings = uses.bit_length() - 1
+    # The logarithm, with straight lines between powers of two: a score must be the same double on every machine.
+    return block.used_at / HALF_LIFE_SECONDS + doublings + (uses / (1 << doublings) - 1)
+
+
 def _left(block: Block, now: float) -> float:
     return float(block.heat * 0.5 ** (max(0.0, now - block.used_at) / HALF_LIFE_SECONDS))
