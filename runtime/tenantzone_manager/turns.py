@@ -10,7 +10,7 @@ from typing import Final
 
 from tenantzone_manager.core.settings import Instance
 
-READ_AT_ONCE: Final = 128
+READ_AT_ONCE: Final = 256
 """Blocks that are looked up in one part of a call, or for which a part of an answer is made."""
 WRITE_AT_ONCE: Final = 32
 """Blocks that are changed in one part of a call."""
