@@ -32,8 +32,9 @@ _REASONS = {
         "See the pod's log: an API server process does not follow the engine core. If it stays so, restart the pod."
     ),
     "EngineUnfit": (
-        "The engine has too few blocks: start it with more memory for its cache, let ZonePool {pool} select others, or "
-        "lower what zones reserve. The oldest zones have theirs."
+        "If the message says that a limit is below what is reserved, change one of the two. Else the engine has too "
+        "few blocks: start it with more memory for its cache, let ZonePool {pool} select others, or lower what zones "
+        "reserve. The oldest zones have theirs."
     ),
     "ZoneMissing": "The engine has a config without this zone. If it stays so, its log says more.",
     "ZoneDiffers": "The engine enforces something else than its config says. If it stays so, restart it.",

@@ -2,6 +2,8 @@
 
 import pytest
 
+from tenantzone_contract.tiers import CpuTier, PoolTiers
+from tenantzone_operator.kube.conditions import Reason
 from tenantzone_operator.planning.admission import admit
 from tests.operator.objects import entry, zone
 
@@ -115,8 +117,8 @@ from tests.operator.objects import entry, zone
             [zone("a", reserved="40%", limit=10)],
             [],
             100,
-            {"a": ("Accepted", "40%")},
-            id="whether a limit in blocks is below a reservation in percent is no engine's to say",
+            {"a": ("Invalid", None)},
+            id="a limit in blocks that is below a reservation in percent, in an engine of the planned size",
         ),
         pytest.param(
             [zone("a", reserved="40%", limit="10%", generation=2)],
@@ -171,3 +173,81 @@ def test_what_stays_in_force_is_said():
 
 def test_that_blocks_can_not_be_compared_yet_is_said():
     assert "no engine has told its size yet" in admit([zone("a", reserved=50)], {}, None)["a"].message
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (
+            {"reserved": 900, "limit": "1%"},
+            "limit (1%, which is 10 blocks) must not be below reserved (900 blocks), as it is in an engine with "
+            "1000 blocks; raise limit or lower reserved",
+        ),
+        (
+            {"reserved": "50%", "limit": 100},
+            "limit (100 blocks) must not be below reserved (50%, which is 500 blocks), as it is in an engine with "
+            "1000 blocks; raise limit or lower reserved",
+        ),
+        (
+            {"reserved": "1%", "lending": {"lendable": 11}},
+            "lending.lendable (11 blocks) must not exceed reserved (1%, which is 10 blocks), as it does in an engine "
+            "with 1000 blocks; lower it, or give a percentage of the reservation",
+        ),
+        (
+            {"seats": {"reserved": 30, "limit": "10%"}},
+            "seats.limit (10%, which is 20 requests at once) must not be below seats.reserved (30 requests at once), "
+            "as it is in an engine with 200 requests at once; raise seats.limit or lower seats.reserved",
+        ),
+        (
+            {"tiers": [{"tier": "cpu", "reserved": "50%", "limit": "1Gi"}]},
+            "tiers[cpu].limit (1Gi) must not be below tiers[cpu].reserved (50%, which is 4Gi), as it is in an engine "
+            "with 8Gi; raise tiers[cpu].limit or lower tiers[cpu].reserved",
+        ),
+        (
+            {"tiers": [{"tier": "cpu", "reserved": "2Gi", "limit": "10%"}]},
+            "tiers[cpu].limit (10%, which is 819Mi) must not be below tiers[cpu].reserved (2Gi), as it is in an engine "
+            "with 8Gi; raise tiers[cpu].limit or lower tiers[cpu].reserved",
+        ),
+    ],
+)
+def test_a_number_and_a_percentage_that_contradict_each_other_are_refused_by_the_field(spec, message):
+    granted = entry("a")
+    sizes = {"size": 1000, "seats": 200, "tiers": PoolTiers(cpu=CpuTier(bytes=8 * 2**30))}
+
+    new = admit([zone("a", **spec), zone("b", reserved="100%")], {}, **sizes)
+    changed = admit([zone("a", generation=2, **spec)], {"a": granted}, **sizes)["a"]
+
+    assert (new["a"].reason, new["a"].message, new["a"].entry) == (Reason.INVALID, message, None)
+    assert new["b"].accepted, "what is refused takes nothing from others"
+    assert changed.message == f"{message}. Generation 1 stays in force"
+    assert changed.entry == granted
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"reserved": 10, "limit": "1%"},
+        {"reserved": "1%", "limit": 10, "lending": {"lendable": 10}},
+        {"seats": {"reserved": 20, "limit": "10%"}},
+        {"tiers": [{"tier": "cpu", "reserved": "50%", "limit": "4Gi"}]},
+    ],
+)
+def test_a_number_and_a_percentage_may_be_the_same(spec):
+    tiers = PoolTiers(cpu=CpuTier(bytes=8 * 2**30))
+
+    assert admit([zone("a", **spec)], {}, 1000, tiers=tiers, seats=200)["a"].reason == Reason.ACCEPTED
+
+
+def test_a_limit_that_falls_below_what_was_granted_is_refused():
+    verdict = admit([zone("a", reserved=900, limit="1%", generation=2)], {"a": entry("a", reserved=900)}, 1000)["a"]
+
+    assert verdict.reason == Reason.INVALID
+    assert verdict.entry == entry("a", reserved=900)
+
+
+def test_what_was_granted_stays_when_engines_of_another_size_make_it_contradict_itself():
+    mixed = zone("a", reserved=10, limit="1%")
+
+    verdict = admit([mixed], {"a": mixed.config}, 100)["a"]
+
+    assert (verdict.reason, verdict.entry) == (Reason.ACCEPTED, mixed.config)

@@ -114,6 +114,16 @@ from tests.operator.crd_objects import manifest, refused, zone
             "limit (9%) of tier disk must not be below reserved (10%)",
             id="the same of a tier in percent",
         ),
+        pytest.param(
+            zone(tiers=[{"tier": "cpu", "reserved": "2Gi", "limit": "0%"}]),
+            "limit (0%) of tier cpu must not be below reserved (2Gi)",
+            id="bytes of a tier of which the zone may use nothing",
+        ),
+        pytest.param(
+            zone(tiers=[{"tier": "cpu", "reserved": "10%", "limit": 0}]),
+            "limit (0) of tier cpu must not be below reserved (10%)",
+            id="a percentage of such a tier",
+        ),
         pytest.param(zone(tiers=[{"tier": "tape"}]), '"cpu", "disk"', id="an unknown tier"),
         pytest.param(
             zone(tiers=[{"tier": "cpu"}, {"tier": "cpu"}]), "Duplicate value", id="a tier that is named twice"

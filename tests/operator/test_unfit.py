@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tenantzone_contract.fitting import Grant, grants
 from tenantzone_contract.share import ceil_blocks, floor_blocks
-from tenantzone_operator.planning.capacity import planned_size
+from tenantzone_operator.planning.capacity import planned_seats, planned_size
 from tenantzone_operator.planning.config_room import ConfigRoom
 from tenantzone_operator.planning.plan import make_plan
 from tenantzone_operator.status import acknowledgement
@@ -112,6 +112,12 @@ def test_where_no_engine_is_large_enough_the_zone_is_not_ready_and_others_are():
     assert message(second, "Ready") == "no engine is large enough: engine-0 has 60 blocks and lacks the zone's 30"
 
 
+CONTRADICTS = (
+    "limit (10%, which is 10 blocks) must not be below reserved (50 blocks), as it is in an engine with 100 blocks; "
+    "raise limit or lower reserved"
+)
+
+
 def test_a_limit_below_the_reservation_in_one_engine_is_that_engines_trouble():
     mixed = zone("mixed", reserved=50, limit="10%")
     history = History()
@@ -121,6 +127,32 @@ def test_a_limit_below_the_reservation_in_one_engine_is_that_engines_trouble():
     status = zone_status(mixed, made.verdicts["mixed"], seen, history, before={}, now=NOW)
 
     assert shown(status) == FINE | {"Degraded": "True EngineUnfit"}
+    assert message(status, "Degraded") == f"small: {CONTRADICTS}"
+    assert [row.get("message") for row in status["engines"]] == [None, CONTRADICTS]
+    whole = pool_status(pool(), made, seen, history, size=1000, before={}, now=NOW)
+    assert message(whole, "Degraded") == "small: limit is below reserved in mixed"
+
+
+def test_where_the_limit_is_below_the_reservation_in_each_engine_none_is_called_too_small():
+    mixed = zone("mixed", reserved=50, limit="10%")
+    history = History()
+    history.record(only := snapshot(1, mixed), 1000)
+    made = make_plan(pool(), [mixed], in_force=only, last_generation=1, size=100, room=ConfigRoom())
+    status = zone_status(mixed, made.verdicts["mixed"], [observed(only)], history, before={}, now=NOW)
+
+    assert message(status, "Ready") == f"engine-0: {CONTRADICTS}"
+
+
+def test_seats_whose_limit_is_below_what_is_reserved_are_named_and_the_engine_is_not_called_too_small():
+    mixed = zone("mixed", seats={"reserved": 30, "limit": "10%"})
+    history = History()
+    history.record(only := snapshot(1, mixed), 1000)
+    seen = [observed(only, seats=200, mixed={"awaited_seats": 30})]
+    made = make_plan(pool(), [mixed], in_force=only, last_generation=1, size=100, room=ConfigRoom(), seats=200)
+    status = zone_status(mixed, made.verdicts["mixed"], seen, history, before={}, now=NOW)
+
+    assert planned_seats(seen) == 200
+    assert message(status, "Degraded").startswith("engine-0: seats.limit (10%, which is 20 requests at once) must not")
 
 
 def test_who_does_not_answer_may_be_of_any_size():

@@ -7,6 +7,7 @@ says what it lacks.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from tenantzone_contract.config import ZoneConfig
 from tenantzone_contract.share import floor_blocks, percentage
@@ -14,6 +15,7 @@ from tenantzone_contract.tiers import PoolTiers
 from tenantzone_operator.kube.conditions import Reason
 from tenantzone_operator.kube.resources import Zone
 from tenantzone_operator.planning.config_room import CHANGES_BYTES, NEW_ZONES_BYTES
+from tenantzone_operator.planning.contradictions import contradiction
 from tenantzone_operator.planning.tier_budget import NO_TIERS, TierBudget
 
 Share = int | str
@@ -40,12 +42,14 @@ class Budget:
         size: its blocks. None: nothing is known of any engine, and one of 100 blocks stands in, so that percentages are
             counted; absolute numbers then count as nothing, because there is nothing to compare them with.
         tiers: what the pool says that it has below its blocks.
+        seats: the number of requests that the engine runs at once; None: unknown.
     """
 
-    def __init__(self, size: int | None, tiers: PoolTiers = NO_TIERS) -> None:
+    def __init__(self, size: int | None, tiers: PoolTiers = NO_TIERS, seats: int | None = None) -> None:
         self.is_provisional = size is None
         self.size = 100 if size is None else size
         self.tiers = TierBudget(tiers)
+        self._contradiction = partial(contradiction, blocks=size, seats=seats, tiers=tiers)
         self.reserved = 0
         """Blocks that are granted."""
 
@@ -53,6 +57,10 @@ class Budget:
     def allocatable(self) -> int:
         """Blocks that another zone can still reserve."""
         return max(0, self.size - self.reserved)
+
+    def contradiction(self, entry: ZoneConfig) -> str:
+        """The first contradiction between amounts of the entry in an engine of this size; empty if there is none."""
+        return self._contradiction(entry)
 
     def fits(self, share: Share) -> bool:
         return self.blocks(share) <= self.size - self.reserved or not self.blocks(share)
@@ -84,6 +92,7 @@ def admit(
     size: int | None,
     left_out: Collection[str] = frozenset(),
     tiers: PoolTiers = NO_TIERS,
+    seats: int | None = None,
 ) -> dict[str, Verdict]:
     """The verdicts on all zones of a pool, by name.
 
@@ -94,9 +103,10 @@ def admit(
         left_out: names of zones for whose change the config has no room. What they have stays; what they give back and
             what they ask for, nobody else is told of.
         tiers: what the pool says that each engine has below its blocks.
+        seats: the number of requests that these engines run at once; None: unknown.
     """
     by_age = sorted(zones, key=lambda zone: zone.meta.age_order)
-    budget = Budget(size, tiers)
+    budget = Budget(size, tiers, seats)
     owners: dict[str, str] = {}
     # Who has the tenant keeps it: within one second the name says who is older, and a later one may have the lower.
     for zone in sorted(by_age, key=lambda zone: not _has_its_tenant(zone, granted)):
@@ -131,7 +141,7 @@ def _keep(
             continue
         entry = granted[zone.meta.name]
         wanted = zone.config if zone.meta.name not in left_out else None
-        if wanted is not None and budget.asks_for_no_more(wanted, entry):
+        if wanted is not None and budget.asks_for_no_more(wanted, entry) and not budget.contradiction(wanted):
             entry = wanted
         budget.take(entry)
         kept[zone.meta.name] = entry
@@ -145,6 +155,8 @@ def _decide(zone: Zone, kept: ZoneConfig | None, budget: Budget) -> Verdict:
         return Verdict(Reason.INVALID, zone.invalid + _stays(kept), kept)
     if kept is wanted or kept == wanted:
         return Verdict(Reason.ACCEPTED, _welcome(wanted, budget), wanted)
+    if found := budget.contradiction(wanted):
+        return Verdict(Reason.INVALID, found + _stays(kept), kept)
     if kept is not None:
         budget.give_back(kept)
     missing = budget.tiers.missing(wanted)

@@ -1,7 +1,8 @@
 """The size of the engines that a pool is planned for; pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.kube.resources import Pool
 
 
@@ -18,8 +19,18 @@ def planned_size(pool: Pool | None, claims: Iterable[int | None]) -> int | None:
     """
     if pool is not None and pool.blocks_per_engine is not None:
         return pool.blocks_per_engine
-    told = sorted(claim for claim in claims if claim)
-    if told:
-        return told[len(told) // 2]
+    if (told := _claimed_by_half(claims)) is not None:
+        return told
     remembered = pool.status.get("capacityBlocks") if pool is not None else None
     return remembered or None
+
+
+def planned_seats(observations: Sequence[Observation]) -> int | None:
+    """The number of requests that the engines of a pool run at once, by the rule of `planned_size`; None: unknown."""
+    return _claimed_by_half(seen.report.seats for seen in observations if seen.report is not None)
+
+
+def _claimed_by_half(claims: Iterable[int | None]) -> int | None:
+    """The most that at least half of the engines have; None if no engine reports a number."""
+    told = sorted(claim for claim in claims if claim)
+    return told[len(told) // 2] if told else None

@@ -33,6 +33,7 @@ def make_plan(
     last_generation: int,
     size: int | None,
     room: ConfigRoom,
+    seats: int | None = None,
 ) -> Plan:
     """Plan the next snapshot of a pool.
 
@@ -43,6 +44,7 @@ def make_plan(
         last_generation: the highest one that was ever given out, as far as is known.
         size: blocks of the engines that the pool is planned for; None if nothing is known of them.
         room: in the pool's ConfigMap.
+        seats: the number of requests that these engines run at once; None if it is unknown.
     """
     if pool is None or pool.config is None:
         return Plan(None, {zone.meta.name: _poolless(zone, pool) for zone in zones})
@@ -55,13 +57,13 @@ def make_plan(
     names = [zone.meta.name for zone in by_turn]
     shared, left_out = pool.config, frozenset[str]()
     while True:
-        verdicts = admit(in_pool, granted, size, left_out, pool.config.tiers)
+        verdicts = admit(in_pool, granted, size, left_out, pool.config.tiers, seats)
         entries = _entries(names, verdicts)
         if _is_in_force(in_force, shared, entries):
             break
         choice = room.choose(pool.config, entries, in_force)
         if choice.pool is None:
-            return Plan(None, admit(in_pool, granted, size, set(names), pool.config.tiers), _POOL_TOO_LARGE)
+            return Plan(None, admit(in_pool, granted, size, set(names), pool.config.tiers, seats), _POOL_TOO_LARGE)
         shared = choice.pool
         # Who has to wait gives nothing back and takes nothing: others may fit now that did not, or the other way round.
         if choice.left_out <= left_out:

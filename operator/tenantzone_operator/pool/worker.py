@@ -20,7 +20,7 @@ from tenantzone_operator.kube.rest import RestError
 from tenantzone_operator.kube.store import Key, Store, View
 from tenantzone_operator.logs import About
 from tenantzone_operator.metrics.instruments import RECONCILE_SECONDS, RECONCILES
-from tenantzone_operator.planning.capacity import planned_size
+from tenantzone_operator.planning.capacity import planned_seats, planned_size
 from tenantzone_operator.planning.config_room import ConfigRoom
 from tenantzone_operator.planning.plan import Plan, leaving, make_plan
 from tenantzone_operator.pool.advising import Advising
@@ -235,6 +235,7 @@ class PoolWorker:
             last_generation=pool.status.get("configGeneration", 0) if pool is not None else 0,
             size=size,
             room=self._room,
+            seats=planned_seats(observations),
         )
         self._mounts.follow(view.pods)
         failure = None

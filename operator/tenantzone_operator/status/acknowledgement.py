@@ -8,6 +8,7 @@ from tenantzone_contract.share import floor_blocks
 from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.engines.views import EngineView
 from tenantzone_operator.kube.conditions import Condition, Reason, Type
+from tenantzone_operator.planning.contradictions import limit_below_reserved
 
 _REMEMBERED_SNAPSHOTS = 64
 
@@ -94,6 +95,14 @@ class History:
     def lacks(self, seen: Observation, zone: str) -> int:
         """The blocks of a zone's reservation that an engine is too small for; 0 if it fits."""
         return self.lacking(seen).get(zone, 0)
+
+    def contradiction(self, seen: Observation, zone: str) -> str:
+        """How a zone's limit contradicts its reservation in an engine, in words; empty if it does not, or is unknown.
+
+        An engine with more or fewer blocks may be large enough for such a zone, but this one is not too small for it.
+        """
+        entry = self._entries.get(zone)
+        return limit_below_reserved(entry, seen.report.capacity_blocks) if entry is not None and seen.report else ""
 
     def is_unfit(self, seen: Observation, zone: str) -> bool:
         """Whether an engine is too small for a zone's reservation, or for some zone's and refuses the config for it.

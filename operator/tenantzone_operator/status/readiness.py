@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from itertools import compress
 from operator import not_
 
+from tenantzone_contract.config import ZoneConfig
 from tenantzone_operator.engines.observation import Observation
-from tenantzone_operator.kube.conditions import Condition, Reason, Type, degraded, not_enforced, stalled
+from tenantzone_operator.kube.conditions import Condition, Reason, Type, degraded, name_some, not_enforced, stalled
 from tenantzone_operator.kube.resources import Pool, Zone
 from tenantzone_operator.planning.admission import Verdict
+from tenantzone_operator.planning.contradictions import seat_limit_below_reserved
 from tenantzone_operator.status.acknowledgement import History, programmed
 from tenantzone_operator.status.admin_port import admin_port_not_secured
 from tenantzone_operator.status.identity import identity_enforced
@@ -44,7 +46,9 @@ def zone_conditions(
     accepted = Condition(Type.ACCEPTED, "True" if verdict.accepted else "False", verdict.reason, verdict.message)
     unfit = [history.is_unfit(seen, zone.meta.name) for seen in observations]
     if verdict.accepted and observations and all(unfit):
-        message = f"no engine is large enough: {_lack(observations[0], history, zone.meta.name)}"
+        contradicts = history.contradiction(observations[0], zone.meta.name)
+        lack = _lack(observations[0], history, zone.meta.name)
+        message = lack if contradicts else f"no engine is large enough: {lack}"
         engines = Condition(Type.PROGRAMMED, "False", Reason.ENGINE_UNFIT, message)
     elif verdict.accepted:
         engines = programmed(
@@ -58,7 +62,7 @@ def zone_conditions(
     else:
         engines = Condition(Type.PROGRAMMED, "False", Reason.NOT_ACCEPTED, "the engines do not get this generation")
     lacking = [_lack(seen, history, zone.meta.name) for seen in compress(observations, unfit) if verdict.accepted]
-    lacking += _lack_of_seats(observations, zone.meta.name)
+    lacking += _lack_of_seats(observations, zone.meta.name, verdict.entry)
     return [accepted, engines, _ready(accepted, engines), *stalled(accepted), *degraded(lacking)]
 
 
@@ -66,19 +70,25 @@ def _lack(seen: Observation, history: History, zone: str) -> str:
     """What an engine is too small for, in words: this zone's reservation, or all, if it refuses the config for it."""
     assert seen.report is not None, "its size is known"
     lacks, blocks = history.lacks(seen, zone), seen.report.capacity_blocks
+    if lacks and (contradicts := history.contradiction(seen, zone)):
+        return f"{seen.pod}: {contradicts}"
     if lacks:
         return f"{seen.pod} has {blocks} blocks and lacks the zone's {lacks}"
     in_all = sum(history.lacking(seen).values())
     return f"{seen.pod} has {blocks} blocks, lacks {in_all} and refuses the config: {seen.nack}"
 
 
-def _lack_of_seats(observations: Sequence[Observation], zone: str) -> list[str]:
-    """In words, which engines run too few requests at once for what a zone reserves of these by name."""
-    return [
-        f"{seen.pod} runs {seen.report.seats} requests at once and lacks the zone's {found.awaited_seats}"
-        for seen in observations
-        if seen.report is not None and (found := seen.zones.get(zone)) is not None and found.awaited_seats
-    ]
+def _lack_of_seats(observations: Sequence[Observation], zone: str, entry: ZoneConfig | None) -> list[str]:
+    """In words, which engines do not grant what a zone reserves of requests at once by name, and why."""
+    lacking = []
+    for seen in observations:
+        found = seen.zones.get(zone)
+        if seen.report is None or found is None or not found.awaited_seats:
+            continue
+        contradicts = seat_limit_below_reserved(entry, seen.report.seats) if entry is not None else ""
+        too_few = f" runs {seen.report.seats} requests at once and lacks the zone's {found.awaited_seats}"
+        lacking.append(seen.pod + (f": {contradicts}" if contradicts else too_few))
+    return lacking
 
 
 def _difference(verdict: Verdict, observations: Sequence[Observation], history: History) -> Condition | None:
@@ -129,11 +139,7 @@ def pool_conditions(
         "no ready pod that spec.selector matches has room for its zones" if observations else _NO_PODS,
         not_written,
     )
-    unfit = [
-        f"{seen.pod} has {seen.report.capacity_blocks} blocks and lacks {lacks} of what zones reserve"
-        for seen in observations
-        if seen.report is not None and (lacks := sum(history.lacking(seen).values()))
-    ]
+    unfit = [why for seen in observations if (why := _unfit(seen, history))]
     return [
         accepted,
         engines,
@@ -146,6 +152,19 @@ def pool_conditions(
         *pool_tiers_enforced(pool, observations),
         *not_enforced(pool.not_enforced),
     ]
+
+
+def _unfit(seen: Observation, history: History) -> str:
+    """What an engine does not grant of what the pool's zones reserve, and why, in words; empty if it grants all."""
+    if seen.report is None:
+        return ""
+    lacking = history.lacking(seen)
+    contradicting = [zone for zone in lacking if history.contradiction(seen, zone)]
+    if lacks := sum(blocks for zone, blocks in lacking.items() if zone not in contradicting):
+        return f"{seen.pod} has {seen.report.capacity_blocks} blocks and lacks {lacks} of what zones reserve"
+    if contradicting:
+        return f"{seen.pod}: limit is below reserved in {name_some(contradicting)}"
+    return ""
 
 
 def leaving_pool_conditions() -> list[Condition]:

@@ -96,7 +96,7 @@ def zone_status(
     ]
     in_tiers = tier_rows([report for report in reports if report is not None])
     rows = [
-        _row(observation, report, has_it, history.lacks(observation, zone.meta.name))
+        _row(observation, report, has_it, _lack(observation, history, zone.meta.name))
         for observation, report, has_it in zip(observations, reports, done, strict=True)
     ]
     return {
@@ -214,7 +214,13 @@ def _message(conditions: Sequence[Condition]) -> str:
     return next(condition.message for condition in conditions if condition.type == Type.READY)
 
 
-def _row(observation: Observation, report: ZoneView | None, acknowledged: bool, lacks: int) -> dict[str, Any]:
+def _lack(seen: Observation, history: History, zone: str) -> str:
+    """Why an engine does not grant what a zone reserves, in words; empty if it does."""
+    lacks = history.lacks(seen, zone)
+    return (history.contradiction(seen, zone) or f"too small for the zone's {lacks} blocks") if lacks else ""
+
+
+def _row(observation: Observation, report: ZoneView | None, acknowledged: bool, lack: str) -> dict[str, Any]:
     """An engine's row in a zone's status, without numbers if it does not answer: old ones would pass for new ones."""
     row: dict[str, Any] = {"pod": observation.pod, "acknowledged": acknowledged}
     if report is not None:
@@ -224,7 +230,6 @@ def _row(observation: Observation, report: ZoneView | None, acknowledged: bool, 
             "limit": report.limit,
             **ZoneSummary.of([report]).status_fields(),
         }
-    too_small = f"too small for the zone's {lacks} blocks" if lacks else ""
-    if message := observation.error or observation.nack or too_small:
+    if message := observation.error or observation.nack or lack:
         row["message"] = message
     return row

@@ -1,0 +1,84 @@
+"""Amounts of one zone that contradict each other, one in absolute numbers and one in percent; pure.
+
+The API server refuses what contradicts itself in any engine. A number and a percentage can only be compared in an
+engine of a known size.
+"""
+
+from collections.abc import Callable
+
+from tenantzone_contract.config import ZoneConfig
+from tenantzone_contract.quantity import shown_bytes
+from tenantzone_contract.share import ceil_blocks, floor_blocks
+from tenantzone_contract.tiers import PoolTiers
+
+Share = int | str
+
+
+def contradiction(entry: ZoneConfig, blocks: int | None, seats: int | None, tiers: PoolTiers) -> str:
+    """The first contradiction between amounts of a zone, with the fields and what to change; empty if there is none.
+
+    Args:
+        entry: the zone.
+        blocks: of the engines that the pool is planned for; None: unknown.
+        seats: the number of requests that these engines run at once; None: unknown.
+        tiers: what each engine has below its blocks, as the pool says.
+    """
+    found = ""
+    if blocks is not None:
+        found = limit_below_reserved(entry, blocks) or _too_lendable(entry, blocks)
+    if not found and seats is not None:
+        found = seat_limit_below_reserved(entry, seats)
+    for share in entry.tiers:
+        size = tiers.bytes_of(share.tier)
+        if not found and size:
+            found = _limit_below_reserved(f"tiers[{share.tier}].", share.reserved, share.limit, size, shown_bytes)
+    return found
+
+
+def limit_below_reserved(entry: ZoneConfig, blocks: int) -> str:
+    """How a zone's limit contradicts its reservation in an engine of so many blocks; empty if it does not."""
+    return _limit_below_reserved("", entry.reserved, entry.limit, blocks, _blocks)
+
+
+def seat_limit_below_reserved(entry: ZoneConfig, seats: int) -> str:
+    """The same of the requests that an engine runs at once."""
+    return _limit_below_reserved("seats.", entry.seats.reserved, entry.seats.limit, seats, _seats)
+
+
+def _limit_below_reserved(
+    path: str, reserved: Share | None, limit: Share | None, size: int, shown: Callable[[int], str]
+) -> str:
+    # Two amounts of the same kind were compared by the API server, whatever the size is.
+    if reserved is None or limit is None or type(reserved) is type(limit):
+        return ""
+    at_least, at_most = floor_blocks(reserved, size), ceil_blocks(limit, size)
+    if at_least <= at_most:
+        return ""
+    return (
+        f"{path}limit ({_amount(limit, at_most, shown)}) must not be below {path}reserved "
+        f"({_amount(reserved, at_least, shown)}), as it is in an engine with {shown(size)}; "
+        f"raise {path}limit or lower {path}reserved"
+    )
+
+
+def _too_lendable(entry: ZoneConfig, blocks: int) -> str:
+    lendable, reserved = entry.lending.lendable, floor_blocks(entry.reserved, blocks)
+    if isinstance(lendable, str) or isinstance(entry.reserved, int) or lendable <= reserved:
+        return ""
+    return (
+        f"lending.lendable ({_blocks(lendable)}) must not exceed reserved "
+        f"({_amount(entry.reserved, reserved, _blocks)}), as it does in an engine with {_blocks(blocks)}; "
+        f"lower it, or give a percentage of the reservation"
+    )
+
+
+def _amount(share: Share, number: int, shown: Callable[[int], str]) -> str:
+    return f"{share}, which is {shown(number)}" if isinstance(share, str) else shown(number)
+
+
+def _blocks(number: int) -> str:
+    return f"{number} blocks"
+
+
+def _seats(number: int) -> str:
+    return f"{number} requests at once"
