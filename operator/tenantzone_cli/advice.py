@@ -22,6 +22,11 @@ _REASONS = {
     "ConfigTooLarge": "Spread the zones over more pools; the message says how large the config is.",
     "ConfigNotWritten": "See why the API server refuses the operator's write: kubectl tenantzone doctor -n {namespace}",
     "NoEngines": "Start an engine whose pod has the labels that ZonePool {pool} selects, or wait until one is ready.",
+    "EnginesOfAnotherPool": (
+        "Change spec.selector of one of the two pools, or create the zone anew in the older one: an engine has the "
+        "config of one pool only, the oldest one that selects its pod."
+    ),
+    "PodsSelectedTwice": "Change spec.selector of one of the pools that the message names.",
     "ConfigRejected": "The engine says why it refuses the config. If it does not know a field, upgrade the engine.",
     "EngineUnreachable": (
         "See whether the pod is healthy, and whether a NetworkPolicy and the pool's token let the operator reach its "

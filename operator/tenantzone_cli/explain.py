@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from tenantzone_cli.advice import advice
 from tenantzone_cli.api import Api, ApiError, Body, Outcome, attempt
 from tenantzone_cli.engine_lines import engine_table, latency_lines, loan_lines, request_lines, tier_table
-from tenantzone_cli.live import EngineAnswer, ask_engines, engine_pods
+from tenantzone_cli.live import EngineAnswer, ask_engines, own_engine_pods
 from tenantzone_cli.names import API, POOLS, ZONES, within
 from tenantzone_cli.resources import Condition, Pod, Pool, Zone, read_pool, read_zone
 from tenantzone_cli.table import duration, render
@@ -25,7 +25,7 @@ class Facts:
     siblings: Outcome[Sequence[Zone]]
     """All zones of the namespace, this one too."""
     pods: Outcome[Sequence[Pod]]
-    """Those that the pool selects; none without a pool."""
+    """Those that the pool selects and no older pool does; none without a pool."""
     answers: Sequence[EngineAnswer]
     """One for each of these pods that is ready."""
     now: float
@@ -42,7 +42,7 @@ def gather(api: Api, namespace: str, name: str, now: float) -> Facts:
     zone = read_zone(api.get(f"{within(API, namespace, ZONES)}/{name}"))
     body = attempt(api.get, f"{within(API, namespace, POOLS)}/{zone.pool}")
     pool = read_pool(body) if not isinstance(body, ApiError) else None
-    pods: Outcome[Sequence[Pod]] = attempt(engine_pods, api, pool) if pool is not None else []
+    pods: Outcome[Sequence[Pod]] = attempt(own_engine_pods, api, pool) if pool is not None else []
     ready = [pod for pod in pods if pod.ready] if not isinstance(pods, ApiError) else []
     return Facts(
         zone=zone,
@@ -176,6 +176,8 @@ def _pods(facts: Facts) -> Iterator[str]:
         return
     if isinstance(facts.pods, ApiError):
         yield f"The pool's pods can't be listed: {facts.pods.message}"
+    elif not facts.pods and facts.pool.is_("SelectorOverlaps"):
+        return  # the conditions name the pools that have the pods
     elif not facts.pods:
         yield f"No pod in namespace {facts.pool.namespace} has the labels {facts.pool.selector}"
     else:

@@ -19,8 +19,8 @@ from types import MappingProxyType
 from urllib.parse import urlencode
 
 from tenantzone_cli.api import TIMEOUT_SECONDS, Answer, Api, ApiError, Unreachable, exchange
-from tenantzone_cli.names import within
-from tenantzone_cli.resources import Pod, Pool, read_pod
+from tenantzone_cli.names import API, POOLS, within
+from tenantzone_cli.resources import Pod, Pool, read_pod, read_pool
 from tenantzone_contract.admin_token import ADMIN_TOKEN_HEADER, TOKEN_FILE, admin_secret_name
 from tenantzone_contract.report import REPORT_PATH, EngineReport, LoanReport, ZoneReport, parse_report
 
@@ -72,6 +72,22 @@ def engine_pods(api: Api, pool: Pool) -> Sequence[Pod]:
     return [read_pod(body) for body in pods]
 
 
+def own_engine_pods(api: Api, pool: Pool) -> Sequence[Pod]:
+    """The pods that the pool selects and no older pool of its namespace does.
+
+    Raises:
+        ApiError: the user may not list pods or pools.
+        Unreachable: the API server does not answer.
+    """
+    pods = engine_pods(api, pool)
+    if not pool.is_("SelectorOverlaps"):
+        return pods
+    pools = [read_pool(body) for body in api.list(within(API, pool.namespace, POOLS))]
+    older = [other for other in pools if other.age_order < pool.age_order]
+    taken = {pod.name for other in older for pod in engine_pods(api, other)}
+    return [pod for pod in pods if pod.name not in taken]
+
+
 def ask_engines(api: Api, engines: Sequence[tuple[Pool, Pod]]) -> list[EngineAnswer]:
     """Ask these engines for their reports, several at a time; the answers are in the engines' order."""
     tokens: dict[tuple[str, str], _Token] = {}
@@ -91,7 +107,7 @@ def ask_pools(api: Api, pools: Sequence[Pool]) -> list[EngineAnswer]:
     """
     engines: dict[tuple[str, str], tuple[Pool, Pod]] = {}
     # A pod that two pools select belongs to the older.
-    for pool in sorted(pools, key=lambda pool: (pool.created or 0.0, pool.name)):
+    for pool in sorted(pools, key=lambda pool: pool.age_order):
         for pod in engine_pods(api, pool):
             if pod.ready:
                 engines.setdefault((pod.namespace, pod.name), (pool, pod))

@@ -42,6 +42,11 @@ class Thing:
         return self.namespace, self.name
 
     @property
+    def age_order(self) -> tuple[float, str]:
+        """A sort key that puts the oldest object first, and orders by name within one second."""
+        return self.created or 0.0, self.name
+
+    @property
     def observed_generation(self) -> int | None:
         """The newest generation that the operator has looked at; None if it has looked at none yet."""
         return self.status.get("observedGeneration")

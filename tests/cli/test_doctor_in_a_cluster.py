@@ -13,7 +13,7 @@ from hack.ports import free_ports
 from tests.cli.conftest import REPOSITORY, Clinic, Plugin
 from tests.operator.conftest import MANIFESTS, SERVICE_ACCOUNT, Operator
 from tests.operator.kube import Kube, eventually
-from tests.operator.world import POOL, World, world_in
+from tests.operator.world import POOL, World, conditions, world_in
 
 pytestmark = pytest.mark.controlplane
 
@@ -108,6 +108,30 @@ def test_a_healthy_set_up_is_found_healthy(world: World, operator: Operator, plu
     engines = found(answer)["OK", f"engines {world.namespace}/{POOL}"]
     assert engines == "1 ready, all have acknowledged the config; 1 answered just now"
     assert answer.returncode == 0
+
+
+def test_of_two_pools_that_select_the_same_pods_each_is_told_of_the_other(
+    world: World, operator: Operator, plugin: Plugin
+):
+    world.add_pool()
+    engine = world.add_engine()
+    world.add_zone("acme")
+    world.await_ready("acme")
+    world.add_pool("younger", selector={"matchLabels": {"pool": POOL}})
+    world.add_zone("beta", pool="younger")
+    world.await_condition("beta", "Ready", "False", "EnginesOfAnotherPool")
+    eventually(lambda: "SelectorOverlaps" in conditions(world.pool()))
+
+    explained = plugin("tz", "explain", "beta", "-n", world.namespace).stdout
+    findings = found(plugin("tz", "doctor", "-n", world.namespace, "-o", "json"))
+
+    assert "Change spec.selector of one of the two pools" in explained
+    assert "Start an engine" not in explained
+    assert "No pod in namespace" not in explained
+    assert engine.name not in explained.partition("What to do")[2]
+    for name, other in ((POOL, "younger, which is younger"), ("younger", f"{POOL}, which is older")):
+        assert f"by ZonePool {other}" in findings["WARN", f"selector {world.namespace}/{name}"]
+    assert not [subject for _, subject in findings if subject == f"engines {world.namespace}/younger"]
 
 
 def test_pods_of_the_operator_that_do_not_start_are_named(clinic: Clinic, installed: None, plugin: Plugin):

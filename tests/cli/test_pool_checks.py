@@ -56,6 +56,13 @@ SALT_NOT_SHARED = {
     "message": "engines have different keys: engine-0 has 01, engine-1 has 02",
 }
 
+OVERLAPS = {
+    "type": "SelectorOverlaps",
+    "status": "True",
+    "reason": "PodsSelectedTwice",
+    "message": "engine-0: selected by this pool and by ZonePool old, which is older and has them",
+}
+
 NOT_SECURED = {
     "type": "AdminPortNotSecured",
     "status": "True",
@@ -112,6 +119,13 @@ def packed(at_least: int) -> dict[str, Any]:
             "tiers shop/demo",
             "engine-0 has no tier cpu",
             id="engines without a tier",
+        ),
+        pytest.param(
+            {"pools": [pool(conditions=[*pool().status["conditions"], OVERLAPS])], "pods": {KEY: []}, "answers": []},
+            "WARN",
+            "selector shop/demo",
+            "selected by this pool and by ZonePool old",
+            id="a pool whose pods an older pool has",
         ),
         # Configs.
         pytest.param({"configs": {KEY: MISSING}}, "FAIL", CONFIG_SUBJECT, "no ConfigMap", id="no config"),

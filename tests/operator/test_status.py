@@ -323,7 +323,7 @@ def knowing(asked: dict[str, Any] | None, problem: str = "", engine: str = "engi
             [knowing(TOKENS)],
             ("True", "Acknowledged", "JWT: tokens of https://issuer; acknowledged"),
         ),
-        (TOKENS, [], ("Unknown", "NoEngines", "no ready pod")),
+        (TOKENS, [], ("Unknown", "NoEngines", "no engine is ready")),
         (TOKENS, [observed(None)], ("Unknown", "Pending", "waiting for engine-0")),
         (TOKENS, [silent()], ("Unknown", "Pending", "waiting for engine-0")),
         (

@@ -1,7 +1,7 @@
 """What the operator believes to exist, from watches that miss things and listings that lag behind."""
 
 from tenantzone_operator.kube.resources import read_pod
-from tenantzone_operator.kube.store import Shelf, Store
+from tenantzone_operator.kube.store import Overlap, Shelf, Store
 from tests.operator.objects import body
 
 KEY = ("default", "demo")
@@ -204,6 +204,29 @@ def test_a_pod_belongs_to_the_oldest_pool_that_selects_it():
     assert store.view(("default", "younger")).pods == []
     store.pools.remove(pool("demo", age=2))
     assert names(store.view(("default", "younger")).pods) == ["engine-0"]
+
+
+def test_each_pool_knows_the_others_that_select_its_pods():
+    store = Store()
+    for name, age in (("demo", 3), ("younger", 2), ("youngest", 1)):
+        store.pools.put(pool(name, age=age))
+        put_pod(store, name, pod("engine-1"))
+        put_pod(store, name, pod("engine-0"))
+    both = ("engine-0", "engine-1")
+
+    assert store.view(KEY).overlaps == (Overlap("younger", False, both), Overlap("youngest", False, both))
+    assert store.view(("default", "younger")).overlaps == (Overlap("demo", True, both),)
+    assert store.view(("default", "youngest")).overlaps == (Overlap("demo", True, both),)
+
+
+def test_pools_that_select_other_pods_or_leave_overlap_with_none():
+    store = Store()
+    store.pools.put(pool("demo", age=2))
+    store.pools.put(body("other", spec={"selector": {"matchLabels": {"app": "another"}}}))
+    store.pools.put(pool("leaving", age=3, metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}))
+    put_pod(store, "demo", pod("engine-0"))
+
+    assert store.view(KEY).overlaps == ()
 
 
 def test_what_a_pool_has_selected_before_is_not_its_own_any_more():

@@ -30,6 +30,8 @@ def check_engines(facts: Facts, pool: Pool, newest: str | None) -> Iterator[Find
         if not pods.is_forbidden:
             yield warn(subject, f"can't be listed: {pods.message}")
         return
+    if not pods and pool.is_("SelectorOverlaps"):
+        return
     if not pods:
         yield warn(subject, f"no pod has the labels {pool.selector}", "start an engine with these labels")
         return

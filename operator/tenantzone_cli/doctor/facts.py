@@ -71,7 +71,7 @@ class Facts:
     configs: Mapping[Key, Outcome[Body]] = field(default_factory=dict)
     """The ConfigMap of each pool."""
     pods: Mapping[Key, Outcome[Sequence[Pod]]] = field(default_factory=dict)
-    """The pods that each pool selects."""
+    """The pods that each pool selects and no older pool of its namespace does."""
     answers: Sequence[EngineAnswer] = ()
     """Of those that are ready."""
     storages: Outcome[Sequence[Thing]] = ()
@@ -98,7 +98,7 @@ def gather(api: Api, namespace: str | None, operator_namespace: str) -> Facts:
     clock = Clock(version.date, before, time.time())
     pools = attempt(_pools, api, namespace)
     known = pools if not isinstance(pools, ApiError) else []
-    pods: dict[Key, Outcome[Sequence[Pod]]] = {pool.key: attempt(engine_pods, api, pool) for pool in known}
+    pods = _own_pods(known, {pool.key: attempt(engine_pods, api, pool) for pool in known})
     return Facts(
         namespace=namespace,
         operator_namespace=operator_namespace,
@@ -124,6 +124,21 @@ def gather(api: Api, namespace: str | None, operator_namespace: str) -> Facts:
         groups=attempt(_things, api, GROUPS),
         manager=attempt(api.get, f"{within('/apis/apps/v1', operator_namespace, 'statefulsets')}/{MANAGER}"),
     )
+
+
+def _own_pods(
+    pools: Sequence[Pool], selected: Mapping[Key, Outcome[Sequence[Pod]]]
+) -> Mapping[Key, Outcome[Sequence[Pod]]]:
+    """The pods of each pool: those that it selects and no older pool of its namespace does."""
+    own: dict[Key, Outcome[Sequence[Pod]]] = {}
+    taken: set[Key] = set()
+    for pool in sorted(pools, key=lambda pool: pool.age_order):
+        pods = selected[pool.key]
+        own[pool.key] = (
+            pods if isinstance(pods, ApiError) else [pod for pod in pods if (pod.namespace, pod.name) not in taken]
+        )
+        taken |= {(pod.namespace, pod.name) for pod in pods} if not isinstance(pods, ApiError) else set()
+    return own
 
 
 def _zones(api: Api, namespace: str | None) -> Sequence[Zone]:

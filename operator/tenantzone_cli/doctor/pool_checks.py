@@ -33,6 +33,7 @@ def check_pools(facts: Facts) -> Iterator[Finding]:
         yield warn("pools", f"there is no ZonePool in {where}", "create one, or name another namespace with -n")
     for pool in facts.pools:
         yield _check_status(facts, pool)
+        yield from _check_selector(pool)
         yield from _check_salt(pool)
         yield from _check_admin_port(pool)
         yield from _check_tiers(pool)
@@ -59,6 +60,14 @@ def _check_status(facts: Facts, pool: Pool) -> Finding:
         subject,
         f"{size}; {pool.status.get('zonesAccepted', 0)} zones accepted, {pool.status.get('zonesRejected', 0)} rejected",
     )
+
+
+def _check_selector(pool: Pool) -> Iterator[Finding]:
+    """What the operator says of other pools that select the same pods."""
+    found = pool.condition("SelectorOverlaps")
+    if found is not None and found.status == "True":
+        advice = f"kubectl edit zp/{pool.name} -n {pool.namespace}, or the other pool: no pod has two pools' configs"
+        yield warn(f"selector {pool.namespace}/{pool.name}", found.message, advice)
 
 
 def _check_salt(pool: Pool) -> Iterator[Finding]:

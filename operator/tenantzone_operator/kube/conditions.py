@@ -23,6 +23,8 @@ class Type(StrEnum):
     """Nothing will come of it until somebody changes something. Present only then, as kstatus knows it."""
     DEGRADED = "Degraded"
     """An engine is too small for what is accepted; the others are not concerned. Present only then."""
+    SELECTOR_OVERLAPS = "SelectorOverlaps"
+    """Another pool of the namespace selects some of the same pods. Of a ZonePool only, and present only then."""
     SALT_NOT_SHARED = "SaltNotShared"
     """Not all engines have the pool's salt key, so hashes of prefixes differ. Present only then."""
     ADMIN_PORT_NOT_SECURED = "AdminPortNotSecured"
@@ -62,6 +64,7 @@ class Reason(StrEnum):
     PENDING = "Pending"
     NOT_ACCEPTED = "NotAccepted"
     NO_ENGINES = "NoEngines"
+    ENGINES_OF_ANOTHER_POOL = "EnginesOfAnotherPool"
     CONFIG_REJECTED = "ConfigRejected"
     CONFIG_NOT_WRITTEN = "ConfigNotWritten"
     API_SERVER_DIFFERS = "ApiServerDiffers"
@@ -72,6 +75,8 @@ class Reason(StrEnum):
     """Of Degraded, too."""
     # Ready
     ENFORCED = "Enforced"
+    # SelectorOverlaps
+    PODS_SELECTED_TWICE = "PodsSelectedTwice"
     # SaltNotShared
     SECRET_NOT_MADE = "SecretNotMade"
     SALT_KEY_REFUSED = "SaltKeyRefused"

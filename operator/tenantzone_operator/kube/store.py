@@ -131,6 +131,18 @@ class Shelf(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
+class Overlap:
+    """Pods that a pool selects and another pool of its namespace selects, too."""
+
+    pool: str
+    """The other pool's name."""
+    has_pods: bool
+    """Whether the pods belong to the other pool: of the pools that select them it is the oldest."""
+    pods: tuple[str, ...]
+    """The names of the pods, sorted."""
+
+
+@dataclass(frozen=True, slots=True)
 class View:
     """Everything that matters to one pool, at one moment."""
 
@@ -142,6 +154,8 @@ class View:
     pods: list[Pod]
     leaving_pool: Pool | None = None
     """The pool, if somebody's finalizer holds it after it was deleted; then there is no `pool`."""
+    overlaps: tuple[Overlap, ...] = ()
+    """With the pools that have pods which this pool selects, and with those that select pods of this pool."""
 
     @property
     def told_pool(self) -> Pool | None:
@@ -186,8 +200,10 @@ class Store:
         named = [zone for zone in self.zones.of(namespace) if zone.pool == name]
         zones = [zone for zone in named if not zone.meta.deleting]
         leaving = [zone for zone in named if zone.meta.deleting]
-        pods = self.own_pods(pool, self.pods.get(key, ())) if pool is not None else []
-        return View(pool, zones, leaving, pods, leaving_pool)
+        selected = list(self.pods.get(key, ()))
+        pods = self.own_pods(pool, selected) if pool is not None else []
+        overlaps = self._overlaps(pool, selected) if pool is not None else ()
+        return View(pool, zones, leaving, pods, leaving_pool, overlaps)
 
     def pool_keys(self, namespace: str | None = None) -> set[Key]:
         """The keys of all pools that exist or that a zone names, in one namespace or all."""
@@ -197,11 +213,7 @@ class Store:
 
     def own_pods(self, pool: Pool, pods: Iterable[Pod]) -> list[Pod]:
         """Those of these pods that the pool selects and no older pool does: an engine can't hold two configs."""
-        older = [
-            other
-            for other in self.pools.of(pool.meta.namespace)
-            if other.meta.age_order < pool.meta.age_order and not other.meta.deleting
-        ]
+        older = [other for other in self._others(pool) if other.meta.age_order < pool.meta.age_order]
         return [
             pod
             for pod in pods
@@ -209,6 +221,25 @@ class Store:
             and matches(pool.selector, pod.labels)
             and not any(matches(other.selector, pod.labels) for other in older)
         ]
+
+    def _overlaps(self, pool: Pool, pods: Iterable[Pod]) -> tuple[Overlap, ...]:
+        """With which other pools the pool shares some of these pods, the pools by name."""
+        others = self._others(pool)
+        shared: dict[tuple[str, bool], list[str]] = {}
+        for pod in pods:
+            if pod.meta.deleting or not matches(pool.selector, pod.labels):
+                continue
+            rivals = [other for other in others if matches(other.selector, pod.labels)]
+            oldest = min([pool, *rivals], key=lambda rival: rival.meta.age_order)
+            # A pod belongs to the oldest pool, so that is the one which all others need to know.
+            for rival in rivals if oldest is pool else [oldest]:
+                shared.setdefault((rival.meta.name, rival is oldest), []).append(pod.meta.name)
+        return tuple(Overlap(*which, tuple(sorted(names))) for which, names in sorted(shared.items()))
+
+    def _others(self, pool: Pool) -> list[Pool]:
+        """The other pools of a pool's namespace that are not being deleted."""
+        pools = self.pools.of(pool.meta.namespace)
+        return [other for other in pools if other.meta.name != pool.meta.name and not other.meta.deleting]
 
 
 def _key(meta: Meta) -> Key:

@@ -282,6 +282,7 @@ class PoolWorker:
                 salt_not_made=self._mounts.salt_not_made,
                 token_not_made=self._mounts.token_not_made,
                 unwatched=self._mounts.unwatched(view.pool),
+                overlaps=view.overlaps,
             )
             status |= self._advising.status(view.pool, view.zones, observations, self._history, before)
         else:
@@ -309,6 +310,7 @@ class PoolWorker:
             self._history,
             now=now,
             not_written=self._delivery.not_written,
+            overlaps=view.overlaps,
         )
         pool = self._make_pool_status(view, plan, observations, size, now)
         self.outcome = Outcome(zones, pool, engine_outcomes(observations, self._history, self._delivery.not_written))

@@ -144,7 +144,11 @@ def _same(known: ZoneConfig | None, entry: ZoneConfig) -> bool:
 
 
 def programmed(
-    observations: Sequence[Observation], acknowledged: Sequence[bool], nothing_waits: str, not_written: str = ""
+    observations: Sequence[Observation],
+    acknowledged: Sequence[bool],
+    nothing_waits: str,
+    not_written: str = "",
+    elsewhere: str = "",
 ) -> Condition:
     """The Programmed condition of a zone or pool that the engines should enforce.
 
@@ -153,10 +157,13 @@ def programmed(
         acknowledged: for each of them, whether it has acknowledged.
         nothing_waits: what to say if there is no engine.
         not_written: why the engines can't have the newest config yet; empty if they can.
+        elsewhere: which other pools have the pods that the pool selects; empty if none has any.
     """
     if not_written and not (acknowledged and all(acknowledged)):
         message = f"the pool's config can't be written, and is tried again: {not_written}"
         return Condition(Type.PROGRAMMED, "False", Reason.CONFIG_NOT_WRITTEN, message)
+    if not observations and elsewhere:
+        return Condition(Type.PROGRAMMED, "False", Reason.ENGINES_OF_ANOTHER_POOL, elsewhere)
     if not observations:
         return Condition(Type.PROGRAMMED, "False", Reason.NO_ENGINES, nothing_waits)
     total = f"{len(observations)} engine{'s' if len(observations) > 1 else ''}"

@@ -24,7 +24,7 @@ def identity_enforced(
     if declared is not None and declared.gap:
         return condition("False", Reason.IDENTITY_INCOMPLETE, f"nobody is served: {declared.gap}")
     if not observations:
-        return condition("Unknown", Reason.NO_ENGINES, "no ready pod matches spec.selector")
+        return condition("Unknown", Reason.NO_ENGINES, "no engine is ready")
     wanted = identity_digest(declared)
     for seen in observations:
         if seen.report is not None and seen.report.identity == wanted and seen.report.identity_problem:

@@ -8,11 +8,13 @@ from tenantzone_contract.config import ZoneConfig
 from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.kube.conditions import Condition, Reason, Type, degraded, name_some, not_enforced, stalled
 from tenantzone_operator.kube.resources import Pool, Zone
+from tenantzone_operator.kube.store import Overlap
 from tenantzone_operator.planning.admission import Verdict
 from tenantzone_operator.planning.contradictions import seat_limit_below_reserved
 from tenantzone_operator.status.acknowledgement import History, programmed
 from tenantzone_operator.status.admin_port import admin_port_not_secured
 from tenantzone_operator.status.identity import identity_enforced
+from tenantzone_operator.status.overlaps import engines_elsewhere, selector_overlaps
 from tenantzone_operator.status.salts import salt_not_shared
 from tenantzone_operator.status.tiers import pool_tiers_enforced
 
@@ -41,6 +43,7 @@ def zone_conditions(
     acknowledged: Sequence[bool],
     history: History,
     not_written: str,
+    elsewhere: str,
 ) -> list[Condition]:
     """The conditions of a zone; for the arguments, see ``status.zone_status`` and `acknowledged`."""
     accepted = Condition(Type.ACCEPTED, "True" if verdict.accepted else "False", verdict.reason, verdict.message)
@@ -56,6 +59,7 @@ def zone_conditions(
             list(compress(acknowledged, map(not_, unfit))),
             f"no ready pod matches the selector of ZonePool {zone.pool}; the zone is enforced when one does",
             not_written,
+            f"ZonePool {zone.pool} has no engines. {elsewhere}" if elsewhere else "",
         )
         if engines.reason == Reason.PENDING:
             engines = _difference(verdict, observations, history) or engines
@@ -111,6 +115,7 @@ def pool_conditions(
     salt_not_made: str,
     token_not_made: str,
     unwatched: Sequence[str] = (),
+    overlaps: Sequence[Overlap] = (),
 ) -> list[Condition]:
     """The conditions of a pool.
 
@@ -124,6 +129,7 @@ def pool_conditions(
         salt_not_made: why the Secret with the pool's salt key can't be made; empty if it can, or is there.
         token_not_made: the same of the Secret with its admin token.
         unwatched: Secrets of others that its pods mount and that can't be watched.
+        overlaps: with other pools that select the same pods.
     """
     if pool.config is None:
         accepted = Condition(Type.ACCEPTED, "False", Reason.INVALID, pool.invalid)
@@ -138,6 +144,7 @@ def pool_conditions(
         list(compress(acknowledged, waited_for)),
         "no ready pod that spec.selector matches has room for its zones" if observations else _NO_PODS,
         not_written,
+        "" if observations else engines_elsewhere(overlaps),
     )
     unfit = [why for seen in observations if (why := _unfit(seen, history))]
     return [
@@ -147,6 +154,7 @@ def pool_conditions(
         *([identity_enforced(pool.config.identity, observations, unwatched)] if pool.config is not None else []),
         *stalled(accepted),
         *degraded(unfit),
+        *selector_overlaps(overlaps),
         *salt_not_shared(pool.meta.name, observations, salt_not_made),
         *admin_port_not_secured(pool.meta.name, observations, token_not_made),
         *pool_tiers_enforced(pool, observations),

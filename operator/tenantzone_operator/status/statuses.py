@@ -9,11 +9,13 @@ from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.engines.views import ZoneView
 from tenantzone_operator.kube.conditions import Condition, Type, render
 from tenantzone_operator.kube.resources import Pool, Zone
+from tenantzone_operator.kube.store import Overlap
 from tenantzone_operator.planning.admission import Budget, Verdict
 from tenantzone_operator.planning.plan import Plan
 from tenantzone_operator.planning.tier_budget import NO_TIERS
 from tenantzone_operator.status.acknowledgement import History
 from tenantzone_operator.status.latency import latency_target_met
+from tenantzone_operator.status.overlaps import engines_elsewhere
 from tenantzone_operator.status.purges import purge_record, purged
 from tenantzone_operator.status.readiness import (
     acknowledged,
@@ -40,21 +42,30 @@ class ZoneStatuses:
         *,
         now: str,
         not_written: str = "",
+        overlaps: Sequence[Overlap] = (),
     ) -> dict[str, Mapping[str, Any]]:
         """The status of each zone, by name, from verdicts by name; for the other arguments, see `zone_status`."""
         engines = [(seen.pod, seen.error, seen.nack, seen.lag, seen.tiers) for seen in observations]
+        elsewhere = engines_elsewhere(overlaps)
         made = {}
         for zone in zones:
             name, verdict = zone.meta.name, verdicts[zone.meta.name]
             reports = [seen.zones.get(name) for seen in observations]
             unfit = [(history.lacks(seen, name), history.is_unfit(seen, name)) for seen in observations]
             has_it = applied(verdict, observations, history), acknowledged(verdict, observations, history)
-            causes = (verdict, reports, has_it, unfit, engines, not_written)
+            causes = (verdict, reports, has_it, unfit, engines, not_written, elsewhere)
             known = self._made.get(name)
             if known is None or known[0] is not zone or known[1] != causes:
                 before = known[2] if known is not None and known[0].meta.uid == zone.meta.uid else zone.status
                 status = zone_status(
-                    zone, verdict, observations, history, before=before, now=now, not_written=not_written
+                    zone,
+                    verdict,
+                    observations,
+                    history,
+                    before=before,
+                    now=now,
+                    not_written=not_written,
+                    elsewhere=elsewhere,
                 )
                 # The very same object where it can be: thousands of them are the most of what is in memory.
                 known = zone, causes, zone.status if status == zone.status else status
@@ -72,6 +83,7 @@ def zone_status(
     before: Mapping[str, Any],
     now: str,
     not_written: str = "",
+    elsewhere: str = "",
 ) -> dict[str, Any]:
     """The whole status of a zone.
 
@@ -83,12 +95,13 @@ def zone_status(
         before: its status until now: as it was made here, whatever somebody wrote since.
         now: RFC 3339.
         not_written: why the newest snapshot could not be given out; empty if it was.
+        elsewhere: which other pools have the pods that the zone's pool selects; empty if none has any.
     """
     reports = [observation.zones.get(zone.meta.name) for observation in observations]
     done = acknowledged(verdict, observations, history)
     purge = purge_record(zone, verdict, observations, before, now)
     conditions = [
-        *zone_conditions(zone, verdict, observations, done, history, not_written),
+        *zone_conditions(zone, verdict, observations, done, history, not_written, elsewhere),
         *purged(zone, verdict, observations, purge, not_written),
         *latency_target_met(zone, observations, before.get("conditions", [])),
         *zone_tiers_enforced(zone, verdict, observations, history),
@@ -123,6 +136,7 @@ def pool_status(
     salt_not_made: str = "",
     token_not_made: str = "",
     unwatched: Sequence[str] = (),
+    overlaps: Sequence[Overlap] = (),
 ) -> dict[str, Any]:
     """The whole status of a pool.
 
@@ -138,6 +152,7 @@ def pool_status(
         salt_not_made: why the Secret with the pool's salt key can't be made; empty if it can, or is there.
         token_not_made: the same of the Secret with its admin token.
         unwatched: Secrets of others that its pods mount and that can't be watched.
+        overlaps: with other pools that select the same pods.
     """
     done = [
         not not_written and observation.report is not None and history.acknowledges_newest(observation.report)
@@ -145,7 +160,16 @@ def pool_status(
     ]
     verdicts = plan.verdicts.values()
     conditions = pool_conditions(
-        pool, plan.pool_left_out, observations, done, history, not_written, salt_not_made, token_not_made, unwatched
+        pool,
+        plan.pool_left_out,
+        observations,
+        done,
+        history,
+        not_written,
+        salt_not_made,
+        token_not_made,
+        unwatched,
+        overlaps,
     )
     status: dict[str, Any] = {
         "observedGeneration": pool.meta.generation,

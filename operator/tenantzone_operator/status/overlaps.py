@@ -1,0 +1,26 @@
+"""Pods that several pools select, as conditions; pure."""
+
+from collections.abc import Sequence
+
+from tenantzone_operator.kube.conditions import Condition, Reason, Type, name_some
+from tenantzone_operator.kube.store import Overlap
+
+
+def selector_overlaps(overlaps: Sequence[Overlap]) -> list[Condition]:
+    """The condition that names the other pools which select the same pods as a pool; none if there are none."""
+    if not overlaps:
+        return []
+    message = f"{name_some([_shared(each) for each in overlaps], '; ')}; change spec.selector of one of these pools"
+    return [Condition(Type.SELECTOR_OVERLAPS, "True", Reason.PODS_SELECTED_TWICE, message)]
+
+
+def engines_elsewhere(overlaps: Sequence[Overlap]) -> str:
+    """Which other pools have the pods that a pool selects, in words; empty if none has any."""
+    return name_some([_shared(each) for each in overlaps if each.has_pods], "; ")
+
+
+def _shared(overlap: Overlap) -> str:
+    pods, other = name_some(overlap.pods), overlap.pool
+    if overlap.has_pods:
+        return f"{pods}: selected by this pool and by ZonePool {other}, which is older and has them"
+    return f"{pods}: selected by this pool and by ZonePool {other}, which is younger and does not have them"
