@@ -157,6 +157,13 @@ def with_another_minimum() -> dict[str, Any]:
         ),
         pytest.param({"lease": MISSING}, "FAIL", "leader", "no operator has led yet", id="no Lease"),
         pytest.param({"lease": FORBIDDEN}, "WARN", "leader", "can't be read: no", id="a hidden Lease"),
+        pytest.param(
+            {"lease": lease(leaseDurationSeconds=2**31 - 1, renewTime="2026-01-01T00:58:00.000000Z")},
+            "FAIL",
+            "leader",
+            "has not renewed the Lease for",
+            id="a Lease that claims to last for ever",
+        ),
         pytest.param({"lease": lease(holderIdentity="")}, "FAIL", "leader", "no operator leads", id="no leader"),
         pytest.param(
             {"lease": lease(renewTime="2026-01-01T00:59:30.000000Z")},

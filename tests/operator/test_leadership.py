@@ -122,6 +122,14 @@ def test_a_lease_that_somebody_deletes_is_taken_again_by_who_leads(replicas: Rep
     assert replicas.audit.writes(standby.user) == []
 
 
+def test_a_lease_to_which_no_transition_can_be_added_is_taken_all_the_same(replicas: Replicas, kube: Kube):
+    leader, standby = replicas.two()
+
+    kube.merge(LEASE_PATH, {"spec": {"holderIdentity": "", "leaseTransitions": 2**31 - 1}})
+
+    eventually(lambda: transitions_of(kube) < 2 and (leader.is_leading() or standby.is_leading()))
+
+
 def test_a_leader_that_is_asked_to_end_hands_over_at_once_and_nothing_is_written_twice(
     replicas: Replicas, world: World, kube: Kube
 ):

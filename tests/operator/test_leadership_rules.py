@@ -40,6 +40,8 @@ class StoredLease:
         await the_network()
         if (before or {}).get("version") != (self.body or {}).get("version"):
             raise RestError(409, "the object has been modified")
+        if spec.get("leaseTransitions", 0) >= 2**31:
+            raise RestError(400, "leaseTransitions is no int32")
         self.body = {"version": next(self._versions), "spec": spec}
         written = self.body
         await the_network()
@@ -312,3 +314,21 @@ class TwoCandidates(RuleBasedStateMachine):
 
 TestTwoCandidates = TwoCandidates.TestCase
 TestTwoCandidates.settings = settings(max_examples=300, stateful_step_count=60, deadline=None)
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_a_lease_with_the_greatest_number_of_transitions_is_taken_and_counted_anew(is_deleted: bool):
+    stored, a, b = two()
+    edited = {"holderIdentity": "gone", "leaseDurationSeconds": 15, "leaseTransitions": 2**31 - 1}
+    stored.body = {"version": 99, "spec": edited}
+    a.finish(a.election.attempt())
+    if is_deleted:
+        stored.body = None
+        a.finish(a.election.attempt())
+
+    pass_time(15.1, a, b)
+    a.finish(a.election.attempt())
+
+    assert a.election.is_leading
+    assert stored.body is not None
+    assert stored.body["spec"]["leaseTransitions"] == 0

@@ -20,6 +20,8 @@ from tenantzone_cli.table import duration
 SKEW_SECONDS = 5.0
 _LEASE_SECONDS = 15.0
 """If it does not say how long it lasts."""
+_LONGEST_LEASE_SECONDS = 4 * _LEASE_SECONDS
+"""An operator that waits for the Lease believes no longer one: somebody has edited it."""
 _INSTALL_CRDS = "kubectl apply --server-side -f crds/"
 _INSTALL_OPERATOR = "kubectl apply -k manifests"
 _PROCESS = f"good for playing, but nothing starts a process again when it ends; in a cluster: {_INSTALL_OPERATOR}"
@@ -179,7 +181,7 @@ def _holder(lease: Body) -> str:
 
 
 def _lasts(lease: Body) -> float:
-    return float(lease["spec"].get("leaseDurationSeconds") or _LEASE_SECONDS)
+    return min(float(lease["spec"].get("leaseDurationSeconds") or _LEASE_SECONDS), _LONGEST_LEASE_SECONDS)
 
 
 def _age(facts: Facts, lease: Body) -> float:

@@ -23,6 +23,9 @@ from tenantzone_operator.kube.specs import Body
 _MAX_LEASES = 4
 """A Lease that claims to last for more than so many of one's own was edited by hand."""
 
+_MAX_TRANSITIONS = 2**31 - 1
+"""The API server refuses a Lease with a greater number."""
+
 
 def elapsed_seconds() -> float:
     """Seconds of a clock that nobody sets, and that goes on while the machine sleeps."""
@@ -192,7 +195,9 @@ class Election:
         }
         if self.holder != self._identity:
             claim["acquireTime"] = now
-            claim["leaseTransitions"] = self._spec.get("leaseTransitions", -1) + 1
+            known = self._spec.get("leaseTransitions", -1)
+            # One more than the API server takes would be refused for ever, and nobody would lead.
+            claim["leaseTransitions"] = known + 1 if known < _MAX_TRANSITIONS else 0
         return claim
 
     async def _read(self) -> None:
