@@ -144,6 +144,23 @@ async def test_while_the_key_is_changed_there_are_two_tokens(monkeypatch: pytest
     assert key.tokens("shop", "demo") == (admin_token(NEW, "shop", "demo"), admin_token(OLD, "shop", "demo"))
 
 
+@pytest.mark.parametrize("refused", [False, True])
+async def test_a_secret_that_somebody_deletes_is_made_again_with_the_same_key(
+    monkeypatch: pytest.MonkeyPatch, refused: bool
+):
+    monkeypatch.setattr(admin_key, "AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(admin_key, "LOOK_SECONDS", 60.0 if refused else 0.0)
+    keeper = Keeper(key=NEW, previous=OLD)
+    key = AdminKey(keeper, "system")
+    await key.ensure()
+    keeper.data = None
+
+    await key.ensure(again=refused)
+
+    assert keeper.data == Keeper(key=NEW).data
+    assert key.tokens("shop", "demo") == (admin_token(NEW, "shop", "demo"),)
+
+
 @pytest.mark.parametrize("status", [403, 404, 422])
 async def test_without_the_right_there_are_no_tokens_and_it_is_said_why(status: int):
     key = AdminKey(Keeper(status), "system")

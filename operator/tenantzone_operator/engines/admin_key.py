@@ -22,11 +22,15 @@ logger = logging.getLogger(__name__)
 
 AGAIN_SECONDS = 10.0
 """Between two looks at the Secret, however many engines refuse what is made of it."""
+LOOK_SECONDS = 60.0
+"""Between two looks at the Secret while no engine refuses: one that somebody has deleted is made again."""
 _CONFLICT = 409
 
 
 class AdminKey:
     """The key from its Secret in the operator's own namespace, made where there is none and never overwritten.
+
+    If somebody deletes the Secret, it is made again with the key that is known.
 
     Args:
         api: for reading and making it.
@@ -62,8 +66,8 @@ class AdminKey:
             RestError, aiohttp.ClientError, TimeoutError: the API server is in trouble; it may be over soon.
         """
         async with self._looking:
-            is_due = time.monotonic() - self._looked_at >= AGAIN_SECONDS
-            if not is_due or (self._keys and not again):
+            pause = AGAIN_SECONDS if again or not self._keys else LOOK_SECONDS
+            if time.monotonic() - self._looked_at < pause:
                 return
             try:
                 self._keys = parse_admin_keys(await self._read_or_make())
@@ -79,12 +83,13 @@ class AdminKey:
             self._looked_at = time.monotonic()
 
     async def _read_or_make(self) -> dict[str, str]:
-        """What the Secret holds."""
+        """What the Secret holds. One that was deleted is made again with the key that engines know."""
         found = await self._api.read_secret(self._namespace, ADMIN_KEY_SECRET)
         if found is None:
+            key, what = (self._keys[0], "the known key again") if self._keys else (new_admin_key(), "a new key")
             try:
-                await self._api.create_secret(self._namespace, ADMIN_KEY_SECRET, {KEY_FILE: new_admin_key()})
-                logger.info("the Secret %s/%s has a new key", self._namespace, ADMIN_KEY_SECRET)
+                await self._api.create_secret(self._namespace, ADMIN_KEY_SECRET, {KEY_FILE: key})
+                logger.info("the Secret %s/%s has %s", self._namespace, ADMIN_KEY_SECRET, what)
             except RestError as error:
                 # Another replica was faster.
                 if error.status != _CONFLICT:
