@@ -9,6 +9,10 @@ _REASONS = {
         "spec.pool is immutable."
     ),
     "PoolInvalid": "Correct ZonePool {pool}: kubectl describe zp/{pool} -n {namespace}",
+    "PoolNotServed": (
+        "If the operator is to serve ZonePool {pool}, add {namespace}/{pool} to the value pools of its chart; else "
+        "delete the pool and its zones, or leave them to another operator."
+    ),
     "PoolOvercommitted": (
         "Lower what is reserved to what is left (see below), lower that of an older zone, or let the pool select "
         "larger engines. Zones that are accepted keep what they have."

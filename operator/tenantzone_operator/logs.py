@@ -1,6 +1,7 @@
 """The operator's log lines: as kopf writes them, or as JSON like the engines'."""
 
 import logging
+import time
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
@@ -8,6 +9,9 @@ import kopf
 
 from tenantzone_contract.logs import JsonFormatter
 from tenantzone_contract.text import printable
+
+SAY_AGAIN_SECONDS = 600.0
+"""The log has the same complaint no more often than this."""
 
 _NAMES = {"TenantZone": "zone", "ZonePool": "pool", "Pod": "pod"}
 
@@ -54,3 +58,29 @@ def configure_logging(log_format: str) -> None:
     # What these have to say is about themselves; warnings and errors stay.
     for name in ("kopf", "aiohttp.access"):
         logging.getLogger(name).setLevel(logging.WARNING)
+
+
+class Complaints:
+    """Warns of what goes wrong with one thing: at once, and now and then while it stays the same.
+
+    Args:
+        log: where it says so.
+        subject: what goes wrong, in words.
+    """
+
+    def __init__(self, log: logging.Logger | About, subject: str) -> None:
+        self._log = log
+        self._subject = subject
+        self._said = ""
+        self._said_at = float("-inf")
+
+    def say(self, complaint: str) -> None:
+        """Log a complaint, unless it is the same as the last one and that was just now."""
+        now = time.monotonic()
+        if complaint != self._said or now - self._said_at >= SAY_AGAIN_SECONDS:
+            self._said, self._said_at = complaint, now
+            self._log.warning("%s: %s", self._subject, complaint)
+
+    def forget(self) -> None:
+        """Note that all is well: the next complaint is news."""
+        self._said = ""

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from tenantzone_cli.doctor.diagnosis import diagnose
+from tenantzone_cli.doctor.facts import is_served, needed_rights
 from tenantzone_cli.doctor.finding import Finding, Level, name_some
+from tenantzone_cli.doctor.shipped import Right
 from tenantzone_cli.live import EngineAnswer
 from tenantzone_contract.config_text import dump_config
 from tenantzone_contract.packing import PackedHead
@@ -19,6 +21,7 @@ from tests.cli.healthy import (
     CONFIG,
     CONFIG_SUBJECT,
     ENGINES,
+    FORBIDDEN,
     HEALTHY,
     KEY,
     MISSING,
@@ -62,6 +65,17 @@ OVERLAPS = {
     "reason": "PodsSelectedTwice",
     "message": "engine-0: selected by this pool and by ZonePool old, which is older and has them",
 }
+
+NOT_SERVED = pool(
+    conditions=[
+        {
+            "type": "Accepted",
+            "status": "False",
+            "reason": "PoolNotServed",
+            "message": "it is not served: its pods can't be listed",
+        }
+    ]
+)
 
 NOT_SECURED = {
     "type": "AdminPortNotSecured",
@@ -126,6 +140,13 @@ def packed(at_least: int) -> dict[str, Any]:
             "selector shop/demo",
             "selected by this pool and by ZonePool old",
             id="a pool whose pods an older pool has",
+        ),
+        pytest.param(
+            {"pools": [NOT_SERVED], "configs": {KEY: FORBIDDEN}, "pods": {KEY: []}, "answers": []},
+            "WARN",
+            POOL,
+            "it is not served: its pods can't be listed",
+            id="a pool that the operator has no rights for",
         ),
         # Configs.
         pytest.param({"configs": {KEY: MISSING}}, "FAIL", CONFIG_SUBJECT, "no ConfigMap", id="no config"),
@@ -274,3 +295,11 @@ def test_engines_with_the_same_trouble_share_a_line():
     assert finding.subject == ENGINES
     assert finding.message == "not ready (Pending): " + name_some([entry.name for entry in pods])
     assert finding.message.endswith("engine-4 and 3 more")
+
+
+def test_no_rights_are_asked_for_a_pool_that_the_operator_does_not_serve():
+    rights = [Right("", "pods", "list"), Right("", "configmaps", "get")]
+
+    assert [is_served(each) for each in (pool(), NOT_SERVED)] == [True, False]
+    needed = needed_rights(rights, filter(is_served, [NOT_SERVED]), "shop", "tenantzone-system")
+    assert list(needed) == []

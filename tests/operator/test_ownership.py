@@ -154,6 +154,17 @@ def test_nor_is_one_in_the_status(ready: World, kube: Kube):
     eventually(lambda: ready.pool()["status"]["configGeneration"] < 1000)
 
 
+def test_a_size_of_engines_that_somebody_has_written_into_the_status_is_not_believed(world: World, kube: Kube):
+    world.add_pool()
+    world.add_zone("acme", reserved=500)
+    world.await_condition("acme", "Accepted", "True")
+
+    kube.merge(f"{world.pool_path}/status", {"status": {"capacityBlocks": 10}})
+    world.add_zone("burst", reserved=500)
+
+    world.await_condition("burst", "Accepted", "True")
+
+
 def test_a_config_map_of_somebody_else_is_left_alone_until_it_is_gone(world: World, kube: Kube):
     name = world.config_path.rpartition("/")[2]
     theirs = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"config.json": "theirs"}}

@@ -206,12 +206,17 @@ def test_what_fits_by_age_is_held_whole_and_never_more_than_there_is(asked, capa
     ],
 )
 def test_a_pool_is_planned_for_what_its_spec_or_half_of_its_engines_say(spec, claims, expected):
-    assert planned_size(pool(status={"capacityBlocks": 77}, **spec), claims) == expected
+    assert planned_size(pool(**spec), claims, {"capacityBlocks": 77}) == expected
 
 
 def test_a_pool_of_which_nothing_is_known_is_planned_for_nothing():
-    assert planned_size(pool(), [None]) is None
-    assert planned_size(None, []) is None
+    assert planned_size(pool(), [None], {}) is None
+    assert planned_size(None, [], {}) is None
+
+
+@pytest.mark.parametrize("absurd", [-1, 0, 2**31, 2**62])
+def test_a_remembered_size_that_no_engine_has_is_not_believed(absurd):
+    assert planned_size(pool(), [], {"capacityBlocks": absurd}) is None
 
 
 def test_what_an_engine_is_too_small_for_is_reckoned_once_for_each_size(monkeypatch: pytest.MonkeyPatch):

@@ -110,7 +110,7 @@ def gather(api: Api, namespace: str | None, operator_namespace: str) -> Facts:
         user_rights={right: attempt(_may_user, api, right, namespace) for right in USER_RIGHTS},
         operator_rights={
             right: attempt(_may_operator, api, right, operator_namespace)
-            for right in needed_rights(shipped.rights, known, namespace, operator_namespace)
+            for right in needed_rights(shipped.rights, filter(is_served, known), namespace, operator_namespace)
         },
         deployment=attempt(api.get, f"{within('/apis/apps/v1', operator_namespace, 'deployments')}/{OPERATOR}"),
         operator_pods=attempt(_operator_pods, api, operator_namespace),
@@ -193,6 +193,12 @@ def needed_rights(
                 is_named = right.resource == "configmaps" and right.verb != "create"
                 name = config_map_name(pool.name) if is_named else None
                 yield replace(right, namespace=pool.namespace, name=name)
+
+
+def is_served(pool: Pool) -> bool:
+    """Whether the operator does not say that its rights are for other pools than this one."""
+    accepted = pool.condition("Accepted")
+    return accepted is None or accepted.reason != "PoolNotServed"
 
 
 def _may_operator(api: Api, right: Right, operator_namespace: str) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from tenantzone_cli.api import ApiError, Body
 from tenantzone_cli.doctor.engine_checks import check_engines
-from tenantzone_cli.doctor.facts import Facts
+from tenantzone_cli.doctor.facts import Facts, is_served
 from tenantzone_cli.doctor.finding import Finding, fail, name_some, ok, warn
 from tenantzone_cli.names import OPERATOR, config_map_name
 from tenantzone_cli.resources import Condition, Pool, Zone, unix_time
@@ -32,6 +32,9 @@ def check_pools(facts: Facts) -> Iterator[Finding]:
         where = f"namespace {facts.namespace}" if facts.namespace is not None else "any namespace"
         yield warn("pools", f"there is no ZonePool in {where}", "create one, or name another namespace with -n")
     for pool in facts.pools:
+        if not is_served(pool):
+            yield _not_served(pool)
+            continue
         yield _check_status(facts, pool)
         yield from _check_selector(pool)
         yield from _check_salt(pool)
@@ -40,6 +43,12 @@ def check_pools(facts: Facts) -> Iterator[Finding]:
         config, found = _check_config(facts, pool)
         yield from found
         yield from check_engines(facts, pool, config.hash if config is not None else pool.status.get("configHash"))
+
+
+def _not_served(pool: Pool) -> Finding:
+    accepted = pool.condition("Accepted")
+    text = accepted.message if accepted is not None else ""
+    return warn(f"pool {pool.namespace}/{pool.name}", text, "delete it, or leave it to another operator")
 
 
 def _check_status(facts: Facts, pool: Pool) -> Finding:

@@ -55,6 +55,7 @@ class Reason(StrEnum):
     INVALID = "Invalid"
     POOL_NOT_FOUND = "PoolNotFound"
     POOL_INVALID = "PoolInvalid"
+    POOL_NOT_SERVED = "PoolNotServed"
     POOL_OVERCOMMITTED = "PoolOvercommitted"
     TENANT_CONFLICT = "TenantConflict"
     CONFIG_TOO_LARGE = "ConfigTooLarge"
@@ -151,6 +152,7 @@ _STALLING = frozenset(
     {
         Reason.INVALID,
         Reason.POOL_INVALID,
+        Reason.POOL_NOT_SERVED,
         Reason.POOL_OVERCOMMITTED,
         Reason.TENANT_CONFLICT,
         Reason.CONFIG_TOO_LARGE,

@@ -27,6 +27,7 @@ LONGEST_ASKED_SECONDS = 30.0
 STALE_SECONDS = 150.0
 """Pods that were listed longer ago are not relied on silently."""
 
+_FORBIDDEN = 403
 _TRANSIENT = (RestError, aiohttp.ClientError, TimeoutError)
 
 
@@ -45,6 +46,10 @@ async def list_selected(api: Api, pool: Pool) -> list[Pod]:
 
 class PodsUnknownError(Exception):
     """The pool's pods could not be listed, which is tried again; the message says why."""
+
+
+class PodsForbiddenError(PodsUnknownError):
+    """The operator may not list them."""
 
 
 class PodWatch:
@@ -70,6 +75,8 @@ class PodWatch:
         """Whether pods were listed, or could not be."""
         self._complaint = ""
         """Why they could not the last time."""
+        self._is_forbidden = False
+        """Whether that is because the operator may not."""
         self._said = ""
         """What the log has of it; a watch that goes on for a while makes an end of that."""
         self._is_listed = False
@@ -89,7 +96,8 @@ class PodWatch:
         if selector is not None:
             await self._tried.wait()
             if not self._is_listed:
-                raise PodsUnknownError(f"its pods can't be listed: {self._complaint}")
+                error = PodsForbiddenError if self._is_forbidden else PodsUnknownError
+                raise error(f"its pods can't be listed: {self._complaint}")
 
     def knows_pods_of(self, pool: Pool | None) -> bool:
         """Whether the store has the pods that the pool selects as it is now."""
@@ -137,7 +145,7 @@ class PodWatch:
             try:
                 await self._watch(wanted, shelf, await self._list(wanted, shelf))
             except _TRANSIENT as error:
-                self._complain(explain(error))
+                self._complain(explain(error), isinstance(error, RestError) and error.status == _FORBIDDEN)
                 asked = (isinstance(error, RestError) and error.retry_after) or 0.0
             except Exception as error:
                 # A watch that has ended for good would let its pool grow old in silence.
@@ -180,8 +188,9 @@ class PodWatch:
                         # It can't go on from this version: 410, most of the time.
                         return
 
-    def _complain(self, complaint: str) -> None:
+    def _complain(self, complaint: str, is_forbidden: bool = False) -> None:
         if complaint != self._said:
             self._log.warning("pods of %s/%s: %s; trying again", *self._key, complaint)
         self._complaint = self._said = complaint
+        self._is_forbidden = is_forbidden
         self._tried.set()

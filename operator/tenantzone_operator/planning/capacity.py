@@ -1,12 +1,16 @@
 """The size of the engines that a pool is planned for; pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.kube.resources import Pool
 
+_MAX_BLOCKS = 2**31 - 1
+"""Of any engine that a spec may name."""
 
-def planned_size(pool: Pool | None, claims: Iterable[int | None]) -> int | None:
+
+def planned_size(pool: Pool | None, claims: Iterable[int | None], before: Mapping[str, Any]) -> int | None:
     """The number of blocks of the engines that zones must fit into; None if nothing is known.
 
     What ``spec.blocksPerEngine`` says; else the most that at least half of the engines have. So it takes half of them
@@ -16,13 +20,14 @@ def planned_size(pool: Pool | None, claims: Iterable[int | None]) -> int | None:
     Args:
         pool: None if it does not exist.
         claims: what each ready engine says; None: it never did.
+        before: the pool's status until now: as it was made here, whatever somebody wrote since.
     """
     if pool is not None and pool.blocks_per_engine is not None:
         return pool.blocks_per_engine
     if (told := _claimed_by_half(claims)) is not None:
         return told
-    remembered = pool.status.get("capacityBlocks") if pool is not None else None
-    return remembered or None
+    remembered = before.get("capacityBlocks") if pool is not None else None
+    return remembered if remembered is not None and 0 < remembered <= _MAX_BLOCKS else None
 
 
 def planned_seats(observations: Sequence[Observation]) -> int | None:

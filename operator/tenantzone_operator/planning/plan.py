@@ -109,6 +109,12 @@ def leaving(zones: Sequence[Zone]) -> dict[str, Verdict]:
     return {zone.meta.name: Verdict(Reason.DELETING, message, None) for zone in zones}
 
 
+def not_served(zones: Sequence[Zone], why: str) -> dict[str, Verdict]:
+    """The verdicts on the zones of a pool that the operator has no rights for, by name."""
+    message = f"ZonePool {zones[0].pool} is not served: {why}" if zones else ""
+    return {zone.meta.name: Verdict(Reason.POOL_NOT_SERVED, message, None) for zone in zones}
+
+
 def _poolless(zone: Zone, pool: Pool | None) -> Verdict:
     if pool is None:
         message = f"there is no ZonePool {zone.pool} in namespace {zone.meta.namespace}; create it"

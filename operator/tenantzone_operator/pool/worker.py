@@ -14,11 +14,11 @@ from tenantzone_operator.engines.reading_quota import ReadingQuota
 from tenantzone_operator.engines.reports import max_report_bytes
 from tenantzone_operator.engines.watch import EngineWatch
 from tenantzone_operator.kube.api import Api, explain
-from tenantzone_operator.kube.pod_watch import LONGEST_ASKED_SECONDS, PodsUnknownError, PodWatch
+from tenantzone_operator.kube.pod_watch import LONGEST_ASKED_SECONDS, PodsForbiddenError, PodsUnknownError, PodWatch
 from tenantzone_operator.kube.resources import Pool
 from tenantzone_operator.kube.rest import RestError
 from tenantzone_operator.kube.store import Key, Store, View
-from tenantzone_operator.logs import About
+from tenantzone_operator.logs import About, Complaints
 from tenantzone_operator.metrics.instruments import RECONCILE_SECONDS, RECONCILES
 from tenantzone_operator.planning.capacity import planned_seats, planned_size
 from tenantzone_operator.planning.config_room import ConfigRoom
@@ -26,6 +26,7 @@ from tenantzone_operator.planning.plan import Plan, leaving, make_plan
 from tenantzone_operator.pool.advising import Advising
 from tenantzone_operator.pool.delivery import Delivery
 from tenantzone_operator.pool.mounts import Mounts
+from tenantzone_operator.pool.not_served import ConfigForbiddenError, advice, not_served_outcome, recall, was_served
 from tenantzone_operator.pool.outcome import Outcome, engine_outcomes
 from tenantzone_operator.status.acknowledgement import History
 from tenantzone_operator.status.notices import Reclaims, Status
@@ -50,7 +51,7 @@ is seconds, and statuses must come on all the same."""
 FIRST_RETRY_SECONDS = 0.2
 LAST_RETRY_SECONDS = 5.0
 
-TRANSIENT = (RestError, aiohttp.ClientError, TimeoutError, PodsUnknownError)
+TRANSIENT = (RestError, aiohttp.ClientError, TimeoutError, PodsUnknownError, ConfigForbiddenError)
 """What may be over when it is tried again."""
 
 
@@ -104,6 +105,7 @@ class PoolWorker:
         self._later: asyncio.TimerHandle | None = None
         self._dirty = asyncio.Event()
         self._is_settled = False
+        self._complaints = Complaints(self._log, f"pool {'/'.join(key)}")
         self.outcome: Outcome | None = None
         """What became of the pool when it was looked at last; None: it never was."""
         self.attempted_at = time.monotonic()
@@ -175,9 +177,9 @@ class PoolWorker:
             writes = self._writes
             try:
                 with RECONCILE_SECONDS.time():
-                    await self._reconcile(await self._with_pods())
+                    await self._look()
             except TRANSIENT as error:
-                self._log.warning("pool %s/%s: %s; trying again in %.1f s", *self._key, explain(error), retry)
+                self._complaints.say(f"{explain(error)}; trying again")
                 asked = error.retry_after if isinstance(error, RestError) else None
             except Exception:
                 # One pool's trouble must not end the others' work.
@@ -193,6 +195,19 @@ class PoolWorker:
             self._dirty.set()
             await asyncio.sleep(max(retry, min(asked or 0.0, LONGEST_ASKED_SECONDS)))
             retry = min(2 * retry, LAST_RETRY_SECONDS)
+
+    async def _look(self) -> None:
+        """Reconcile the pool, or say in its status that the operator has no rights for it."""
+        try:
+            await self._reconcile(await self._with_pods())
+        except (PodsForbiddenError, ConfigForbiddenError) as error:
+            view = self._store.view(self._key)
+            if view.pool is None or self._history.newest is not None or was_served(view.pool):
+                raise
+            self._complaints.say(f"not served: {advice(error)}")
+            await self._tell_not_served(view, view.pool, advice(error))
+        else:
+            self._complaints.forget()
 
     async def _settled(self) -> None:
         """Wait for a change, and then until no more changes come."""
@@ -219,12 +234,12 @@ class PoolWorker:
     async def _reconcile(self, view: View) -> None:
         pool, began = view.pool, time.monotonic()
         if pool is not None and self._delivery.must_recall:
-            await self._delivery.recall(pool)
+            await recall(self._delivery, pool)
         observations = await self._look_at_engines(pool, view)
         is_refused = any(observation.nack for observation in observations)
         if pool is not None and is_refused and await self._delivery.has_changed(pool):
             await self._delivery.recall(pool)
-        size = planned_size(pool, [observation.blocks for observation in observations])
+        size = planned_size(pool, [observation.blocks for observation in observations], self._status_of(pool))
         advised = self._advising.over(pool, view.zones)
         # Of thousands of zones it takes long, and other pools need not wait for it.
         plan = await asyncio.to_thread(
@@ -268,7 +283,7 @@ class PoolWorker:
         """The status that the pool should have; None if there is no pool."""
         if view.told_pool is None:
             return None
-        before = self._pool_status.get(view.told_pool.meta.uid, view.told_pool.status)
+        before = self._status_of(view.told_pool)
         if view.pool is not None:
             status = pool_status(
                 view.pool,
@@ -290,6 +305,10 @@ class PoolWorker:
         self._pool_status = {view.told_pool.meta.uid: status}
         return status
 
+    def _status_of(self, pool: Pool | None) -> Status:
+        """The pool's status as it was made here last, whatever somebody wrote since; at first, as it was found."""
+        return self._pool_status.get(pool.meta.uid, pool.status) if pool is not None else {}
+
     def _has_new_adjustments(self, view: View) -> bool:
         """Whether the pool's status was written with others than were looked at: the engines are to get them."""
         written = self._store.pools.get(self._key)
@@ -297,11 +316,26 @@ class PoolWorker:
             return False
         return written.status.get("adjustments") != view.pool.status.get("adjustments")
 
+    async def _tell_not_served(self, view: View, pool: Pool, why: str) -> None:
+        """Write the statuses of a pool that the operator has no rights for, and of its zones."""
+        before = self._status_of(pool)
+        self.outcome = not_served_outcome(
+            view, pool, why, self._zone_statuses, self._history, before=before, now=_now()
+        )
+        self._pool_status = {pool.meta.uid: self.outcome.pool or {}}
+        self._come_back(await self._statuses.write(view, self.outcome.zones, self.outcome.pool, lambda: True))
+
+    def _come_back(self, wait: float | None) -> None:
+        """Look at the pool again after so many seconds, and not when it was planned before; None: for no reason."""
+        if self._later is not None:
+            self._later.cancel()
+        self._later = asyncio.get_running_loop().call_later(wait, self.mark) if wait is not None else None
+
     async def _tell(
         self, view: View, plan: Plan, observations: list[Observation], size: int | None, looking_since: float
     ) -> None:
         """Write each status that differs, and come back for what may be written only later."""
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = _now()
         zones = await asyncio.to_thread(
             self._zone_statuses.make,
             [*view.zones, *view.leaving],
@@ -330,7 +364,9 @@ class PoolWorker:
             self._advising.pause_seconds(view.pool),
             0.0 if self._has_new_adjustments(view) else None,
         ]
-        wait = min((wait for wait in waits if wait is not None), default=None)
-        if self._later is not None:
-            self._later.cancel()
-        self._later = asyncio.get_running_loop().call_later(wait, self.mark) if wait is not None else None
+        self._come_back(min((wait for wait in waits if wait is not None), default=None))
+
+
+def _now() -> str:
+    """The time of day, as conditions have it."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

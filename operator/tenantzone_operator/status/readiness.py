@@ -178,9 +178,22 @@ def _unfit(seen: Observation, history: History) -> str:
 def leaving_pool_conditions() -> list[Condition]:
     """The conditions of a pool that somebody's finalizer holds after it was deleted."""
     message = "it was deleted, and nothing is done for its zones any more; somebody's finalizer holds the object"
-    accepted = Condition(Type.ACCEPTED, "False", Reason.DELETING, message)
-    engines = Condition(Type.PROGRAMMED, "False", Reason.NOT_ACCEPTED, "the engines get no config any more")
-    return [accepted, engines, _ready(accepted, engines)]
+    return _without_config(Condition(Type.ACCEPTED, "False", Reason.DELETING, message), "any more")
+
+
+def not_served_conditions(why: str) -> list[Condition]:
+    """The conditions of a pool that the operator has no rights for.
+
+    Args:
+        why: which right is missing.
+    """
+    accepted = Condition(Type.ACCEPTED, "False", Reason.POOL_NOT_SERVED, f"it is not served: {why}")
+    return _without_config(accepted, "from this operator")
+
+
+def _without_config(accepted: Condition, how: str) -> list[Condition]:
+    engines = Condition(Type.PROGRAMMED, "False", Reason.NOT_ACCEPTED, f"the engines get no config {how}")
+    return [accepted, engines, _ready(accepted, engines), *stalled(accepted)]
 
 
 def _ready(accepted: Condition, engines: Condition) -> Condition:

@@ -21,6 +21,7 @@ from tenantzone_operator.status.readiness import (
     acknowledged,
     applied,
     leaving_pool_conditions,
+    not_served_conditions,
     pool_conditions,
     zone_conditions,
 )
@@ -192,7 +193,17 @@ def leaving_pool_status(pool: Pool, *, before: Mapping[str, Any], now: str) -> d
 
     It has no numbers: nobody looks at its engines any more.
     """
-    conditions = leaving_pool_conditions()
+    return _without_numbers(pool, leaving_pool_conditions(), before, now)
+
+
+def not_served_status(pool: Pool, why: str, *, before: Mapping[str, Any], now: str) -> dict[str, Any]:
+    """The whole status of a pool that the operator has no rights for, which ``why`` says; see `pool_status`."""
+    return _without_numbers(pool, not_served_conditions(why), before, now)
+
+
+def _without_numbers(
+    pool: Pool, conditions: Sequence[Condition], before: Mapping[str, Any], now: str
+) -> dict[str, Any]:
     return {
         "observedGeneration": pool.meta.generation,
         "conditions": render(conditions, before.get("conditions", []), generation=pool.meta.generation, now=now),

@@ -152,7 +152,9 @@ def test_pods_that_can_not_be_listed_are_one_pools_trouble_and_no_engine_less(
     operator.start()
     operator.await_running()
     eventually(lambda: (operator.scrape().value(**failed) or 0) > 2)
-    assert f"{world.namespace}/demo: PodsUnknownError: its pods can't be listed: 403 made up by a test" in operator.log
+    assert (
+        f"{world.namespace}/demo: PodsForbiddenError: its pods can't be listed: 403 made up by a test" in operator.log
+    )
     assert operator.is_ready(), "other pools are served"
     assert operator.is_leading()
     assert conditions(world.zone("acme"))["Ready"]["status"] == "True", (
