@@ -117,7 +117,7 @@ _OF_STORAGES = {
 """The same of KVStorages and KVCacheGroups."""
 
 _NOTHING_TO_DO = frozenset(
-    {"Accepted", "Acknowledged", "Enforced", "Met", "NotAccepted", "Purged"}
+    {"Accepted", "AcceptedProvisionally", "Acknowledged", "Enforced", "Met", "NotAccepted", "Purged"}
     | {"Registered", "Healthy", "Resolved", "Ready", "Disabled", "NoPools"}
 )
 """NotAccepted says no more than that another condition says why."""

@@ -4,7 +4,8 @@ import pytest
 
 from tenantzone_contract.tiers import CpuTier, PoolTiers
 from tenantzone_operator.kube.conditions import Reason
-from tenantzone_operator.planning.admission import admit
+from tenantzone_operator.planning.admission import Verdict, admit
+from tenantzone_operator.planning.provisional import found_provisional, still_provisional
 from tests.operator.objects import entry, zone
 
 
@@ -96,7 +97,7 @@ from tests.operator.objects import entry, zone
             [zone("a", age=2, reserved="60%"), zone("b", age=1, reserved="60%"), zone("c", reserved=9999)],
             [],
             None,
-            {"a": ("Accepted", "60%"), "b": ("PoolOvercommitted", None), "c": ("Accepted", 9999)},
+            {"a": ("Accepted", "60%"), "b": ("PoolOvercommitted", None), "c": ("AcceptedProvisionally", 9999)},
             id="without any engine percentages must add up, and blocks are taken provisionally",
         ),
         pytest.param(
@@ -171,8 +172,91 @@ def test_what_stays_in_force_is_said():
     assert verdict.entry == entry("a", reserved=10)
 
 
-def test_that_blocks_can_not_be_compared_yet_is_said():
-    assert "no engine has told its size yet" in admit([zone("a", reserved=50)], {}, None)["a"].message
+@pytest.mark.parametrize(
+    ("spec", "whether"),
+    [
+        ({"reserved": 50}, "50 blocks fit"),
+        ({"reserved": "50%", "limit": 10}, "it fits"),
+        ({"reserved": "50%", "lending": {"lendable": 10}}, "it fits"),
+        ({"seats": {"reserved": 3, "limit": "10%"}}, "it fits"),
+    ],
+)
+def test_what_can_not_be_compared_yet_is_accepted_provisionally(spec, whether):
+    wants = zone("a", **spec)
+
+    first = admit([wants], {}, None)["a"]
+    again = admit([wants], {"a": wants.config}, None, provisional={"a"})["a"]
+
+    assert first == again
+    assert (first.reason, first.accepted) == (Reason.ACCEPTED_PROVISIONALLY, True)
+    assert f"no engine has reported its size yet, so whether {whether} is decided when one does" in first.message
+
+
+def test_what_does_not_depend_on_a_size_is_accepted_for_good():
+    verdicts = admit([zone("a", reserved="50%", limit="60%"), zone("b"), zone("c", limit=10)], {}, None)
+
+    assert {verdict.reason for verdict in verdicts.values()} == {Reason.ACCEPTED}
+
+
+def test_what_was_granted_for_good_is_not_provisional_where_no_size_is_known():
+    known = zone("a", reserved=50)
+
+    assert admit([known], {"a": known.config}, None)["a"].reason == Reason.ACCEPTED
+
+
+def decided_again(*zones, granted=(), size=1000):
+    """The zones that are accepted after the first size is known, all but ``granted`` provisionally before."""
+    known = {each.meta.name: each.config for each in (*zones, *granted)}
+    verdicts = admit([*zones, *granted], known, size, provisional={each.meta.name for each in zones})
+    refused = {name for name, verdict in verdicts.items() if not verdict.accepted}
+    assert all(verdicts[name].entry is None for name in refused), "the engines get nothing of them"
+    assert {verdict.reason for name, verdict in verdicts.items() if name not in refused} <= {Reason.ACCEPTED}
+    return verdicts.keys() - refused
+
+
+def test_when_a_size_is_known_the_oldest_of_equal_priority_stay():
+    zones = [zone(name, age=age, reserved=400) for name, age in (("c", 1), ("a", 3), ("b", 2))]
+
+    assert decided_again(*zones) == {"a", "b"}
+
+
+def test_when_a_size_is_known_priority_goes_before_age():
+    zones = [
+        zone("old", age=2, reserved=1000),
+        zone("high", age=1, reserved=700, priority=5),
+        zone("low", reserved=300),
+    ]
+
+    assert decided_again(*zones) == {"high", "low"}
+
+
+def test_what_was_granted_for_good_goes_before_what_was_granted_provisionally():
+    firm = zone("firm", reserved="60%")
+
+    assert decided_again(zone("high", age=3, reserved=500, priority=9), granted=[firm]) == {"firm"}
+
+
+def test_when_a_size_is_known_what_contradicts_itself_is_refused_by_the_field():
+    mixed = zone("a", reserved=900, limit="1%")
+
+    verdict = admit([mixed], {"a": mixed.config}, 1000, provisional={"a"})["a"]
+
+    assert (verdict.reason, verdict.entry) == (Reason.INVALID, None)
+    assert verdict.message.startswith("limit (1%, which is 10 blocks) must not be below reserved")
+
+
+def test_who_is_provisional_is_known_by_the_statuses_and_then_by_the_plans():
+    def status(reason):
+        return {"conditions": [{"type": "Accepted", "status": "True", "reason": reason}]}
+
+    zones = [zone("a", status=status("AcceptedProvisionally")), zone("b", status=status("Accepted")), zone("c")]
+    found = found_provisional(zones)
+    assert found == {"a"}
+
+    refused = {"a": Verdict(Reason.POOL_OVERCOMMITTED, "", None), "b": Verdict(Reason.ACCEPTED, "", None)}
+    assert still_provisional(found, refused) == {"a"}, "until the config is written the engines have it"
+    assert still_provisional(found, {"a": Verdict(Reason.ACCEPTED, "", None)}) == set()
+    assert still_provisional([], {"d": Verdict(Reason.ACCEPTED_PROVISIONALLY, "", None)}) == {"d"}
 
 
 @pytest.mark.parametrize(

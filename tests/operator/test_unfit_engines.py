@@ -71,3 +71,18 @@ def test_a_replacement_that_is_a_little_smaller_takes_no_zone_away(world: World)
     assert world.entries() == {"acme": 400, "beta": 600}
     world.change_zone("beta", reserved=590)
     world.await_ready("acme", "beta")
+
+
+def test_zones_from_before_the_first_engine_are_decided_again_by_priority_then_age(world: World):
+    world.add_pool()
+    for name, priority in (("older", 0), ("high", 5), ("younger", 0)):
+        world.add_zone(name, reserved=500, priority=priority)
+        world.await_condition(name, "Accepted", "True", "AcceptedProvisionally")
+
+    world.add_engine(blocks=1000)
+
+    world.await_condition("high", "Accepted", "True", "Accepted")
+    world.await_condition("younger", "Accepted", "False", "PoolOvercommitted")
+    world.await_ready("high", "older")
+    assert set(world.entries()) == {"high", "older"}
+    eventually(lambda: world.events("Overcommitted"))

@@ -21,7 +21,7 @@ SKEW_SECONDS = 5.0
 _LEASE_SECONDS = 15.0
 """If it does not say how long it lasts."""
 _LONGEST_LEASE_SECONDS = 4 * _LEASE_SECONDS
-"""An operator that waits for the Lease believes no longer one: somebody has edited it."""
+"""A standby operator waits no longer than this, so a longer duration is an edit."""
 _INSTALL_CRDS = "kubectl apply --server-side -f crds/"
 _INSTALL_OPERATOR = "kubectl apply -k manifests"
 _PROCESS = f"good for playing, but nothing starts a process again when it ends; in a cluster: {_INSTALL_OPERATOR}"

@@ -23,14 +23,14 @@ logger = logging.getLogger(__name__)
 AGAIN_SECONDS = 10.0
 """Between two looks at the Secret, however many engines refuse what is made of it."""
 LOOK_SECONDS = 60.0
-"""Between two looks at the Secret while no engine refuses: one that somebody has deleted is made again."""
+"""Between two reads of the Secret while no engine refuses: if it was deleted, the operator makes it again."""
 _CONFLICT = 409
 
 
 class AdminKey:
     """The key from its Secret in the operator's own namespace, made where there is none and never overwritten.
 
-    If somebody deletes the Secret, it is made again with the key that is known.
+    If the Secret is deleted, it is made again with the known key.
 
     Args:
         api: for reading and making it.
@@ -83,7 +83,7 @@ class AdminKey:
             self._looked_at = time.monotonic()
 
     async def _read_or_make(self) -> dict[str, str]:
-        """What the Secret holds. One that was deleted is made again with the key that engines know."""
+        """The data of the Secret. A deleted Secret is made again with the key that engines know."""
         found = await self._api.read_secret(self._namespace, ADMIN_KEY_SECRET)
         if found is None:
             key, what = (self._keys[0], "the known key again") if self._keys else (new_admin_key(), "a new key")

@@ -52,6 +52,8 @@ class Reason(StrEnum):
 
     # Accepted
     ACCEPTED = "Accepted"
+    ACCEPTED_PROVISIONALLY = "AcceptedProvisionally"
+    """Whether it fits is decided when the first engine reports its size."""
     INVALID = "Invalid"
     POOL_NOT_FOUND = "PoolNotFound"
     POOL_INVALID = "PoolInvalid"

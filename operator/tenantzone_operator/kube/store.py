@@ -223,7 +223,7 @@ class Store:
         ]
 
     def _overlaps(self, pool: Pool, pods: Iterable[Pod]) -> tuple[Overlap, ...]:
-        """With which other pools the pool shares some of these pods, the pools by name."""
+        """The pool's overlaps with other pools in some of these pods, in the order of the other pools' names."""
         others = self._others(pool)
         shared: dict[tuple[str, bool], list[str]] = {}
         for pod in pods:

@@ -196,7 +196,7 @@ class Election:
         if self.holder != self._identity:
             claim["acquireTime"] = now
             known = self._spec.get("leaseTransitions", -1)
-            # One more than the API server takes would be refused for ever, and nobody would lead.
+            # The API server would refuse a greater number each time, and no replica would lead.
             claim["leaseTransitions"] = known + 1 if known < _MAX_TRANSITIONS else 0
         return claim
 

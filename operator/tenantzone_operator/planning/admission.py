@@ -3,6 +3,9 @@
 The snapshot that the engines already have is the memory of what was granted, so a restart changes nothing. No engine
 that comes, goes or lies takes it back: one that is too small has what fits of it (`tenantzone_contract.fitting`), and
 says what it lacks.
+
+What was accepted before any engine had reported its size is granted provisionally. When a size is known, it is decided
+again, by priority, then age, after all that was granted finally.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -15,7 +18,7 @@ from tenantzone_contract.tiers import PoolTiers
 from tenantzone_operator.kube.conditions import Reason
 from tenantzone_operator.kube.resources import Zone
 from tenantzone_operator.planning.config_room import CHANGES_BYTES, NEW_ZONES_BYTES
-from tenantzone_operator.planning.contradictions import contradiction
+from tenantzone_operator.planning.contradictions import contradiction, depends_on_size
 from tenantzone_operator.planning.tier_budget import NO_TIERS, TierBudget
 
 Share = int | str
@@ -32,7 +35,7 @@ class Verdict:
 
     @property
     def accepted(self) -> bool:
-        return self.reason == Reason.ACCEPTED
+        return self.reason in (Reason.ACCEPTED, Reason.ACCEPTED_PROVISIONALLY)
 
 
 class Budget:
@@ -65,6 +68,11 @@ class Budget:
     def fits(self, share: Share) -> bool:
         return self.blocks(share) <= self.size - self.reserved or not self.blocks(share)
 
+    def holds(self, entry: ZoneConfig) -> bool:
+        """Whether the entry fits into what is left, and does not contradict itself."""
+        fits = self.fits(entry.reserved) and self.tiers.missing(entry) is None
+        return fits and not self.contradiction(entry)
+
     def asks_for_no_more(self, wanted: ZoneConfig, granted: ZoneConfig) -> bool:
         """Whether one entry of a zone reserves no more than another, of blocks and of each tier."""
         if self.blocks(wanted.reserved) > self.blocks(granted.reserved):
@@ -93,6 +101,7 @@ def admit(
     left_out: Collection[str] = frozenset(),
     tiers: PoolTiers = NO_TIERS,
     seats: int | None = None,
+    provisional: Collection[str] = frozenset(),
 ) -> dict[str, Verdict]:
     """The verdicts on all zones of a pool, by name.
 
@@ -104,6 +113,7 @@ def admit(
             what they ask for, nobody else is told of.
         tiers: what the pool says that each engine has below its blocks.
         seats: the number of requests that these engines run at once; None: unknown.
+        provisional: names of zones to which what they have was granted while no size was known.
     """
     by_age = sorted(zones, key=lambda zone: zone.meta.age_order)
     budget = Budget(size, tiers, seats)
@@ -113,12 +123,13 @@ def admit(
         owners.setdefault(zone.tenant, zone.meta.name)
     rivals = {zone.meta.name: owners[zone.tenant] for zone in by_age if owners[zone.tenant] != zone.meta.name}
     contenders = [zone for zone in by_age if zone.meta.name not in rivals]
-    kept = _keep(contenders, granted, budget, left_out)
+    kept = _keep(contenders, granted, budget, left_out, provisional)
     verdicts = {}
     for zone in contenders:
         entry = kept.get(zone.meta.name)
         is_left_out = zone.meta.name in left_out
-        verdicts[zone.meta.name] = _without_room(entry) if is_left_out else _decide(zone, entry, budget)
+        is_final = zone.meta.name not in provisional and granted.get(zone.meta.name) == zone.config
+        verdicts[zone.meta.name] = _without_room(entry) if is_left_out else _decide(zone, entry, budget, is_final)
     for zone in by_age:
         if zone.meta.name in rivals:
             verdicts[zone.meta.name] = _conflict(zone, rivals[zone.meta.name])
@@ -132,10 +143,18 @@ def _has_its_tenant(zone: Zone, granted: Mapping[str, ZoneConfig]) -> bool:
 
 
 def _keep(
-    zones: Sequence[Zone], granted: Mapping[str, ZoneConfig], budget: Budget, left_out: Collection[str]
+    zones: Sequence[Zone],
+    granted: Mapping[str, ZoneConfig],
+    budget: Budget,
+    left_out: Collection[str],
+    provisional: Collection[str],
 ) -> dict[str, ZoneConfig]:
-    """First pass of `admit`: what was granted stays, or less of it where less is wanted."""
-    kept = {}
+    """First pass of `admit`: what was granted stays, or less of it where less is wanted.
+
+    Of what was granted provisionally, what fits stays once a size is known.
+    """
+    kept: dict[str, ZoneConfig] = {}
+    undecided: list[tuple[Zone, ZoneConfig]] = []
     for zone in zones:
         if not _has_its_tenant(zone, granted):
             continue
@@ -143,18 +162,32 @@ def _keep(
         wanted = zone.config if zone.meta.name not in left_out else None
         if wanted is not None and budget.asks_for_no_more(wanted, entry) and not budget.contradiction(wanted):
             entry = wanted
+        if zone.meta.name in provisional and not budget.is_provisional:
+            undecided.append((zone, entry))
+            continue
         budget.take(entry)
         kept[zone.meta.name] = entry
+    for zone, entry in sorted(undecided, key=lambda found: (-found[1].priority, found[0].meta.age_order)):
+        if budget.holds(entry):
+            budget.take(entry)
+            kept[zone.meta.name] = entry
     return kept
 
 
-def _decide(zone: Zone, kept: ZoneConfig | None, budget: Budget) -> Verdict:
-    """Second pass of `admit`: a new zone or an increase gets what is left."""
+def _decide(zone: Zone, kept: ZoneConfig | None, budget: Budget, is_final: bool) -> Verdict:
+    """Second pass of `admit`: a new zone or an increase gets what is left.
+
+    Args:
+        zone: as the API server has it.
+        kept: what it keeps of what was granted; None: nothing.
+        budget: what else is granted.
+        is_final: whether what it wants was granted while a size was known.
+    """
     wanted = zone.config
     if wanted is None:
         return Verdict(Reason.INVALID, zone.invalid + _stays(kept), kept)
     if kept is wanted or kept == wanted:
-        return Verdict(Reason.ACCEPTED, _welcome(wanted, budget), wanted)
+        return _welcome(wanted, budget, is_final)
     if found := budget.contradiction(wanted):
         return Verdict(Reason.INVALID, found + _stays(kept), kept)
     if kept is not None:
@@ -162,7 +195,7 @@ def _decide(zone: Zone, kept: ZoneConfig | None, budget: Budget) -> Verdict:
     missing = budget.tiers.missing(wanted)
     if budget.fits(wanted.reserved) and missing is None:
         budget.take(wanted)
-        return Verdict(Reason.ACCEPTED, _welcome(wanted, budget), wanted)
+        return _welcome(wanted, budget, is_final)
     fits = budget.fits(wanted.reserved)
     message = missing.message(zone.pool) if fits and missing else _overcommitted(wanted.reserved, budget)
     if kept is not None:
@@ -170,12 +203,13 @@ def _decide(zone: Zone, kept: ZoneConfig | None, budget: Budget) -> Verdict:
     return Verdict(Reason.POOL_OVERCOMMITTED, message + _stays(kept), kept)
 
 
-def _welcome(entry: ZoneConfig, budget: Budget) -> str:
-    if budget.is_provisional and isinstance(entry.reserved, int) and entry.reserved > 0:
-        return (
-            f"valid; no engine has told its size yet, so whether {entry.reserved} blocks fit is checked when one does"
-        )
-    return "valid, and fits into the pool"
+def _welcome(entry: ZoneConfig, budget: Budget, is_final: bool) -> Verdict:
+    if not budget.is_provisional or is_final or not depends_on_size(entry):
+        return Verdict(Reason.ACCEPTED, "valid, and fits into the pool", entry)
+    wanted = f"{entry.reserved} blocks fit" if isinstance(entry.reserved, int) and entry.reserved else "it fits"
+    decided = f"whether {wanted} is decided when one does, by priority, then age"
+    message = f"valid; no engine has reported its size yet, so {decided}"
+    return Verdict(Reason.ACCEPTED_PROVISIONALLY, message, entry)
 
 
 def _overcommitted(reserved: Share, budget: Budget) -> str:

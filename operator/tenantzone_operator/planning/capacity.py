@@ -20,12 +20,12 @@ def planned_size(pool: Pool | None, claims: Iterable[int | None], before: Mappin
     Args:
         pool: None if it does not exist.
         claims: what each ready engine says; None: it never did.
-        before: the pool's status until now: as it was made here, whatever somebody wrote since.
+        before: the pool's status as this operator made it last, whatever others wrote since.
     """
     if pool is not None and pool.blocks_per_engine is not None:
         return pool.blocks_per_engine
-    if (told := _claimed_by_half(claims)) is not None:
-        return told
+    if (claimed := _claimed_by_half(claims)) is not None:
+        return claimed
     remembered = before.get("capacityBlocks") if pool is not None else None
     return remembered if remembered is not None and 0 < remembered <= _MAX_BLOCKS else None
 
@@ -37,5 +37,5 @@ def planned_seats(observations: Sequence[Observation]) -> int | None:
 
 def _claimed_by_half(claims: Iterable[int | None]) -> int | None:
     """The most that at least half of the engines have; None if no engine reports a number."""
-    told = sorted(claim for claim in claims if claim)
-    return told[len(told) // 2] if told else None
+    known = sorted(claim for claim in claims if claim)
+    return known[len(known) // 2] if known else None

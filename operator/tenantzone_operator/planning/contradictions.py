@@ -35,13 +35,21 @@ def contradiction(entry: ZoneConfig, blocks: int | None, seats: int | None, tier
     return found
 
 
+def depends_on_size(entry: ZoneConfig) -> bool:
+    """Whether it takes an engine's size to say whether the zone fits and does not contradict itself."""
+    lendable = entry.lending.lendable if isinstance(entry.lending.lendable, int) else None
+    compared = ((entry.reserved, entry.limit), (entry.seats.reserved, entry.seats.limit), (entry.reserved, lendable))
+    is_mixed = any(None not in pair and type(pair[0]) is not type(pair[1]) for pair in compared)
+    return is_mixed or (isinstance(entry.reserved, int) and entry.reserved > 0)
+
+
 def limit_below_reserved(entry: ZoneConfig, blocks: int) -> str:
-    """How a zone's limit contradicts its reservation in an engine of so many blocks; empty if it does not."""
+    """How a zone's limit contradicts its reservation in an engine with this number of blocks; empty if it does not."""
     return _limit_below_reserved("", entry.reserved, entry.limit, blocks, _blocks)
 
 
 def seat_limit_below_reserved(entry: ZoneConfig, seats: int) -> str:
-    """The same of the requests that an engine runs at once."""
+    """How a zone's limit of seats contradicts the seats that it reserves, in an engine with this number of seats."""
     return _limit_below_reserved("seats.", entry.seats.reserved, entry.seats.limit, seats, _seats)
 
 

@@ -1,6 +1,6 @@
 """What a pool's engines should enforce: from zones, pool and the snapshot in force to the next snapshot; pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from operator import is_
 
@@ -34,6 +34,7 @@ def make_plan(
     size: int | None,
     room: ConfigRoom,
     seats: int | None = None,
+    provisional: Collection[str] = frozenset(),
 ) -> Plan:
     """Plan the next snapshot of a pool.
 
@@ -45,6 +46,7 @@ def make_plan(
         size: blocks of the engines that the pool is planned for; None if nothing is known of them.
         room: in the pool's ConfigMap.
         seats: the number of requests that these engines run at once; None if it is unknown.
+        provisional: names of zones to which what they have was granted while no size was known.
     """
     if pool is None or pool.config is None:
         return Plan(None, {zone.meta.name: _poolless(zone, pool) for zone in zones})
@@ -56,14 +58,15 @@ def make_plan(
     by_turn = sorted(zones, key=lambda zone: (places.get(zone.meta.name, len(places)), zone.meta.age_order))
     names = [zone.meta.name for zone in by_turn]
     shared, left_out = pool.config, frozenset[str]()
+    shares = pool.config.tiers, seats, provisional
     while True:
-        verdicts = admit(in_pool, granted, size, left_out, pool.config.tiers, seats)
+        verdicts = admit(in_pool, granted, size, left_out, *shares)
         entries = _entries(names, verdicts)
         if _is_in_force(in_force, shared, entries):
             break
         choice = room.choose(pool.config, entries, in_force)
         if choice.pool is None:
-            return Plan(None, admit(in_pool, granted, size, set(names), pool.config.tiers, seats), _POOL_TOO_LARGE)
+            return Plan(None, admit(in_pool, granted, size, set(names), *shares), _POOL_TOO_LARGE)
         shared = choice.pool
         # Who has to wait gives nothing back and takes nothing: others may fit now that did not, or the other way round.
         if choice.left_out <= left_out:

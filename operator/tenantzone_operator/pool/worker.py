@@ -23,6 +23,7 @@ from tenantzone_operator.metrics.instruments import RECONCILE_SECONDS, RECONCILE
 from tenantzone_operator.planning.capacity import planned_seats, planned_size
 from tenantzone_operator.planning.config_room import ConfigRoom
 from tenantzone_operator.planning.plan import Plan, leaving, make_plan
+from tenantzone_operator.planning.provisional import found_provisional, still_provisional
 from tenantzone_operator.pool.advising import Advising
 from tenantzone_operator.pool.delivery import Delivery
 from tenantzone_operator.pool.mounts import Mounts
@@ -98,6 +99,8 @@ class PoolWorker:
         self._recorder = recorder
         self._reclaims = Reclaims()
         self._zone_statuses = ZoneStatuses()
+        self._provisional: frozenset[str] | None = None
+        """The names of the zones that were accepted while no size was known; None: as their statuses say."""
         self._advising = Advising()
         self._pool_status: dict[str, Status] = {}
         """By the pool's uid: as it was made last."""
@@ -241,6 +244,7 @@ class PoolWorker:
             await self._delivery.recall(pool)
         size = planned_size(pool, [observation.blocks for observation in observations], self._status_of(pool))
         advised = self._advising.over(pool, view.zones)
+        provisional = self._provisional if self._provisional is not None else found_provisional(view.zones)
         # Of thousands of zones it takes long, and other pools need not wait for it.
         plan = await asyncio.to_thread(
             make_plan,
@@ -251,7 +255,9 @@ class PoolWorker:
             size=size,
             room=self._room,
             seats=planned_seats(observations),
+            provisional=provisional,
         )
+        self._provisional = still_provisional(provisional, plan.verdicts)
         self._mounts.follow(view.pods)
         failure = None
         if pool is not None and plan.config is not None:
@@ -306,7 +312,7 @@ class PoolWorker:
         return status
 
     def _status_of(self, pool: Pool | None) -> Status:
-        """The pool's status as it was made here last, whatever somebody wrote since; at first, as it was found."""
+        """The pool's status as this worker made it last, whatever others wrote since; at first, as it was read."""
         return self._pool_status.get(pool.meta.uid, pool.status) if pool is not None else {}
 
     def _has_new_adjustments(self, view: View) -> bool:
@@ -326,7 +332,7 @@ class PoolWorker:
         self._come_back(await self._statuses.write(view, self.outcome.zones, self.outcome.pool, lambda: True))
 
     def _come_back(self, wait: float | None) -> None:
-        """Look at the pool again after so many seconds, and not when it was planned before; None: for no reason."""
+        """Replace the planned next look at the pool: it comes after ``wait`` seconds; None: there is none."""
         if self._later is not None:
             self._later.cancel()
         self._later = asyncio.get_running_loop().call_later(wait, self.mark) if wait is not None else None
