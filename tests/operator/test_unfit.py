@@ -133,6 +133,17 @@ def test_a_limit_below_the_reservation_in_one_engine_is_that_engines_trouble():
     assert message(whole, "Degraded") == "small: limit is below reserved in mixed"
 
 
+def test_an_engine_without_room_for_the_reservation_is_too_small_whatever_the_limit():
+    mixed = zone("mixed", reserved=50, limit="10%")
+    history = History()
+    history.record(only := snapshot(1, mixed), 1000)
+    made = make_plan(pool(), [mixed], in_force=only, last_generation=1, size=1000, room=ConfigRoom())
+    status = zone_status(mixed, made.verdicts["mixed"], [observed(only, blocks=10)], history, before={}, now=NOW)
+
+    assert message(status, "Degraded") == "engine-0 has 10 blocks and lacks the zone's 50"
+    assert status["engines"][0]["message"] == "too small for the zone's 50 blocks"
+
+
 def test_where_the_limit_is_below_the_reservation_in_each_engine_none_is_called_too_small():
     mixed = zone("mixed", reserved=50, limit="10%")
     history = History()

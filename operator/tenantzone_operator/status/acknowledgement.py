@@ -102,7 +102,11 @@ class History:
         An engine with more or fewer blocks may be large enough for such a zone, but this one is not too small for it.
         """
         entry = self._entries.get(zone)
-        return limit_below_reserved(entry, seen.report.capacity_blocks) if entry is not None and seen.report else ""
+        if entry is None or seen.report is None:
+            return ""
+        blocks = seen.report.capacity_blocks
+        # An engine without room for the reservation is too small, whatever the limit.
+        return limit_below_reserved(entry, blocks) if floor_blocks(entry.reserved, blocks) <= blocks else ""
 
     def is_unfit(self, seen: Observation, zone: str) -> bool:
         """Whether an engine is too small for a zone's reservation, or for some zone's and refuses the config for it.
