@@ -66,11 +66,11 @@ async def _measure(folder: Path, blocks: int, at_once: int, seconds: float) -> N
             await asyncio.gather(*large, return_exceptions=True)
 
 
-async def _round(small: Mapping[str, Callable[[], Awaitable[Any]]], beside: str, seconds: float) -> None:
+async def _round(small: Mapping[str, Callable[[], Awaitable[Any]]], load: str, seconds: float) -> None:
     times = await asyncio.gather(*(_times(work, seconds) for work in small.values()))
     for what, of_it in zip(small, times, strict=True):
         p50, p99 = statistics.median(of_it), statistics.quantiles(of_it, n=100)[98]
-        print(f"| {what} | {beside} | {len(of_it):,} | {p50:.1f} | {p99:.1f} | {max(of_it):.1f} |", flush=True)
+        print(f"| {what} | {load} | {len(of_it):,} | {p50:.1f} | {p99:.1f} | {max(of_it):.1f} |", flush=True)
 
 
 async def _times(work: Callable[[], Awaitable[Any]], seconds: float) -> list[float]:

@@ -193,8 +193,8 @@ def _run_migration(move: Move, parsed: argparse.Namespace) -> int:
         _say("nothing was moved; --anyway moves it all the same")
     reports = [move.hand_down(), move.warm_up()] if may_go_on and not parsed.dry_run else []
     if parsed.output:
-        told = [report.model_dump(mode="json", by_alias=True, exclude={"prompts"}) for report in reports]
-        document = {"estimate": dataclasses.asdict(expected) | {"pays": expected.pays}, "work": told}
+        work = [report.model_dump(mode="json", by_alias=True, exclude={"prompts"}) for report in reports]
+        document = {"estimate": dataclasses.asdict(expected) | {"pays": expected.pays}, "work": work}
         print(json.dumps(document, indent=1))
     elif reports:
         print("\n".join(_fit_to_show(migration_table(reports))))

@@ -272,23 +272,14 @@ def forks_of(parent, monkeypatch):
     return asked
 
 
-async def test_where_the_api_server_cannot_fork_it_is_not_asked_to_again_at_once_and_places_are_free(monkeypatch):
-    asked = forks_of(None, monkeypatch)
+@pytest.mark.parametrize("forks", [None, API_SERVER], ids=["not even the template", "only the template"])
+async def test_where_no_process_can_be_forked_the_api_server_forks_once_and_places_are_free(forks, monkeypatch):
+    asked = forks_of(forks, monkeypatch)
     processes = ParserProcesses()
     for _ in range(MOST_OF_TENANT + 1):
         with pytest.raises(UnmovableError) as raised:
             await processes.of(Bearing(), [])
         assert isinstance(raised.value.__cause__, OSError)
-    assert asked == [API_SERVER]
-
-
-async def test_a_template_that_cannot_fork_says_so_and_stays(monkeypatch):
-    asked = forks_of(API_SERVER, monkeypatch)
-    processes = ParserProcesses()
-    for _ in range(MOST_OF_TENANT + 1):
-        with pytest.raises(UnmovableError) as raised:
-            await processes.of(Bearing(), [])
-        assert isinstance(raised.value.__cause__, BlockingIOError)
     assert asked == [API_SERVER]
     processes.close()
 

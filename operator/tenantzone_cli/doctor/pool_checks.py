@@ -160,7 +160,7 @@ def check_zones(facts: Facts) -> Iterator[Finding]:
     if without:
         text = f"{len(without)} do not have of tiers what they reserve: {name_some([zone.name for zone in without])}"
         yield warn("zones", text, f"kubectl tenantzone explain {without[0].name}")
-    refused = [(zone.name, told.reason) for zone in facts.zones if (told := _refusal(zone)) is not None]
+    refused = [(zone.name, refusal.reason) for zone in facts.zones if (refusal := _refusal(zone)) is not None]
     if refused:
         shown = name_some([f"{name} ({reason})" for name, reason in refused])
         text = f"{len(refused)} of {len(facts.zones)} are not accepted, so not enforced: {shown}"

@@ -223,7 +223,7 @@ class Store:
         ]
 
     def _overlaps(self, pool: Pool, pods: Iterable[Pod]) -> tuple[Overlap, ...]:
-        """The pool's overlaps with other pools in some of these pods, in the order of the other pools' names."""
+        """Returns which of these pods the pool shares with other pools, by the other pools' names."""
         others = self._others(pool)
         shared: dict[tuple[str, bool], list[str]] = {}
         for pod in pods:
@@ -231,7 +231,7 @@ class Store:
                 continue
             rivals = [other for other in others if matches(other.selector, pod.labels)]
             oldest = min([pool, *rivals], key=lambda rival: rival.meta.age_order)
-            # A pod belongs to the oldest pool, so that is the one which all others need to know.
+            # A pod belongs to the oldest pool that selects it: the others need that pool's name, and it needs theirs.
             for rival in rivals if oldest is pool else [oldest]:
                 shared.setdefault((rival.meta.name, rival is oldest), []).append(pod.meta.name)
         return tuple(Overlap(*which, tuple(sorted(names))) for which, names in sorted(shared.items()))
