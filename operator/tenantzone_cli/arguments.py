@@ -87,12 +87,11 @@ def _parser() -> argparse.ArgumentParser:
     purge.add_argument("--no-wait", action="store_true", help="print the purge's id, and wait for no engine")
     purge.add_argument("-o", "--output", choices=("json",), help="for programs")
     _migrate(commands.add_parser("migrate", parents=[common], help="have another engine find what one has cached"))
-    # Listed here; their arguments are the replay's own.
+    # Listed here; its arguments are the replay's own, and so are those of advise for a trace.
     commands.add_parser("replay", add_help=False, help="what zones would do for recorded traffic; needs vLLM here")
     advise = commands.add_parser(
         "advise",
         parents=[common],
-        add_help=False,
         help="which zones to apply for recorded traffic (needs vLLM here); --watch: what live pools are advised",
     )
     _live_advice(advise)
@@ -122,12 +121,14 @@ def _migrate(migrate: argparse.ArgumentParser) -> None:
 
 def _live_advice(advise: argparse.ArgumentParser) -> None:
     when = advise.add_mutually_exclusive_group()
-    when.add_argument("--watch", action="store_true", default=True)
-    when.add_argument("--once", action="store_false", dest="watch")
-    advise.add_argument("-A", "--all-namespaces", action="store_true")
-    advise.add_argument("--pool", metavar="NAME")
-    advise.add_argument("--interval", type=_seconds, metavar="DURATION")
-    advise.add_argument("-o", "--output", choices=("json",))
+    when.add_argument("--watch", action="store_true", default=True, help="again and again, until Ctrl-C (the default)")
+    when.add_argument("--once", action="store_false", dest="watch", help="only once")
+    advise.add_argument("-A", "--all-namespaces", action="store_true", help="in all namespaces")
+    advise.add_argument("--pool", metavar="NAME", help="of one pool only")
+    advise.add_argument(
+        "--interval", type=_seconds, metavar="DURATION", help="between two looks, such as 500ms or 5s (default: 2s)"
+    )
+    advise.add_argument("-o", "--output", choices=("json",), help="for programs; with --watch, one document per line")
 
 
 def _common() -> argparse.ArgumentParser:

@@ -27,7 +27,9 @@ def is_planned(arguments: Sequence[str]) -> bool:
     """Whether the command line is the replay's."""
     if not arguments or arguments[0] not in COMMANDS:
         return False
-    return arguments[0] != "advise" or not _LIVE & {argument.partition("=")[0] for argument in arguments}
+    # As in --namespace=team and -nteam.
+    flags = {argument.partition("=")[0] if argument.startswith("--") else argument[:2] for argument in arguments}
+    return arguments[0] != "advise" or not _LIVE & flags
 
 
 def plan(command: str, arguments: Sequence[str]) -> int:

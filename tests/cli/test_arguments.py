@@ -19,6 +19,14 @@ def test_the_defaults_are_durations():
     assert read_arguments(["migrate", "acme", "--from=a", "--to=b"]).timeout == 3600
 
 
+def test_advise_of_a_cluster_explains_its_flags(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as ended:
+        read_arguments(["advise", "--once", "--help"])
+
+    assert ended.value.code == 0
+    assert "such as 500ms or 5s" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

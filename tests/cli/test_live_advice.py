@@ -86,6 +86,7 @@ def test_advise_asks_the_cluster_only_if_it_is_watched():
     assert not planning.is_planned(["advise", "--kubeconfig", "file"])
     assert not planning.is_planned(["advise", "--context=here"])
     assert not planning.is_planned(["advise", "-n", "shop", "--once"])
+    assert not planning.is_planned(["advise", "-nshop"])
     assert not planning.is_planned([])
     assert read_arguments(["advise", "--watch"]).watch
     assert not read_arguments(["advise", "--once"]).watch

@@ -271,6 +271,19 @@ def test_one_thing_that_is_wrong_is_found_and_nothing_else(change: dict[str, Any
     assert said in finding.message
 
 
+def test_a_refused_zone_hides_no_other_zone_and_no_zone_is_called_ready():
+    unready = zone("burst", "False")
+    refusal = zone("burst", conditions=refused("TenantConflict"))
+
+    found = diagnose(replace(HEALTHY, zones=[refusal, replace(unready, namespace="lab")]))
+    assert [(each.level, each.message) for each in found if each.subject == "zones"] == [
+        (Level.FAIL, "1 of 2 are not accepted, so not enforced: burst (TenantConflict)"),
+        (Level.WARN, "1 of 2 are not Ready: burst"),
+    ]
+    found = diagnose(replace(HEALTHY, zones=[zone(), refusal]))
+    assert [each.level for each in found if each.subject == "zones"] == [Level.FAIL]
+
+
 def test_tiers_that_are_enforced_are_told():
     told = {"type": "TiersEnforced", "status": "True", "reason": "Enforced", "message": "1 engine have the tiers"}
     facts = replace(HEALTHY, pools=[pool(conditions=[*pool().status["conditions"], told])])

@@ -178,6 +178,21 @@ async def test_an_api_server_in_trouble_is_asked_again():
     assert len(await key.look_up("shop", "demo")) == 1
 
 
+@pytest.mark.parametrize("refused", [False, True])
+async def test_while_the_api_server_is_in_trouble_the_known_key_counts(monkeypatch: pytest.MonkeyPatch, refused: bool):
+    monkeypatch.setattr(admin_key, "AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(admin_key, "LOOK_SECONDS", 0.0)
+    keeper = Keeper(key=OLD)
+    key = AdminKey(keeper, "system")
+    await key.ensure()
+    keeper.status = 500
+
+    await key.ensure(again=refused)
+
+    assert (key.tokens("shop", "demo"), key.problem) == ((admin_token(OLD, "shop", "demo"),), "")
+    assert keeper.reads == 2
+
+
 async def test_a_secret_that_somebody_spoiled_is_no_key_and_is_not_replaced():
     keeper = Keeper(key=b"short")
     key = AdminKey(keeper, "system")

@@ -6,7 +6,7 @@ from tenantzone_contract.tiers import CpuTier, PoolTiers
 from tenantzone_operator.kube.conditions import Reason
 from tenantzone_operator.planning.admission import Verdict, admit
 from tenantzone_operator.planning.provisional import found_provisional, still_provisional
-from tests.operator.objects import entry, zone
+from tests.operator.objects import entry, pool, snapshot, zone
 
 
 @pytest.mark.parametrize(
@@ -245,14 +245,14 @@ def test_when_a_size_is_known_what_contradicts_itself_is_refused_by_the_field():
     assert verdict.message.startswith("limit (1%, which is 10 blocks) must not be below reserved")
 
 
-def test_who_is_provisional_is_known_by_the_statuses_and_then_by_the_plans():
-    def status(reason):
-        return {"conditions": [{"type": "Accepted", "status": "True", "reason": reason}]}
+def test_who_is_provisional_is_known_by_the_status_of_the_pool_and_then_by_the_plans():
+    in_force = snapshot(1, zone("a", reserved=50), zone("b", reserved="50%"), zone("c", reserved="50%", limit=10))
 
-    zones = [zone("a", status=status("AcceptedProvisionally")), zone("b", status=status("Accepted")), zone("c")]
-    found = found_provisional(zones)
-    assert found == {"a"}
+    found = found_provisional(pool(status={"configGeneration": 1}), in_force)
 
+    assert found == {"a", "c"}
+    assert not found_provisional(pool(status={"configGeneration": 1, "capacityBlocks": 100}), in_force)
+    assert not found_provisional(pool(), in_force), "a status that was lost takes nothing from anybody"
     refused = {"a": Verdict(Reason.POOL_OVERCOMMITTED, "", None), "b": Verdict(Reason.ACCEPTED, "", None)}
     assert still_provisional(found, refused) == {"a"}, "until the config is written the engines have it"
     assert still_provisional(found, {"a": Verdict(Reason.ACCEPTED, "", None)}) == set()

@@ -108,3 +108,23 @@ def test_in_a_namespace_without_listed_pools_each_pool_says_so(
     assert refusal.startswith(f"ZonePool {POOL} is not served: its pods can't be listed: 403")
     apply(control_plane, binding("Role", _USER, world.namespace))
     world.await_condition("acme", "Accepted", "True")
+
+
+def test_nothing_is_counted_of_a_pool_that_another_operator_serves(
+    world: World, control_plane: Cluster, operator: Operator, tmp_path: Path
+):
+    def refused() -> float | None:
+        labels = {"pool": "other", "condition": "accepted", "status": "false"}
+        return operator.scrape().value("tenantzone_pool_zones", **labels)
+
+    world.add_pool("other")
+    world.add_zone("beta", pool="other", reserved="10%")
+    world.await_condition("beta", "Accepted", "False", "PoolNotServed")
+    eventually(lambda: refused() == 1)
+    another = Operator(control_plane.kubeconfig, tmp_path / "another.log")
+    another.start()
+    try:
+        world.await_condition("beta", "Accepted", "True")
+        eventually(lambda: refused() is None)
+    finally:
+        assert another.stop() == 0

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.operator.conftest import Operator
 from tests.operator.kube import eventually
 from tests.operator.world import World, conditions
 
@@ -86,3 +87,24 @@ def test_zones_from_before_the_first_engine_are_decided_again_by_priority_then_a
     world.await_ready("high", "older")
     assert set(world.entries()) == {"high", "older"}
     eventually(lambda: world.events("Overcommitted"))
+
+
+def test_an_operator_that_starts_knows_what_was_granted_before_the_first_engine(world: World, operator: Operator):
+    world.add_pool()
+    world.add_zone("percent", reserved="60%")
+    world.await_condition("percent", "Accepted", "True", "Accepted")
+    world.add_zone("refused", reserved=1000)
+    world.await_condition("refused", "Accepted", "True", "AcceptedProvisionally")
+    world.change_zone("refused", reserved="50%")
+    world.await_condition("refused", "Accepted", "False", "PoolOvercommitted")
+    world.add_zone("high", reserved=300, priority=5)
+    world.await_condition("high", "Accepted", "True", "AcceptedProvisionally")
+    operator.kill()
+    operator.start()
+    operator.await_running()
+
+    world.add_engine(blocks=1000)
+
+    world.await_ready("percent", "high")
+    world.await_condition("refused", "Accepted", "False", "PoolOvercommitted")
+    assert set(world.entries()) == {"percent", "high"}

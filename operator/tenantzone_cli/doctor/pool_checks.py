@@ -165,10 +165,9 @@ def check_zones(facts: Facts) -> Iterator[Finding]:
         shown = name_some([f"{name} ({reason})" for name, reason in refused])
         text = f"{len(refused)} of {len(facts.zones)} are not accepted, so not enforced: {shown}"
         yield fail("zones", text, f"kubectl tenantzone explain {refused[0][0]}")
-    without_zone = {name for name, _ in refused}
-    unready = [zone.name for zone in facts.zones if zone.ready != "True" and zone.name not in without_zone]
+    unready = [zone.name for zone in facts.zones if zone.ready != "True" and _refusal(zone) is None]
     if unready:
         text = f"{len(unready)} of {len(facts.zones)} are not Ready: {name_some(unready)}"
         yield warn("zones", text, f"kubectl tenantzone explain {unready[0]}")
-    elif facts.zones:
+    elif facts.zones and not refused:
         yield ok("zones", f"all {len(facts.zones)} are Ready")

@@ -63,7 +63,8 @@ class AdminKey:
             again: look whether it is another one by now.
 
         Raises:
-            RestError, aiohttp.ClientError, TimeoutError: the API server is in trouble; it may be over soon.
+            RestError, aiohttp.ClientError, TimeoutError: there is none, and the API server is in trouble; it may be
+                over soon.
         """
         async with self._looking:
             pause = AGAIN_SECONDS if again or not self._keys else LOOK_SECONDS
@@ -71,11 +72,14 @@ class AdminKey:
                 return
             try:
                 self._keys = parse_admin_keys(await self._read_or_make())
-            except RestError as error:
+            except (RestError, aiohttp.ClientError, TimeoutError) as error:
                 # Where there is no such namespace, there is none tomorrow.
-                if not error.is_lasting and error.status != 404:
+                is_lasting = isinstance(error, RestError) and (error.is_lasting or error.status == 404)
+                if is_lasting:
+                    self._complain(explain(error))
+                elif not self._keys:
                     raise
-                self._complain(explain(error))
+                # Else the known key is good enough until the next look: no pool waits for it.
             except AdminTokenError as error:
                 self._complain(str(error))
             else:

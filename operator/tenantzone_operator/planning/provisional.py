@@ -1,22 +1,25 @@
 """Which zones were accepted before any engine had reported its size; pure."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 
-from tenantzone_operator.kube.conditions import Reason, Type
-from tenantzone_operator.kube.resources import Zone
+from tenantzone_contract.config import RuntimeConfig
+from tenantzone_operator.kube.conditions import Reason
+from tenantzone_operator.kube.resources import Pool
 from tenantzone_operator.planning.admission import Verdict
+from tenantzone_operator.planning.contradictions import depends_on_size
 
 
-def found_provisional(zones: Iterable[Zone]) -> frozenset[str]:
-    """The names of the zones whose status says that they are, as an operator finds them when it starts."""
-    return frozenset(
-        zone.meta.name
-        for zone in zones
-        if any(
-            condition.get("type") == Type.ACCEPTED and condition.get("reason") == Reason.ACCEPTED_PROVISIONALLY
-            for condition in zone.status.get("conditions", [])
-        )
-    )
+def found_provisional(pool: Pool | None, in_force: RuntimeConfig | None) -> frozenset[str]:
+    """The names of the zones that were, as an operator finds them when it starts.
+
+    Args:
+        pool: whose status has a size if one was ever known; None if it does not exist. Without a status, as after a
+            backup was restored, nobody loses what the config grants.
+        in_force: the snapshot that the engines were given last.
+    """
+    if pool is None or in_force is None or "configGeneration" not in pool.status or "capacityBlocks" in pool.status:
+        return frozenset()
+    return frozenset(entry.name for entry in in_force.zones if depends_on_size(entry))
 
 
 def still_provisional(before: Collection[str], verdicts: Mapping[str, Verdict]) -> frozenset[str]:

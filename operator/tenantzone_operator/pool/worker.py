@@ -100,7 +100,7 @@ class PoolWorker:
         self._reclaims = Reclaims()
         self._zone_statuses = ZoneStatuses()
         self._provisional: frozenset[str] | None = None
-        """The names of the zones that were accepted while no size was known; None: as their statuses say."""
+        """The names of the zones that were accepted while no size was known; None: as the pool's status says."""
         self._advising = Advising()
         self._pool_status: dict[str, Status] = {}
         """By the pool's uid: as it was made last."""
@@ -206,6 +206,9 @@ class PoolWorker:
         except (PodsForbiddenError, ConfigForbiddenError) as error:
             view = self._store.view(self._key)
             if view.pool is None or self._history.newest is not None or was_served(view.pool):
+                if self._history.newest is None:
+                    # Another operator serves it: that zones were refused here is no news any more.
+                    self.outcome = None
                 raise
             self._complaints.say(f"not served: {advice(error)}")
             await self._tell_not_served(view, view.pool, advice(error))
@@ -244,7 +247,9 @@ class PoolWorker:
             await self._delivery.recall(pool)
         size = planned_size(pool, [observation.blocks for observation in observations], self._status_of(pool))
         advised = self._advising.over(pool, view.zones)
-        provisional = self._provisional if self._provisional is not None else found_provisional(view.zones)
+        provisional = self._provisional
+        if provisional is None:
+            provisional = found_provisional(pool, self._history.newest)
         # Of thousands of zones it takes long, and other pools need not wait for it.
         plan = await asyncio.to_thread(
             make_plan,
