@@ -25,14 +25,12 @@ from tenantzone_manager.slot_files import file_key
 from tenantzone_manager.storages.backend import Place, StorageError, slot_bytes
 from tenantzone_manager.storages.data_storage_manager import DataStorageManager
 from tenantzone_manager.timing import Timing
-from tenantzone_manager.turns import WRITE_AT_ONCE, Turns, parts_of
+from tenantzone_manager.turns import IN_BACKGROUND, WRITE_AT_ONCE, Turns, parts_of
 
 _AT_ONCE: Final = 256
 """Blocks of one rank that are deleted together."""
 RETRY_SECONDS: Final = 10.0
 """After which a storage is asked again to delete what it did not."""
-_IN_BACKGROUND: Final = ""
-"""Whose turns the reclaimer takes: no caller has this name."""
 _WORKERS: Final = 8
 """Deletions under way at once."""
 
@@ -94,7 +92,7 @@ class Reclaimer:
         """Have go what dead writers have left behind."""
         expired = 0
         while True:
-            await self._turns.take(_IN_BACKGROUND)
+            await self._turns.take(IN_BACKGROUND)
             now = self._clock()
             due = await self._index.lowest(books.queue(books.WRITING, group.name), WRITE_AT_ONCE, now)
             if not due:
@@ -144,12 +142,12 @@ class Reclaimer:
                     _log.warning("storage %s: %d locations could not be deleted: %s", storage, len(places), error)
                     done.failed += len(places)
                     for part in parts_of(len(places), WRITE_AT_ONCE):
-                        await self._turns.take(_IN_BACKGROUND)
+                        await self._turns.take(IN_BACKGROUND)
                         await self._postpone(space, places[part], until + RETRY_SECONDS)
                     continue
                 gone: list[Place] = []
                 for part in parts_of(len(places), WRITE_AT_ONCE):
-                    await self._turns.take(_IN_BACKGROUND)
+                    await self._turns.take(IN_BACKGROUND)
                     gone += await self._forget(space, places[part])
                 self._note("delete", group, instance, list(dict.fromkeys(place.key for place in gone)), storage)
                 done.deleted += len(gone)

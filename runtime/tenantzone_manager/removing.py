@@ -16,7 +16,7 @@ from tenantzone_manager.core.settings import EvictionPolicy, Instance
 from tenantzone_manager.core.writing import leave
 from tenantzone_manager.index.meta_index import Found, MetaIndex
 from tenantzone_manager.timing import Timing
-from tenantzone_manager.turns import WRITE_AT_ONCE, Turns, caller_of
+from tenantzone_manager.turns import IN_BACKGROUND, WRITE_AT_ONCE, Turns, caller_of
 
 AT_ONCE: Final = WRITE_AT_ONCE
 """Blocks in one commit."""
@@ -74,7 +74,7 @@ class Remover:
         for begin in range(0, len(keys), AT_ONCE):
             # Those at the end first, if the keys are a prompt's.
             some = keys[begin : begin + AT_ONCE][::-1]
-            removed += await self._leave(instance, "", some, lambda _block, _location: True, told)
+            removed += await self._leave(instance, "", some, lambda _block, _location: True, told, caller_of(instance))
         return removed
 
     async def trim_cache(
@@ -100,7 +100,7 @@ class Remover:
         account = await self._index.account(books.instance_account(instance.name, where))
         surplus = min(account.live - to_bytes, at_most)
         order = Order(where, unused_since=self._clock() - unused_for)
-        return await self.evict([instance], order, surplus, {instance.name: surplus}, told)
+        return await self.evict([instance], order, surplus, {instance.name: surplus}, told, caller_of(instance))
 
     async def evict(
         self,
@@ -109,6 +109,7 @@ class Remover:
         need: int,
         allowed: Mapping[str, int],
         told: Told = _nobody,
+        caller: str = IN_BACKGROUND,
     ) -> Removed:
         """Have so many bytes cease to serve, if there are as many that may go.
 
@@ -118,6 +119,7 @@ class Remover:
             need: bytes.
             allowed: by instance, how many bytes it may lose.
             told: hears of what goes.
+            caller: whose turns are taken.
         """
         left = dict(allowed)
         total = Removed()
@@ -137,7 +139,7 @@ class Remover:
                 ends = [each.key for each in chosen if each.instance == instance.name]
                 if ends:
                     room = min(left[instance.name], need - total.bytes)
-                    removed = await self._evict_prefixes(instance, order, ends, bound, room, told)
+                    removed = await self._evict_prefixes(instance, order, ends, bound, room, told, caller)
                     left[instance.name] -= removed.bytes
                     total += removed
             if total == before:
@@ -156,7 +158,14 @@ class Remover:
         ]
 
     async def _evict_prefixes(
-        self, instance: Instance, order: Order, ends: Sequence[bytes], bound: float, room: int, told: Told
+        self,
+        instance: Instance,
+        order: Order,
+        ends: Sequence[bytes],
+        bound: float,
+        room: int,
+        told: Told,
+        caller: str,
     ) -> Removed:
         """Evict from the ends towards the beginning, as far as it is no more recently used than what else would go."""
         keys: list[bytes] = []
@@ -175,6 +184,7 @@ class Remover:
             keys,
             lambda block, location: order.takes(location) and block.evictable_from(order.where),
             told,
+            caller,
         )
 
     async def _upwards(
@@ -206,6 +216,7 @@ class Remover:
         keys: Sequence[bytes],
         goes: Callable[[Block, CacheLocation], bool],
         told: Told,
+        caller: str,
     ) -> Removed:
         due = self._timing.unread_from(self._clock(), self._index.staleness_seconds)
         left: dict[bytes, list[CacheLocation]] = {}
@@ -219,7 +230,7 @@ class Remover:
 
         await change_blocks(self._index, spaces.blocks_of(instance), keys, change)
         # There may be thousands of commits.
-        await self._turns.take(caller_of(instance))
+        await self._turns.take(caller)
         if left:
             told(instance, where, list(left))
         return Removed(len(left), sum(location.size for locations in left.values() for location in locations))

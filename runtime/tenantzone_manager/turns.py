@@ -14,10 +14,12 @@ READ_AT_ONCE: Final = 256
 """Blocks that are looked up in one part of a call, or for which a part of an answer is made."""
 WRITE_AT_ONCE: Final = 32
 """Blocks that are changed in one part of a call."""
+IN_BACKGROUND: Final = ""
+"""The caller whose turns the reclaimer takes, whichever pool's blocks it reclaims. No other caller has this name."""
 
 ROUNDS_BETWEEN: Final = 4
-"""Rounds of the event loop between two turns. A small call that needs no turn takes so many from its first byte to its
-answer, and so waits for one turn at most."""
+"""Rounds of the event loop between two turns. A small call needs no turn. It takes this many rounds from its first byte
+to its answer, so it waits for one turn at most."""
 
 
 class Turns:

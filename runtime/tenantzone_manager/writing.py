@@ -130,13 +130,20 @@ class Writer:
             for index in wanted:
                 made[index] = Standing.NO_PREFIX
             wanted = []
-        ends = sorted(set(range(len(keys))).difference(parents, wanted)) if wanted else []
         now = self._clock()
         deadline = now + min(self._timing.write if write_seconds is None else write_seconds, self._timing.longest_write)
         write_id = secrets.token_urlsafe(9).replace("-", "_")
         write = Write(instance, keys, parents, depths, specs, names, write_id, deadline, now)
         locations: dict[int, LocationPlace] = {}
         failed: set[str] = set()
+        if whole and len(wanted) > WRITE_AT_ONCE:
+            # Before any part is begun: what is taken back uses its bytes until its deadline.
+            plan = await self._plan(write, wanted, (), failed)
+            if len(plan.places) < len(wanted):
+                for index in wanted:
+                    made[index] = Standing.NO_ROOM
+                wanted = []
+        ends = sorted(set(range(len(keys))).difference(parents, wanted)) if wanted else []
         parts = zip_longest(write_parts(wanted), write_parts(ends), fillvalue=())
         for number, (some, its_ends) in enumerate(parts):
             if number:
@@ -238,18 +245,16 @@ class Writer:
             IndexUnavailable: the index does not answer. It may be repeated.
         """
         made: list[Ending] = []
-        due = self._timing.unread_from(self._clock(), self._index.staleness_seconds)
         for keys, is_written in ((written, True), (failed, False)):
             for part in parts_of(len(keys), WRITE_AT_ONCE):
                 if made:
                     await self._turns.take(caller_of(instance))
-                made += await self._finish(instance, write_id, keys[part], is_written, due)
+                made += await self._finish(instance, write_id, keys[part], is_written)
         return made
 
-    async def _finish(
-        self, instance: Instance, write_id: str, keys: Sequence[bytes], is_written: bool, due: float
-    ) -> list[Ending]:
+    async def _finish(self, instance: Instance, write_id: str, keys: Sequence[bytes], is_written: bool) -> list[Ending]:
         """End one part of a write."""
+        due = self._timing.unread_from(self._clock(), self._index.staleness_seconds)
         endings: list[Ending] = []
 
         def change(draft: Draft, _: Found) -> None:

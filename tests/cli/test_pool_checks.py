@@ -242,7 +242,7 @@ def packed(at_least: int) -> dict[str, Any]:
             {"zones": [zone(), zone("burst", conditions=refused("TenantConflict"))]},
             "FAIL",
             "zones",
-            "1 of 2 are not accepted, so not enforced: burst (TenantConflict)",
+            "1 of 2 are not accepted, so what they ask for is not enforced: burst (TenantConflict)",
             id="refused",
         ),
         pytest.param(
@@ -277,7 +277,7 @@ def test_a_refused_zone_hides_no_other_zone_and_no_zone_is_called_ready():
 
     found = diagnose(replace(HEALTHY, zones=[refusal, replace(unready, namespace="lab")]))
     assert [(each.level, each.message) for each in found if each.subject == "zones"] == [
-        (Level.FAIL, "1 of 2 are not accepted, so not enforced: burst (TenantConflict)"),
+        (Level.FAIL, "1 of 2 are not accepted, so what they ask for is not enforced: burst (TenantConflict)"),
         (Level.WARN, "1 of 2 are not Ready: burst"),
     ]
     found = diagnose(replace(HEALTHY, zones=[zone(), refusal]))

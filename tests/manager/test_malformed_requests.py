@@ -9,12 +9,15 @@ import grpc
 import msgspec
 import pytest
 
+from tenantzone_manager.core.settings import Instance, InstanceGroup, Spec
+from tenantzone_manager.manager import CacheManager
 from tenantzone_manager.server.conversion import from_plain, repeated_values
 from tenantzone_manager.server.generated import manager_pb2
 from tenantzone_manager.server.grpc import SERVICE
 from tenantzone_manager.server.messages import (
     LARGEST_REQUEST,
     MAX_KEYS,
+    MAX_PARTS,
     MAX_VALUES,
     StartWriteCacheRequest,
     check_values,
@@ -96,6 +99,14 @@ async def test_a_request_of_too_many_values_is_refused_before_they_are_read(
     message = manager_pb2.StartWriteCacheRequest(instance_id="i", block_keys=[b"x"] * (MAX_VALUES + 1))
     with pytest.raises(Refusal, match=f"INVALID_ARGUMENT: .* {MAX_VALUES}"):
         await send("StartWriteCache", message.SerializeToString(), "chat")
+    many = manager_pb2.RegisterInstanceRequest()
+    for _ in range(MAX_VALUES + 1):
+        many.instance.specs.add()
+    sets = manager_pb2.RegisterInstanceRequest()
+    sets.instance.spec_sets["all"].names.extend([""] * (MAX_VALUES + 1))
+    for nested in (many, sets):
+        with pytest.raises(Refusal, match=f"INVALID_ARGUMENT: .* {MAX_VALUES}"):
+            await send("RegisterInstance", nested.SerializeToString(), "chat")
     body = b'{"token_ids": [1' + b",1" * (MAX_VALUES + 1) + b"]}"
     async with (
         aiohttp.ClientSession(f"http://127.0.0.1:{ports[0]}", headers={"Authorization": "Bearer chat"}) as http,
@@ -103,6 +114,18 @@ async def test_a_request_of_too_many_values_is_refused_before_they_are_read(
     ):
         assert answer.status == 400
         assert str(MAX_VALUES) in (await answer.json())["error"]["message"]
+
+
+@pytest.mark.parametrize("call", ["StartWriteCache", "GetCacheLocation"])
+async def test_a_request_of_too_many_parts_is_refused(send: RawClient, manager: CacheManager, call: str) -> None:
+    specs = tuple(Spec(f"tp{rank}", 1) for rank in range(1024))
+    await manager.catalog.put_group(InstanceGroup("team", ()))
+    await manager.catalog.register_instance(Instance("wide", "team", 16, specs, pool="ml/chat"))
+    keys = [bytes([index >> 8, index & 255]) for index in range(MAX_PARTS // len(specs) + 1)]
+    kind = getattr(manager_pb2, f"{call}Request")
+    with pytest.raises(Refusal, match=f"INVALID_ARGUMENT: .* {MAX_PARTS} parts"):
+        await send(call, kind(instance_id="wide", block_keys=keys).SerializeToString(), "chat")
+    await send(call, kind(instance_id="wide", block_keys=keys[1:]).SerializeToString(), "chat")
 
 
 async def test_a_body_that_is_too_large_is_refused_with_a_code(ports: tuple[int, int]) -> None:
@@ -130,6 +153,6 @@ def test_a_write_of_as_many_blocks_as_there_may_be_is_not_too_large(is_json: boo
         check_values(body.count(b",") + 1)
     else:
         message = from_plain(manager_pb2.StartWriteCacheRequest, msgspec.to_builtins(request, builtin_types=(bytes,)))
-        check_values(repeated_values(message))
+        check_values(repeated_values(message, MAX_VALUES))
         body = message.SerializeToString()
     assert len(body) <= LARGEST_REQUEST

@@ -18,7 +18,7 @@ from tenantzone_manager.index.backend import Commit
 from tenantzone_manager.index.sqlite import SqliteBackend
 from tenantzone_manager.moving.cold import TURN
 from tenantzone_manager.removing import AT_ONCE
-from tenantzone_manager.turns import READ_AT_ONCE, ROUNDS_BETWEEN, WRITE_AT_ONCE, Turns
+from tenantzone_manager.turns import IN_BACKGROUND, READ_AT_ONCE, ROUNDS_BETWEEN, WRITE_AT_ONCE, Turns
 from tests.manager.moving import BOTH, FAST, know_cold_storages, upper
 from tests.manager.playing import INSTANCE, SIZE, Playing, prompt
 
@@ -141,13 +141,42 @@ async def test_many_blocks_are_written_and_found_with_turns_for_others(playing: 
 
 async def test_what_is_written_as_a_whole_is_taken_back_with_turns_for_others(playing: Playing) -> None:
     names = prompt("whole", PARTS * WRITE_AT_ONCE)
+    await playing.group(limit=len(names) * SIZE)
+
+    async def while_another_one_takes_its_room() -> None:
+        whole = asyncio.create_task(playing.start_write(names, whole=True))
+        await asyncio.sleep(0)
+        assert (await playing.start_write([b"other"])).locations
+        started = await whole
+        assert not started.locations
+        assert not started.write_id
+        assert set(started.standings) == {Standing.NO_ROOM}
+
+    assert await turns(while_another_one_takes_its_room) >= 2 * PARTS - 2
+
+
+async def test_nothing_is_begun_of_a_whole_that_has_no_room(playing: Playing) -> None:
+    names = prompt("whole", PARTS * WRITE_AT_ONCE)
     await playing.group(limit=(len(names) - 1) * SIZE)
-    taken = await turns(lambda: playing.start_write(names, whole=True))
-    assert taken >= 2 * PARTS - 2
-    started = await playing.start_write(names, whole=True)
-    assert not started.locations
-    assert not started.write_id
-    assert set(started.standings) == {Standing.NO_ROOM}
+    assert set((await playing.start_write(names, whole=True)).standings) == {Standing.NO_ROOM}
+    assert (await playing.account("g/team")).used == 0
+
+
+async def test_whoever_reads_what_a_late_part_of_a_call_removes_has_a_lease(
+    playing: Playing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = prompt("long", 2 * WRITE_AT_ONCE)
+    started = await playing.start_write(names)
+    take, lease = playing.manager.turns.take, playing.manager.settings.timing.lease
+
+    async def take_late(caller: str) -> None:
+        await take(caller)
+        playing.clock.sleep(2 * lease)
+
+    monkeypatch.setattr(playing.manager.turns, "take", take_late)
+    await playing.manager.writer.finish_write_cache(INSTANCE, started.write_id, [], names)
+    (last,) = await blocks_of(playing, names[-1:])
+    assert last.locations[0].until >= playing.clock() + lease
 
 
 async def test_no_part_of_a_call_changes_more_blocks_than_it_may(
@@ -213,6 +242,23 @@ async def test_small_calls_have_rounds_of_the_event_loop_between_two_turns() -> 
         assert len(had) - before <= 1
     await asyncio.gather(*tasks)
     assert had == list(range(20))
+
+
+async def test_what_is_evicted_waits_for_no_turns_of_its_pool(
+    playing: Playing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await write(playing, prompt("long", 4 * AT_ONCE))
+    await playing.group(limit=8 * AT_ONCE * SIZE, watermark=0.125)
+    take = playing.manager.turns.take
+    callers: set[str] = set()
+
+    async def noted(caller: str) -> None:
+        callers.add(caller)
+        await take(caller)
+
+    monkeypatch.setattr(playing.manager.turns, "take", noted)
+    assert (await playing.manager.reclaim()).evicted.blocks == 3 * AT_ONCE
+    assert callers == {IN_BACKGROUND}
 
 
 async def test_much_is_trimmed_with_turns_for_others(playing: Playing) -> None:

@@ -2,8 +2,9 @@
 
 import pytest
 
+from tenantzone_runtime.shared import storing
 from tenantzone_runtime.shared.queries import Query
-from tests.shared_tier.engines import OBJECT, Engine, contents, group, objects, prompt, questions, tenant
+from tests.shared_tier.engines import OBJECT, Engine, calls, contents, group, objects, prompt, questions, tenant
 from tests.zones.core import declare
 
 
@@ -33,6 +34,16 @@ def test_there_is_one_question_for_each_request(engine, manager):
     asked = questions(manager)
     assert mine.found(acme, keys) == 50
     assert questions(manager) == asked + 1
+
+
+def test_what_is_behind_the_blocks_that_a_call_may_name_is_not_stored(engine, manager, monkeypatch):
+    monkeypatch.setattr(storing, "MOST_KEYS", 5)
+    acme, keys = tenant(), prompt("a", 8)
+    mine = engine(zones=[declare(acme)])
+    assert mine.store(acme, keys) == keys[:5]
+    asked = calls(manager, "StartWriteCache")
+    assert mine.store(acme, keys, first=6) == []
+    assert calls(manager, "StartWriteCache") == asked, "it would refuse that"
 
 
 def test_a_request_that_found_all_above_the_tier_counts_as_a_use(engine, manager):

@@ -163,7 +163,7 @@ def check_zones(facts: Facts) -> Iterator[Finding]:
     refused = [(zone.name, refusal.reason) for zone in facts.zones if (refusal := _refusal(zone)) is not None]
     if refused:
         shown = name_some([f"{name} ({reason})" for name, reason in refused])
-        text = f"{len(refused)} of {len(facts.zones)} are not accepted, so not enforced: {shown}"
+        text = f"{len(refused)} of {len(facts.zones)} are not accepted, so what they ask for is not enforced: {shown}"
         yield fail("zones", text, f"kubectl tenantzone explain {refused[0][0]}")
     unready = [zone.name for zone in facts.zones if zone.ready != "True" and _refusal(zone) is None]
     if unready:

@@ -1,5 +1,6 @@
 """Protobuf messages from and to plain values, of which the calls' own types are made."""
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from google.protobuf.descriptor import FieldDescriptor
@@ -22,9 +23,20 @@ def to_plain(message: Message) -> Any:
     return plain.get(only.name, {} if _is_map(only) else ())
 
 
-def repeated_values(message: Message) -> int:
-    """How many values the lists and maps of a message have; those within its other messages are not counted."""
-    return sum(len(value) for field, value in message.ListFields() if field.is_repeated)
+def repeated_values(message: Message, most: int) -> int:
+    """How many values the lists and maps of a message have, and of the messages in it; above ``most``, no exact number.
+
+    A list is counted before its messages are looked at: one of a few bytes each takes long to read.
+    """
+    count, messages = 0, [message]
+    for each in messages:
+        for field, value in each.ListFields():
+            if field.is_repeated:
+                count += len(value)
+            if count > most:
+                return count
+            messages += _messages(field, value)
+    return count
 
 
 def from_plain(kind: type[Message], plain: Any) -> Message:
@@ -76,6 +88,15 @@ def _set(message: Message, field: FieldDescriptor, value: Any) -> None:
     else:
         target.SetInParent()
         _fill(target, value)
+
+
+def _messages(field: FieldDescriptor, value: Any) -> Iterable[Message]:
+    """The messages that are a field's value, or in it."""
+    if field.message_type is None:
+        return ()
+    if _is_map(field):
+        return value.values() if field.message_type.fields_by_name["value"].message_type is not None else ()
+    return value if field.is_repeated else (value,)
 
 
 def _is_map(field: FieldDescriptor) -> bool:

@@ -14,7 +14,7 @@ from tenantzone_manager.server.access import Authenticator, Caller
 from tenantzone_manager.server.conversion import from_plain, repeated_values, to_plain
 from tenantzone_manager.server.generated import manager_pb2
 from tenantzone_manager.server.malformed import MalformedRequests
-from tenantzone_manager.server.messages import LARGEST_REQUEST, LONG_REQUEST, check_values
+from tenantzone_manager.server.messages import LARGEST_REQUEST, LONG_REQUEST, MAX_VALUES, check_values
 from tenantzone_manager.server.service import CALLS, Call, Service, code_of
 from tenantzone_manager.turns import Turns
 
@@ -60,7 +60,7 @@ def _reader(call: Call, kind: Any, malformed: MalformedRequests) -> Read:
     def read(data: bytes, caller: Caller) -> Any:
         with malformed.noted(call.name, caller):
             message = kind.FromString(data)
-            check_values(repeated_values(message))
+            check_values(repeated_values(message, MAX_VALUES))
             return msgspec.convert(to_plain(message), call.request)
 
     return read

@@ -27,6 +27,8 @@ MAX_KEYS = 16_384
 served."""
 MAX_LOOKED_UP = 2**20
 """Of blocks and groups together, in one query by groups."""
+MAX_PARTS = 2**18
+"""Of all blocks that one call names together, by their instance's ``specs``. In an answer each has some 200 bytes."""
 MAX_TOKENS = 2**17
 """In one call. A prompt with more tokens is named by the keys of its blocks."""
 MAX_VALUES = MAX_TOKENS + 1024

@@ -99,6 +99,7 @@ class Service:
                 raise ValueError(f"{asked} are more than the {m.MAX_LOOKED_UP} that a query looks up")
             match = await reader.get_hit(instance, keys, request.groups)
         else:
+            _check_parts(instance, keys)
             specs = frozenset(request.specs)
             match = await reader.get_cache_location(instance, keys, request.query_type, request.window, specs)
         await self._rest(instance, len(keys))
@@ -117,6 +118,7 @@ class Service:
     async def start_write_cache(self, caller: Caller, request: m.StartWriteCacheRequest) -> m.StartWriteCacheResponse:
         instance = await self._instance(caller, request.instance_id)
         keys = _keys(instance, request.block_keys, request.token_ids)
+        _check_parts(instance, keys)
         started = await self._manager.writer.start_write_cache(
             instance,
             keys,
@@ -427,6 +429,17 @@ def code_of(error: Exception) -> str:
 
 def _usage(account: Account) -> m.Usage:
     return m.Usage(used=account.used, deleting=account.deleting, committed=account.committed)
+
+
+def _check_parts(instance: Instance, keys: Sequence[bytes]) -> None:
+    """Refuse a call whose answer would be too long.
+
+    Raises:
+        ValueError: the blocks have too many parts.
+    """
+    if len(keys) * len(instance.specs) > m.MAX_PARTS:
+        asked = f"{len(keys)} blocks of {len(instance.specs)} parts"
+        raise ValueError(f"{asked} have more than the {m.MAX_PARTS} parts that a call names; make several calls")
 
 
 def _keys(instance: Instance, keys: list[bytes], token_ids: list[int]) -> list[bytes]:

@@ -32,7 +32,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 MOST_KEYS: Final = 16_384
 """That a call may name."""
-LONGEST_ANSWER: Final = 65_536 * 2**10
+LONGEST_ANSWER: Final = 64 * 2**20
 """Bytes that are read of an answer. A block's location has some 300."""
 _CLOSED: Final = (ConnectionError, http.client.BadStatusLine, ssl.SSLEOFError, ssl.SSLZeroReturnError)
 """What using a connection ends in that the other side has closed."""

@@ -8,7 +8,7 @@ from functools import partial
 
 from tenantzone_runtime.disk.transfers import AbandonedError, Job, Memory
 from tenantzone_runtime.shared.asking import Asking
-from tenantzone_runtime.shared.client import ManagerClient, ManagerError
+from tenantzone_runtime.shared.client import MOST_KEYS, ManagerClient, ManagerError
 from tenantzone_runtime.shared.jobs import Jobs
 from tenantzone_runtime.shared.queries import Query
 from tenantzone_runtime.shared.sealing import Buffers
@@ -157,12 +157,13 @@ class Storing:
                 write.condemned.update(keys)
 
     def _run_of(self, zone: SharedZone, chunks: Chunks, now: float) -> list[StoredChunk]:
-        """The chunks that may be stored now: one behind the other in their prompt."""
+        """The chunks that may be stored now: one behind the other in their prompt, as far as a call may name it."""
         if now < zone.space.closed_until or self._asking.breaker.is_open:
             zone.counts.refuse_writes("closed", len(chunks))
             return []
         ordered = sorted(chunks, key=lambda chunk: chunk[0])
-        following = [chunk for number, chunk in enumerate(ordered) if chunk[0] == ordered[0][0] + number]
+        first = ordered[0][0]
+        following = [chunk for number, chunk in enumerate(ordered) if chunk[0] == first + number < MOST_KEYS]
         granted = max(0, min(len(following), self._settings.chunks_at_once - zone.storing))
         zone.counts.refuse_writes("transfers", len(following) - granted)
         zone.counts.refuse_writes("closed", len(chunks) - len(following))
