@@ -426,6 +426,20 @@ async def test_a_request_that_takes_long_to_send_is_not_sent_and_counts_for_its_
     assert [refusal.status for refusal in refusals] == [422]
 
 
+async def test_a_request_whose_budget_is_spent_is_not_said_to_take_long_to_send(refusals, caplog):
+    async def call():
+        made = slow_parser()
+        assert (await Serving().whole(made, LONG))[0] is False
+        borne().parsing.spend_elsewhere(100)
+        with pytest.raises(generation_error()):
+            await Serving().whole(made, "0")
+
+    await behind_the_door(call)
+    assert [refusal.status for refusal in refusals] == [422]
+    (line,) = caplog.messages
+    assert "took too long with an answer" in line
+
+
 async def test_without_greenlet_the_api_server_says_how_parsers_are_bounded(monkeypatch, caplog):
     monkeypatch.delattr(Parser, "is_bounded")
     monkeypatch.setattr(Parser, "__init_subclass__", vars(Parser)["__init_subclass__"])

@@ -1,8 +1,10 @@
 """A synchronous call within a coroutine can wait, and everything else of the coroutine is as before."""
 
 import asyncio
+import gc
 import importlib.util
 import sys
+import weakref
 from contextvars import ContextVar
 
 import pytest
@@ -97,6 +99,41 @@ async def test_a_call_that_waits_is_cancelled_with_its_task():
     with pytest.raises(asyncio.CancelledError):
         await task
     assert serving.ended_with is asyncio.CancelledError
+
+
+async def test_nothing_is_left_of_a_call_that_has_ended():
+    async def call(what):
+        serving = Serving()
+        left.append(weakref.ref(serving))
+        await what(serving)
+
+    async def streamed(serving, at_most=9):
+        items = serving.generator(3)
+        async for _ in items:
+            at_most -= 1
+            if not at_most:
+                break
+        await items.aclose()
+
+    async def failed(serving):
+        with pytest.raises(KeyError):
+            await anext(serving.failing())
+
+    async def cancelled(serving):
+        task = asyncio.create_task(serving.stuck())
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+
+    def greenlets():
+        gc.collect()
+        return sum(type(each) is suspension._Steps for each in gc.get_objects())
+
+    left, before = [], greenlets()
+    for what in (Serving.coroutine, Serving.outer, streamed, lambda each: streamed(each, 1), failed, cancelled):
+        await call(what)
+    assert greenlets() <= before
+    assert [each() for each in left] == [None] * 6
 
 
 async def test_elsewhere_a_call_cannot_wait():

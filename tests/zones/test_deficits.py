@@ -84,6 +84,24 @@ def test_a_light_zone_has_its_chunk_once_it_has_earned_it():
     assert [sum(each[zone] for each in granted) for zone in (heavy, light)] == [14 * CHUNK, 2 * CHUNK]
 
 
+def test_a_light_zone_with_one_short_prompt_after_the_other_gets_little_more_than_its_share():
+    heavy, light = zones([10, 1])
+    deficits = DeficitRoundRobin()
+    given = 0
+    for step in range(240):
+        wanted = {light: CHUNK, heavy: 10**6} if step % 2 else {heavy: 10**6}
+        given += deficits.share(CHUNK, wanted, dict.fromkeys(wanted, CHUNK)).get(light, 0)
+    assert given <= 2 * 240 * CHUNK / 11
+
+
+def test_a_zone_whose_image_did_not_fit_for_long_does_not_fill_many_steps_later():
+    text, images = zones([1, 1])
+    deficits = DeficitRoundRobin()
+    wanted, least = {text: 10**6, images: 10**6}, {text: CHUNK, images: 512}
+    assert all(deficits.share(200, wanted, least) == {text: 200, images: 0} for _ in range(1000))
+    assert deficits.share(1024, wanted, least) == {text: 512, images: 512}
+
+
 @given(st.integers(0, 5000), st.lists(st.tuples(WEIGHTS, st.integers(0, 2000)), min_size=1, max_size=6))
 def test_nobody_gets_more_than_it_has_work_for_and_nothing_is_left_while_somebody_has(budget, demands):
     wanted = dict(zip(zones([weight for weight, _ in demands]), (tokens for _, tokens in demands), strict=True))

@@ -294,6 +294,8 @@ async def _elsewhere(
     try:
         message = _here(budget, partial(reading.process.message, call))
     except TimeSpentError:
+        if budget.left <= 0:
+            raise
         raise UnmovableError("sending the request takes too long") from None
     except Exception as error:
         raise UnmovableError from error

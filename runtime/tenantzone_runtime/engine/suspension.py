@@ -64,7 +64,11 @@ def make_suspendable(owner: type, name: str, is_needed: Callable[[Any], bool] = 
 def _coroutine(method: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]:
     @wraps(method)
     async def call(*args: Any, **kwargs: Any) -> Any:
-        return await _InSteps(method(*args, **kwargs), _Steps())
+        steps = _Steps()
+        try:
+            return await _InSteps(method(*args, **kwargs), steps)
+        finally:
+            steps.end()
 
     return call
 
@@ -81,6 +85,7 @@ def _generator(method: Callable[..., AsyncGenerator[Any, None]]) -> Callable[...
                     return
                 yield item
         finally:
+            steps.end()
             await items.aclose()
 
     return generate
@@ -119,6 +124,12 @@ class _Steps(greenlet):
         """Go on in the greenlet with an exception, and return what it is left with."""
         self.parent = getcurrent()
         return self.throw(error)
+
+    def end(self) -> None:
+        """End the greenlet. Python never frees one that was left in the midst, nor what its frames refer to."""
+        if self:
+            self.parent = getcurrent()
+            self.throw()
 
     def leave_with(self, value: Any) -> Any:
         """Leave the greenlet, and return what it is entered with next."""

@@ -1,12 +1,12 @@
 """Weighted deficit round robin over zones: how the tokens of a step are shared among those that have work for them.
 
 The algorithm is Shreedhar and Varghese, *Efficient Fair Queuing using Deficit Round Robin*, SIGCOMM'95. A round is a
-step, and a zone's quantum its share of the step by weight. What it is owed, since a step computes at least ``CHUNK``
-tokens of a prompt or none, is its deficit and carried over. What a zone has no use for is the others'.
+step, and a zone's quantum its share of the step by weight. What it is owed, since it gets at least ``CHUNK`` tokens
+for its prompts or none, is its deficit and carried over. What a zone has no use for is the others'.
 
 The bound, which the tests hold it to: of two zones that have work for more than their shares in each step, neither is
-ahead of the other by more than ``BOUND`` tokens per unit of weight, however long that lasts. Where a step computes at
-least some other number of tokens of a prompt, that number takes the place of ``CHUNK``.
+ahead of the other by more than ``BOUND`` tokens per unit of weight, however long that lasts. Where zones
+need some other number of tokens at least, that number takes the place of ``CHUNK``.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ from typing import Final
 from tenantzone_runtime.zones.zone import Zone
 
 CHUNK: Final = 64
-"""Tokens of a prompt that a step computes at least: fewer are not worth what a request costs in a step."""
+"""Tokens that a zone gets for its prompts at least: fewer are not worth what a request costs in a step."""
 BOUND: Final = 4 * CHUNK
 
 
@@ -38,24 +38,27 @@ class DeficitRoundRobin:
             budget: tokens that there are.
             demands: tokens for which each zone has work. Who is not among them any more is owed nothing.
             least: for zones to which fewer tokens are no use, how many, unless that is more than their demand. What is
-                too few for a zone is owed to it, and others have it meanwhile: first those that have earned what they
-                need.
+                too few for a zone is owed to it, and others have it meanwhile: first those that have earned most of
+                what they need. A zone that needs more than the budget is owed nothing for it.
 
         Returns:
             Tokens by zone: never more than it has work for, and in all the budget, or all that there is work for, but
             for what is no use to anybody.
         """
         self._carried = float(max(CHUNK, *least.values(), 0))
-        granted = self._share(budget, demands)
-        too_few = [zone for zone, count in least.items() if granted[zone] < min(count, demands[zone])]
+        needed = {zone: min(least.get(zone, 1), demand) for zone, demand in demands.items()}
+        self._deficits = {zone: self._deficits.get(zone, 0.0) for zone in demands}
+        granted = dict.fromkeys(demands, 0)
+        # To a zone that needs more than there is nothing is owed: it would have all of many later steps.
+        self._share(budget, demands, [zone for zone, count in needed.items() if 0 < count <= budget], granted)
+        too_few = [zone for zone in least if granted[zone] < needed[zone] <= budget]
         if too_few:
             freed = sum(granted[zone] for zone in too_few)
             for zone in too_few:
                 self._deficits[zone] += granted[zone]
                 granted[zone] = 0
-            needed = {zone: min(least.get(zone, 1), demand) for zone, demand in demands.items()}
-            in_turn = self._most_owed_first(too_few)
-            for zone in sorted(in_turn, key=lambda zone: self._deficits[zone] < needed[zone]):
+            # By weight alone, a light zone would be as far as a heavy one that has earned nearly a whole chunk.
+            for zone in sorted(too_few, key=lambda zone: self._deficits[zone] / needed[zone], reverse=True):
                 if needed[zone] <= freed:
                     freed -= self._give(zone, needed[zone], granted)
             for zone in self._most_owed_first(demands):
@@ -66,10 +69,7 @@ class DeficitRoundRobin:
     def _most_owed_first(self, zones: Iterable[Zone]) -> list[Zone]:
         return sorted(zones, key=lambda zone: self._deficits[zone] / zone.account.weight, reverse=True)
 
-    def _share(self, budget: int, demands: Mapping[Zone, int]) -> dict[Zone, int]:
-        self._deficits = {zone: self._deficits.get(zone, 0.0) for zone in demands}
-        granted = dict.fromkeys(demands, 0)
-        unmet = [zone for zone, demand in demands.items() if demand > 0]
+    def _share(self, budget: int, demands: Mapping[Zone, int], unmet: list[Zone], granted: dict[Zone, int]) -> None:
         while budget > 0 and unmet:
             # Whoever was owed most before is first, and whoever comes too late in this step is owed more in the next.
             in_turn = self._most_owed_first(unmet)
@@ -83,7 +83,6 @@ class DeficitRoundRobin:
                     self._deficits[zone] = 0.0
             budget -= given or self._give_rest(budget, unmet, granted)
         self._balance(unmet)
-        return granted
 
     def owe(self, zone: Zone, tokens: float) -> None:
         """Carry over tokens that a zone was given and could not use; no more than it takes to begin a prompt."""

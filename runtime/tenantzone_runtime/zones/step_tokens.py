@@ -69,7 +69,7 @@ class StepTokens(Generic[W]):
         self._let_go_of = 0
         """The number of unclaimed and spare tokens with which no request could begin when they were let go of."""
         self._chunk = CHUNK
-        """Tokens of a prompt that this step computes at least: few if it is small, or full of what is generated."""
+        """Tokens that a zone gets for its prompts at least: few if the step is small, or full of what is generated."""
         self._each = engine.tokens_each
         """Tokens that are computed in this step of each request that generates, at most."""
         self._computed: Counter[Zone] = Counter()
