@@ -132,9 +132,7 @@ class Reader:
         self, instance: Instance, space: str, keys: Sequence[bytes], specs: frozenset[str]
     ) -> list[Readable]:
         blocks: list[Readable] = []
-        for part in parts_of(len(keys), READ_AT_ONCE):
-            if blocks:
-                await self._turns.take(caller_of(instance))
+        async for part in self._turns.parts(caller_of(instance), len(keys), READ_AT_ONCE):
             here = await self._look_up(instance, space, keys[part], specs)
             used = [key for key, block in zip(keys[part], here, strict=True) if block.locations]
             self._touches.note(space, used, self._clock())

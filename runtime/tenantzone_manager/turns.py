@@ -5,7 +5,7 @@ An index in a file never makes a call wait, so without turns a call of thousands
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Final
 
 from tenantzone_manager.core.settings import Instance
@@ -41,6 +41,21 @@ class Turns:
             loop.call_soon(self._give, ROUNDS_BETWEEN)
         self._waiting.setdefault(caller, deque()).append(turn)
         await turn
+
+    async def parts(self, caller: str, count: int, at_once: int) -> AsyncIterator[slice]:
+        """The parts of a call for this number of blocks. The first is done at once, each other one in a turn.
+
+        For loops that run to their end: an async generator that is left early costs a task that closes it.
+
+        Args:
+            caller: whose turns it takes.
+            count: blocks.
+            at_once: blocks of a part.
+        """
+        for part in parts_of(count, at_once):
+            if part.start:
+                await self.take(caller)
+            yield part
 
     def _give(self, rounds: int) -> None:
         if rounds:

@@ -18,10 +18,10 @@ from tenantzone_manager.core.slots import SlotFile
 from tenantzone_manager.core.writing import (
     Ending,
     Standing,
+    attempt_id,
     begin,
     depths_of,
     finish,
-    leave,
     location_of,
     parents_of,
     standing_of,
@@ -157,7 +157,7 @@ class Writer:
         if whole and lacking and wanted:
             # What it lacks was there, or seemed to have room, when the rest was begun.
             for part in write_parts(list(locations)):
-                await self._take_back(instance, [keys[index] for index in part], {write_id})
+                await self._take_back(write, part)
                 await self._turns.take(caller)
             for index in wanted:
                 if made[index] is Standing.WRITE:
@@ -176,15 +176,11 @@ class Writer:
         """What each block of a write is to its writer."""
         caller, space = caller_of(instance), spaces.blocks_of(instance)
         blocks: list[Block | None] = []
-        for part in parts_of(len(keys), READ_AT_ONCE):
-            if part.start:
-                await self._turns.take(caller)
+        async for part in self._turns.parts(caller, len(keys), READ_AT_ONCE):
             blocks += [entry.value if entry else None for entry in await self._index.get(space, keys[part])]
         each = standings(blocks, parents, first, instance.needs_prefix, self._storages.is_available, names)
         made: list[Standing] = []
-        for part in parts_of(len(keys), READ_AT_ONCE):
-            if part.start:
-                await self._turns.take(caller)
+        async for part in self._turns.parts(caller, len(keys), READ_AT_ONCE):
             made += islice(each, part.stop - part.start)
         return made
 
@@ -219,7 +215,7 @@ class Writer:
             if whole and len(plan.places) < len(wanted):
                 break
             try:
-                taken, became = await self._reserve(plan)
+                taken, became = await self._reserve(plan, attempt_id(write.id, len(failed)))
             except (OverLimit, SlotsShort):
                 continue
             for index in wanted:
@@ -278,7 +274,7 @@ class Writer:
         files = await self._parts.files(instance.group, wanted_parts)
         return Plan(write, places, files, ends)
 
-    async def _reserve(self, plan: Plan) -> tuple[dict[int, CacheLocation], dict[int, Standing]]:
+    async def _reserve(self, plan: Plan, location_id: str) -> tuple[dict[int, CacheLocation], dict[int, Standing]]:
         """Make all of a plan's locations ``writing``, as far as nobody else has come first."""
         taken: dict[int, CacheLocation] = {}
         became: dict[int, Standing] = {}
@@ -292,7 +288,7 @@ class Writer:
             for index, place in plan.places.items():
                 before = key_before(write, index)
                 block = draft.get(write.keys[index])
-                own = location_of(block, write.id)
+                own = location_of(block, location_id)
                 if own is not None and own.state is State.WRITING:
                     # An earlier try was made, and its answer was lost.
                     taken[index], became[index] = own, Standing.WRITE
@@ -304,7 +300,9 @@ class Writer:
                 became[index] = standing
                 if standing is Standing.WRITE:
                     parts = self._parts.take(place.name, write.specs[index], plan.files, found, slot_files)
-                    taken[index] = CacheLocation(write.id, place.type, place.name, State.WRITING, write.deadline, parts)
+                    taken[index] = CacheLocation(
+                        location_id, place.type, place.name, State.WRITING, write.deadline, parts
+                    )
                     begin(draft, write.keys[index], before, write.depths[index], taken[index], write.now)
             for key in ends:
                 # What is there of windows is of use with what is written now, and is not to go before it.
@@ -339,18 +337,21 @@ class Writer:
                 await self._storages.create(storage, list(places.values()))
             except StorageError:
                 failed.add(storage)
-                await self._take_back(instance, [keys[index] for index in here], {each.id for each in here.values()})
+                await self._take_back(write, here)
                 again += here
                 continue
             locations |= {index: place_of(self._storages, place) for index, place in places.items()}
         return sorted(again)
 
-    async def _take_back(self, instance: Instance, keys: Sequence[bytes], ids: Collection[str]) -> None:
+    async def _take_back(self, write: Write, indices: Collection[int]) -> None:
+        """Let go of locations that the caller was never given: nobody writes there, so their bytes are free at once."""
+        keys = [write.keys[index] for index in indices]
+
         def change(draft: Draft, _: Found) -> None:
             for key in keys:
-                leave(draft, key, lambda location: location.id in ids, 0.0)
+                finish(draft, key, write.id, False, write.now)
 
-        await change_blocks(self._index, spaces.blocks_of(instance), keys, change)
+        await change_blocks(self._index, spaces.blocks_of(write.instance), keys, change)
 
 
 def _is_live(draft: Draft, key: bytes) -> bool:

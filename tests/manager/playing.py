@@ -9,6 +9,7 @@ from urllib.parse import parse_qs, unquote, urlparse
 from tenantzone_manager import spaces
 from tenantzone_manager.core import books
 from tenantzone_manager.core.quota import Account, charged
+from tenantzone_manager.core.records import CacheLocation
 from tenantzone_manager.core.settings import Instance, InstanceGroup, Quota, Spec, Storage
 from tenantzone_manager.index.backend import IndexBackend
 from tenantzone_manager.manager import CacheManager, Settings
@@ -112,6 +113,12 @@ class Playing:
         """Until all that was evicted is deleted."""
         for seconds in (0, 3600, 3600):
             await self.reclaim(after=seconds)
+
+    async def locations(self, name: str) -> tuple[CacheLocation, ...]:
+        """All locations of a block, whatever their state."""
+        (entry,) = await self.manager.index.get(spaces.blocks_of(INSTANCE), keys(name))
+        assert entry is not None
+        return tuple(entry.value.locations)
 
     async def account(self, name: str) -> Account:
         return await self.manager.index.account(name)

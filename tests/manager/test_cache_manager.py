@@ -15,6 +15,7 @@ from tenantzone_manager.core.writing import Ending, Standing
 from tenantzone_manager.index.backend import IndexBackend, IndexUnavailable
 from tenantzone_manager.index.sqlite import SqliteBackend
 from tenantzone_manager.storages import data_storage_manager
+from tenantzone_manager.turns import WRITE_AT_ONCE
 from tests.manager.playing import INSTANCE, SIZE, Playing, files, keys, path_of, prompt, write_bytes
 
 WRITE, SERVING, WRITING = Standing.WRITE, Standing.SERVING, Standing.WRITING
@@ -175,6 +176,30 @@ async def test_a_location_goes_when_another_one_in_its_type_has_all_of_its_parts
     await playing.reclaim(after=60)
     assert not path_of(read)[0].exists()
     assert (await playing.account("i/hybrid/FileSystem")).used == SIZE + 100
+
+
+async def test_a_writer_with_fewer_parts_that_ends_last_has_its_location_go(playing: Playing) -> None:
+    await playing.manager.catalog.register_instance(HYBRID)
+    names = keys("a")
+    some = await playing.start_write(names, HYBRID, spec_sets=["full"])
+    await playing.write(names, HYBRID)
+    for _ in range(2):
+        # The second time, the caller repeats the call.
+        assert await playing.finish(names, some, HYBRID) == [Ending.SERVING]
+    (there,) = (await playing.match(names, HYBRID)).blocks[0].locations
+    assert [spec.name for spec in there.specs] == ["full", "linear"]
+    await playing.settle()
+    assert (await playing.account("i/hybrid/FileSystem")).used == SIZE + 100
+
+
+async def test_a_whole_write_that_loses_a_race_for_the_last_room_keeps_none_of_it(playing: Playing) -> None:
+    await playing.group(limit=3 * WRITE_AT_ONCE * SIZE)
+    names = [prompt(name, 2 * WRITE_AT_ONCE) for name in ("x", "y")]
+    both = await asyncio.gather(*(playing.start_write(each, whole=True) for each in names))
+    written = sorted(len(each.locations) for each in both)
+    assert written in ([0, 0], [0, 2 * WRITE_AT_ONCE])
+    await playing.reclaim()
+    assert (await playing.account("g/team")).used == sum(written) * SIZE
 
 
 async def test_what_is_removed_is_gone_at_once_and_deleted_when_no_reader_is_left(playing: Playing) -> None:
@@ -342,9 +367,13 @@ async def test_a_storage_that_breaks_is_passed_over_and_tried_again(playing: Pla
     root = playing.root / "disk"
     root.rename(playing.root / "away")
     root.write_text("no folder")
-    started = await playing.write(keys("a", "b"))
+    started = await playing.start_write(keys("a", "b"))
     assert {location.storage for location in started.locations.values()} == {"other"}
     assert not playing.manager.storages.is_available("disk")
+    assert await playing.finish(keys("a", "b"), started) == [Ending.SERVING] * 2
+    assert await playing.hits(keys("a", "b")) == 2
+    # The places that nobody was given are not kept until the writer's deadline.
+    assert {location.until for location in await playing.locations("a") if not location.is_live} == {playing.clock.now}
     root.unlink()
     (playing.root / "away").rename(root)
     await playing.manager.storages.probe("disk")

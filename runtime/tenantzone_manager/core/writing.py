@@ -94,6 +94,7 @@ def depths_of(parents: Sequence[int]) -> list[int]:
 
 
 _NO_PARTS: Final[frozenset[str]] = frozenset()
+_ATTEMPT: Final = "_"
 
 
 def _any(_: str) -> bool:
@@ -136,7 +137,7 @@ def begin(draft: Draft, key: bytes, parent: bytes, depth: int, location: CacheLo
 def finish(draft: Draft, key: bytes, write_id: str, written: bool, due: float) -> Ending:
     """End a write: the location serves from now on, or goes.
 
-    One that serves replaces those of its storage type that have some of its parts only.
+    Of its storage type, it replaces those that have only some of its parts; one that has more parts replaces it.
 
     Args:
         draft: has the block and its parent.
@@ -147,21 +148,23 @@ def finish(draft: Draft, key: bytes, write_id: str, written: bool, due: float) -
     """
     block = draft.get(key)
     location = location_of(block, write_id)
-    if block is None or location is None or location.state is not State.WRITING:
-        # Who repeats the call, having lost the answer, hears the same once more.
-        served = written and location is not None and location.state is State.SERVING
-        return Ending.SERVING if served else Ending.EXPIRED
-    state = State.SERVING if written else State.DELETING
-    changed = {write_id: replace(location, state=state, until=0.0 if written else due)}
-    if written:
-        names = location.part_names
-        changed |= {
-            other.id: replace(other, state=State.DELETING, until=due)
-            for other in block.serving()
-            if other.type == location.type and other.part_names < names
-        }
-    _put(draft, key, block, changed)
-    return Ending.SERVING if written else Ending.FAILED
+    if block is None or location is None:
+        return Ending.EXPIRED
+    names = location.part_names
+    others = [other for other in block.serving() if other.type == location.type]
+    is_replaced = any(names < other.part_names for other in others)
+    if location.state is not State.WRITING:
+        # A caller that lost the answer repeats the call, and gets the same answer.
+        is_served = written and (location.state is State.SERVING or is_replaced)
+        return Ending.SERVING if is_served else Ending.EXPIRED
+    if not written or is_replaced:
+        _put(draft, key, block, {location.id: replace(location, state=State.DELETING, until=due)})
+        return Ending.SERVING if written else Ending.FAILED
+    changed = {
+        other.id: replace(other, state=State.DELETING, until=due) for other in others if other.part_names < names
+    }
+    _put(draft, key, block, {location.id: replace(location, state=State.SERVING, until=0.0), **changed})
+    return Ending.SERVING
 
 
 def leave(draft: Draft, key: bytes, goes: Callable[[CacheLocation], bool], due: float) -> list[CacheLocation]:
@@ -202,9 +205,21 @@ def postpone(draft: Draft, key: bytes, location_id: str, until: float) -> None:
         _put(draft, key, block, {location_id: replace(location, until=until)})
 
 
-def location_of(block: Block | None, write_id: str) -> CacheLocation | None:
-    """The location that a write has made of a block."""
-    return next((each for each in block.locations if each.id == write_id), None) if block else None
+def attempt_id(write_id: str, number: int) -> str:
+    """The id of the locations that a write makes after this number of storages has failed. No id is used twice."""
+    return f"{write_id}{_ATTEMPT}{number}" if number else write_id
+
+
+def location_of(block: Block | None, made_by: str) -> CacheLocation | None:
+    """The location of a block that a write, or a copy, has made; of several attempts of a write, the last one."""
+    if block is None:
+        return None
+    attempt = f"{made_by}{_ATTEMPT}"
+    for each in reversed(block.locations):
+        # The name of a copy of an attempt goes on behind the number.
+        if each.id == made_by or (each.id.startswith(attempt) and each.id.removeprefix(attempt).isdecimal()):
+            return each
+    return None
 
 
 def use(draft: Draft, key: bytes, at: float, times: int, is_beside: bool = False) -> None:

@@ -8,7 +8,7 @@ import msgspec
 from tenantzone_manager.reading import LocationPlace, Match, Readable
 from tenantzone_manager.server.generated import manager_pb2
 from tenantzone_manager.server.messages import BlockLocations, StartWriteCacheResponse
-from tenantzone_manager.turns import READ_AT_ONCE, Turns, parts_of
+from tenantzone_manager.turns import READ_AT_ONCE, Turns
 
 _ENCODER: Final = msgspec.json.Encoder()
 
@@ -41,9 +41,7 @@ class AnswerEncoder:
             matched: how many of the prompt's blocks need not be computed.
         """
         blocks: list[msgspec.Raw] = []
-        for part in parts_of(len(match.blocks), READ_AT_ONCE):
-            if part.start:
-                await self._turns.take(caller)
+        async for part in self._turns.parts(caller, len(match.blocks), READ_AT_ONCE):
             blocks += [block.as_json or _block_json(block) for block in match.blocks[part]]
         return _ENCODER.encode(
             {"first_block": match.first, "matched_blocks": matched, "lease_seconds": self._lease, "blocks": blocks}
@@ -55,18 +53,14 @@ class AnswerEncoder:
             first_block=match.first, matched_blocks=matched, lease_seconds=self._lease
         ).SerializeToString()
         blocks: list[bytes] = []
-        for part in parts_of(len(match.blocks), READ_AT_ONCE):
-            if part.start:
-                await self._turns.take(caller)
+        async for part in self._turns.parts(caller, len(match.blocks), READ_AT_ONCE):
             blocks += [block.as_proto or _block_proto(block) for block in match.blocks[part]]
         return head + b"".join(blocks)
 
     async def started_as_json(self, caller: str, started: StartWriteCacheResponse) -> bytes:
         """What is to be written, in JSON."""
         blocks: list[bytes] = []
-        for part in parts_of(len(started.blocks), READ_AT_ONCE):
-            if part.start:
-                await self._turns.take(caller)
+        async for part in self._turns.parts(caller, len(started.blocks), READ_AT_ONCE):
             blocks.append(_ENCODER.encode(started.blocks[part])[1:-1])
         all_blocks = msgspec.Raw(b"[%b]" % b",".join(blocks))
         return _ENCODER.encode({"write_id": started.write_id, "deadline": started.deadline, "blocks": all_blocks})
@@ -75,9 +69,7 @@ class AnswerEncoder:
         """The same as a Protobuf message; a field that is repeated may stand in several parts of it."""
         head = manager_pb2.StartWriteCacheResponse(write_id=started.write_id, deadline=started.deadline)
         encoded: list[bytes] = [head.SerializeToString()]
-        for part in parts_of(len(started.blocks), READ_AT_ONCE):
-            if part.start:
-                await self._turns.take(caller)
+        async for part in self._turns.parts(caller, len(started.blocks), READ_AT_ONCE):
             blocks = [
                 manager_pb2.BlockToWrite(
                     standing=block.standing.value,

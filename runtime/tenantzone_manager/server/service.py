@@ -23,7 +23,7 @@ from tenantzone_manager.reading import Match
 from tenantzone_manager.removing import Told
 from tenantzone_manager.server import messages as m
 from tenantzone_manager.server.access import Caller, Denied, Unauthenticated
-from tenantzone_manager.turns import READ_AT_ONCE, caller_of, parts_of
+from tenantzone_manager.turns import READ_AT_ONCE, caller_of
 
 CODES: Final[tuple[tuple[type[Exception], str], ...]] = (
     (Unauthenticated, "UNAUTHENTICATED"),
@@ -132,9 +132,7 @@ class Service:
         self._note("start_write_cache", caller, instance, keys=taken, asked=len(keys), write_id=started.write_id)
         counts: Counter[Standing] = Counter()
         blocks: list[m.BlockToWrite] = []
-        for part in parts_of(len(keys), READ_AT_ONCE):
-            if part.start:
-                await self._manager.turns.take(caller_of(instance))
+        async for part in self._manager.turns.parts(caller_of(instance), len(keys), READ_AT_ONCE):
             some = started.standings[part]
             counts.update(some)
             blocks += [
