@@ -128,6 +128,23 @@ async def test_a_request_of_too_many_parts_is_refused(send: RawClient, manager: 
     await send(call, kind(instance_id="wide", block_keys=keys[1:]).SerializeToString(), "chat")
 
 
+async def test_a_query_of_too_many_groups_is_refused(send: RawClient, manager: CacheManager) -> None:
+    await manager.catalog.put_group(InstanceGroup("team", ()))
+    await manager.catalog.register_instance(Instance("many", "team", 16, (Spec("tp0", 1),), pool="ml/chat"))
+    groups = [manager_pb2.KeyGroup(key_suffix=b"%d" % number) for number in range(32)]
+    keys = [bytes([index >> 8, index & 255]) for index in range(MAX_PARTS // len(groups) + 1)]
+
+    async def ask(some: list[bytes]) -> None:
+        asked = manager_pb2.GetCacheLocationRequest(
+            instance_id="many", block_keys=some, query_type="groups", groups=groups
+        )
+        await send("GetCacheLocation", asked.SerializeToString(), "chat")
+
+    with pytest.raises(Refusal, match=f"INVALID_ARGUMENT: .* of 32 groups.* {MAX_PARTS} parts"):
+        await ask(keys)
+    await ask(keys[1:])
+
+
 async def test_a_body_that_is_too_large_is_refused_with_a_code(ports: tuple[int, int]) -> None:
     async with (
         aiohttp.ClientSession(f"http://127.0.0.1:{ports[0]}", headers={"Authorization": "Bearer chat"}) as http,

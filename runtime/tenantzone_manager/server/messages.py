@@ -25,10 +25,9 @@ from tenantzone_manager.reading import LocationPlace, Query
 MAX_KEYS = 16_384
 """In one call. Each step over all of them takes a few milliseconds, in which no other caller is
 served."""
-MAX_LOOKED_UP = 2**20
-"""Of blocks and groups together, in one query by groups."""
 MAX_PARTS = 2**18
-"""Of all blocks that one call names together, by their instance's ``specs``. In an answer each has some 200 bytes."""
+"""Of all blocks that one call names, by their instance's ``specs``; a query by groups names each block for each group.
+In an answer each part has some 200 bytes."""
 MAX_TOKENS = 2**17
 """In one call. A prompt with more tokens is named by the keys of its blocks."""
 MAX_VALUES = MAX_TOKENS + 1024
@@ -85,7 +84,7 @@ class GetCacheLocationRequest(Prompt):
     specs: list[str] = []
     """Parts that a location must have; none: any that it was written with."""
     groups: Annotated[list[KeyGroup], Meta(max_length=1024)] = []
-    """For a query by groups; as many as the prompt has blocks, times these, are looked up at the most."""
+    """For a query by groups. Each block of the prompt is looked up at most once for each group."""
 
 
 class BlockLocations(Answer):

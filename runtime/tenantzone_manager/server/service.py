@@ -94,12 +94,10 @@ class Service:
         if request.query_type == "groups":
             if not request.groups or request.specs:
                 raise ValueError("a query by groups needs groups: what each of them adds to keys; and takes no specs")
-            if len(keys) * len(request.groups) > m.MAX_LOOKED_UP:
-                asked = f"{len(keys)} blocks of {len(request.groups)} groups"
-                raise ValueError(f"{asked} are more than the {m.MAX_LOOKED_UP} that a query looks up")
+            _check_parts(instance, len(keys), len(request.groups))
             match = await reader.get_hit(instance, keys, request.groups)
         else:
-            _check_parts(instance, keys)
+            _check_parts(instance, len(keys))
             specs = frozenset(request.specs)
             match = await reader.get_cache_location(instance, keys, request.query_type, request.window, specs)
         await self._rest(instance, len(keys))
@@ -118,7 +116,7 @@ class Service:
     async def start_write_cache(self, caller: Caller, request: m.StartWriteCacheRequest) -> m.StartWriteCacheResponse:
         instance = await self._instance(caller, request.instance_id)
         keys = _keys(instance, request.block_keys, request.token_ids)
-        _check_parts(instance, keys)
+        _check_parts(instance, len(keys))
         started = await self._manager.writer.start_write_cache(
             instance,
             keys,
@@ -429,15 +427,21 @@ def _usage(account: Account) -> m.Usage:
     return m.Usage(used=account.used, deleting=account.deleting, committed=account.committed)
 
 
-def _check_parts(instance: Instance, keys: Sequence[bytes]) -> None:
+def _check_parts(instance: Instance, count: int, groups: int = 1) -> None:
     """Refuse a call whose answer would be too long.
+
+    Args:
+        instance: whose blocks they are.
+        count: blocks.
+        groups: of KV caches, of which each may have all of these blocks.
 
     Raises:
         ValueError: the blocks have too many parts.
     """
-    if len(keys) * len(instance.specs) > m.MAX_PARTS:
-        asked = f"{len(keys)} blocks of {len(instance.specs)} parts"
-        raise ValueError(f"{asked} have more than the {m.MAX_PARTS} parts that a call names; make several calls")
+    parts = len(instance.specs)
+    if count * groups * parts > m.MAX_PARTS:
+        asked = f"{count} blocks of {groups} groups, of {parts} parts each,"
+        raise ValueError(f"{asked} have more than the {m.MAX_PARTS} parts that a call names; name fewer blocks")
 
 
 def _keys(instance: Instance, keys: list[bytes], token_ids: list[int]) -> list[bytes]:
