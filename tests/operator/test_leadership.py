@@ -225,6 +225,22 @@ def test_the_api_server_restarts_under_load_and_one_of_two_goes_on(
     eventually(lambda: sum(replica.is_leading() for replica in both) == 1)
 
 
+def test_another_name_in_the_lease_delays_what_waits_for_a_leader_and_changes_no_config(
+    replicas: Replicas, world: World, kube: Kube
+):
+    leader, standby = replicas.two(*SHORT)
+    world.await_ready("acme")
+    before = world.config()
+
+    kube.merge(LEASE_PATH, {"spec": {"holderIdentity": "stranger"}})
+
+    eventually(lambda: not leader.is_leading() and not standby.is_leading())
+    assert world.config() == before
+    world.change_zone("acme", reserved="20%")
+    world.await_ready("acme")
+    assert leader.is_leading() or standby.is_leading()
+
+
 def test_a_leader_that_is_cut_off_stops_and_stands_by_afterwards(replicas: Replicas, world: World, plane: ControlPlane):
     replicas.end()
     with gateway_to(plane.server) as gateway, load_on(world):

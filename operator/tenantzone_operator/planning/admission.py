@@ -6,6 +6,8 @@ says what it lacks.
 
 What was accepted before any engine had reported its size is granted provisionally. When a size is known, it is decided
 again, by priority, then age, after all that was granted finally.
+
+What only the status or only the ConfigMap says may be forged. It stays if it fits with what both say.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -19,9 +21,12 @@ from tenantzone_operator.kube.conditions import Reason
 from tenantzone_operator.kube.resources import Zone
 from tenantzone_operator.planning.config_room import CHANGES_BYTES, NEW_ZONES_BYTES
 from tenantzone_operator.planning.contradictions import contradiction, depends_on_size
+from tenantzone_operator.planning.grants import Evidence
 from tenantzone_operator.planning.tier_budget import NO_TIERS, TierBudget
 
 Share = int | str
+
+_NOTHING_DOUBTFUL: Mapping[str, Evidence] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +107,7 @@ def admit(
     tiers: PoolTiers = NO_TIERS,
     seats: int | None = None,
     provisional: Collection[str] = frozenset(),
+    doubtful: Mapping[str, Evidence] = _NOTHING_DOUBTFUL,
 ) -> dict[str, Verdict]:
     """The verdicts on all zones of a pool, by name.
 
@@ -114,21 +120,24 @@ def admit(
         tiers: what the pool says that each engine has below its blocks.
         seats: the number of requests that these engines run at once; None: unknown.
         provisional: names of zones to which what they have was granted while no size was known.
+        doubtful: for each zone whose grant only its status or only the ConfigMap says, by name: which of the two.
     """
     by_age = sorted(zones, key=lambda zone: zone.meta.age_order)
     budget = Budget(size, tiers, seats)
     owners: dict[str, str] = {}
     # Who has the tenant keeps it: within one second the name says who is older, and a later one may have the lower.
-    for zone in sorted(by_age, key=lambda zone: not _has_its_tenant(zone, granted)):
+    by_claim = sorted(by_age, key=lambda zone: (not _has_its_tenant(zone, granted), _evidence(zone, doubtful)))
+    for zone in by_claim:
         owners.setdefault(zone.tenant, zone.meta.name)
     rivals = {zone.meta.name: owners[zone.tenant] for zone in by_age if owners[zone.tenant] != zone.meta.name}
     contenders = [zone for zone in by_age if zone.meta.name not in rivals]
-    kept = _keep(contenders, granted, budget, left_out, provisional)
+    kept = _keep(contenders, granted, budget, left_out, provisional, doubtful)
     verdicts = {}
     for zone in contenders:
         entry = kept.get(zone.meta.name)
         is_left_out = zone.meta.name in left_out
-        is_final = zone.meta.name not in provisional and granted.get(zone.meta.name) == zone.config
+        is_settled = zone.meta.name not in provisional and zone.meta.name not in doubtful
+        is_final = is_settled and granted.get(zone.meta.name) == zone.config
         verdicts[zone.meta.name] = _without_room(entry) if is_left_out else _decide(zone, entry, budget, is_final)
     for zone in by_age:
         if zone.meta.name in rivals:
@@ -142,18 +151,25 @@ def _has_its_tenant(zone: Zone, granted: Mapping[str, ZoneConfig]) -> bool:
     return entry is not None and entry.tenant == zone.tenant
 
 
+def _evidence(zone: Zone, doubtful: Mapping[str, Evidence]) -> Evidence:
+    """What says what was granted to the zone, if anything was."""
+    return doubtful.get(zone.meta.name, Evidence.BOTH)
+
+
 def _keep(
     zones: Sequence[Zone],
     granted: Mapping[str, ZoneConfig],
     budget: Budget,
     left_out: Collection[str],
     provisional: Collection[str],
+    doubtful: Mapping[str, Evidence],
 ) -> dict[str, ZoneConfig]:
     """First pass of `admit`: what was granted stays, or less of it where less is wanted.
 
-    Of what was granted provisionally, what fits stays once a size is known.
+    Of what is doubtful, what fits stays. So does what fits of what was granted provisionally, once a size is known.
     """
     kept: dict[str, ZoneConfig] = {}
+    claimed: list[tuple[Zone, ZoneConfig]] = []
     undecided: list[tuple[Zone, ZoneConfig]] = []
     for zone in zones:
         if not _has_its_tenant(zone, granted):
@@ -164,14 +180,23 @@ def _keep(
             entry = wanted
         if zone.meta.name in provisional and not budget.is_provisional:
             undecided.append((zone, entry))
-            continue
-        budget.take(entry)
-        kept[zone.meta.name] = entry
-    for zone, entry in sorted(undecided, key=lambda found: (-found[1].priority, found[0].meta.age_order)):
-        if budget.holds(entry):
+        elif _evidence(zone, doubtful) != Evidence.BOTH:
+            claimed.append((zone, entry))
+        else:
+            budget.take(entry)
+            kept[zone.meta.name] = entry
+    claimed.sort(key=lambda found: _evidence(found[0], doubtful))
+    undecided.sort(key=lambda found: (-found[1].priority, found[0].meta.age_order))
+    for zone, entry in claimed + undecided:
+        if budget.holds(entry) and (zone.meta.name not in doubtful or _is_within_spec(entry, zone, budget)):
             budget.take(entry)
             kept[zone.meta.name] = entry
     return kept
+
+
+def _is_within_spec(entry: ZoneConfig, zone: Zone, budget: Budget) -> bool:
+    """Whether an entry reserves no more than its zone's spec asks for; no if the spec is invalid."""
+    return zone.config is not None and budget.asks_for_no_more(entry, zone.config)
 
 
 def _decide(zone: Zone, kept: ZoneConfig | None, budget: Budget, is_final: bool) -> Verdict:

@@ -10,6 +10,7 @@ from tenantzone_operator.kube.conditions import Reason
 from tenantzone_operator.kube.resources import Pool, Zone
 from tenantzone_operator.planning.admission import Verdict, admit
 from tenantzone_operator.planning.config_room import CHANGES_BYTES, ConfigRoom
+from tenantzone_operator.planning.grants import Grants, agreed_grants
 from tenantzone_operator.planning.user_headers import granted_without_taken_headers, without_taken_headers
 
 
@@ -35,30 +36,32 @@ def make_plan(
     room: ConfigRoom,
     seats: int | None = None,
     provisional: Collection[str] = frozenset(),
+    is_confirmed: bool = True,
 ) -> Plan:
     """Plan the next snapshot of a pool.
 
     Args:
         pool: None if it does not exist.
         zones: all zones that name the pool.
-        in_force: the snapshot that the engines were given last.
+        in_force: the snapshot that the engines were given last, as far as is known.
         last_generation: the highest one that was ever given out, as far as is known.
         size: blocks of the engines that the pool is planned for; None if nothing is known of them.
         room: in the pool's ConfigMap.
         seats: the number of requests that these engines run at once; None if it is unknown.
         provisional: names of zones to which what they have was granted while no size was known.
+        is_confirmed: whether the snapshot in force is what was granted; else the zones' statuses say what was.
     """
     if pool is None or pool.config is None:
         return Plan(None, {zone.meta.name: _poolless(zone, pool) for zone in zones})
     in_pool = without_taken_headers(zones, pool.config)
-    entries_in_force = {entry.name: entry for entry in in_force.zones} if in_force is not None else {}
-    granted = granted_without_taken_headers(entries_in_force, pool.config)
+    grants = _grants_of(in_force) if is_confirmed else agreed_grants(zones, in_force)
+    granted = granted_without_taken_headers(grants.entries, pool.config)
     # An engine that is too small for all has those that come first: who was accepted before stays before.
     places = {name: place for place, name in enumerate(granted)}
     by_turn = sorted(zones, key=lambda zone: (places.get(zone.meta.name, len(places)), zone.meta.age_order))
     names = [zone.meta.name for zone in by_turn]
     shared, left_out = pool.config, frozenset[str]()
-    shares = pool.config.tiers, seats, provisional
+    shares = pool.config.tiers, seats, provisional, grants.doubtful
     while True:
         verdicts = admit(in_pool, granted, size, left_out, *shares)
         entries = _entries(names, verdicts)
@@ -78,6 +81,11 @@ def make_plan(
     return Plan(make_config(_next_generation(in_force, last_generation), shared, entries), verdicts, refusal)
 
 
+def _grants_of(in_force: RuntimeConfig | None) -> Grants:
+    """What a snapshot grants that is known to be in force."""
+    return Grants({entry.name: entry for entry in in_force.zones} if in_force is not None else {}, {})
+
+
 def _of_objects(in_force: RuntimeConfig, entries: tuple[ZoneConfig, ...]) -> RuntimeConfig:
     """The snapshot in force, made of the entries that are in memory anyway, which are equal to its own."""
     if all(map(is_, in_force.zones, entries)):
@@ -87,7 +95,7 @@ def _of_objects(in_force: RuntimeConfig, entries: tuple[ZoneConfig, ...]) -> Run
 
 def _next_generation(in_force: RuntimeConfig | None, last: int) -> int:
     known = (last, in_force.generation if in_force is not None else 0)
-    return max((generation for generation in known if generation < MAX_GENERATION - 1), default=0) + 1
+    return max((generation for generation in known if 0 <= generation < MAX_GENERATION - 1), default=0) + 1
 
 
 _POOL_TOO_LARGE = (

@@ -52,6 +52,10 @@ class Annotating:
         ]
         await write_all([partial(self._annotate, pod, value) for pod, value in untold])
 
+    def look_again(self) -> None:
+        """Have the next call of :meth:`tell` compare with what the pods have: others may have changed it."""
+        self._told = {}
+
     @property
     def retry_seconds(self) -> float | None:
         """Seconds after which to try again a write that was refused; None if none was."""

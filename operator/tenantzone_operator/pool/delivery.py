@@ -13,12 +13,19 @@ from tenantzone_operator.kube.names import FIELD_MANAGER, MANAGED_BY_LABEL, conf
 from tenantzone_operator.kube.resources import Pod, Pool
 from tenantzone_operator.kube.rest import RestError
 from tenantzone_operator.logs import About
+from tenantzone_operator.planning.grants import is_confirmed
 from tenantzone_operator.pool.annotating import Annotating
 from tenantzone_operator.status.acknowledgement import History
+
+_MAX_STEP = 1_000_000
+"""Generations that others write are gone on with if they are at most this far above the newest one."""
 
 
 class Delivery:
     """The ConfigMap of one pool; what anybody else writes into it is undone.
+
+    What was given out here is what was granted, whatever the ConfigMap holds later. What it holds at first is what was
+    granted only if the pool's status names its hash; else the planning compares it with the zones' statuses.
 
     Args:
         api: for reading and writing it.
@@ -32,6 +39,12 @@ class Delivery:
         self._log = log
         self._known: ConfigMap | None = None
         """As it was read or written last."""
+        self._unconfirmed: RuntimeConfig | None = None
+        """What it held at first, as long as nothing was given out here."""
+        self._attempted: RuntimeConfig | None = None
+        """What was last sent to the API server, which may have taken it although no answer came."""
+        self._foreign_generation = 0
+        """The generation of a config that others wrote over the newest one; 0: there is none."""
         self._is_delivered = False
         self._annotating = Annotating(CONFIG_HASH_ANNOTATION, lambda pod: pod.config_hash, api, log)
         self._foreign = ""
@@ -50,20 +63,31 @@ class Delivery:
         """Why the newest snapshot can't be given out; empty if it can."""
         return self._foreign or self._refused
 
+    @property
+    def in_force(self) -> RuntimeConfig | None:
+        """What engines were given last, as far as is known."""
+        return self._history.newest or self._unconfirmed
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether that is what was granted."""
+        return self._history.newest is not None
+
     async def has_changed(self, pool: Pool) -> bool:
         """Whether the ConfigMap has another version than the one that is known."""
         version = await self._api.config_version(pool.meta.namespace, pool.meta.name)
         return version != (self._known.version if self._known is not None else None)
 
     async def recall(self, pool: Pool) -> None:
-        """Read what the ConfigMap holds; what was given out here counts for more, unless it is older."""
+        """Read what the ConfigMap holds, and compare it with what was given out."""
         found = await self._api.read_config(pool.meta.namespace, pool.meta.name)
         # Labels and owners that somebody took off what was ours do not make it somebody else's.
         was_ours = found is not None and self._known is not None and found.uid == self._known.uid and not self._foreign
         if found is not None and not was_ours and not found.belongs_to(pool):
             self._know_foreign(found, pool)
             return
-        self._known, self._foreign = found, ""
+        self._annotating.look_again()
+        self._known, self._foreign, self._foreign_generation = found, "", 0
         config = await self._read(found) if found is not None else None
         newest = self._history.newest
         is_sound = config is not None and config.generation < MAX_GENERATION
@@ -71,11 +95,30 @@ class Delivery:
             self._log.warning("the pool's ConfigMap is repaired, somebody wrote generation %d", config.generation)
             # The generation is not in the hash: what was granted is as it was.
             config = config.model_copy(update={"generation": 1}) if newest is None else None
-        if found is not None and config is not None and (newest is None or config.generation > newest.generation):
+        if newest is None:
+            self._unconfirmed = config
+        if found is not None and config is not None and self._is_own(config, pool):
             self._history.record(config, found.files.size)
-            newest = config
-        self._is_delivered = is_sound and config == newest
+        elif newest is not None and config is not None and config != newest:
+            self._note_foreign(config, newest)
+        self._is_delivered = is_sound and config == self.in_force
         self.must_recall = False
+
+    def _is_own(self, config: RuntimeConfig, pool: Pool) -> bool:
+        """Whether a config that was read is a newer one than is known, and the operator gave it out."""
+        if self._history.newest is None:
+            return is_confirmed(config, pool.status)
+        return config == self._attempted and config.generation > self._history.newest.generation
+
+    def _note_foreign(self, config: RuntimeConfig, newest: RuntimeConfig) -> None:
+        """Note that the ConfigMap holds what the operator did not give out, or what it gave out before the newest."""
+        self._log.warning(
+            "the pool's ConfigMap is repaired: it holds another config %d than the newest one, %d",
+            config.generation,
+            newest.generation,
+        )
+        if newest.generation <= config.generation <= newest.generation + _MAX_STEP:
+            self._foreign_generation = config.generation
 
     def _know_foreign(self, found: ConfigMap, pool: Pool) -> None:
         name = config_map_name(pool.meta.name)
@@ -104,17 +147,20 @@ class Delivery:
         """
         if self._foreign:
             return False
+        if config.generation <= self._foreign_generation:
+            config = config.model_copy(update={"generation": self._foreign_generation + 1})
         is_in_order = self._known is not None and self._known.is_in_order(pool)
-        is_new = config != self._history.newest or not (self._is_delivered and is_in_order)
+        is_new = config != self.in_force or not (self._is_delivered and is_in_order)
         if is_new:
             files = await asyncio.to_thread(pack_config, config)
+            self._attempted = config
             await self._write(pool, files)
             self._history.record(config, files.size)
-            self._is_delivered = True
+            self._is_delivered, self._foreign_generation = True, 0
             told = pool.meta.namespace, pool.meta.name, config.generation, len(config.zones)
             self._log.info("pool %s/%s: config %d, %d zones", *told, extra={"generation": config.generation})
-        elif config is not self._history.newest:
-            self._history.record(config, self._history.newest_bytes)
+        elif self._known is not None and config is not self._history.newest:
+            self._history.record(config, self._known.files.size)
         await self._annotating.tell([(pod, config.hash) for pod in pods])
         return is_new
 

@@ -82,6 +82,10 @@ class Mounts:
         """Watch the Secrets that these pods mount, and no others."""
         self._secrets.follow(most_mounted(pods))
 
+    def look_again(self) -> None:
+        """Have the pods' annotations about Secrets compared with what they should be: others may have changed them."""
+        self._annotating.look_again()
+
     def stop(self) -> None:
         self._secrets.stop()
 

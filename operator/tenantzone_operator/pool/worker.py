@@ -241,6 +241,7 @@ class PoolWorker:
         pool, began = view.pool, time.monotonic()
         if pool is not None and self._delivery.must_recall:
             await recall(self._delivery, pool)
+            self._mounts.look_again()
         observations = await self._look_at_engines(pool, view)
         is_refused = any(observation.nack for observation in observations)
         if pool is not None and is_refused and await self._delivery.has_changed(pool):
@@ -249,18 +250,19 @@ class PoolWorker:
         advised = self._advising.over(pool, view.zones)
         provisional = self._provisional
         if provisional is None:
-            provisional = found_provisional(pool, self._history.newest)
+            provisional = found_provisional(pool, self._delivery.in_force)
         # Of thousands of zones it takes long, and other pools need not wait for it.
         plan = await asyncio.to_thread(
             make_plan,
             advised.pool,
             advised.zones,
-            in_force=self._history.newest,
-            last_generation=pool.status.get("configGeneration", 0) if pool is not None else 0,
+            in_force=self._delivery.in_force,
+            last_generation=self._status_of(pool).get("configGeneration", 0),
             size=size,
             room=self._room,
             seats=planned_seats(observations),
             provisional=provisional,
+            is_confirmed=self._delivery.is_confirmed,
         )
         self._provisional = still_provisional(provisional, plan.verdicts)
         self._mounts.follow(view.pods)
@@ -278,7 +280,7 @@ class PoolWorker:
     async def _look_at_engines(self, pool: Pool | None, view: View) -> list[Observation]:
         if pool is None:
             return await self._engines.look_at([], 0, 0)
-        known = self._history.newest.zones if self._history.newest is not None else ()
+        known = self._delivery.in_force.zones if self._delivery.in_force is not None else ()
         self._max_zones = max(self._max_zones, len(view.zones), len(known))
         may_register = pool.config is not None and pool.config.unknown_tenants.mode == "AutoRegister"
         max_bytes = max_report_bytes(self._max_zones, may_register=may_register)
