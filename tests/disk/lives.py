@@ -5,6 +5,7 @@ import os
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+from typing import ClassVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
@@ -22,11 +23,14 @@ tenants = st.sampled_from(TENANTS)
 class Lives(RuleBasedStateMachine):
     """A life begins with a disk, on which all tenants are declared."""
 
+    terms: ClassVar = {}
+    """Of all zones."""
+
     def __init__(self):
         super().__init__()
         self.folder = Path(tempfile.mkdtemp())
         self.disk = None
-        self.declared = {tenant: declare(tenant) for tenant in TENANTS}
+        self.declared = {tenant: declare(tenant, **self.terms) for tenant in TENANTS}
         self.purges = 0
 
     def forgotten(self, tenant):
@@ -36,7 +40,7 @@ class Lives(RuleBasedStateMachine):
     def purge(self, tenant):
         if tenant in self.declared:
             self.purges += 1
-            self.declared[tenant] = declare(tenant, purge=f"p{self.purges}")
+            self.declared[tenant] = declare(tenant, purge=f"p{self.purges}", **self.terms)
             self.disk.declare(*self.declared.values(), opening=False)
             self.forgotten(tenant)
 
@@ -47,7 +51,7 @@ class Lives(RuleBasedStateMachine):
             self.end_requests(tenant)
             self.forgotten(tenant)
         else:
-            self.declared[tenant] = declare(tenant)
+            self.declared[tenant] = declare(tenant, **self.terms)
         self.disk.declare(*self.declared.values(), opening=False)
 
     @rule(call=st.sampled_from(CALLS), number=st.sampled_from(ERRORS))

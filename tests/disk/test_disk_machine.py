@@ -1,6 +1,7 @@
 """Random lives of a disk tier with real files and faults: what is loaded is right, and no promise is broken."""
 
 import shutil
+from typing import ClassVar
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -8,6 +9,7 @@ from hypothesis.stateful import initialize, invariant, rule
 
 from tests.disk.disks import FILE, Disk, content, keys
 from tests.disk.lives import TENANTS, Lives, tenants
+from tests.reservations import Reservations
 from tests.zones.core import declare
 
 CHUNKS = 6
@@ -17,7 +19,12 @@ some_keys = st.lists(st.sampled_from(KEYS), unique=True, min_size=1)
 
 
 class DiskLives(Lives):
-    """Each job is waited for; what happens meanwhile is what its threads make of it."""
+    """Each job is waited for; what happens meanwhile is what its threads make of it.
+
+    Zones are quiet as soon as their requests have ended.
+    """
+
+    terms: ClassVar = {"after": 0.0}
 
     @initialize(reserved=st.lists(st.integers(0, 2), min_size=3, max_size=3), limit=st.integers(2, CHUNKS))
     def begin(self, reserved, limit):
@@ -32,8 +39,12 @@ class DiskLives(Lives):
     @rule(tenant=tenants, chunks=some_keys)
     def store(self, tenant, chunks):
         if tenant in self.declared:
+            kept = Reservations(self.disk.tier.tier.ledger.zones.values())
             stored = self.disk.store(tenant, *chunks)
             self.written |= {(tenant, key) for key in stored}
+            self.end_requests(tenant)
+            self.disk.poll()
+            kept.check_kept()
 
     @rule(tenant=tenants, chunks=some_keys)
     def load(self, tenant, chunks):

@@ -22,6 +22,7 @@ from tenantzone_runtime.zones.hit_shape import HitShape
 from tests.manager.moving import Killed
 from tests.manager.naive import Naive, objects
 from tests.manager.playing import Clock, Playing
+from tests.reservations import check_kept
 
 SIZES = (100, 4096)
 POOL = "shop/chat"
@@ -286,7 +287,7 @@ class Lives(RuleBasedStateMachine):
     def no_floor_was_taken(self, before):
         for name, account in self.accounts().items():
             if name.startswith("i/"):
-                assert account.live >= min(before[name].live, account.reserved), f"a floor of {name} was taken"
+                check_kept(name, reserved=account.reserved, before=before[name].live, after=account.live)
 
     async def readable(self):
         """Blocks that serve anywhere."""

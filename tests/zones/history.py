@@ -8,6 +8,7 @@ from hypothesis import event
 from tenantzone_runtime.zones import configure, states
 from tenantzone_runtime.zones.eviction import make_room, trim_to_limit
 from tenantzone_runtime.zones.zone import Zone
+from tests.reservations import Reservations
 from tests.zones.configs import CAPACITY, registered_terms
 from tests.zones.history_engine import HistoryEngine
 from tests.zones.history_tokens import BLOCK_TOKENS, StepTokensWatched
@@ -210,7 +211,8 @@ class History:
         zone, claim = request.zone, request.claim
         before = {other: (other.held, other.floor, other.quiet) for other in self.world.claims.values()}
         entitled = self.world.is_entitled(claim, count)
-        free = self.free
+        free, kept = self.free, Reservations(self.ledger.zones.values())
+        lent = self.world.lent_to_requests(claim, count)
         paid = self.world.pay_for(claim, count)
         evictions = make_room(self.ledger, zone, count, free)
         assert self.returned(evictions) == [(tenant, blocks) for tenant, blocks, _ in paid]
@@ -224,6 +226,7 @@ class History:
         assert self.free >= count, "what may be taken can be taken"
         blocks = sorted(self.world.free)[:count]
         self.ledger.take(zone, blocks)
+        kept.check_kept(lent)
         self.world.take(claim, blocks)
         request.blocks += blocks
 

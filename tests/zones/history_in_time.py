@@ -1,6 +1,7 @@
 """What time does to an engine's zones, checked step by step: windows, loans, watermarks."""
 
 from tenantzone_contract.config import Watermarks
+from tests.reservations import Reservations
 from tests.zones.configs import CAPACITY
 from tests.zones.history import by_tenant
 from tests.zones.history_in_steps import HistoryInSteps
@@ -13,7 +14,9 @@ class HistoryInTime(HistoryInSteps):
         self.now += seconds
         before = {zone: zone.counters.evicted.get("due", 0) for zone in self.ledger.zones.values()}
         lent = [claim for claim in self.world.claims.values() if claim.lends_unused]
+        kept = Reservations(self.ledger.zones.values())
         evictions = self.tenancy.upkeep(self.now, self.free)
+        kept.check_kept()
         gone = self.world.let_time_pass(self.now)
         self.seen |= {f"evicted: {reason}" for _, blocks, reason in gone if blocks}
         idle = by_tenant(gone)

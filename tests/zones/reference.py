@@ -219,11 +219,20 @@ class World:
                 paid.append((victim.tenant, [lost], reason))
         return paid
 
+    def lent_to_requests(self, claim, count):
+        """By tenant, how many blocks within reservations requests that run on loans may have.
+
+        These are requests of a zone that takes ``count`` blocks, or those that use what this zone is entitled to.
+        """
+        borrows = len(claim.in_use) + count > claim.reserved
+        if not borrows and not any(len(other.in_use) > other.reserved for other in self.others(claim)):
+            return {}
+        return {other.tenant: other.reserved - other.floor for other in self.others(claim)}
+
     def pay_for_watermark(self, wanted):
-        """Background eviction: the same until so many blocks are free."""
+        """Background eviction: what is cached above reservations, until ``wanted`` blocks are free."""
         paid = []
-        for other in self.by_rank(other for other in self.claims.values() if other.quiet):
-            self._lose(paid, other, min(other.above(other.floor), wanted - len(self.free)), "watermark")
+        self._lose_surplus(paid, None, wanted, "watermark", quiet=True)
         self._lose_surplus(paid, None, wanted, "watermark")
         return paid
 
@@ -252,9 +261,13 @@ class World:
             self._lose_surplus(paid, claim, wanted, "relief")
         return paid
 
-    def _lose_surplus(self, paid, claim, wanted, reason):
-        """What other active zones cache above their reservations: of the zone whose next block is oldest, all of it."""
-        others = [other for other in self.claims.values() if other is not claim and not other.quiet and other.cached]
+    def _lose_surplus(self, paid, claim, wanted, reason, *, quiet=False):
+        """What other zones cache above their reservations: of the zone whose next block is oldest, all of it.
+
+        Active zones pay, or quiet ones.
+        """
+        others = [other for other in self.claims.values() if other is not claim and other.quiet == quiet]
+        others = [other for other in others if other.cached]
         for other in sorted(others, key=lambda other: (other.priority, other.age)):
             self._lose(paid, other, min(other.above(other.reserved), wanted - len(self.free)), reason)
 

@@ -240,8 +240,8 @@ def test_a_request_from_before_zones_borrows_as_priority_0(core):
     assert paid(core, core.early(), 70) == [("calm", 60, "quiet"), ("gold", 10, "quiet")]
 
 
-def test_the_watermark_takes_for_nobody_from_the_quiet_and_then_from_surplus(core):
-    core.zone("calm", reserved=20, lendable=5, cached=20, quiet=True, priority=9)
+def test_the_watermark_takes_for_nobody_what_is_above_reservations_from_the_quiet_first(core):
+    core.zone("calm", reserved=15, lendable=15, cached=20, quiet=True, priority=9)
     core.zone("busy", reserved=70, cached=80)
     evicted = evict_to_watermark(core.ledger, 50)
     assert [(zone.spec.tenant, len(blocks)) for zone, blocks in evicted] == [("calm", 5), ("busy", 10)]

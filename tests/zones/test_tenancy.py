@@ -55,8 +55,8 @@ def test_below_the_low_watermark_blocks_are_evicted_up_to_the_high_one(core):
     assert acme.counters.evicted == {"watermark": 21}
 
 
-def test_the_watermark_takes_from_the_quiet_down_to_what_they_keep_then_surplus_and_nothing_else(core):
-    quiet = declare("quiet", reserved=20, lendable=5, after=5.0)
+def test_the_watermark_takes_what_is_above_reservations_from_the_quiet_first_and_nothing_else(core):
+    quiet = declare("quiet", reserved=15, after=5.0)
     core.apply(quiet, declare("busy", reserved=60), watermarks=Watermarks(low=0.5, high=1.0))
     core.hold(core.ledger.zones["quiet"], cached=20)
     busy = core.ledger.zones["busy"]
@@ -65,8 +65,8 @@ def test_the_watermark_takes_from_the_quiet_down_to_what_they_keep_then_surplus_
     assert core.upkeep(5.0) == [("quiet", 5), ("busy", 10)]
 
 
-def test_the_watermark_does_not_ask_who_may_borrow(core):
-    core.apply(declare("gold", reserved=60, priority=9, after=5.0), watermarks=Watermarks(low=0.5, high=0.7))
+def test_the_watermark_takes_surplus_of_any_priority(core):
+    core.apply(declare("gold", reserved=30, priority=9, after=5.0), watermarks=Watermarks(low=0.5, high=0.7))
     core.hold(core.ledger.zones["gold"], cached=60)
     assert core.upkeep(5.0) == [("gold", 30)]
 

@@ -4,11 +4,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tenantzone_contract.config import PoolConfig
+from tenantzone_contract.config import PoolConfig, Watermarks
 from tenantzone_contract.config_text import make_config
 from tenantzone_contract.tiers import TierShare
-from tenantzone_runtime.zones.quota import floor
 from tenantzone_runtime.zones.tier import Tier, TransferBounds
+from tests.reservations import Reservations
 from tests.zones.core import declare
 
 CHUNKS = 24
@@ -20,7 +20,7 @@ BOUNDS = TransferBounds(stores=10, loads=6)
 def shares(draw):
     left, drawn = CHUNKS, {}
     for tenant in TENANTS:
-        reserved = draw(st.integers(0, min(left, 12)))
+        reserved = min(left, draw(st.sampled_from([0, 5, 8, 12])))
         left -= reserved
         limit = draw(st.none() | st.integers(max(1, reserved), CHUNKS))
         drawn[tenant] = TierShare(
@@ -42,10 +42,10 @@ def zone_configs(draw):
             after=draw(st.sampled_from([2.0, 30.0])),
             evict_after=draw(st.sampled_from([None, 50.0])),
             no_store=False,
-            offload=draw(st.sampled_from(["All", "Prompt", "Never"])),
+            offload=draw(st.sampled_from(["All", "All", "Prompt", "Never"])),
             purge=draw(st.sampled_from(["", "p1", "p2"])),
         )
-        for tenant in draw(st.lists(st.sampled_from(TENANTS), unique=True, min_size=1))
+        for tenant in draw(st.lists(st.sampled_from(TENANTS), unique=True, min_size=2))
     ]
 
 
@@ -61,11 +61,12 @@ class TierLives(RuleBasedStateMachine):
         self.loads = []
         self.reload(zones)
 
-    @rule(zones=zone_configs())
-    def reload(self, zones):
+    @rule(zones=zone_configs(), high=st.sampled_from([0.0, 0.0, 0.5, 1.0]))
+    def reload(self, zones, high=0.0):
         self.generation += 1
         zones = [zone.model_copy(update={"tiers": (self.shares[zone.tenant],)}) for zone in zones]
-        config = make_config(self.generation, PoolConfig(namespace="n", name="p"), zones)
+        pool = PoolConfig(namespace="n", name="p", watermarks=Watermarks(low=high, high=high))
+        config = make_config(self.generation, pool, zones)
         self.given_up(self.tier.apply(config, self.now))
 
     @rule(tenant=st.sampled_from(TENANTS))
@@ -85,9 +86,12 @@ class TierLives(RuleBasedStateMachine):
     def store(self, data, count):
         if not self.requests:
             return
-        zone = data.draw(st.sampled_from(self.requests))
+        self.store_for(data.draw(st.sampled_from(self.requests)), count)
+
+    def store_for(self, zone, count):
+        """Begin to store up to ``count`` chunks of a zone; returns those for which there was room."""
         tier, zones = self.tier, list(self.tier.ledger.zones.values())
-        held = {each: each.held for each in zones}
+        held, kept = zone.held, Reservations(zones)
         free = tier.free
         others = [each for each in zones if each is not zone]
         obtainable = free + sum(max(0, min(len(each.cached), each.surplus)) for each in others)
@@ -97,18 +101,35 @@ class TierLives(RuleBasedStateMachine):
         assert 0 <= granted <= max(0, room)
         assert tier.free >= granted
         assert len(given_up) == tier.free - free
-        for each in others:
-            kept = floor(each.spec.quota, each.quiet)
-            assert each.held >= min(held[each], kept), "nobody goes below its floor for another"
         if zone.spec.retention.no_store:
             assert not granted
-        elif not zone.leaving and held[zone] + room <= zone.spec.quota.reserved:
+        elif not zone.leaving and held + room <= zone.spec.quota.reserved:
             assert granted >= min(room, obtainable), "what is reserved is had at once, but for what others transfer"
         chunk_ids = [chunk for chunk, owner in enumerate(tier.ledger.owner) if owner is None][:granted]
         tier.store(zone, chunk_ids)
+        kept.check_kept()
         if granted:
             assert zone.held <= zone.spec.quota.limit
             self.stores.append((zone, chunk_ids))
+        return chunk_ids
+
+    @rule(tenant=st.sampled_from(TENANTS), seconds=st.sampled_from([0.5, 2.0, 60.0]))
+    def a_request_stores_what_it_may_and_ends(self, tenant, seconds):
+        """What most requests do. Then time passes, after which its zone may be quiet."""
+        zone = self.tier.zone_for(tenant, self.now)
+        if zone is None:
+            return
+        self.tier.request_arrived(zone, self.now)
+        for _ in range(CHUNKS // BOUNDS.stores + 1):
+            if self.store_for(zone, BOUNDS.stores):
+                self.given_up(self.tier.stored(self.stores.pop()[1]))
+        self.tier.request_finished(zone, self.now)
+        self.time_passes(seconds)
+
+    @rule(first=st.sampled_from(TENANTS), then=st.sampled_from(TENANTS))
+    def one_falls_silent_and_another_stores(self, first, then):
+        self.a_request_stores_what_it_may_and_ends(first, 60.0)
+        self.a_request_stores_what_it_may_and_ends(then, 0.5)
 
     @rule(data=st.data(), success=st.booleans())
     def store_ends(self, data, success):
@@ -144,7 +165,9 @@ class TierLives(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([0.5, 2.0, 10.0, 60.0]))
     def time_passes(self, seconds):
         self.now += seconds
+        kept = Reservations(self.tier.ledger.zones.values())
         self.given_up(self.tier.upkeep(self.now))
+        kept.check_kept()
 
     @rule()
     def reset(self):

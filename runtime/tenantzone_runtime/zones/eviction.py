@@ -9,12 +9,14 @@ The order, for a zone that may take what it asks for:
 - S1 (own): what is left of its own blocks, in the order of its eviction policy;
 - S2 (quiet): zones past their idle window, lowest priority first, then least recently active, down to their floor.
   A zone that borrows takes from a reservation only where it may borrow from it. It comes last: what a quiet zone caches
-  within its reservation is lent to what requests use, and not to another zone's cache;
+  within its reservation is lent to requests, and never to another zone's cache;
 - then, for a request that runs and grows above the reservation, what other zones cache above theirs (relief): work in
   progress counts more than a cache that nobody was promised. A request that waits gets it by :func:`relieve` only.
 
-When these do not give enough, what is left is in use (see ``preemption``). Background eviction (watermark) goes
-through S2 and S0 for nobody in particular.
+When these do not give enough, what is left is in use (see ``preemption``). Background eviction (watermark) takes what
+is cached above reservations.
+
+In a tier all blocks are cache. So what a zone holds there within its reservation goes for no other zone, quiet or not.
 """
 
 from collections.abc import Callable, Iterable
@@ -51,7 +53,7 @@ def make_room(ledger: Ledger, zone: Zone, count: int, free: int) -> Evictions:
         evicted.append((zone, ledger.evict(zone, min(short, len(zone.cached)), "own", zone)))
         short -= len(evicted[-1][1])
     if short > 0 and ledger.totals.evictable:
-        short -= _evict_quiet(ledger, evicted, short, "quiet", zone, None if entitled else zone.spec.priority)
+        short -= _evict_quiet(ledger, evicted, short, zone, None if entitled else zone.spec.priority)
     if short > 0:
         _evict_surplus(ledger, evicted, short, "relief", zone)
     return evicted
@@ -61,9 +63,11 @@ def make_room_to_hold(ledger: Ledger, zone: Zone, count: int, free: int) -> tupl
     """Make room for as many of ``count`` blocks as a zone may hold more, or in place of its own cached ones.
 
     For a tier whose blocks are all cache: there a zone is entitled by what it *holds*, where an engine's is by what its
-    requests use, and no request waits for it. Up to the reservation: what is free, S2 and S0. Above it: what is
-    spare, and up to the zone's share of what nobody reserved what others hold above their reservations (relief). What
-    is left goes in place of the zone's own (S1), as far as what others have locked stays obtainable.
+    requests use, and no request waits for it. Up to the reservation: what is free, and what others hold above their
+    reservations, quiet zones first. Above it: what is spare, what quiet zones hold above their reservations, and up to
+    the zone's share of unreserved blocks what active zones hold above theirs (relief). What is left goes in place of
+    the zone's own (S1), as far as what others have locked stays obtainable. No other zone loses what it holds within
+    its reservation.
 
     Returns:
         How many blocks the zone may take now, all of which are free then, and what was evicted for them.
@@ -72,7 +76,7 @@ def make_room_to_hold(ledger: Ledger, zone: Zone, count: int, free: int) -> tupl
     promise = zone.spec.quota
     within = min(count, quota.unused(promise, zone.held))
     if (short := within - free) > 0:
-        given = _evict_quiet(ledger, evicted, short, "quiet", zone, None)
+        given = _evict_surplus(ledger, evicted, short, "quiet", zone, quiet=True)
         given += _evict_surplus(ledger, evicted, short - given, "reclaim", zone)
         free += given
         within = min(within, free)
@@ -81,7 +85,7 @@ def make_room_to_hold(ledger: Ledger, zone: Zone, count: int, free: int) -> tupl
     if relief:
         free += _evict_surplus(ledger, evicted, relief, "relief", zone)
     if above > free:
-        free += _evict_quiet(ledger, evicted, above - free, "quiet", zone, zone.spec.priority)
+        free += _evict_surplus(ledger, evicted, above - free, "quiet", zone, quiet=True)
     above = min(above, free)
     spare = ledger.totals.spare(zone, free) - above
     in_place = max(0, min(left - above, len(zone.cached), spare))
@@ -125,9 +129,9 @@ def _growth_above(ledger: Ledger, zone: Zone, count: int, within: int, free: int
 
 
 def evict_to_watermark(ledger: Ledger, count: int) -> Evictions:
-    """Evict up to ``count`` blocks for nobody in particular, because few are free."""
+    """Evict up to ``count`` blocks that are cached above reservations, because few blocks are free."""
     evicted: Evictions = []
-    short = count - _evict_quiet(ledger, evicted, count, "watermark", None, None)
+    short = count - _evict_surplus(ledger, evicted, count, "watermark", None, quiet=True)
     _evict_surplus(ledger, evicted, short, "watermark", None)
     return evicted
 
@@ -215,25 +219,35 @@ def _evict_oldest_surplus(ledger: Ledger, evicted: Evictions, short: int, zone: 
 
 
 def _evict_quiet(
+    ledger: Ledger, evicted: Evictions, short: int, beneficiary: Zone, borrower_priority: int | None
+) -> int:
+    """Evict from quiet zones (S2), and return how many blocks that gave."""
+    return _evict_in_turn(
+        ledger, evicted, short, "quiet", beneficiary, lambda: ledger.totals.quiet_victim(borrower_priority)
+    )
+
+
+def _evict_surplus(
     ledger: Ledger,
     evicted: Evictions,
     short: int,
     reason: EvictionReason,
     beneficiary: Zone | None,
-    borrower_priority: int | None,
+    *,
+    quiet: bool = False,
 ) -> int:
-    """Evict from quiet zones (S2), and return how many blocks that gave."""
-    return _evict_in_turn(
-        ledger, evicted, short, reason, beneficiary, lambda: ledger.totals.quiet_victim(borrower_priority)
-    )
+    """Evict what other zones cache above their reservations, and return how many blocks that gave.
 
-
-def _evict_surplus(
-    ledger: Ledger, evicted: Evictions, short: int, reason: EvictionReason, beneficiary: Zone | None
-) -> int:
-    """Evict surplus above reservations (S0), and return how many blocks that gave."""
+    Args:
+        ledger: all zones.
+        evicted: gets what went.
+        short: the most blocks that go.
+        reason: as it is counted.
+        beneficiary: the zone that needs the blocks; None: no zone does.
+        quiet: whether quiet zones pay, or those that are not.
+    """
     return _evict_in_turn(
-        ledger, evicted, short, reason, beneficiary, lambda: ledger.totals.surplus_victim(beneficiary)
+        ledger, evicted, short, reason, beneficiary, lambda: ledger.totals.surplus_victim(beneficiary, quiet=quiet)
     )
 
 

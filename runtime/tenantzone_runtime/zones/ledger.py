@@ -28,15 +28,18 @@ class Ledger:
         block_count: block ids run from 0 to ``block_count - 1``.
         now: the time, in seconds on any clock that does not run backwards.
         capacity: how many of them requests can use; None: all.
+        lends_cache: whether quiet zones also lend what they cache within their reservations.
     """
 
-    def __init__(self, block_count: int, now: float = 0.0, capacity: int | None = None) -> None:
+    def __init__(
+        self, block_count: int, now: float = 0.0, capacity: int | None = None, *, lends_cache: bool = True
+    ) -> None:
         self.owner: list[Zone | None] = [None] * block_count
         self.links = Links(block_count)
         """Of the orders in which zones keep cached blocks."""
         self.zones: dict[str, Zone] = {}
         """By tenant. Zones that left the config stay here until their last request ends."""
-        self.totals = Totals(block_count if capacity is None else capacity)
+        self.totals = Totals(block_count if capacity is None else capacity, lends_cache=lends_cache)
         self.trail = Trail()
         self.overflow = Overflow()
         self.expiry = Expiry(block_count)

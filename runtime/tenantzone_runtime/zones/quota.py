@@ -44,9 +44,13 @@ def locked(quota: Quota, held: int, quiet: bool) -> int:
     return max(0, floor(quota, quiet) - held)
 
 
-def evictable(quota: Quota, in_use: int, cached: int) -> int:
-    """Cached blocks that a quiet zone gives up to those who may borrow from it (S2): down to its floor."""
-    return min(cached, max(0, in_use + cached - floor(quota, quiet=True)))
+def evictable(quota: Quota, in_use: int, cached: int, lends_cache: bool = True) -> int:
+    """Cached blocks that a quiet zone gives up to those who may borrow from it (S2): down to its floor.
+
+    With ``lends_cache`` false it gives up what is above its reservation, and nothing else.
+    """
+    kept = floor(quota, quiet=True) if lends_cache else quota.reserved
+    return min(cached, max(0, in_use + cached - kept))
 
 
 def reclaimable(cached: int, surplus: int, evictable: int) -> int:
@@ -54,23 +58,23 @@ def reclaimable(cached: int, surplus: int, evictable: int) -> int:
     return max(min(cached, surplus), evictable)
 
 
-def parts(quota: Quota, in_use: int, cached: int, quiet: bool) -> tuple[int, int, int, int]:
+def parts(quota: Quota, in_use: int, cached: int, quiet: bool, lends_cache: bool = True) -> tuple[int, int, int, int]:
     """Returns the blocks that a zone has locked, its surplus, what it gives up while quiet, and what is reclaimable.
 
     These are asked for together whenever a zone's blocks change, and mostly of zones that are not quiet.
     """
     if quiet:
         held = in_use + cached
-        above, given = surplus(quota, held), evictable(quota, in_use, cached)
+        above, given = surplus(quota, held), evictable(quota, in_use, cached, lends_cache)
         return locked(quota, held, quiet), above, given, reclaimable(cached, above, given)
     above = in_use + cached - quota.reserved
     return (0, above, 0, min(cached, above)) if above > 0 else (-above, 0, 0, 0)
 
 
-def offered(quota: Quota, in_use: int, cached: int) -> int:
+def offered(quota: Quota, in_use: int, cached: int, lends_cache: bool = True) -> int:
     """What a quiet zone's reservation gives to those who may borrow it, cached or unused; to others it is locked."""
     held = in_use + cached
-    cached_within = evictable(quota, in_use, cached) - min(cached, surplus(quota, held))
+    cached_within = evictable(quota, in_use, cached, lends_cache) - min(cached, surplus(quota, held))
     return cached_within + unused(quota, held) - locked(quota, held, quiet=True)
 
 

@@ -36,10 +36,12 @@ class Tenancy:
         block_count: block ids run from 0 to ``block_count - 1``.
         capacity: blocks that requests can use; no more than ``block_count``.
         now: the time, in seconds on any clock that does not run backwards.
+        lends_cache: whether quiet zones also lend what they cache within their reservations: to requests that run. A
+            tier, where nothing runs, has no use for that.
     """
 
-    def __init__(self, block_count: int, capacity: int, now: float = 0.0) -> None:
-        self.ledger = Ledger(block_count, now, capacity)
+    def __init__(self, block_count: int, capacity: int, now: float = 0.0, *, lends_cache: bool = True) -> None:
+        self.ledger = Ledger(block_count, now, capacity, lends_cache=lends_cache)
         self.loans = LoanBook(self.ledger)
         self._capacity = capacity
         self._timers = Timers()

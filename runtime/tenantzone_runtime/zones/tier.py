@@ -66,7 +66,7 @@ class Tier:
         self.chunk_count = chunk_count
         self.chunk_bytes = chunk_bytes
         self.bounds = bounds
-        self.tenancy = Tenancy(chunk_count, chunk_count, now)
+        self.tenancy = Tenancy(chunk_count, chunk_count, now, lends_cache=False)
         self.ledger = self.tenancy.ledger
         self.storing: Counter[Zone] = Counter()
         """Chunks that are being stored."""

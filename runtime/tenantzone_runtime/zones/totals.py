@@ -22,10 +22,12 @@ class Totals:
 
     Args:
         capacity: blocks of the engine.
+        lends_cache: whether quiet zones also lend what they cache within their reservations, down to their floors.
     """
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, *, lends_cache: bool = True) -> None:
         self.capacity = capacity
+        self._lends_cache = lends_cache
         self.seats = 0
         """Requests that the engine can run at once; the arbiter says it, before there is a config."""
         self.seats_reserved = 0
@@ -116,7 +118,9 @@ class Totals:
     def reckon(self, zone: Zone) -> None:
         """Bring the zone's part up to date, after what it holds or its quietness changed."""
         cached, quiet = zone.cached.size, zone.quiet
-        locked, surplus, evictable, reclaimable = quota.parts(zone.spec.quota, zone.in_use, cached, quiet)
+        locked, surplus, evictable, reclaimable = quota.parts(
+            zone.spec.quota, zone.in_use, cached, quiet, self._lends_cache
+        )
         self._locked += locked - zone.locked
         self.evictable += evictable - zone.evictable
         self._reclaimable += reclaimable - zone.reclaimable
@@ -163,7 +167,7 @@ class Totals:
         withheld = 0
         zone.evictable_by_all = zone.evictable
         if zone.quiet and zone.spec.lending.borrowers != "AnyPriority":
-            withheld = quota.offered(zone.spec.quota, zone.in_use, len(zone.cached))
+            withheld = quota.offered(zone.spec.quota, zone.in_use, len(zone.cached), self._lends_cache)
             zone.evictable_by_all = min(zone.evictable, zone.surplus)
         self._withheld.add(zone.spec.priority, withheld - zone.withheld)
         zone.withheld = withheld
@@ -282,10 +286,16 @@ class Totals:
         zone = self._quiet_for_all.first_above(borrower_priority)
         return None if zone is None else (zone, zone.evictable_by_all)
 
-    def surplus_victim(self, beneficiary: Zone | None) -> tuple[Zone, int] | None:
-        """The next active zone that caches above its reservation, with the most that it gives; else None."""
-        zone = self._surplus_of_active.first(excluding=beneficiary)
-        return None if zone is None else (zone, zone.reclaimable)
+    def surplus_victim(self, beneficiary: Zone | None, *, quiet: bool = False) -> tuple[Zone, int] | None:
+        """The next zone that caches above its reservation, with the most that it gives; else None.
+
+        Args:
+            beneficiary: a zone that is passed over; None: none is.
+            quiet: whether quiet zones are meant, or those that are not.
+        """
+        order = self._surplus_of_quiet if quiet else self._surplus_of_active
+        zone = order.first(excluding=beneficiary)
+        return None if zone is None else (zone, min(zone.surplus, zone.cached.size))
 
     def oldest_surplus(self, beneficiary: Zone, *, of_active: bool) -> tuple[Zone, int] | None:
         """Whose cache above a reservation goes next (S0), and how much of it goes before another zone's; else None.
