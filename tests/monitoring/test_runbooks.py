@@ -88,6 +88,13 @@ def test_the_queries_of_all_pages_ask_for_metrics_that_there_are():
             assert name.removesuffix("_bucket") in known, query
 
 
+def test_a_query_that_needs_more_than_the_default_metrics_of_engines_says_so():
+    by_default = {family.name for family in (*engine_families(), *operator_families(), *Metrics().families)}
+    for query in _queries():
+        needs_more = not set(re.findall(r"\btenantzone_\w+", query)) <= by_default
+        assert "# of engines with --metrics-level" in query or not needs_more, query
+
+
 @pytest.mark.parametrize("alert", ALERTS)
 def test_the_links_of_a_page_lead_somewhere(alert: str):
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page(alert)):
