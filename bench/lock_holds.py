@@ -104,7 +104,7 @@ class Engine:
         return sum(1 for _ in self._scheduler.tenancy.loans)
 
     def figures(self) -> EngineFigures:
-        """What a scrape tells, copied under the lock, which is timed."""
+        """The figures of a scrape, copied under the lock, which is timed."""
         with self.lock.timing("figures"):
             return make_figures(self._driver.served, ConfigStatus(), {}, pod="bench", started_unix_time=0.0)
 
@@ -114,7 +114,7 @@ class Engine:
         self._driver.step()
 
     def turn(self, number: int) -> None:
-        """One step, and all that goes on beside it."""
+        """Make one step, and do all that goes on besides."""
         self.step()
         with self.lock.timing("let_time_pass"):
             self._scheduler.let_time_pass()

@@ -1,6 +1,6 @@
 """What a scrape of an engine's metrics costs at each level: series of each zone, bytes, time, and holds of the lock.
 
-vLLM's real scheduler runs without a model, with zones that have counted all that there is (``lock_holds``). Its
+vLLM's real scheduler runs without a model, with zones whose counters have all grown (``lock_holds``). Its
 figures are copied between steps. Each zone is then given two latency targets and a part in three tiers, so that it has
 all the series that a zone can have, and the figures are rendered in Prometheus' text format.
 

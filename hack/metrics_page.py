@@ -46,7 +46,7 @@ that hangs still answers, with numbers that grow old: `tenantzone_report_time_se
 
 ### Levels
 
-`--metrics-level` of `tenantzone-runtime serve`, or `TENANTZONE_METRICS_LEVEL`, says how much is told of each zone:
+`--metrics-level` of `tenantzone-runtime serve`, or `TENANTZONE_METRICS_LEVEL`, bounds the series of each zone:
 
 | level | | series of a zone, at most |
 |---|---|---|
@@ -62,7 +62,7 @@ increment with which such a series appears. What the shipped alerts ask for is t
 
 ### Its metrics
 
-A metric that has more labels at a higher level is told once for each.
+A metric that has more labels at a higher level has a row for each level.
 
 $engine
 

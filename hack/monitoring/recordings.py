@@ -1,7 +1,7 @@
 """Recording rules: what both the alerts and the dashboard ask for.
 
-What they ask for, an engine tells at each level of its metrics from the start: a counter that appears with its first
-increment has a rate without it. Engines of the release before have no such totals; their series by reason are added up.
+An engine exports what they ask for at each level of its metrics, from its start: a counter that appears with its first
+increment has a rate without it. Engines of the previous release have no such totals; series by reason are added up.
 """
 
 from hack.monitoring.model import Recording

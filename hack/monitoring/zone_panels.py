@@ -186,7 +186,7 @@ def requests() -> Row:
             Panel(
                 "Tokens by how they were processed",
                 "Computed for the first time, computed again after a preemption, drafted and not kept, found in the"
-                " cache, or loaded from a tier. Engines with --metrics-level basic tell of those that were computed.",
+                " cache, or loaded from a tier. With --metrics-level basic, engines export those that were computed.",
                 "short",
                 (Query(_rate("processed_tokens", "kind"), "{{zone}}: {{kind}}"),),
             ),

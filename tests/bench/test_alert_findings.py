@@ -44,7 +44,7 @@ def test_the_history_has_each_metric_that_an_alert_asks_for():
     history.write(written)
     # The simulated days have no zone with a target, and the simulated engine does not count how tokens are processed.
     absent = ["tenantzone_zone_latency_target_met", "tenantzone_zone_processed_tokens_total"]
-    # Of engines of the release before.
+    # Of engines of the previous release.
     absent += ["tenantzone_zone_evicted_blocks_total", "tenantzone_zone_stalled_seconds_total"]
     for name in absent:
         asked = asked.replace(name, "")

@@ -1,4 +1,4 @@
-"""Alerts and dashboard against what engines tell at each level of their metrics."""
+"""Alerts and dashboard against what engines export at each level of their metrics."""
 
 import re
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ INSTEAD = {
     "tenantzone_zone_tier_stored_bytes_total": "tenantzone_tier_stored_bytes_total",
     "tenantzone_zone_tier_lost_chunks_total": "tenantzone_tier_corrupt_chunks_total",
 }
-"""What rules ask for besides the total that is always there: of engines of the release before, or of detailed ones."""
+"""What rules ask for besides the total that is always there: of the previous release, or of detailed metrics."""
 ONLY_DETAILED = "tenantzone:zone_tier_refused:ratio15m"
 """A recording of each zone in each tier; there is another of tiers."""
 
@@ -67,7 +67,7 @@ def test_what_a_rule_asks_for_is_there_at_each_level_from_the_start(name: str, e
 
 
 def has(panel: Panel, level: Level) -> bool:
-    """Whether engines tell all that the panel shows, with all labels that it names."""
+    """Whether engines export all that the panel shows, with all labels that it names."""
     labels = {family.name: {*family.labels, "namespace", "pod"} for family in families(level)}
     labels |= {f"{family.name}_bucket": {"le"} for family in families(level) if family.type == "histogram"}
     of_engines = [name for query in panel.queries for name, _ in asked_for(query.expression)]
