@@ -23,7 +23,7 @@ from tenantzone_contract.tiers import SHARED_TIER, TIER_NAMES, AnyTierName
 from tenantzone_runtime.metrics.exposition import encode
 from tenantzone_runtime.metrics.figures import EngineFigures, TierFigures, ZoneTierFigures
 from tenantzone_runtime.metrics_levels import LEVELS, MAX_ZONE_SERIES, Level
-from tenantzone_runtime.zones.outcomes import TargetOutcome
+from tenantzone_runtime.zones.outcomes import TargetName, TargetOutcome
 from tenantzone_runtime.zones.tier_counts import TierCounts, TierTotals, WriteRefusal
 
 MAX_BASIC_BYTES: Final = 2_000_000
@@ -36,11 +36,19 @@ _OUTCOME: Final = TargetOutcome(0.05, 0.07, met=False, reason="OwnLoad")
 
 def with_all_features(figures: EngineFigures) -> EngineFigures:
     """The same figures, of zones that have latency targets and tiers as well."""
-    lost = dict.fromkeys(("corrupt", "vanished", "write_failures", "read_failures", "late"), 1_234)
-    counts = TierCounts(**lost, hits=12_345, written=123_456, refused_writes=dict.fromkeys(get_args(WriteRefusal), 123))
+    counts = TierCounts(
+        hits=12_345,
+        written=123_456,
+        refused_writes=dict.fromkeys(get_args(WriteRefusal), 123),
+        corrupt=1,
+        vanished=1_234,
+        write_failures=1_234,
+        read_failures=1_234,
+        late=1_234,
+    )
     evictions = dict.fromkeys(get_args(EvictionReason), 12_345)
     tiers = tuple(ZoneTierFigures(name, CHUNK_BYTES, 100, 200, 150, 1e6, evictions, counts) for name in _TIERS)
-    outcomes = dict.fromkeys(("token_time", "first_token"), _OUTCOME)
+    outcomes: dict[TargetName, TargetOutcome] = dict.fromkeys(get_args(TargetName), _OUTCOME)
     return dataclasses.replace(
         figures,
         zones=tuple(zone._replace(outcomes=outcomes, tiers=tiers) for zone in figures.zones),

@@ -113,7 +113,9 @@ def page() -> str:
     return _PAGE.substitute(
         port=DEFAULT_ADMIN_PORT,
         cap=DEFAULT_MAX_AUTO_REGISTERED_SERIES,
-        **MAX_ZONE_SERIES,
+        basic=MAX_ZONE_SERIES["basic"],
+        detailed=MAX_ZONE_SERIES["detailed"],
+        full=MAX_ZONE_SERIES["full"],
         engine=_table(ALL_FAMILIES, levels=True),
         evictions="\n".join(
             ["| reason | beneficiary |", "|---|---|"]

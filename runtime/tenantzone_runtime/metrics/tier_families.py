@@ -6,7 +6,11 @@ Alerts use those of tiers, which are few. Those of each zone in each tier are fo
 from typing import Final, get_args
 
 from tenantzone_runtime.metrics.family import of_tiers, of_tiers_by, of_zone_tiers, of_zone_tiers_by
-from tenantzone_runtime.zones.tier_counts import QuestionOutcome, WriteRefusal
+from tenantzone_runtime.zones.tier_counts import Loss, QuestionOutcome, WriteRefusal
+
+_ALERTED_REFUSALS: Final[tuple[WriteRefusal, ...]] = ("reserved", "room")
+"""What alerts ask for is there from the start."""
+_ALERTED_LOSSES: Final[tuple[Loss, ...]] = ("corrupt",)
 
 _REFUSALS: Final = (
     "reserved: although the zone would still have been within its reservation, as what others hold of it is in "
@@ -93,7 +97,7 @@ TIERS: Final = (
         "refused_chunks_total",
         f"Chunks that were not stored. {_REFUSALS}",
         lambda tier: tier.counts.refused_writes,
-        always=("reserved", "room"),
+        always=_ALERTED_REFUSALS,
     ),
     of_zone_tiers_by(
         "reason",
@@ -107,6 +111,6 @@ TIERS: Final = (
         "Chunks that were computed instead. corrupt: not what was stored: changed, cut off, swapped or another's; "
         "vanished: not there any more; write, read: refused by the storage; late: not done when they had to be.",
         lambda tier: tier.counts.losses,
-        always=("corrupt",),
+        always=_ALERTED_LOSSES,
     ),
 )
