@@ -29,6 +29,7 @@ from tenantzone_contract.config import ZoneConfig
 from tenantzone_contract.report import ConfigStatus, WaitReason
 from tenantzone_contract.zone_terms import Idle
 from tenantzone_runtime.housekeeping.reporting import make_figures, make_report
+from tenantzone_runtime.metrics.figures import EngineFigures
 from tenantzone_runtime.zones.audit import Event
 from tenantzone_runtime.zones.counters import EVICTIONS_FOR, Counters, Outcome
 
@@ -102,18 +103,26 @@ class Engine:
     def loans(self) -> int:
         return sum(1 for _ in self._scheduler.tenancy.loans)
 
-    def turn(self, number: int) -> None:
-        """One step, and all that goes on beside it."""
+    def figures(self) -> EngineFigures:
+        """The figures of a scrape, copied under the lock, which is timed."""
+        with self.lock.timing("figures"):
+            return make_figures(self._driver.served, ConfigStatus(), {}, pod="bench", started_unix_time=0.0)
+
+    def step(self) -> None:
+        """Make one step."""
         self._keep_running()
         self._driver.step()
+
+    def turn(self, number: int) -> None:
+        """Make one step, and do all that goes on besides."""
+        self.step()
         with self.lock.timing("let_time_pass"):
             self._scheduler.let_time_pass()
         with self.lock.timing("notes for the journal"), self.lock:
             self._scheduler.tenancy.ledger.trail.take()
         with self.lock.timing("report"):
             make_report(self._driver.served, ConfigStatus(), pod="bench", started_unix_time=0.0)
-        with self.lock.timing("figures"):
-            make_figures(self._driver.served, ConfigStatus(), {}, pod="bench", started_unix_time=0.0)
+        self.figures()
         if number % 10 == 0:
             with self.lock.timing("usage for the journal"):
                 self._tell_usage()

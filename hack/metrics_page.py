@@ -11,8 +11,9 @@ from typing import Any, get_args
 from tenantzone_contract.report import DEFAULT_ADMIN_PORT
 from tenantzone_manager.metrics import Metrics
 from tenantzone_operator.serving import exposition as operator
-from tenantzone_runtime import metrics as engine
 from tenantzone_runtime.door import refusals as door
+from tenantzone_runtime.metrics.families import ALL_FAMILIES
+from tenantzone_runtime.metrics_levels import LEVELS, MAX_ZONE_SERIES
 from tenantzone_runtime.settings import DEFAULT_MAX_AUTO_REGISTERED_SERIES
 from tenantzone_runtime.zones.counters import EVICTIONS_FOR, Outcome
 from tenantzone_runtime.zones.histogram import BOUNDS
@@ -24,8 +25,8 @@ _PAGE = Template("""\
 
 <!-- Written by `make metrics-page` from what the code declares. Do not edit by hand. -->
 
-Four processes tell Prometheus what they do. A counter's name ends with `_total`; units are in the names; a series that
-counts is there with 0 from the start, so that a rate has something to rise from.
+Four processes tell Prometheus what they do. A counter's name ends with `_total`; units are in the names; a counter
+is there with 0 from the start, so that a rate has something to rise from, but for zones' series [by label](#levels).
 
 | where | what |
 |---|---|
@@ -42,6 +43,26 @@ more than that. All numbers of one zone are of one moment, and so are those of t
 some milliseconds apart: a block that changed hands in between is counted with both or with neither, so that sums over
 zones may differ from the capacity by that much. What zones have lent adds up to what zones have borrowed. An engine
 that hangs still answers, with numbers that grow old: `tenantzone_report_time_seconds` says from when they are.
+
+### Levels
+
+`--metrics-level` of `tenantzone-runtime serve`, or `TENANTZONE_METRICS_LEVEL`, bounds the series of each zone:
+
+| level | | series of a zone, at most |
+|---|---|---|
+| `basic` (default) | what alerts and everyday questions need | $basic |
+| `detailed` | all that is counted, by reason, outcome and tier; durations as sum and count | $detailed |
+| `full` | whom evictions were for, and histograms of durations, too | $full |
+
+The bounds are those of a zone with latency targets and all three tiers, in which all that is counted has happened. At
+each level zeros by `reason`, `beneficiary`, `outcome`, `kind` and `state` of a zone are left out; a rate misses the
+increment with which such a series appears. What the shipped alerts ask for is there from the start at each level. With
+1,000 zones of which each has all its series a scrape of the default level is below 2 MB
+([measured](measurements.md#a-scrape)).
+
+### Its metrics
+
+A metric that has more labels at a higher level has a row for each level.
 
 $engine
 
@@ -92,7 +113,10 @@ def page() -> str:
     return _PAGE.substitute(
         port=DEFAULT_ADMIN_PORT,
         cap=DEFAULT_MAX_AUTO_REGISTERED_SERIES,
-        engine=_table(engine.families()),
+        basic=MAX_ZONE_SERIES["basic"],
+        detailed=MAX_ZONE_SERIES["detailed"],
+        full=MAX_ZONE_SERIES["full"],
+        engine=_table(ALL_FAMILIES, levels=True),
         evictions="\n".join(
             ["| reason | beneficiary |", "|---|---|"]
             + [f"| `{reason}` | {_code(beneficiaries)} |" for reason, beneficiaries in EVICTIONS_FOR.items()]
@@ -105,11 +129,14 @@ def page() -> str:
     )
 
 
-def _table(families: Iterable[Any]) -> str:
+def _table(families: Iterable[Any], *, levels: bool = False) -> str:
     lines = ["| metric | type | labels | what it tells |", "|---|---|---|---|"]
+    if levels:
+        lines = ["| metric | type | labels | level | what it tells |", "|---|---|---|---|---|"]
     for family in families:
         text = family.help.replace("|", r"\|")
-        lines.append(f"| `{family.name}` | {family.type} | {_code(family.labels)} | {text} |")
+        level = f" {'all' if family.levels == LEVELS else ', '.join(family.levels)} |" if levels else ""
+        lines.append(f"| `{family.name}` | {family.type} | {_code(family.labels)} |{level} {text} |")
     return "\n".join(lines)
 
 

@@ -2,11 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import TextIO, get_args
+from typing import TextIO
 
 from bench.simulator.request import BLOCK_TOKENS
 from bench.simulator.simulation import Simulation
-from tenantzone_contract.report import WaitReason
 from tenantzone_runtime.zones.zone import Zone
 
 SCRAPE_SECONDS = 15.0
@@ -51,12 +50,6 @@ class History:
             labels = f'{_ENGINE},pool="pool",zone="{zone.spec.name}",tenant="{zone.spec.tenant}"'
             for name, value in _values(zone):
                 self._add(f"tenantzone_zone_{name}", labels, value)
-            for (reason, beneficiary), blocks in zone.counters.all_evictions.items():
-                whose = f'{labels},reason="{reason}",beneficiary="{beneficiary}"'
-                self._add("tenantzone_zone_evicted_blocks_total", whose, blocks)
-            for reason in get_args(WaitReason):
-                stalled = zone.counters.stalled_seconds.get(reason, 0.0)
-                self._add("tenantzone_zone_stalled_seconds_total", f'{labels},reason="{reason}"', stalled)
 
     def _add(self, name: str, labels: str, value: float) -> None:
         at = BEGINNING + self._simulation.engine.now
@@ -71,6 +64,8 @@ def _values(zone: Zone) -> Iterator[tuple[str, float]]:
     yield "blocks_limit", quota.limit
     yield "blocks_overdue", zone.overdue
     yield "blocks_short", zone.short
+    yield "taken_blocks_total", counters.taken_blocks
+    yield "starved_seconds_total", counters.starved_seconds
     yield "prefix_query_tokens_total", counters.prefix_query_tokens
     yield "prefix_hit_tokens_total", counters.prefix_hit_tokens
     yield "violations_total", counters.violations

@@ -324,6 +324,8 @@ def _key(tenant: str) -> str:
 def _environment(shape: Shape, *, eager: bool) -> dict[str, str]:
     # With PYTHONFAULTHANDLER, aborting an engine that hangs shows where it hangs.
     common = {**os.environ, "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "PYTHONFAULTHANDLER": "1"}
+    # Of zones engines the benches read all counters.
+    common |= {"TENANTZONE_METRICS_LEVEL": "full"}
     if shape.on_gpu:
         return common
     # Eager engines do not compile the sampler either, which takes longer than all that a CPU then computes.

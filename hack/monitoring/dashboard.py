@@ -19,11 +19,13 @@ from grafana_foundation_sdk.models.dashboard import (
 
 from hack.monitoring.panel import Panel, Query
 from hack.monitoring.panels import rows
+from tenantzone_runtime.metrics_levels import DEFAULT_LEVEL, Level
 
 _SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
 _COLUMNS = 24
 _HEIGHT = 8
 _REFERENCES = "ABCDEFGH"
+_OR_MORE: dict[Level, str] = {"detailed": " or full", "full": ""}
 
 
 def dashboard_json() -> str:
@@ -71,8 +73,14 @@ def _panel(panel: Panel) -> timeseries.Panel | stat.Panel:
     return _stat(panel) if panel.style == "stat" else _lines(panel)
 
 
+def _description(panel: Panel) -> str:
+    if panel.level == DEFAULT_LEVEL:
+        return panel.description
+    return f"{panel.description} For engines with --metrics-level {panel.level}{_OR_MORE[panel.level]}."
+
+
 def _stat(panel: Panel) -> stat.Panel:
-    made = stat.Panel().title(panel.title).description(panel.description).unit(panel.unit).datasource(_SOURCE)
+    made = stat.Panel().title(panel.title).description(_description(panel)).unit(panel.unit).datasource(_SOURCE)
     made.span(_COLUMNS // 4).height(_HEIGHT // 2).graph_mode(options.BigValueGraphMode.AREA)
     made.reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
     made.thresholds(
@@ -86,7 +94,7 @@ def _stat(panel: Panel) -> stat.Panel:
 
 
 def _lines(panel: Panel) -> timeseries.Panel:
-    made = timeseries.Panel().title(panel.title).description(panel.description).unit(panel.unit).datasource(_SOURCE)
+    made = timeseries.Panel().title(panel.title).description(_description(panel)).unit(panel.unit).datasource(_SOURCE)
     made.span(_COLUMNS // 3).height(_HEIGHT).min(0).line_width(1).fill_opacity(8)
     made.legend(
         common.VizLegendOptions()

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from tenantzone_runtime.metrics_levels import DEFAULT_LEVEL, Level
+
 Style = Literal["lines", "stacked", "stat"]
 
 
@@ -26,6 +28,8 @@ class Panel:
     style: Style = "lines"
     for_each_zone: bool = False
     """Whether there is one for each zone that is chosen."""
+    level: Level = DEFAULT_LEVEL
+    """Of the engines' metrics that it needs to show all that it can."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,8 @@
-"""Recording rules: what both the alerts and the dashboard ask for."""
+"""Recording rules: what both the alerts and the dashboard ask for.
+
+An engine exports what they ask for at each level of its metrics, from its start: a counter that appears with its first
+increment has a rate without it. Engines of the previous release have no such totals; series by reason are added up.
+"""
 
 from hack.monitoring.model import Recording
 from hack.monitoring.pace import Pace
@@ -15,15 +19,14 @@ terms that it was had on.
 def recordings(pace: Pace) -> tuple[Recording, ...]:
     """All of them, for a pace."""
     window, quarter = pace(5), pace(15)
-    refused = f'sum without (reason) (increase(tenantzone_zone_tier_refused_chunks_total{{reason="room"}}[{quarter}]))'
     return (
         Recording("tenantzone:zone_held_blocks", "tenantzone_zone_blocks_in_use + tenantzone_zone_blocks_cached"),
         # Of what the zone held at most in the window: a zone that has lost all of it holds nothing to compare with.
         Recording("tenantzone:zone_held_blocks:max5m", f"max_over_time(tenantzone:zone_held_blocks[{window}])"),
         Recording(
             "tenantzone:zone_taken_blocks:increase5m",
-            f'sum without (reason, beneficiary) (increase(tenantzone_zone_evicted_blocks_total{{reason=~"{TAKEN}"}}'
-            f"[{window}]))",
+            f"increase(tenantzone_zone_taken_blocks_total[{window}]) or sum without (reason, beneficiary)"
+            f' (increase(tenantzone_zone_evicted_blocks_total{{reason=~"{TAKEN}"}}[{window}]))',
         ),
         Recording(
             "tenantzone:zone_taken:ratio5m",
@@ -58,18 +61,24 @@ def recordings(pace: Pace) -> tuple[Recording, ...]:
         # What its own limit holds back is as its owner wants it.
         Recording(
             "tenantzone:zone_stalled:ratio5m",
-            'sum without (reason) (rate(tenantzone_zone_stalled_seconds_total{reason=~"reserved|in_use"}'
-            f"[{window}]))",
+            f"rate(tenantzone_zone_starved_seconds_total[{window}]) or sum without (reason)"
+            f' (rate(tenantzone_zone_stalled_seconds_total{{reason=~"reserved|in_use"}}[{window}]))',
         ),
-        Recording(
-            "tenantzone:zone_tier_refused:ratio15m",
-            f"{refused} / ({refused} + increase(tenantzone_zone_tier_stored_bytes_total[{quarter}])"
-            " / on (namespace, pod, tier) group_left () tenantzone_tier_chunk_bytes > 0)",
-        ),
+        Recording("tenantzone:zone_tier_refused:ratio15m", _refused("tenantzone_zone_tier", quarter)),
+        Recording("tenantzone:tier_refused:ratio15m", _refused("tenantzone_tier", quarter)),
         Recording(
             "tenantzone:pool_held:ratio",
             "sum by (namespace, pool) (tenantzone:zone_held_blocks)"
             " / on (namespace, pool) sum by (namespace, pool) (tenantzone_engine_capacity_blocks"
             " * on (namespace, pod) group_left (pool) tenantzone_engine_info)",
         ),
+    )
+
+
+def _refused(of: str, window: str) -> str:
+    """What had no room, over all that would have been stored: of tiers, or of each zone in each tier."""
+    refused = f'sum without (reason) (increase({of}_refused_chunks_total{{reason="room"}}[{window}]))'
+    return (
+        f"{refused} / ({refused} + increase({of}_stored_bytes_total[{window}])"
+        " / on (namespace, pod, tier) group_left () tenantzone_tier_chunk_bytes > 0)"
     )

@@ -1,4 +1,8 @@
-"""Alerts about tiers below engines' blocks. What goes wrong there costs hits, and no request: none of them pages."""
+"""Alerts about tiers below engines' blocks. What goes wrong there costs hits, and no request: none of them pages.
+
+Engines with detailed metrics say what goes wrong in a tier zone by zone, and so does the alert. Others say it of the
+tier as a whole.
+"""
 
 from hack.monitoring.model import Alert
 from hack.monitoring.pace import Pace
@@ -7,8 +11,21 @@ REFUSED = 0.1
 """Of the chunks that a zone's requests would have stored."""
 
 _WHERE = "zone {{ $labels.zone }} (tenant {{ $labels.tenant }}, pool {{ $labels.pool }})"
+_POOL = "{{ $labels.pool }}"
 _TIER = "tier {{ $labels.tier }} of engine {{ $labels.namespace }}/{{ $labels.pod }}"
 _CHUNKS = '{{ $value | printf "%.0f" }}'
+
+
+def _of_tier(expression: str) -> str:
+    """What is found of tiers with their pool, where nothing is known of each zone."""
+    return (
+        f"{expression} * on (namespace, pod) group_left (pool) tenantzone_engine_info"
+        " unless on (namespace, pod, tier) tenantzone_zone_tier_stored_bytes_total"
+    )
+
+
+def _text(of_zone: str, of_tier: str) -> str:
+    return f"{{{{ if $labels.zone }}}}{of_zone}{{{{ else }}}}{of_tier}{{{{ end }}}}"
 
 
 def tier_alerts(pace: Pace) -> tuple[Alert, ...]:
@@ -32,36 +49,59 @@ def _full(pace: Pace) -> Alert:
     return Alert(
         "TenantZoneTierFull",
         "warning",
-        f"tenantzone:zone_tier_refused:ratio15m > {REFUSED}",
+        f"tenantzone:zone_tier_refused:ratio15m > {REFUSED} or"
+        f" {_of_tier(f'(tenantzone:tier_refused:ratio15m > {REFUSED})')}",
         pace(15),
-        f"{_TIER} has no room for {_WHERE}",
-        f"{{{{ $value | humanizePercentage }}}} of what {_WHERE} would have stored in {_TIER} had no room there. Its"
-        " limit, or what others are promised there, leaves it too little.",
+        _text(f"{_TIER} has no room for {_WHERE}", f"{_TIER} has no room for zones of pool {_POOL}"),
+        _text(
+            f"{{{{ $value | humanizePercentage }}}} of what {_WHERE} would have stored in {_TIER} had no room there."
+            " Its limit, or what others are promised there, leaves it too little.",
+            f"{{{{ $value | humanizePercentage }}}} of what zones of pool {_POOL} would have stored in {_TIER} had no"
+            " room there. Their limits, or what others are promised there, leave some of them too little.",
+        ),
     )
 
 
 def _floor(pace: Pace) -> Alert:
-    refused = 'tenantzone_zone_tier_refused_chunks_total{reason="reserved"}'
+    def refused(of: str) -> str:
+        counter = f'{of}_refused_chunks_total{{reason="reserved"}}'
+        return f"sum without (reason) (increase({counter}[{pace(5)}])) > 0"
+
+    of_tiers = _of_tier(f"({refused('tenantzone_tier')})")
     return Alert(
         "TenantZoneTierFloorNotHeld",
         "warning",
-        f"sum without (reason) (increase({refused}[{pace(5)}])) > 0",
+        f"{refused('tenantzone_zone_tier')} or {of_tiers}",
         pace(5),
-        f"What {_WHERE} has reserved of {_TIER} is not held",
-        f"In five minutes {_CHUNKS} chunks of {_WHERE} were not stored in {_TIER}, with which it would still have been"
-        " within its reservation.",
+        _text(
+            f"What {_WHERE} has reserved of {_TIER} is not held",
+            f"What zones of pool {_POOL} have reserved of {_TIER} is not held",
+        ),
+        _text(
+            f"In five minutes {_CHUNKS} chunks of {_WHERE} were not stored in {_TIER}, with which it would still have"
+            " been within its reservation.",
+            f"In five minutes {_CHUNKS} chunks of zones of pool {_POOL} were not stored in {_TIER}, with which they"
+            " would still have been within their reservations.",
+        ),
     )
 
 
 def _corruption(pace: Pace) -> Alert:
-    corrupt = 'tenantzone_zone_tier_lost_chunks_total{reason="corrupt"}'
+    def found(corrupt: str) -> str:
+        # A zone or an engine that was made after the last scrape has no zero to rise from.
+        return f"increase({corrupt}[{pace(15)}]) > 0 or ({corrupt} > 0 unless {corrupt} offset {pace(15)})"
+
+    of_tiers = _of_tier(f"({found('tenantzone_tier_corrupt_chunks_total')})")
+    of_zones = found('tenantzone_zone_tier_lost_chunks_total{reason="corrupt"}')
     return Alert(
         "TenantZoneTierCorruption",
         "warning",
-        # A zone that was made after the last scrape has no zero to rise from.
-        f"increase({corrupt}[{pace(15)}]) > 0 or ({corrupt} > 0 unless {corrupt} offset {pace(15)})",
+        f"{of_zones} or {of_tiers}",
         "",
-        f"{_TIER} has chunks that are not what {_WHERE} stored",
-        f"{_TIER} gave chunks to {_WHERE} that were changed, cut off, swapped or another's. None was used: they were"
-        " computed again. The disk is failing, or somebody writes to it.",
+        _text(
+            f"{_TIER} has chunks that are not what {_WHERE} stored",
+            f"{_TIER} has chunks that are not what zones of pool {_POOL} stored",
+        ),
+        f"{_TIER} gave chunks to {_text(_WHERE, f'zones of pool {_POOL}')} that were changed, cut off, swapped or"
+        " another's. None was used: they were computed again. The disk is failing, or somebody writes to it.",
     )

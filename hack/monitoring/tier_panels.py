@@ -4,6 +4,8 @@ from hack.monitoring.panel import Panel, Query, Row
 
 _ZONE = 'namespace=~"$namespace",pool=~"$pool",zone=~"$zone"'
 _INTERVAL = "[$__rate_interval]"
+_POOLS = 'on (namespace, pod) group_left (pool) tenantzone_engine_info{namespace=~"$namespace",pool=~"$pool"}'
+"""Engines know their pool by their info only."""
 
 
 def tiers() -> Row:
@@ -19,6 +21,7 @@ def tiers() -> Row:
                     Query(_sum("held_bytes"), "{{zone}}: {{tier}}"),
                     Query(_sum("reserved_bytes"), "{{zone}}: {{tier}}, reserved"),
                 ),
+                level="detailed",
             ),
             Panel(
                 "Tiers in use",
@@ -35,6 +38,7 @@ def tiers() -> Row:
                     Query(_rate("loaded_bytes"), "{{zone}}: {{tier}}, loaded"),
                     Query(_rate("stored_bytes"), "{{zone}}: {{tier}}, stored"),
                 ),
+                level="detailed",
             ),
             Panel(
                 "Chunks refused and evicted",
@@ -45,12 +49,29 @@ def tiers() -> Row:
                     Query(_rate("refused_chunks", "reason"), "{{zone}}: {{tier}}, refused, {{reason}}"),
                     Query(_rate("evicted_chunks", "reason"), "{{zone}}: {{tier}}, evicted, {{reason}}"),
                 ),
+                level="detailed",
+            ),
+            Panel(
+                "Stored in tiers, of all zones",
+                "What went there.",
+                "Bps",
+                (Query(_rate_of_engines("stored_bytes"), "{{pool}}: {{tier}}"),),
+            ),
+            Panel(
+                "Chunks refused and corrupt, of all zones",
+                "refused: not stored, by reason. corrupt: not what was stored, and computed again.",
+                "ops",
+                (
+                    Query(_rate_of_engines("refused_chunks", "reason"), "{{pool}}: {{tier}}, refused, {{reason}}"),
+                    Query(_rate_of_engines("corrupt_chunks"), "{{pool}}: {{tier}}, corrupt"),
+                ),
             ),
             Panel(
                 "Chunks lost",
                 "Computed again, because they were not what was stored, not there, refused or late.",
                 "ops",
                 (Query(_rate("lost_chunks", "reason"), "{{zone}}: {{tier}}, {{reason}}"),),
+                level="detailed",
             ),
             Panel(
                 "Tiers that fail",
@@ -73,6 +94,9 @@ def _rate(name: str, label: str = "") -> str:
 
 
 def _of_engines(name: str) -> str:
-    """Of the engines of each pool, which know their pool by their info only."""
-    pools = 'on (namespace, pod) group_left (pool) tenantzone_engine_info{namespace=~"$namespace",pool=~"$pool"}'
-    return f"sum by (pool, tier) (tenantzone_tier_{name} * {pools})"
+    return f"sum by (pool, tier) (tenantzone_tier_{name} * {_POOLS})"
+
+
+def _rate_of_engines(name: str, label: str = "") -> str:
+    by = f"pool, tier, {label}" if label else "pool, tier"
+    return f"sum by ({by}) (rate(tenantzone_tier_{name}_total{_INTERVAL}) * {_POOLS})"

@@ -68,6 +68,7 @@ def blocks() -> Row:
                     Query(_sum("tenantzone_zone_blocks_borrowed"), "{{zone}} borrows"),
                     Query(_sum("tenantzone_zone_blocks_overdue"), "{{zone}} owes, overdue"),
                 ),
+                level="detailed",
             ),
             Panel(
                 "Pool in use",
@@ -95,10 +96,20 @@ def cache() -> Row:
         (
             Panel("Hit rate", "Prompt tokens found in the cache.", "percentunit", (Query(hit, "{{zone}}"),)),
             Panel(
+                "Evicted and taken blocks",
+                "taken: those that others caused to be evicted, and not the zone's own requests or its spec.",
+                "blocks/s",
+                (
+                    Query(_rate("evicted_blocks"), "{{zone}} evicted"),
+                    Query(_rate("taken_blocks"), "{{zone}} taken"),
+                ),
+            ),
+            Panel(
                 "Evicted blocks by reason and beneficiary",
                 "own and limit: the zone's own requests. quiet, reclaim, relief, watermark: others, by their priority.",
                 "blocks/s",
                 (Query(evicted, "{{zone}}: {{reason}}, {{beneficiary}}"),),
+                level="full",
             ),
             Panel(
                 "Taken by others in five minutes",
@@ -112,6 +123,7 @@ def cache() -> Row:
 
 def requests() -> Row:
     """The row of panels about how long requests take and wait."""
+    starved = f"avg by (pool, zone) (rate(tenantzone_zone_starved_seconds_total{{{_ZONE}}}{_INTERVAL}))"
     stalled = f"avg by (pool, zone, reason) (rate(tenantzone_zone_stalled_seconds_total{{{_ZONE}}}{_INTERVAL}))"
     return Row(
         "Requests",
@@ -121,14 +133,27 @@ def requests() -> Row:
                 "From a request's arrival until its first token leaves the engine core.",
                 "s",
                 _quantiles("time_to_first_token"),
+                level="full",
             ),
-            Panel("Queue time", "From a request's arrival until it is first scheduled.", "s", _quantiles("queue_time")),
+            Panel(
+                "Queue time",
+                "From a request's arrival until it is first scheduled.",
+                "s",
+                _quantiles("queue_time"),
+                level="full",
+            ),
             Panel(
                 "Time without blocks",
-                "Part of the time in which a zone's next request waited for blocks: its own limit, what others have"
-                " reserved, what others use.",
+                "Part of the time in which a zone's next request waited for blocks that others have.",
+                "percentunit",
+                (Query(starved, "{{zone}}"),),
+            ),
+            Panel(
+                "Time of waiting by reason",
+                "Part of the time in which a zone's next request waited for blocks, a seat, tokens or its preparation.",
                 "percentunit",
                 (Query(stalled, "{{zone}}: {{reason}}"),),
+                level="detailed",
             ),
             Panel(
                 "Waiting and running requests",
@@ -139,11 +164,13 @@ def requests() -> Row:
                     Query(_sum("tenantzone_zone_running_requests"), "{{zone}} running"),
                 ),
             ),
+            Panel("Requests", "That have ended.", "reqps", (Query(_rate("requests"), "{{zone}}"),)),
             Panel(
                 "Requests by outcome",
                 "How they ended.",
                 "reqps",
                 (Query(_rate("requests", "outcome"), "{{zone}}: {{outcome}}"),),
+                level="detailed",
             ),
             Panel("Preemptions", "Requests sent back to wait.", "ops", (Query(_rate("preemptions"), "{{zone}}"),)),
             Panel(
@@ -154,11 +181,12 @@ def requests() -> Row:
                     Query(_rate("prompt_tokens"), "{{zone}} in"),
                     Query(_rate("generation_tokens"), "{{zone}} out"),
                 ),
+                level="detailed",
             ),
             Panel(
                 "Tokens by how they were processed",
                 "Computed for the first time, computed again after a preemption, drafted and not kept, found in the"
-                " cache, or loaded from a tier.",
+                " cache, or loaded from a tier. With --metrics-level basic, engines export those that were computed.",
                 "short",
                 (Query(_rate("processed_tokens", "kind"), "{{zone}}: {{kind}}"),),
             ),
@@ -174,11 +202,9 @@ def requests() -> Row:
 
 def steps() -> Row:
     """The row of panels about shares of the engines' steps, and latency targets."""
-    computed = f"sum by (pool, zone) (rate(tenantzone_zone_computed_tokens_total{{{_ZONE}}}{_INTERVAL}))"
-    all_computed = (
-        'sum by (pool) (rate(tenantzone_zone_computed_tokens_total{namespace=~"$namespace",pool=~"$pool"}'
-        f"{_INTERVAL}))"
-    )
+    first = 'tenantzone_zone_processed_tokens_total{kind="computed_first",'
+    computed = f"sum by (pool, zone) (rate({first}{_ZONE}}}{_INTERVAL}))"
+    all_computed = f'sum by (pool) (rate({first}namespace=~"$namespace",pool=~"$pool"}}{_INTERVAL}))'
     actual, expected, error = (
         f"{_of_engines(name)} / ({_of_engines('predicted_steps')} > 0)"
         for name in ("step_seconds", "predicted_step_seconds", "step_prediction_error_seconds")
@@ -201,12 +227,14 @@ def steps() -> Row:
                 "That requests could have had computed and that were kept for others, by weight or for a target.",
                 "short",
                 (Query(_rate("withheld_tokens"), "{{zone}}"),),
+                level="detailed",
             ),
             Panel(
                 "Latency against target",
                 "99th percentile of the last minute, in the engine where it is longest.",
                 "s",
                 (Query(latency, "{{zone}}: {{target}}"), Query(target, "{{zone}}: {{target}}, target")),
+                level="detailed",
             ),
             Panel(
                 "Engines that meet a zone's target",

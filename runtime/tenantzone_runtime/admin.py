@@ -30,6 +30,7 @@ from tenantzone_runtime.admin_access import AdminAccess
 from tenantzone_runtime.admin_migration import MigrationPage, Page
 from tenantzone_runtime.metrics import EngineFigures
 from tenantzone_runtime.metrics.exposition import encode
+from tenantzone_runtime.metrics_levels import DEFAULT_LEVEL, Level
 
 _log = logging.getLogger(__name__)
 
@@ -60,6 +61,7 @@ class AdminServer:
         take_block_map: called in other threads, one at a time; None: there is no such path.
         take_tier_map: the same; None: there are no tiers.
         migration: called in other threads; None: nothing can be moved.
+        metrics_level: how much a scrape says of each zone.
         max_age: seconds after which a report says that the engine hangs.
         now: Unix time in seconds.
 
@@ -78,13 +80,24 @@ class AdminServer:
         take_block_map: TakeBlockMap | None = None,
         take_tier_map: TakeTierMap | None = None,
         migration: MigrationPage | None = None,
+        metrics_level: Level = DEFAULT_LEVEL,
         max_age: float = 10.0,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._server = _bind(
             host,
             port,
-            _Pages(access, read_report, read_figures, take_block_map, take_tier_map, migration, max_age, now),
+            _Pages(
+                access,
+                read_report,
+                read_figures,
+                take_block_map,
+                take_tier_map,
+                migration,
+                metrics_level,
+                max_age,
+                now,
+            ),
         )
         self._thread = threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.1}, name="tenantzone-admin", daemon=True
@@ -117,6 +130,7 @@ class _Pages:
         take_block_map: TakeBlockMap | None,
         take_tier_map: TakeTierMap | None,
         migration: MigrationPage | None,
+        metrics_level: Level,
         max_age: float,
         now: Callable[[], float],
     ) -> None:
@@ -126,6 +140,7 @@ class _Pages:
         self._take_block_map = take_block_map
         self._take_tier_map = take_tier_map
         self.migration = migration
+        self._metrics_level = metrics_level
         self._one_picture_at_a_time = threading.Lock()
         self._max_age = max_age
         self._now = now
@@ -145,7 +160,7 @@ class _Pages:
             case _ if path == REPORT_PATH:
                 return HTTPStatus.OK, "application/json", dump_report(self._read_report())
             case _ if path == METRICS_PATH and self._read_figures is not None:
-                return HTTPStatus.OK, *encode(self._read_figures(), accept)
+                return HTTPStatus.OK, *encode(self._read_figures(), accept, self._metrics_level)
             case _ if path == BLOCKS_PATH and self._take_block_map is not None:
                 return self._blocks(self._take_block_map, query)
             case _ if path == MIGRATION_PATH and self.migration is not None:

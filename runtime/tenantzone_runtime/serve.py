@@ -18,6 +18,7 @@ from typing import Final
 from tenantzone_contract.logs import JsonFormatter
 from tenantzone_contract.tls import TlsFiles
 from tenantzone_runtime import logs, settings
+from tenantzone_runtime.metrics_levels import LEVELS
 from tenantzone_runtime.offloading_flags import (
     TIERS_FLAG,
     DiskFlags,
@@ -110,6 +111,7 @@ def _variables(own: argparse.Namespace) -> dict[str, str]:
         settings.JOURNAL_DIR: own.journal and str(own.journal.absolute()),
         settings.SCRUB_BLOCKS: 1 if own.scrub_blocks else None,
         settings.MAX_AUTO_REGISTERED_SERIES: own.max_auto_registered_series,
+        settings.METRICS_LEVEL: own.metrics_level,
         settings.ADMIN_TOKEN_DIR: own.admin_token and str(own.admin_token.absolute()),
         settings.ADMIN_OPEN: 1 if own.admin_open else None,
         settings.ADMIN_HOST: own.admin_host,
@@ -303,6 +305,12 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="zones of tenants without a TenantZone with metrics of their own; others share the zone 'overflow'"
         f" (default: {default.max_auto_registered_series})",
+    )
+    parser.add_argument(
+        "--metrics-level",
+        choices=LEVELS,
+        help="how much the admin port's /metrics says of each zone: what alerts need, all counters, or histograms and"
+        f" all labels, too (default: {default.metrics_level})",
     )
     parser.add_argument(
         "--journal",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tenantzone_contract.report import DEFAULT_ADMIN_PORT
+from tenantzone_runtime.metrics_levels import DEFAULT_LEVEL, LEVELS, Level
 
 CONFIG_DIR = "TENANTZONE_CONFIG_DIR"
 KEYS_DIR = "TENANTZONE_KEYS_DIR"
@@ -31,6 +32,7 @@ WARM_UP = "TENANTZONE_WARM_UP"
 MAX_AUTO_REGISTERED_SERIES = "TENANTZONE_MAX_AUTO_REGISTERED_SERIES"
 MOST_AUTO_REGISTERED_SERIES = "TENANTZONE_MOST_AUTO_REGISTERED_SERIES"
 """Its older name, read where the newer one is not given."""
+METRICS_LEVEL = "TENANTZONE_METRICS_LEVEL"
 MAX_TEXT_BYTES = "TENANTZONE_MAX_TEXT_BYTES"
 MAX_BODY_BYTES = "TENANTZONE_MAX_BODY_BYTES"
 MAX_GRAMMAR_BYTES = "TENANTZONE_MAX_GRAMMAR_BYTES"
@@ -132,6 +134,8 @@ class Settings:
     """Files that stay of each process, besides the one that it writes."""
     max_auto_registered_series: int = DEFAULT_MAX_AUTO_REGISTERED_SERIES
     """How many zones of tenants without a TenantZone have metrics of their own; the others are added up in one."""
+    metrics_level: Level = DEFAULT_LEVEL
+    """How much a scrape says of each zone."""
     bounds: Bounds = Bounds()
 
 
@@ -171,8 +175,17 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         max_auto_registered_series=_number(
             environ, max_series, DEFAULT_MAX_AUTO_REGISTERED_SERIES, "a number of zones"
         ),
+        metrics_level=_level(environ),
         bounds=_bounds(environ),
     )
+
+
+def _level(environ: Mapping[str, str]) -> Level:
+    text = environ.get(METRICS_LEVEL, DEFAULT_LEVEL)
+    for level in LEVELS:
+        if text == level:
+            return level
+    raise ValueError(f"{METRICS_LEVEL}={text!r}: expected {', '.join(LEVELS[:-1])} or {LEVELS[-1]}")
 
 
 def _bounds(environ: Mapping[str, str]) -> Bounds:

@@ -184,6 +184,7 @@ class StartingEngine:
                 "PYTHONFAULTHANDLER": "1",
                 # It takes seconds at each start; one engine of the tests has it on.
                 "TENANTZONE_WARM_UP": "0",
+                "TENANTZONE_METRICS_LEVEL": "full",
                 **self._variables,
             },
         )

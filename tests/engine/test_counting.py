@@ -117,7 +117,7 @@ class Watched:
         counters = each.counters
         assert counters.time_to_first_token.count <= counters.queue_time.count
         assert counters.prefix_hit_tokens <= counters.prefix_query_tokens <= counters.prompt_tokens
-        assert sum(counters.all_evictions.values()) == sum(counters.evicted.values())
+        assert sum(counters.evictions.values()) == sum(counters.evicted.values())
         assert each.short <= each.reserved
 
     def _check_that_counters_only_grow(self, figures):

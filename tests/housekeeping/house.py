@@ -48,6 +48,7 @@ class House:
             "TENANTZONE_ADMIN_HOST": "127.0.0.1",
             "TENANTZONE_ADMIN_PORT": "0",
             "TENANTZONE_ADMIN_OPEN": "1",
+            "TENANTZONE_METRICS_LEVEL": "full",
         }
         self._service = Service(engine, read_settings(environ | variables))
         self._url = f"http://127.0.0.1:{self._service.admin_port}"

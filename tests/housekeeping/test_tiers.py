@@ -14,7 +14,7 @@ from tenantzone_runtime.disk.sealing import ZoneSeal
 from tenantzone_runtime.journal.bill import Period, make_bill
 from tenantzone_runtime.shared.figures import SharedFigures
 from tenantzone_runtime.shared.spaces import SharedZone, Space
-from tenantzone_runtime.zones.tier_counts import QuestionOutcome, TierCounts
+from tenantzone_runtime.zones.tier_counts import QuestionOutcome, TierCounts, TierTotals
 from tests.disk.disks import instance
 from tests.housekeeping.driven import CAPACITY
 from tests.housekeeping.house import House
@@ -96,7 +96,7 @@ class SharedByTwo:
 
     def figures(self) -> SharedFigures:
         questions: dict[QuestionOutcome, int] = {"answered": 7, "late": 2}
-        return SharedFigures(CHUNK_BYTES, 5 * CHUNK_BYTES, "it is far away", questions)
+        return SharedFigures(CHUNK_BYTES, 5 * CHUNK_BYTES, "it is far away", questions, TierTotals())
 
     def take_receipts(self) -> list[Receipt]:
         receipts, self.receipts = self.receipts, []

@@ -82,10 +82,17 @@ def test_the_queries_of_all_pages_are_well_formed(tmp_path: Path):
 
 
 def test_the_queries_of_all_pages_ask_for_metrics_that_there_are():
-    known = {family.name for family in (*engine_families(), *operator_families(), *Metrics().families)}
+    known = {family.name for family in (*engine_families("full"), *operator_families(), *Metrics().families)}
     for query in _queries():
         for name in re.findall(r"\btenantzone_\w+", query):
             assert name.removesuffix("_bucket") in known, query
+
+
+def test_a_query_that_needs_more_than_the_default_metrics_of_engines_says_so():
+    by_default = {family.name for family in (*engine_families(), *operator_families(), *Metrics().families)}
+    for query in _queries():
+        needs_more = not set(re.findall(r"\btenantzone_\w+", query)) <= by_default
+        assert "# of engines with --metrics-level" in query or not needs_more, query
 
 
 @pytest.mark.parametrize("alert", ALERTS)

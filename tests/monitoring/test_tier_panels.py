@@ -23,7 +23,7 @@ class Scraped:
     """What Prometheus has of an engine with a tier after some scrapes. What the engine counts grows with each."""
 
     def write(self, file: TextIO) -> None:
-        told = scrape()
+        told = scrape("full")
         for name in sorted({name for name, _ in told if "tier_" in name or name == "tenantzone_engine_info"}):
             is_counter = name.endswith("_total")
             file.write(f"# TYPE {name.removesuffix('_total')} {'counter' if is_counter else 'gauge'}\n")

@@ -12,9 +12,10 @@ from tenantzone_runtime.admin import AdminServer
 from tenantzone_runtime.admin_access import AdminAccess
 from tenantzone_runtime.metrics import EngineFigures, ZoneFigures
 from tenantzone_runtime.metrics.figures import StepFigures, TierFigures, ZoneTierFigures
+from tenantzone_runtime.metrics_levels import Level
 from tenantzone_runtime.zones.counters import Counters
 from tenantzone_runtime.zones.outcomes import TargetOutcome
-from tenantzone_runtime.zones.tier_counts import TierCounts
+from tenantzone_runtime.zones.tier_counts import TierCounts, TierTotals
 
 PUBLISHED = 1_000.0
 
@@ -58,6 +59,18 @@ def in_tier(**fields: object) -> ZoneTierFigures:
         "counts": TierCounts(hits=6, written=11, not_admitted=3, refused_writes={"room": 2}, corrupt=1, late=5),
     }
     return ZoneTierFigures(**{**known, **fields})
+
+
+def tier(**fields: object) -> TierFigures:
+    known = {
+        "tier": "disk",
+        "capacity_bytes": 5_000,
+        "held_bytes": 1_700,
+        "chunk_bytes": 100,
+        "problem": "",
+        "totals": TierTotals(written=13, corrupt=2, refused_writes={"room": 4}),
+    }
+    return TierFigures(**{**known, **fields})
 
 
 def zone(**fields: object) -> ZoneFigures:
@@ -107,7 +120,7 @@ def figures(**fields: object) -> EngineFigures:
         "refusals": {"unbound": 1, "unknown_tenant": 0, "too_long": 0, "unsupported": 0, "queue_full": 0},
         "refused_at_admin_port": 3,
         "steps": StepFigures(steps=100, actual_seconds=2.5, predicted_seconds=2.25, error_seconds=0.5),
-        "tiers": (TierFigures("disk", capacity_bytes=5_000, held_bytes=1_700, chunk_bytes=100, problem=""),),
+        "tiers": (tier(),),
         "zones": (zone(),),
     }
     return EngineFigures(**{**known, **fields})
@@ -130,9 +143,19 @@ def report(**fields: object) -> EngineReport:
 
 
 @contextmanager
-def scraped(read_figures: Callable[[], EngineFigures] = figures, access: AdminAccess = EVERYBODY) -> Iterator[str]:
+def scraped(
+    read_figures: Callable[[], EngineFigures] = figures, access: AdminAccess = EVERYBODY, level: Level = "full"
+) -> Iterator[str]:
     """The address of an admin port."""
-    server = AdminServer("127.0.0.1", 0, report, access=access, read_figures=read_figures, now=lambda: PUBLISHED)
+    server = AdminServer(
+        "127.0.0.1",
+        0,
+        report,
+        access=access,
+        read_figures=read_figures,
+        metrics_level=level,
+        now=lambda: PUBLISHED,
+    )
     server.start()
     try:
         yield f"http://127.0.0.1:{server.port}"
@@ -159,6 +182,6 @@ def series(text: str) -> Series:
     }
 
 
-def scrape(**fields: object) -> Series:
-    with scraped(lambda: figures(**fields)) as url:
+def scrape(level: Level = "full", **fields: object) -> Series:
+    with scraped(lambda: figures(**fields), level=level) as url:
         return series(get(f"{url}/metrics")[2].decode())

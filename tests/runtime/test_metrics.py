@@ -11,12 +11,13 @@ from tenantzone_contract.report import ConfigStatus, Rejection
 from tenantzone_runtime.metrics import families
 from tenantzone_runtime.metrics.exposition import choose
 from tenantzone_runtime.metrics.family import ZONE_LABELS
-from tenantzone_runtime.metrics.figures import TierFigures
 from tenantzone_runtime.metrics.protobuf import PROTOBUF_TYPE
 from tenantzone_runtime.metrics.text import OPENMETRICS_TYPE, TEXT_TYPE
+from tenantzone_runtime.metrics_levels import LEVELS
 from tenantzone_runtime.zones.counters import Counters
 from tenantzone_runtime.zones.histogram import BOUNDS
-from tests.runtime.scraping import figures, get, scrape, scraped, series, zone
+from tenantzone_runtime.zones.tier_counts import TierCounts
+from tests.runtime.scraping import figures, get, in_tier, scrape, scraped, series, tier, zone
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
@@ -27,6 +28,15 @@ def value(scraped, name, **labels):
 
 def of_acme(scraped, name, **labels):
     return value(scraped, f"zone_{name}", pool="shared", zone="acme-zone", tenant="acme", **labels)
+
+
+def by(label, scraped, name):
+    """The sums of a metric by a label; None: a series does not have it."""
+    found = {}
+    for (known, labels), number in scraped.items():
+        if known == f"tenantzone_{name}":
+            found[dict(labels).get(label)] = found.get(dict(labels).get(label), 0) + number
+    return found
 
 
 def test_a_scrape_tells_the_engine():
@@ -89,6 +99,8 @@ OF_EACH_ZONE = [
     ("computed_tokens_total", 260),
     ("withheld_tokens_total", 70),
     ("preemptions_total", 4),
+    ("taken_blocks_total", 2),
+    ("starved_seconds_total", 1.5),
     ("violations_total", 0),
     ("scrubbed_blocks_total", 0),
     ("block_seconds_total", 12.5),
@@ -99,7 +111,7 @@ OF_EACH_ZONE = [
 
 
 def test_each_metric_of_a_zone_is_looked_at_here():
-    plain = [family.name for family in families() if family.labels == ZONE_LABELS and family.type != "histogram"]
+    plain = [family.name for family in families("full") if family.labels == ZONE_LABELS and family.type != "histogram"]
     assert sorted(plain) == sorted(f"tenantzone_zone_{name}" for name, _ in OF_EACH_ZONE)
 
 
@@ -126,11 +138,18 @@ OF_EACH_ZONE_IN_A_TIER = [
     ("byte_seconds_total", 125),
 ]
 """The same of a zone in a tier, and of tiers."""
-OF_EACH_TIER = [("capacity_bytes", 5_000), ("held_bytes", 1_700), ("chunk_bytes", 100), ("failing", 0)]
+OF_EACH_TIER = [
+    ("capacity_bytes", 5_000),
+    ("held_bytes", 1_700),
+    ("chunk_bytes", 100),
+    ("failing", 0),
+    ("stored_bytes_total", 1_300),
+    ("corrupt_chunks_total", 2),
+]
 
 
 def test_each_metric_of_a_tier_is_looked_at_here():
-    plain = [family.name for family in families() if family.labels in (("tier",), (*ZONE_LABELS, "tier"))]
+    plain = [family.name for family in families("full") if family.labels in (("tier",), (*ZONE_LABELS, "tier"))]
     known = [f"tenantzone_zone_tier_{name}" for name, _ in OF_EACH_ZONE_IN_A_TIER]
     assert sorted(plain) == sorted([*known, *(f"tenantzone_tier_{name}" for name, _ in OF_EACH_TIER)])
 
@@ -145,21 +164,23 @@ def test_a_scrape_tells_each_tier(name, expected):
     assert value(scrape(), f"tier_{name}", tier="disk") == expected
 
 
-def test_a_scrape_tells_what_became_of_chunks_and_what_has_not_happened_as_zero():
+def test_a_scrape_tells_what_became_of_chunks_and_leaves_out_what_has_not_happened_but_for_what_alerts_ask_for():
     told = scrape()
+    assert value(told, "tier_refused_chunks_total", tier="disk", reason="room") == 4
+    assert value(told, "tier_refused_chunks_total", tier="disk", reason="reserved") == 0
     assert of_acme(told, "tier_refused_chunks_total", tier="disk", reason="room") == 2
     assert of_acme(told, "tier_refused_chunks_total", tier="disk", reason="reserved") == 0
     assert of_acme(told, "tier_evicted_chunks_total", tier="disk", reason="quiet") == 3
-    assert of_acme(told, "tier_evicted_chunks_total", tier="disk", reason="ttl") == 0
-    lost = {
-        reason: of_acme(told, "tier_lost_chunks_total", tier="disk", reason=reason)
-        for reason in ("corrupt", "vanished", "write", "read", "late")
-    }
-    assert lost == {"corrupt": 1, "vanished": 0, "write": 0, "read": 0, "late": 5}
+    assert by("reason", told, "zone_tier_evicted_chunks_total") == {"quiet": 3}
+    assert by("reason", told, "zone_tier_refused_chunks_total") == {"room": 2, "reserved": 0}
+    assert by("reason", told, "zone_tier_lost_chunks_total") == {"corrupt": 1, "late": 5}
+    quiet = scrape(zones=(zone(tiers=(in_tier(counts=TierCounts(), evictions={}),)),))
+    assert by("reason", quiet, "zone_tier_refused_chunks_total") == {"room": 0, "reserved": 0}
+    assert by("reason", quiet, "zone_tier_lost_chunks_total") == {"corrupt": 0}
 
 
 def test_a_scrape_tells_that_a_tier_fails():
-    failing = TierFigures("disk", 5_000, 1_700, 100, problem="writes fail: no space left")
+    failing = tier(problem="writes fail: no space left")
     assert value(scrape(tiers=(failing,)), "tier_failing", tier="disk") == 1
 
 
@@ -168,17 +189,31 @@ def test_an_engine_without_tiers_has_no_series_of_them():
     assert not [name for name, labels in told if "tier" in dict(labels)]
 
 
-def test_a_scrape_tells_what_has_happened_by_its_labels_and_what_has_not_as_zero():
+def test_a_scrape_tells_what_has_happened_by_its_labels_and_leaves_out_what_has_not():
     told = scrape()
-    assert of_acme(told, "state", state="Active") == 1
-    assert of_acme(told, "state", state="Evicted") == 0
-    assert of_acme(told, "evicted_blocks_total", reason="own", beneficiary="self") == 7
-    assert of_acme(told, "evicted_blocks_total", reason="quiet", beneficiary="higher_priority") == 2
-    assert of_acme(told, "evicted_blocks_total", reason="reclaim", beneficiary="same_priority") == 0
-    assert of_acme(told, "requests_total", outcome="stop") == 3
-    assert of_acme(told, "requests_total", outcome="refused") == 0
-    assert of_acme(told, "stalled_seconds_total", reason="reserved") == 1.5
-    assert of_acme(told, "stalled_seconds_total", reason="limit") == 0
+    assert by("state", told, "zone_state") == {"Active": 1}
+    assert by("reason", told, "zone_evicted_blocks_total") == {"own": 7, "quiet": 2}
+    assert by("beneficiary", told, "zone_evicted_blocks_total") == {"self": 7, "higher_priority": 2}
+    assert by("outcome", told, "zone_requests_total") == {"stop": 3, "abort": 1}
+    assert by("reason", told, "zone_stalled_seconds_total") == {"reserved": 1.5}
+
+
+def test_whom_evictions_were_for_is_told_in_full_only_and_their_reasons_in_detail():
+    lost = {("quiet", "same_priority"): 1, ("quiet", "lower_priority"): 2, ("ttl", "none"): 4}
+    zones = (zone(counters=Counters(evictions=lost, requests={"stop": 3, "abort": 1})),)
+    detailed = scrape("detailed", zones=zones)
+    assert by("reason", detailed, "zone_evicted_blocks_total") == {"quiet": 3, "ttl": 4}
+    assert by("beneficiary", detailed, "zone_evicted_blocks_total") == {None: 7}
+    basic = scrape("basic", zones=zones)
+    assert (of_acme(basic, "evicted_blocks_total"), of_acme(basic, "taken_blocks_total")) == (7, 3)
+    assert of_acme(basic, "requests_total") == 4
+
+
+def test_a_detailed_scrape_tells_how_long_things_took_as_sum_and_count():
+    told = scrape("detailed")
+    assert of_acme(told, "queue_time_seconds_count") == 5
+    assert of_acme(told, "queue_time_seconds_sum") == pytest.approx(5000.76)
+    assert not [name for name, _ in told if name.endswith("_bucket")]
 
 
 def test_a_scrape_tells_what_becomes_of_latency_targets_and_not_what_nobody_knows():
@@ -220,20 +255,21 @@ def test_series_of_a_removed_zone_disappear():
     assert after.keys() < before.keys()
 
 
-def test_a_zone_that_has_done_nothing_has_the_same_series_as_one_that_has():
-    assert scrape(zones=(zone(counters=Counters()),)).keys() == scrape().keys()
+def test_a_zone_that_has_done_nothing_has_the_same_series_by_default_as_one_that_has():
+    assert scrape("basic", zones=(zone(counters=Counters()),)).keys() == scrape("basic").keys()
 
 
 AWKWARD = 'a "quoted" back\\slash\nand a new line'
 
 
+@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize(("accept", "parse"), [("text/plain", parse_text), (OPENMETRICS, parse_openmetrics)])
-def test_both_text_formats_tell_every_family_as_it_is_declared_and_any_name(accept, parse):
-    with scraped(lambda: figures(pool=AWKWARD)) as url:
+def test_both_text_formats_tell_every_family_as_it_is_declared_and_any_name(accept, parse, level):
+    with scraped(lambda: figures(pool=AWKWARD), level=level) as url:
         text = get(f"{url}/metrics", Accept=accept)[2].decode()
     told = {family.name: family for family in parse(text)}
-    assert len(told) == len(families())
-    for declared in families():
+    assert len(told) == len(families(level))
+    for declared in families(level):
         family = told[declared.name.removesuffix("_total").removesuffix("_info" if accept == OPENMETRICS else "")]
         assert family.documentation == declared.help
         assert family.type == ("gauge" if (declared.type, accept) == ("info", "text/plain") else declared.type)
@@ -242,21 +278,23 @@ def test_both_text_formats_tell_every_family_as_it_is_declared_and_any_name(acce
             assert sample.labels.get("pool", AWKWARD) == AWKWARD
 
 
-def test_promtool_finds_nothing_to_complain_of():
-    with scraped() as url:
+@pytest.mark.parametrize("level", LEVELS)
+def test_promtool_finds_nothing_to_complain_of(level):
+    with scraped(level=level) as url:
         text = get(f"{url}/metrics")[2]
     checked = subprocess.run([ensure("promtool"), "check", "metrics"], input=text, capture_output=True, check=False)
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, b"", b"")
 
 
-def test_names_and_units_follow_the_conventions():
-    for family in families():
+@pytest.mark.parametrize("level", LEVELS)
+def test_names_and_units_follow_the_conventions(level):
+    for family in families(level):
         assert family.name.startswith("tenantzone_")
         assert family.help.endswith(".")
         assert (family.type == "counter") == family.name.endswith("_total")
         assert (family.type == "info") == family.name.endswith("_info")
-        assert family.type != "histogram" or family.name.endswith("_seconds")
-    assert len({family.name for family in families()}) == len(families())
+        assert family.type not in ("histogram", "summary") or family.name.endswith("_seconds")
+    assert len({family.name for family in families(level)}) == len(families(level))
 
 
 NATIVE = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited"

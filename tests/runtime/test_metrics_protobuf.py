@@ -25,10 +25,12 @@ SCHEMA = {
         "positive_span": (12, "*BucketSpan"),
         "positive_delta": (13, "*sint64"),
     },
+    "Summary": {"sample_count": (1, "uint64"), "sample_sum": (2, "double")},
     "Metric": {
         "label": (1, "*LabelPair"),
         "gauge": (2, "Value"),
         "counter": (3, "Value"),
+        "summary": (4, "Summary"),
         "histogram": (7, "Histogram"),
     },
     "MetricFamily": {"name": (1, "string"), "help": (2, "string"), "type": (3, "int32"), "metric": (4, "*Metric")},
@@ -68,7 +70,7 @@ def histogram_of(*seconds):
     counters = Counters()
     for each in seconds:
         counters.queue_time.observe(each)
-    body = b"".join(protobuf(figures(zones=(zone(counters=counters),))))
+    body = b"".join(protobuf(figures(zones=(zone(counters=counters),)), "full"))
     return decoded(body)["tenantzone_zone_queue_time_seconds"].metric[0].histogram
 
 
@@ -103,6 +105,9 @@ def test_it_tells_what_the_text_format_tells():
                     told[f"{name}_bucket", labels | {("le", bound)}] = bucket.cumulative_count
                 told[f"{name}_count", labels] = metric.histogram.sample_count
                 told[f"{name}_sum", labels] = metric.histogram.sample_sum
+            elif family.type == 2:
+                told[f"{name}_count", labels] = metric.summary.sample_count
+                told[f"{name}_sum", labels] = metric.summary.sample_sum
             else:
                 told[name, labels] = (metric.counter if family.type == 0 else metric.gauge).value
     assert told == text
@@ -127,8 +132,8 @@ def test_an_empty_histogram_is_a_native_one_too():
 
 def test_long_messages_and_large_numbers_keep_their_size():
     many = tuple(zone(name=f"zone-{number}", cached=2**40 + number) for number in range(300))
-    families = decoded(b"".join(protobuf(figures(zones=many))))
+    families = decoded(b"".join(protobuf(figures(zones=many), "basic")))
     cached = families["tenantzone_zone_blocks_cached"].metric
     assert [metric.gauge.value for metric in cached] == [2**40 + number for number in range(300)]
-    refused = decoded(b"".join(protobuf(figures(refusals={"unbound": 2**40}))))
+    refused = decoded(b"".join(protobuf(figures(refusals={"unbound": 2**40}), "basic")))
     assert refused["tenantzone_engine_refused_requests_total"].metric[0].counter.value == 2**40

@@ -94,7 +94,7 @@ def test_with_native_histograms_a_quantile_is_exact_to_the_width_of_a_bucket(tmp
         assert total == pytest.approx(sum(SECONDS))
         assert [up for _, up in running.query("up")] == [1]
         assert [blocks for _, blocks in running.query("tenantzone_engine_capacity_blocks")] == [255]
-        lost = running.query('tenantzone_zone_evicted_blocks_total{reason="own"}')
+        lost = running.query("tenantzone_zone_taken_blocks_total")
         assert [blocks for _, blocks in lost] == [0]
 
 

@@ -70,6 +70,7 @@ def test_our_arguments_become_the_environment(executed, tmp_path, monkeypatch):
             "--admin-port",
             "0",
             "--max-auto-registered-series=20",
+            "--metrics-level=detailed",
         ]
     )
     environment = executed[0][2]
@@ -78,6 +79,7 @@ def test_our_arguments_become_the_environment(executed, tmp_path, monkeypatch):
     assert environment["TENANTZONE_ADMIN_HOST"] == "127.0.0.1"
     assert environment["TENANTZONE_ADMIN_PORT"] == "0"
     assert environment["TENANTZONE_MAX_AUTO_REGISTERED_SERIES"] == "20"
+    assert environment["TENANTZONE_METRICS_LEVEL"] == "detailed"
     assert environment["OTHER"] == "kept"
 
 
@@ -317,6 +319,12 @@ def test_help_is_ours_and_vllms_with_a_section(executed, capsys):
 def test_a_negative_number_of_series_is_refused():
     with pytest.raises(SystemExit, match="--max-auto-registered-series must not be negative"):
         serve.main(["model", "--max-auto-registered-series=-1"])
+
+
+def test_an_unknown_level_of_metrics_is_refused_with_those_that_there_are(capsys):
+    with pytest.raises(SystemExit):
+        serve.main(["model", "--metrics-level=everything"])
+    assert "basic" in capsys.readouterr().err
 
 
 def test_the_older_name_of_a_flag_means_the_same(executed):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tenantzone_runtime.metrics_levels import LEVELS
 from tenantzone_runtime.settings import Bounds, read_settings
 
 
@@ -18,6 +19,7 @@ def test_an_empty_environment_gives_what_the_manifests_mount():
     assert settings.seal_key == b""
     assert settings.journal_dir is None
     assert settings.max_auto_registered_series == 100
+    assert settings.metrics_level == "basic"
 
 
 def test_open_routes_are_separated_by_commas():
@@ -30,6 +32,7 @@ def test_open_routes_are_separated_by_commas():
         ("TENANTZONE_JOURNAL_KEEP", "-1"),
         ("TENANTZONE_MAX_AUTO_REGISTERED_SERIES", "many"),
         ("TENANTZONE_MOST_AUTO_REGISTERED_SERIES", "many"),
+        ("TENANTZONE_METRICS_LEVEL", "everything"),
         ("TENANTZONE_JOURNAL_MAX_BYTES", "1M"),
         ("TENANTZONE_MAX_TEXT_BYTES", "1M"),
         ("TENANTZONE_ADMIN_PORT", "high"),
@@ -40,6 +43,11 @@ def test_open_routes_are_separated_by_commas():
 def test_a_variable_that_can_not_be_understood_is_named(name, value):
     with pytest.raises(ValueError, match=name):
         read_settings({name: value})
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_each_level_of_metrics_can_be_set(level):
+    assert read_settings({"TENANTZONE_METRICS_LEVEL": level}).metrics_level == level
 
 
 def test_each_bound_of_what_tenants_send_can_be_set():

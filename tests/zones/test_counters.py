@@ -8,7 +8,7 @@ import pytest
 
 from tenantzone_contract.report import EvictionReason
 from tenantzone_runtime.zones.audit import LoanUsage
-from tenantzone_runtime.zones.counters import EVICTIONS_FOR, Counters
+from tenantzone_runtime.zones.counters import EVICTIONS_FOR, TAKEN_FOR, Counters
 from tenantzone_runtime.zones.eviction import evict_to_watermark, make_room
 from tests.zones.core import declare
 
@@ -47,11 +47,21 @@ def test_blocks_lost_for_one_reason_are_added_up_over_whom_they_were_for():
     assert counters.evicted == {"quiet": 7, "own": 5}
 
 
-def test_each_reason_has_its_beneficiaries_and_each_pair_is_told_from_the_start():
+def test_each_reason_has_its_beneficiaries():
     assert set(EVICTIONS_FOR) == set(get_args(EvictionReason))
-    assert len(Counters().all_evictions) == sum(len(beneficiaries) for beneficiaries in EVICTIONS_FOR.values())
-    assert set(Counters().all_evictions.values()) == {0}
-    assert Counters(evictions={("own", "self"): 5}).all_evictions["own", "self"] == 5
+
+
+def test_blocks_taken_are_those_that_others_caused_to_be_evicted():
+    counters = Counters(evictions={(reason, "none"): 10**number for number, reason in enumerate(EVICTIONS_FOR)})
+    # own, limit, due, idle, ttl, no_store, purge, removed and reset are not among them.
+    assert counters.taken_blocks == sum(10 ** [*EVICTIONS_FOR].index(reason) for reason in TAKEN_FOR)
+    assert Counters().taken_blocks == 0
+
+
+def test_a_zone_starves_while_it_waits_for_blocks_that_others_have():
+    counters = Counters(stalled_seconds={"limit": 1.0, "reserved": 2.0, "in_use": 4.0, "seats": 8.0})
+    assert counters.starved_seconds == 6.0
+    assert Counters().starved_seconds == 0.0
 
 
 def counted(start):

@@ -377,7 +377,7 @@ class DiskTier:
             counts.read += 1
             self.read_breaker.succeeded()
         elif isinstance(error, CorruptObjectError):
-            counts.corrupt += 1
+            counts.note_corrupt()
             lost = True
         elif isinstance(error, FileNotFoundError):
             counts.vanished += 1

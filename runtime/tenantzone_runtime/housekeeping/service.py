@@ -32,6 +32,7 @@ class Service:
             take_block_map=lambda cells: take_block_map(engine, self._housekeeping.report, cells),
             take_tier_map=lambda tier, cells: take_tier_map(engine, self._housekeeping.report, tier, cells),
             migration=_migration_page(engine.migration, settings.pod_name),
+            metrics_level=settings.metrics_level,
         )
 
     @property

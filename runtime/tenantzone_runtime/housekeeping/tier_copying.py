@@ -14,10 +14,10 @@ from tenantzone_runtime.housekeeping.engine import ServedEngine, ServedSharedTie
 from tenantzone_runtime.shared.spaces import SharedZone
 from tenantzone_runtime.zones.counters import evicted_by_reason
 from tenantzone_runtime.zones.flat import put_mapping, take, take_mapping
-from tenantzone_runtime.zones.tier_counts import QuestionOutcome, TierCounts
+from tenantzone_runtime.zones.tier_counts import QuestionOutcome, TierCounts, TierTotals
 from tenantzone_runtime.zones.zone import Zone
 
-_COUNTED: Final = tuple(each.name for each in fields(TierCounts) if each.name != "refused_writes")
+_COUNTED: Final = tuple(each.name for each in fields(TierCounts) if each.name not in ("refused_writes", "totals"))
 _read_counts = attrgetter(*_COUNTED)
 _NOTHING: Final = TierCounts()
 
@@ -51,6 +51,8 @@ class TierCopy:
     held: int
     """Chunks."""
     problem: str
+    totals: TierTotals
+    """A copy that nobody changes."""
     zones: Mapping[str, TierZoneCopy]
     questions: Mapping[QuestionOutcome, int] | None = None
     """Of a shared tier, to the KV-cache manager."""
@@ -68,6 +70,7 @@ def _copy_tier(engine: ServedEngine, served: ServedTier) -> TierCopy:
     tier = served.tier
     with held(engine.zone_lock):
         zones, chunks = list(tier.ledger.zones.values()), tier.ledger.held_blocks
+        totals = tier.totals.copy()
 
     def put(some: Sequence[Zone], values: list[Any]) -> None:
         now = tier.ledger.now
@@ -86,7 +89,7 @@ def _copy_tier(engine: ServedEngine, served: ServedTier) -> TierCopy:
         for values in in_slices(engine.zone_lock, zones, put, copying.ZONES_AT_ONCE)
         for copied in _taken(iter(values))
     }
-    return TierCopy(tier.name, tier.chunk_bytes, tier.chunk_count, chunks, served.problem, copies)
+    return TierCopy(tier.name, tier.chunk_bytes, tier.chunk_count, chunks, served.problem, totals, copies)
 
 
 def _taken(values: Iterator[Any]) -> Iterator[TierZoneCopy]:
@@ -129,7 +132,16 @@ def _copy_shared(engine: ServedEngine, served: ServedSharedTier) -> TierCopy:
         for values in in_slices(engine.zone_lock, zones, put, copying.ZONES_AT_ONCE)
         for copied in taken(iter(values))
     }
-    return TierCopy(SHARED_TIER, size, 0, figures.held_bytes // size, figures.problem, copies, figures.questions)
+    return TierCopy(
+        SHARED_TIER,
+        size,
+        0,
+        figures.held_bytes // size,
+        figures.problem,
+        figures.totals,
+        copies,
+        figures.questions,
+    )
 
 
 def _take_counts(values: Iterator[Any]) -> TierCounts:

@@ -56,6 +56,7 @@ def tier_figures(tier: TierCopy) -> TierFigures:
         held_bytes=tier.held * tier.chunk_bytes,
         chunk_bytes=tier.chunk_bytes,
         problem=tier.problem,
+        totals=tier.totals,
         questions=tier.questions,
     )
 

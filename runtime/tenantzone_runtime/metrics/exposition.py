@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 from tenantzone_runtime.metrics.figures import EngineFigures
 from tenantzone_runtime.metrics.protobuf import PROTOBUF_TYPE, protobuf
 from tenantzone_runtime.metrics.text import OPENMETRICS_TYPE, TEXT_TYPE, openmetrics, text
+from tenantzone_runtime.metrics_levels import Level
 
 _FORMATS: Final = {"application/openmetrics-text": OPENMETRICS_TYPE, "text/plain": TEXT_TYPE}
 _PROTOBUF_MEDIA_TYPE: Final = "application/vnd.google.protobuf"
@@ -18,15 +19,15 @@ _AT_ONCE: Final = 250
 _PAUSE_SECONDS: Final = 0.0002
 
 
-def encode(figures: EngineFigures, accept: str) -> tuple[str, bytes]:
+def encode(figures: EngineFigures, accept: str, level: Level) -> tuple[str, bytes]:
     """Encode the figures in the format that the ``Accept`` header likes best; returns content type and body.
 
     It pauses often, so that a step never waits long for the interpreter.
     """
     content_type = choose(accept)
     if content_type == PROTOBUF_TYPE:
-        return content_type, b"".join(_unhurried(protobuf(figures)))
-    lines = openmetrics(figures) if content_type == OPENMETRICS_TYPE else text(figures)
+        return content_type, b"".join(_unhurried(protobuf(figures, level)))
+    lines = openmetrics(figures, level) if content_type == OPENMETRICS_TYPE else text(figures, level)
     return content_type, "".join(_unhurried(lines)).encode()
 
 

@@ -1,21 +1,39 @@
 """Every metric of the engine: its name, type, labels, what it means, and where its value comes from.
 
 Names, units and types follow Prometheus' conventions. The labels are bounded: zones by the config and by the cap of
-``zones.overflow``, all others by what is written in the code.
+``zones.overflow``, all others by what is written in the code. ``metrics_levels`` says how many there are of each zone.
 """
 
+from collections.abc import Iterable
 from typing import Final, get_args
 
-from tenantzone_contract.report import WaitReason, ZoneState
-from tenantzone_runtime.metrics.family import Family, each_of, of_engine, of_engine_by, of_steps, of_zones, of_zones_by
-from tenantzone_runtime.metrics.figures import ReloadResult
+from tenantzone_runtime.metrics.family import (
+    Family,
+    Type,
+    of_engine,
+    of_engine_by,
+    of_steps,
+    of_zones,
+    of_zones_by,
+    without_zeros,
+)
+from tenantzone_runtime.metrics.figures import ReloadResult, ZoneFigures
 from tenantzone_runtime.metrics.tier_families import TIERS
-from tenantzone_runtime.zones.counters import Outcome
+from tenantzone_runtime.metrics_levels import BASIC, DEFAULT_LEVEL, DETAILED, FROM_DETAILED, FULL, LEVELS, Level
+from tenantzone_runtime.zones.counters import STARVED_FOR, TAKEN_FOR
 from tenantzone_runtime.zones.outcomes import TargetName
-from tenantzone_runtime.zones.processed_tokens import COUNTERS
+from tenantzone_runtime.zones.processed_tokens import COUNTERS, ProcessedAs
 
 _TARGETS: Final[dict[TargetName, str]] = {"token_time": "tokenTime", "first_token": "firstToken"}
 """As ``spec.latency`` calls them."""
+
+_ALERTED_KINDS: Final[tuple[ProcessedAs, ...]] = ("computed_first", "recomputed")
+"""Of tokens: what alerts ask for is there from the start."""
+
+
+def _processed(zone: ZoneFigures, kinds: Iterable[ProcessedAs]) -> dict[ProcessedAs, int]:
+    return {kind: getattr(zone.counters, COUNTERS[kind]) for kind in kinds}
+
 
 _ENGINE = (
     Family(
@@ -115,9 +133,19 @@ _BLOCKS = (
     ),
     of_zones("gauge", "blocks_reserved", "KV-cache blocks that the zone is guaranteed.", lambda zone: zone.reserved),
     of_zones("gauge", "blocks_limit", "KV-cache blocks that the zone may hold at most.", lambda zone: zone.limit),
-    of_zones("gauge", "blocks_lent", "Blocks of its reservation that others stand on now.", lambda zone: zone.lent),
     of_zones(
-        "gauge", "blocks_borrowed", "Blocks that it holds on others' reservations now.", lambda zone: zone.borrowed
+        "gauge",
+        "blocks_lent",
+        "Blocks of its reservation that others stand on now.",
+        lambda zone: zone.lent,
+        FROM_DETAILED,
+    ),
+    of_zones(
+        "gauge",
+        "blocks_borrowed",
+        "Blocks that it holds on others' reservations now.",
+        lambda zone: zone.borrowed,
+        FROM_DETAILED,
     ),
     of_zones(
         "gauge",
@@ -132,33 +160,68 @@ _BLOCKS = (
         "for blocks and is within the reservation; else 0.",
         lambda zone: zone.short,
     ),
-    of_zones("gauge", "loans", "Loans that stand now, the zone as lender.", lambda zone: zone.loans),
+    of_zones("gauge", "loans", "Loans that stand now, the zone as lender.", lambda zone: zone.loans, FROM_DETAILED),
 )
 
 _REQUESTS = (
     of_zones("gauge", "waiting_requests", "Requests that wait for admission.", lambda zone: zone.waiting_requests),
     of_zones("gauge", "running_requests", "Requests that run.", lambda zone: zone.running_requests),
-    of_zones("gauge", "weight", "The zone's share of service when zones compete.", lambda zone: zone.weight),
-    of_zones("gauge", "priority", "The zone's priority: lower ones give up blocks first.", lambda zone: zone.priority),
+    of_zones(
+        "gauge", "weight", "The zone's share of service when zones compete.", lambda zone: zone.weight, FROM_DETAILED
+    ),
+    of_zones(
+        "gauge",
+        "priority",
+        "The zone's priority: lower ones give up blocks first.",
+        lambda zone: zone.priority,
+        FROM_DETAILED,
+    ),
     of_zones_by(
         "gauge",
         ("state",),
         "state",
-        "1 for the state that the zone is in, else 0. Active: a request waits or runs; Idle: none does; Evicted: none "
-        "does and all its blocks are gone.",
-        lambda zone: [((state,), zone.state == state) for state in get_args(ZoneState)],
+        "1 for the state that the zone is in; others are left out. Active: a request waits or runs; Idle: none does; "
+        "Evicted: none does and all its blocks are gone.",
+        lambda zone: [((zone.state,), 1)],
     ),
 )
 
+_EVICTED: Final = "Cached KV-cache blocks that the zone lost."
+_REASON: Final = (
+    "reason: quiet, reclaim, own, relief, limit, watermark, due, idle, ttl, no_store, purge, removed or reset"
+)
+_ENDED: Final = "Requests that have ended"
+
 _COUNTERS = (
+    of_zones(
+        "counter",
+        "evicted_blocks_total",
+        _EVICTED,
+        lambda zone: sum(zone.counters.evictions.values()),
+        BASIC,
+    ),
+    of_zones_by(
+        "counter",
+        ("reason",),
+        "evicted_blocks_total",
+        f"{_EVICTED} {_REASON}.",
+        lambda zone: without_zeros(zone.counters.evicted),
+        DETAILED,
+    ),
     of_zones_by(
         "counter",
         ("reason", "beneficiary"),
         "evicted_blocks_total",
-        "Cached KV-cache blocks that the zone lost. reason: quiet, reclaim, own, relief, limit, watermark, due, idle, "
-        "ttl, no_store, purge, removed or reset; beneficiary: whom it made room for, by priority against this zone "
-        "(none: nobody in particular).",
-        lambda zone: zone.counters.all_evictions.items(),
+        f"{_EVICTED} {_REASON}; beneficiary: whom it made room for, by priority against this zone (none: nobody in "
+        "particular).",
+        lambda zone: zone.counters.evictions.items(),
+        FULL,
+    ),
+    of_zones(
+        "counter",
+        "taken_blocks_total",
+        f"Of the evicted blocks those that others caused: for the reasons {', '.join(TAKEN_FOR)}.",
+        lambda zone: zone.counters.taken_blocks,
     ),
     of_zones(
         "counter",
@@ -172,13 +235,35 @@ _COUNTERS = (
         "Prompt tokens found in the prefix cache.",
         lambda zone: zone.counters.prefix_hit_tokens,
     ),
-    of_zones("counter", "prompt_tokens_total", "Prompt tokens processed.", lambda zone: zone.counters.prompt_tokens),
-    of_zones("counter", "generation_tokens_total", "Tokens generated.", lambda zone: zone.counters.generation_tokens),
+    of_zones(
+        "counter",
+        "prompt_tokens_total",
+        "Prompt tokens processed.",
+        lambda zone: zone.counters.prompt_tokens,
+        FROM_DETAILED,
+    ),
+    of_zones(
+        "counter",
+        "generation_tokens_total",
+        "Tokens generated.",
+        lambda zone: zone.counters.generation_tokens,
+        FROM_DETAILED,
+    ),
     of_zones(
         "counter",
         "computed_tokens_total",
         "Tokens computed for the zone, each once: of prompts, but for what was cached, and generated.",
         lambda zone: zone.counters.computed_tokens,
+        FROM_DETAILED,
+    ),
+    of_zones_by(
+        "counter",
+        ("kind",),
+        "processed_tokens_total",
+        "Tokens that steps computed. computed_first: for the first time; recomputed: although the request had it "
+        "before and a preemption lost it.",
+        lambda zone: without_zeros(_processed(zone, _ALERTED_KINDS), _ALERTED_KINDS),
+        BASIC,
     ),
     of_zones_by(
         "counter",
@@ -188,7 +273,7 @@ _COUNTERS = (
         "recomputed, although the request had it before and a preemption lost it; draft_rejected, as a draft that was "
         "not kept. Not computed: hit, found in the prefix cache; loaded, from a tier. A request that was preempted "
         "finds, loads and computes its tokens again, and each time counts.",
-        lambda zone: [((kind,), getattr(zone.counters, counter)) for kind, counter in COUNTERS.items()],
+        lambda zone: without_zeros(_processed(zone, COUNTERS), _ALERTED_KINDS),
     ),
     of_zones(
         "counter",
@@ -196,6 +281,7 @@ _COUNTERS = (
         "Tokens of steps that the zone's requests could have used and that were kept for other zones, by their shares "
         "or for a latency target.",
         lambda zone: zone.counters.withheld_tokens,
+        FROM_DETAILED,
     ),
     of_zones(
         "counter",
@@ -214,14 +300,23 @@ _COUNTERS = (
         "scrubbed_blocks_total",
         "Blocks with data of the zone that were zeroed because another zone got them (scrub: OnTransfer).",
         lambda zone: zone.counters.scrubbed_blocks,
+        FROM_DETAILED,
     ),
+    of_zones("counter", "requests_total", f"{_ENDED}.", lambda zone: sum(zone.counters.requests.values()), BASIC),
     of_zones_by(
         "counter",
         ("outcome",),
         "requests_total",
-        "Requests that have ended: stop, length, abort, error as vLLM says; refused: before they could wait; "
+        f"{_ENDED}: stop, length, abort, error as vLLM says; refused: before they could wait; "
         "queue_full: the same, as much of the zone waited as may; other.",
-        lambda zone: each_of(get_args(Outcome), zone.counters.requests),
+        lambda zone: without_zeros(zone.counters.requests),
+    ),
+    of_zones(
+        "counter",
+        "starved_seconds_total",
+        "Of the stalled seconds those in which the zone's next request waited for blocks that other zones have: for "
+        f"the reasons {' and '.join(STARVED_FOR)}.",
+        lambda zone: zone.counters.starved_seconds,
     ),
     of_zones_by(
         "counter",
@@ -235,25 +330,28 @@ _COUNTERS = (
         "For the encoder: encoder, other requests' media use its room, or it is kept for another zone. "
         "For its preparation, as all of the zone's waiting requests: grammar, its grammar is being compiled; load, a "
         "tier looks up blocks of its prompt or copies them.",
-        lambda zone: each_of(get_args(WaitReason), zone.counters.stalled_seconds),
+        lambda zone: without_zeros(zone.counters.stalled_seconds),
     ),
     of_zones(
         "counter",
         "block_seconds_total",
         "Blocks held, in use or cached, times seconds.",
         lambda zone: zone.counters.block_seconds,
+        FROM_DETAILED,
     ),
     of_zones(
         "counter",
         "lent_block_seconds_total",
         "Blocks of its reservation that others stood on, times seconds.",
         lambda zone: zone.counters.lent_block_seconds,
+        FROM_DETAILED,
     ),
     of_zones(
         "counter",
         "borrowed_block_seconds_total",
         "Blocks held on others' reservations, times seconds.",
         lambda zone: zone.counters.borrowed_block_seconds,
+        FROM_DETAILED,
     ),
 )
 
@@ -282,27 +380,40 @@ _LATENCY = (
         lambda zone: [
             ((_TARGETS[name],), outcome.met) for name, outcome in zone.outcomes.items() if outcome.met is not None
         ],
+        LEVELS,
     ),
 )
 
-_DURATIONS = (
-    of_zones(
-        "histogram",
-        "queue_time_seconds",
-        "From a request's arrival at the API server until it was first scheduled.",
-        lambda zone: zone.counters.queue_time,
-    ),
-    of_zones(
-        "histogram",
-        "time_to_first_token_seconds",
-        "From a request's arrival at the API server until its first token left the engine core.",
-        lambda zone: zone.counters.time_to_first_token,
-    ),
+_QUEUE_TIME: Final = "From a request's arrival at the API server until it was first scheduled."
+_FIRST_TOKEN: Final = "From a request's arrival at the API server until its first token left the engine core."
+
+
+def _durations(type: Type, levels: tuple[Level, ...]) -> tuple[Family, ...]:
+    return (
+        of_zones(type, "queue_time_seconds", _QUEUE_TIME, lambda zone: zone.counters.queue_time, levels),
+        of_zones(
+            type, "time_to_first_token_seconds", _FIRST_TOKEN, lambda zone: zone.counters.time_to_first_token, levels
+        ),
+    )
+
+
+ALL_FAMILIES: Final = (
+    *_ENGINE,
+    *_CONFIG,
+    *_STEPS,
+    *_BLOCKS,
+    *_REQUESTS,
+    *_COUNTERS,
+    *_LATENCY,
+    *_durations("summary", DETAILED),
+    *_durations("histogram", FULL),
+    *TIERS,
 )
+"""All metrics of an engine at all levels, in the order in which a scrape has them."""
 
-_FAMILIES: Final = _ENGINE + _CONFIG + _STEPS + _BLOCKS + _REQUESTS + _COUNTERS + _LATENCY + _DURATIONS + TIERS
+_BY_LEVEL: Final = {level: tuple(family for family in ALL_FAMILIES if level in family.levels) for level in LEVELS}
 
 
-def families() -> tuple[Family, ...]:
-    """All metrics of an engine, in the order in which a scrape tells them."""
-    return _FAMILIES
+def families(level: Level = DEFAULT_LEVEL) -> tuple[Family, ...]:
+    """The metrics of an engine at a level, in the order in which a scrape has them."""
+    return _BY_LEVEL[level]

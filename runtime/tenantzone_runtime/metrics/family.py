@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeVar
 
 from tenantzone_runtime.metrics.figures import EngineFigures, TierFigures, ZoneFigures, ZoneTierFigures
+from tenantzone_runtime.metrics_levels import FROM_DETAILED, LEVELS, Level
 from tenantzone_runtime.zones.histogram import Histogram
 
-Type = Literal["counter", "gauge", "histogram", "info"]
+Type = Literal["counter", "gauge", "histogram", "info", "summary"]
+"""A summary has no quantiles here: sum and count of a histogram."""
 Sample = tuple[tuple[str, ...], float | Histogram]
 """Values of the labels, and what is measured."""
 
@@ -24,6 +26,8 @@ class Family:
     labels: tuple[str, ...]
     help: str
     samples: Callable[[EngineFigures], Iterable[Sample]]
+    levels: tuple[Level, ...] = LEVELS
+    """At which a scrape has it."""
 
 
 Key = TypeVar("Key", bound=str)
@@ -50,16 +54,23 @@ def of_engine_by(label: str, name: str, help: str, values: Callable[[EngineFigur
     return Family(f"tenantzone_{name}", "counter", (label,), help, samples)
 
 
-def of_zones(type: Type, name: str, help: str, value: ZoneValue) -> Family:
+def of_zones(type: Type, name: str, help: str, value: ZoneValue, levels: tuple[Level, ...] = LEVELS) -> Family:
     """Declare a metric with one series for each zone."""
 
     def samples(engine: EngineFigures) -> Iterator[Sample]:
         return (((engine.pool, zone.name, zone.tenant), value(zone)) for zone in engine.zones)
 
-    return Family(f"tenantzone_zone_{name}", type, ZONE_LABELS, help, samples)
+    return Family(f"tenantzone_zone_{name}", type, ZONE_LABELS, help, samples, levels)
 
 
-def of_zones_by(type: Type, labels: tuple[str, ...], name: str, help: str, values: ZoneValues) -> Family:
+def of_zones_by(
+    type: Type,
+    labels: tuple[str, ...],
+    name: str,
+    help: str,
+    values: ZoneValues,
+    levels: tuple[Level, ...] = FROM_DETAILED,
+) -> Family:
     """Declare a metric with several series for each zone, told apart by more labels."""
 
     def samples(engine: EngineFigures) -> Iterator[Sample]:
@@ -68,16 +79,16 @@ def of_zones_by(type: Type, labels: tuple[str, ...], name: str, help: str, value
             for own, value in values(zone):
                 yield (*shared, *own), value
 
-    return Family(f"tenantzone_zone_{name}", type, (*ZONE_LABELS, *labels), help, samples)
+    return Family(f"tenantzone_zone_{name}", type, (*ZONE_LABELS, *labels), help, samples, levels)
 
 
-def of_tiers(name: str, help: str, value: Callable[[TierFigures], float]) -> Family:
-    """Declare a gauge with one series for each tier of an engine."""
+def of_tiers(type: Type, name: str, help: str, value: Callable[[TierFigures], float]) -> Family:
+    """Declare a metric with one series for each tier of an engine."""
 
     def samples(engine: EngineFigures) -> Iterator[Sample]:
         return (((tier.tier,), value(tier)) for tier in engine.tiers)
 
-    return Family(f"tenantzone_tier_{name}", "gauge", ("tier",), help, samples)
+    return Family(f"tenantzone_tier_{name}", type, ("tier",), help, samples)
 
 
 def of_tiers_by(
@@ -96,21 +107,24 @@ def of_tiers_by(
 
 
 def of_zone_tiers(type: Type, name: str, help: str, value: Callable[[ZoneTierFigures], float]) -> Family:
-    """Declare a metric with one series for each zone in each tier."""
+    """Declare a metric with one series for each zone in each tier, which a detailed scrape has."""
     return of_zones_by(
         type, ("tier",), f"tier_{name}", help, lambda zone: [((tier.tier,), value(tier)) for tier in zone.tiers]
     )
 
 
 def of_zone_tiers_by(
-    label: str, name: str, help: str, values: Callable[[ZoneTierFigures], Mapping[Key, float]], keys: Iterable[Key]
+    label: str,
+    name: str,
+    help: str,
+    values: Callable[[ZoneTierFigures], Mapping[Key, float]],
+    always: tuple[Key, ...] = (),
 ) -> Family:
-    """Declare a counter of each zone in each tier with one more label, whose values are those of ``keys``."""
-    known = tuple(keys)
+    """Declare a counter of each zone in each tier with one more label, whose zeros are left out but for ``always``."""
 
     def samples(zone: ZoneFigures) -> Iterator[Sample]:
         for tier in zone.tiers:
-            for own, value in each_of(known, values(tier)):
+            for own, value in without_zeros(values(tier), always):
                 yield (tier.tier, *own), value
 
     return of_zones_by("counter", ("tier", label), f"tier_{name}", help, samples)
@@ -119,3 +133,14 @@ def of_zone_tiers_by(
 def each_of(keys: Iterable[Key], values: Mapping[Key, float]) -> Iterator[Sample]:
     """The samples of all keys, from the start and with zeros, since a rate needs a zero to rise from."""
     return (((key,), values.get(key, 0)) for key in keys)
+
+
+def without_zeros(values: Mapping[Key, float], always: tuple[Key, ...] = ()) -> Iterator[Sample]:
+    """The samples of all keys whose value is not zero, and of those that are always there.
+
+    A rate of the others misses what made them appear, so no alert may depend on them.
+    """
+    yield from each_of(always, values)
+    for key, value in values.items():
+        if value and key not in always:
+            yield (key,), value

@@ -12,7 +12,7 @@ from tenantzone_contract.tiers import AnyTierName
 from tenantzone_runtime.zones.audit import RefusalReason
 from tenantzone_runtime.zones.counters import Counters
 from tenantzone_runtime.zones.outcomes import TargetName, TargetOutcome
-from tenantzone_runtime.zones.tier_counts import QuestionOutcome, TierCounts
+from tenantzone_runtime.zones.tier_counts import QuestionOutcome, TierCounts, TierTotals
 
 ReloadResult = Literal["applied", "rejected"]
 
@@ -71,6 +71,8 @@ class TierFigures(NamedTuple):
     chunk_bytes: int
     problem: str
     """What keeps it from storing or loading now; empty: nothing."""
+    totals: TierTotals
+    """A copy that nobody changes."""
     questions: Mapping[QuestionOutcome, int] | None = None
     """To the KV-cache manager; None: the tier has none."""
 

@@ -14,11 +14,12 @@ from typing import Final
 from tenantzone_runtime.metrics.families import families
 from tenantzone_runtime.metrics.family import Family
 from tenantzone_runtime.metrics.figures import EngineFigures
+from tenantzone_runtime.metrics_levels import Level
 from tenantzone_runtime.zones.histogram import BOUNDS, SCHEMA, ZERO_THRESHOLD, Histogram
 
 PROTOBUF_TYPE: Final = "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited"
 
-_TYPES: Final = {"counter": 0, "gauge": 1, "histogram": 4, "info": 1}
+_TYPES: Final = {"counter": 0, "gauge": 1, "summary": 2, "histogram": 4, "info": 1}
 """``MetricType``, which knows no info."""
 _VALUE_FIELDS: Final = {"counter": 3, "gauge": 2, "info": 2}
 """Of ``Metric``: where the message with the value is."""
@@ -26,9 +27,9 @@ _VALUE_FIELDS: Final = {"counter": 3, "gauge": 2, "info": 2}
 _VARINT, _FIXED64, _BYTES = 0, 1, 2
 
 
-def protobuf(figures: EngineFigures) -> Iterator[bytes]:
+def protobuf(figures: EngineFigures, level: Level) -> Iterator[bytes]:
     """The parts of a scrape's protobuf messages, in order."""
-    for family in families():
+    for family in families(level):
         metrics = [_bytes(4, _metric(family, labels, value)) for labels, value in family.samples(figures)]
         head = _text(1, family.name) + _text(2, family.help) + _number(3, _TYPES[family.type])
         yield _varint(len(head) + sum(map(len, metrics))) + head
@@ -38,6 +39,8 @@ def protobuf(figures: EngineFigures) -> Iterator[bytes]:
 def _metric(family: Family, values: tuple[str, ...], value: float | Histogram) -> bytes:
     labels = b"".join(map(_label, family.labels, values))
     if isinstance(value, Histogram):
+        if family.type == "summary":
+            return labels + _bytes(4, _number(1, value.count) + _double(2, value.sum))
         return labels + _bytes(7, _histogram(value))
     return labels + _bytes(_VALUE_FIELDS[family.type], _double(1, value))
 

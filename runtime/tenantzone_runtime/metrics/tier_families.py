@@ -1,20 +1,34 @@
-"""The metrics of tiers below an engine's blocks; see ``families``."""
+"""The metrics of tiers below an engine's blocks; see ``families``.
+
+Alerts use those of tiers, which are few. Those of each zone in each tier are for detailed scrapes.
+"""
 
 from typing import Final, get_args
 
-from tenantzone_contract.report import EvictionReason
 from tenantzone_runtime.metrics.family import of_tiers, of_tiers_by, of_zone_tiers, of_zone_tiers_by
 from tenantzone_runtime.zones.tier_counts import Loss, QuestionOutcome, WriteRefusal
 
+_ALERTED_REFUSALS: Final[tuple[WriteRefusal, ...]] = ("reserved", "room")
+"""What alerts ask for is there from the start."""
+_ALERTED_LOSSES: Final[tuple[Loss, ...]] = ("corrupt",)
+
+_REFUSALS: Final = (
+    "reserved: although the zone would still have been within its reservation, as what others hold of it is in "
+    "transfer; room: for its limit, or what others are promised or transfer; transfers: as many of its chunks were "
+    "being stored as may; closed: the tier stores nothing now, or has not what comes before it in the prompt."
+)
+
 TIERS: Final = (
     of_tiers(
+        "gauge",
         "capacity_bytes",
         "What the tier can hold, in whole chunks; 0 of a shared tier.",
         lambda tier: tier.capacity_bytes,
     ),
-    of_tiers("held_bytes", "What it holds, of all zones.", lambda tier: tier.held_bytes),
-    of_tiers("chunk_bytes", "A chunk, which it moves at once.", lambda tier: tier.chunk_bytes),
+    of_tiers("gauge", "held_bytes", "What it holds, of all zones.", lambda tier: tier.held_bytes),
+    of_tiers("gauge", "chunk_bytes", "A chunk, which it moves at once.", lambda tier: tier.chunk_bytes),
     of_tiers(
+        "gauge",
         "failing",
         "1 while the tier can't store or can't load; requests compute what it does not give. Else 0.",
         lambda tier: bool(tier.problem),
@@ -26,6 +40,26 @@ TIERS: Final = (
         "not asked, because others had failed. What was not answered was computed.",
         lambda tier: tier.questions,
         get_args(QuestionOutcome),
+    ),
+    of_tiers(
+        "counter",
+        "stored_bytes_total",
+        "What was stored there, for whichever zone.",
+        lambda tier: tier.totals.written * tier.chunk_bytes,
+    ),
+    of_tiers_by(
+        "reason",
+        "refused_chunks_total",
+        f"Chunks of all zones that were not stored. {_REFUSALS}",
+        lambda tier: tier.totals.refused_writes,
+        get_args(WriteRefusal),
+    ),
+    of_tiers(
+        "counter",
+        "corrupt_chunks_total",
+        "Chunks of all zones that were not what was stored: changed, cut off, swapped or another's. They were computed "
+        "instead.",
+        lambda tier: tier.totals.corrupt,
     ),
     of_zone_tiers("gauge", "held_bytes", "What the zone holds in the tier.", lambda tier: tier.held * tier.chunk_bytes),
     of_zone_tiers(
@@ -61,19 +95,15 @@ TIERS: Final = (
     of_zone_tiers_by(
         "reason",
         "refused_chunks_total",
-        "Chunks that were not stored. reserved: although the zone would still have been within its reservation, as "
-        "what others hold of it is in transfer; room: for its limit, or what others are promised or transfer; "
-        "transfers: as many of its chunks were being stored as may; closed: the tier stores nothing now, or has not "
-        "what comes before it in the prompt.",
+        f"Chunks that were not stored. {_REFUSALS}",
         lambda tier: tier.counts.refused_writes,
-        get_args(WriteRefusal),
+        always=_ALERTED_REFUSALS,
     ),
     of_zone_tiers_by(
         "reason",
         "evicted_chunks_total",
         "Chunks that the zone lost there, with the reasons of tenantzone_zone_evicted_blocks_total.",
         lambda tier: tier.evictions,
-        get_args(EvictionReason),
     ),
     of_zone_tiers_by(
         "reason",
@@ -81,6 +111,6 @@ TIERS: Final = (
         "Chunks that were computed instead. corrupt: not what was stored: changed, cut off, swapped or another's; "
         "vanished: not there any more; write, read: refused by the storage; late: not done when they had to be.",
         lambda tier: tier.counts.losses,
-        get_args(Loss),
+        always=_ALERTED_LOSSES,
     ),
 )

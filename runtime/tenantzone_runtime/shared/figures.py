@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tenantzone_runtime.zones.tier_counts import QuestionOutcome
+from tenantzone_runtime.zones.tier_counts import QuestionOutcome, TierTotals
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,3 +17,5 @@ class SharedFigures:
     problem: str
     questions: Mapping[QuestionOutcome, int]
     """Of all requests, to the manager."""
+    totals: TierTotals
+    """A copy that nobody changes."""

@@ -116,7 +116,7 @@ class Loading:
         if error is None:
             counts.read += 1
         elif isinstance(error, CorruptObjectError):
-            counts.corrupt += 1
+            counts.note_corrupt()
         elif isinstance(error, FileNotFoundError):
             counts.vanished += 1
         elif not isinstance(error, AbandonedError):

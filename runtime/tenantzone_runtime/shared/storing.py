@@ -214,7 +214,7 @@ class Storing:
     def _count(self, zone: SharedZone, result: WriteResult) -> None:
         self.problem = ""
         counts = zone.counts
-        counts.written += len(result.written)
+        counts.note_written(len(result.written))
         counts.write_failures += result.failures
         for reason, chunks in result.refused.items():
             counts.refuse_writes(reason, chunks)

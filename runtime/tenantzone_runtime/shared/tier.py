@@ -35,6 +35,7 @@ from tenantzone_runtime.shared.threads import Threads
 from tenantzone_runtime.shared.whole_hits import WholeHits
 from tenantzone_runtime.shared.writing import Shape, StoredChunk
 from tenantzone_runtime.zones.parts import slices
+from tenantzone_runtime.zones.tier_counts import TierCounts, TierTotals
 
 REMOVED_AT_ONCE: Final = 1_000
 """Keys in one call, which holds the manager up for that long."""
@@ -82,6 +83,7 @@ class SharedTier:
         self._removing = Removing(client, partial(threads.ask, ""), settings.call_seconds, asking.heard)
         self._gone: dict[Space, list[bytes]] = {}
         """What the manager is not told of yet that it is not there, or is not what it should be."""
+        self._totals = TierTotals()
         self._looked = -settings.held_seconds
         self._is_looking = False
 
@@ -293,7 +295,7 @@ class SharedTier:
     def figures(self) -> SharedFigures:
         """What there is in all; what there is of each zone is in ``zones``."""
         held = sum(zone.held_bytes for zone in self.zones.values())
-        return SharedFigures(self._buffers.size, held, self.problem, self._asking.counts)
+        return SharedFigures(self._buffers.size, held, self.problem, self._asking.counts, self._totals.copy())
 
     def _take_note(self) -> None:
         self._threads.take_note()
@@ -317,7 +319,7 @@ class SharedTier:
         ttl = config.retention.ttl_seconds
         if before is None:
             space = self._new_space(config.tenant, config.purge)
-            zone = SharedZone(config.tenant, config.purge, space, no_store, ttl)
+            zone = SharedZone(config.tenant, config.purge, space, no_store, ttl, TierCounts(totals=self._totals))
             if no_store:
                 self._removing.add_all(config.tenant, None)
             elif config.purge:

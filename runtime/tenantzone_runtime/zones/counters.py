@@ -39,7 +39,11 @@ EVICTIONS_FOR: Final[dict[EvictionReason, tuple[Beneficiary, ...]]] = {
 }
 """For whom blocks can be evicted, by reason; nothing else occurs."""
 
-_ZERO_EVICTIONS: Final = {(reason, by): 0 for reason, beneficiaries in EVICTIONS_FOR.items() for by in beneficiaries}
+TAKEN_FOR: Final[tuple[EvictionReason, ...]] = ("quiet", "reclaim", "relief", "watermark")
+"""Reasons of evictions that others cause. The rest is the zone's own doing, its spec's or an administrator's."""
+
+STARVED_FOR: Final[tuple[WaitReason, ...]] = ("reserved", "in_use")
+"""Reasons to wait for blocks that others have. What a zone's own limit holds back is as its owner wants it."""
 
 
 @dataclass(slots=True)
@@ -92,9 +96,14 @@ class Counters:
         return evicted_by_reason(self.evictions)
 
     @property
-    def all_evictions(self) -> dict[tuple[EvictionReason, Beneficiary], int]:
-        """The evictions by reason and beneficiary, with zeros for those that can occur and have not."""
-        return _ZERO_EVICTIONS | self.evictions
+    def taken_blocks(self) -> int:
+        """Cached blocks that the zone lost to others."""
+        return sum(blocks for (reason, _), blocks in self.evictions.items() if reason in TAKEN_FOR)
+
+    @property
+    def starved_seconds(self) -> float:
+        """Time in which the zone's next request waited for blocks that others have."""
+        return sum((self.stalled_seconds.get(reason, 0.0) for reason in STARVED_FOR), 0.0)
 
     def add_growth(self, newer: "Counters", older: "Counters") -> None:
         """Add what another zone has counted between two looks at it.

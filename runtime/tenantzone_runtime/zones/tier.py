@@ -21,7 +21,7 @@ from tenantzone_runtime.zones.quota import Quota
 from tenantzone_runtime.zones.tenancy import Tenancy
 from tenantzone_runtime.zones.tier_admission import TierAdmission
 from tenantzone_runtime.zones.tier_config import tier_config
-from tenantzone_runtime.zones.tier_counts import TierCounts
+from tenantzone_runtime.zones.tier_counts import TierCounts, TierTotals
 from tenantzone_runtime.zones.zone import EARLY_TENANT, IdleTimes, Zone, ZoneSpec, new_zone
 
 
@@ -74,6 +74,7 @@ class Tier:
         """Chunks that are being loaded, as often as they are."""
         self.counts: dict[Zone, TierCounts] = {}
         """Of zones of which anything was counted."""
+        self.totals = TierTotals()
         self.admission = TierAdmission(name, self.counts_of, self.ledger.is_present)
         self.ledger.departures.append(self._forget_zone)
         self.links = Links()
@@ -97,7 +98,7 @@ class Tier:
         """Where things of a zone are counted."""
         counts = self.counts.get(zone)
         if counts is None:
-            counts = TierCounts()
+            counts = TierCounts(totals=self.totals)
             # The counts of a zone that is gone are never read.
             if self.ledger.is_present(zone):
                 self.counts[zone] = counts
@@ -171,7 +172,7 @@ class Tier:
         transfers = [(chunk_id, self._transfers.pop(chunk_id)) for chunk_id in chunk_ids]
         self._subtract(self.storing, (transfer.zone for _, transfer in transfers))
         for _, transfer in transfers:
-            self.counts_of(transfer.zone).written += success
+            self.counts_of(transfer.zone).note_written(int(success))
         for zone in {transfer.zone for _, transfer in transfers}:
             self.admission.used(zone, self.ledger.now)
         return self._let_go(transfers, keeping=success)

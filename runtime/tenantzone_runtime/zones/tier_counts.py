@@ -25,6 +25,19 @@ LOSSES: Final[tuple[Loss, ...]] = get_args(Loss)
 
 
 @dataclass(slots=True)
+class TierTotals:
+    """The totals of one tier over all zones that it ever had, which never decrease, also when a zone is removed."""
+
+    written: int = 0
+    """As in :class:`TierCounts`; so are the others."""
+    corrupt: int = 0
+    refused_writes: dict[WriteRefusal, int] = field(default_factory=dict)
+
+    def copy(self) -> "TierTotals":
+        return TierTotals(self.written, self.corrupt, self.refused_writes.copy())
+
+
+@dataclass(slots=True)
 class TierCounts:
     """The totals of one zone in one tier, which never decrease."""
 
@@ -48,6 +61,8 @@ class TierCounts:
     write_failures: int = 0
     read_failures: int = 0
     late: int = 0
+    totals: TierTotals = field(default_factory=TierTotals, compare=False, repr=False)
+    """Of the tier, which count the same."""
 
     @property
     def writes_refused(self) -> int:
@@ -64,3 +79,14 @@ class TierCounts:
         """Count chunks that were not stored."""
         if chunks > 0:
             self.refused_writes[reason] = self.refused_writes.get(reason, 0) + chunks
+            self.totals.refused_writes[reason] = self.totals.refused_writes.get(reason, 0) + chunks
+
+    def note_written(self, chunks: int) -> None:
+        """Count chunks that were stored."""
+        self.written += chunks
+        self.totals.written += chunks
+
+    def note_corrupt(self) -> None:
+        """Count one chunk that is not what was stored."""
+        self.corrupt += 1
+        self.totals.corrupt += 1
