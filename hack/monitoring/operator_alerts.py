@@ -45,7 +45,7 @@ def _overcommitted(pace: Pace) -> Alert:
         "max by (pool_namespace, pool) (tenantzone_pool_overcommitted_zones) > 0",
         pace(10),
         f"Zones do not fit into pool {_POOL}",
-        f"{{{{ $value }}}} zones ask for reservations that pool {_POOL} does not have. They are not enforced.",
+        f"{{{{ $value }}}} zones ask for reservations that pool {_POOL} does not have. Those zones are not enforced.",
     )
 
 
@@ -59,8 +59,8 @@ def _refused(pace: Pace) -> Alert:
         f"{refused} > {without_room} or ({refused} > 0 unless {without_room})",
         pace(5),
         f"Zones of pool {_POOL} are refused",
-        f"Zones of pool {_POOL} are refused, and not for want of room: each says why in its condition Accepted. They"
-        " are not enforced.",
+        f"Zones of pool {_POOL} are refused, and not for want of room: each says why in its condition Accepted."
+        " Those zones are not enforced.",
     )
 
 

@@ -144,10 +144,10 @@ def _common() -> argparse.ArgumentParser:
 
 
 def _seconds(text: str) -> float:
-    """Read a duration as kubectl takes it for ``--request-timeout``: a number without a unit is in seconds."""
-    plain = re.fullmatch(r"[0-9]+\.?[0-9]*|\.[0-9]+", text)
+    """Read a duration as kubectl takes it for ``--request-timeout``: a whole number without a unit is in seconds."""
+    plain = re.fullmatch(r"\+?[0-9]+", text)
     try:
-        seconds = float(text) if plain else parse_duration(text)
+        seconds = float(text) if plain else parse_duration(text.removeprefix("+"))
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     if not 0.1 <= seconds <= 3600:

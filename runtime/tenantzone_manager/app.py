@@ -5,13 +5,13 @@ import gc
 import logging
 import signal
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlparse
 
-from aiohttp import web
-
+from tenantzone_contract.bounded_http import HttpBounds, http_served
 from tenantzone_contract.tls import TlsFiles
 from tenantzone_manager.catalog import Catalog
 from tenantzone_manager.index.backend import IndexBackend
@@ -19,6 +19,7 @@ from tenantzone_manager.index.sqlite import SqliteBackend
 from tenantzone_manager.manager import CacheManager, Settings
 from tenantzone_manager.server import grpc, http
 from tenantzone_manager.server.access import Anyone, Authenticator
+from tenantzone_manager.server.grpc_connections import GrpcBounds, bound_connections
 from tenantzone_manager.server.service import Service
 from tenantzone_manager.server.tls import ServerTls
 
@@ -42,6 +43,9 @@ class AppSettings:
     tls: TlsFiles | None = None
     """Of both ports; None: they are served without TLS."""
     manager: Settings = field(default_factory=Settings)
+    http_bounds: HttpBounds = field(default_factory=lambda: HttpBounds(connections=1024))
+    """Of what slow clients may take there."""
+    grpc_bounds: GrpcBounds = field(default_factory=GrpcBounds)
 
 
 def backend_of(index: str, redis_prefix: str) -> IndexBackend:
@@ -82,22 +86,26 @@ async def run(settings: AppSettings, started: Callable[[int, int], None] = lambd
     await manager.start()
     service = Service(manager)
     authenticator = settings.authenticator(manager.catalog)
-    rpc = grpc.server(manager, service, authenticator)
+    rpc = grpc.server(manager, service, authenticator, settings.grpc_bounds)
     asks_for_certificates = tls is not None and tls.asks_for_certificates
     application = http.application(manager, service, authenticator, asks_for_certificates=asks_for_certificates)
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=STOP_SECONDS)
-    try:
-        await runner.setup()
-        await web.TCPSite(runner, *settings.http, ssl_context=None if tls is None else tls.context()).start()
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(manager.stop)
+        stack.push_async_callback(rpc.stop, STOP_SECONDS)
+        served = http_served(
+            application,
+            *settings.http,
+            stop_seconds=STOP_SECONDS,
+            bounds=settings.http_bounds,
+            tls=None if tls is None else tls.context(),
+        )
+        http_port = await stack.enter_async_context(served)
         address = f"{settings.grpc[0]}:{settings.grpc[1]}"
         rpc_port = rpc.add_insecure_port(address) if tls is None else rpc.add_secure_port(address, tls.credentials())
         await rpc.start()
-        http_port = runner.addresses[0][1]
+        bounding = asyncio.create_task(bound_connections(rpc_port, settings.grpc_bounds), name="grpc-connections")
+        stack.callback(bounding.cancel)
         protocol = "HTTP" if tls is None else "HTTPS"
         _log.info("%s on %s:%d, gRPC on %s:%d", protocol, settings.http[0], http_port, settings.grpc[0], rpc_port)
         started(http_port, rpc_port)
         await ended.wait()
-    finally:
-        await rpc.stop(STOP_SECONDS)
-        await runner.cleanup()
-        await manager.stop()

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import resource
 import sys
 from collections.abc import Callable
 
@@ -26,12 +27,19 @@ from tenantzone_manager.timing import Timing
 
 def start(options: argparse.Namespace) -> None:
     """Serve until told to end; ends the process where an option can't be used or the index can't be opened."""
+    _allow_connections()
     try:
         asyncio.run(run(_settings(options)))
     except BlockingIOError:
         sys.exit(f"tenantzone-manager: another process has the index {options.index}; several need a Redis")
     except (ValueError, OSError, IndexUnavailable) as error:
         sys.exit(f"tenantzone-manager: {error}")
+
+
+def _allow_connections() -> None:
+    """Allow this process as many connections as the system does: both ports and the storages have many."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _settings(options: argparse.Namespace) -> AppSettings:

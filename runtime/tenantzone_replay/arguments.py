@@ -6,8 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from tenantzone_contract.config import ConfigError, RuntimeConfig, Watermarks, ZoneConfig
-from tenantzone_contract.packing import PACKED_KEY, ConfigFiles, unpack_config
+from tenantzone_contract.config import Watermarks, ZoneConfig
 from tenantzone_replay.hardware import MODELS, Hardware
 from tenantzone_replay.load import MAX_BLOCKS, MAX_TOKENS, Asked, TraceError
 from tenantzone_replay.measured import read_measured
@@ -18,6 +17,7 @@ from tenantzone_replay.policies import NO_WATERMARKS, Policy, equal_zones, polic
 from tenantzone_replay.profile import profile
 from tenantzone_replay.setting import Setting
 from tenantzone_replay.tenants import SHARES, Rule, with_tenants
+from tenantzone_replay.zone_files import read_zones
 from tenantzone_runtime.engine.engine_shape import EngineShape
 
 _TIER_TIMES: Final = 4
@@ -73,7 +73,12 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
 def add_zones(parser: argparse.ArgumentParser) -> None:
     """Arguments that say what a pool has besides equal zones and no tier."""
     pool = parser.add_argument_group("the pool")
-    pool.add_argument("--zones", type=Path, metavar="FILE", help="a pool's config.json (default: equal reservations)")
+    pool.add_argument(
+        "--zones",
+        type=Path,
+        metavar="FILE",
+        help="a pool's config.json, or TenantZones as kubectl reads and prints them (default: equal reservations)",
+    )
     pool.add_argument(
         "--tier-blocks",
         type=whole(most=MAX_BLOCKS),
@@ -149,7 +154,7 @@ def zones_of(options: argparse.Namespace, tenants: list[str], blocks: int) -> tu
     """
     if options.zones is None:
         return equal_zones(tenants, blocks), NO_WATERMARKS
-    config = _read_config(options.zones)
+    config = read_zones(options.zones, blocks)
     missing = set(tenants) - {zone.tenant for zone in config.zones}
     if missing:
         raise TraceError(f"{options.zones} has no zone for {', '.join(sorted(missing)[:5])}, who ask in the load")
@@ -167,18 +172,6 @@ def policies_of(
     blocks = setting.shape.blocks
     tier_blocks = tier_blocks or _TIER_TIMES * blocks
     return policies(zones, blocks, setting.hardware.prompt_tokens_per_second, demand, tier_blocks, watermarks)
-
-
-def _read_config(path: Path) -> RuntimeConfig:
-    """A pool's config, with what is packed beside it, as engines read it."""
-    packed = path.with_name(PACKED_KEY)
-    try:
-        text = path.read_text()
-        return unpack_config(ConfigFiles(text, packed.read_bytes() if packed.exists() else None))
-    except UnicodeDecodeError:
-        raise TraceError(f"{path} is no text: name the pool's config.json") from None
-    except ConfigError as error:
-        raise TraceError(f"{path}: {error}") from None
 
 
 def _begin(sources: Sequence[Source], tenants: int, rule: Rule) -> Iterator[Asked]:

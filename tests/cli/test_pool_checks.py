@@ -246,6 +246,13 @@ def packed(at_least: int) -> dict[str, Any]:
             id="refused",
         ),
         pytest.param(
+            {"zones": [zone(), zone("burst", conditions=refused("PoolNotServed"))]},
+            "WARN",
+            "zones",
+            "1 of 2 are not accepted, so what they ask for is not enforced: burst (PoolNotServed)",
+            id="of a pool that the operator has no rights for",
+        ),
+        pytest.param(
             {"zones": [zone(), zone("burst", conditions=refused("Deleting"))]},
             "WARN",
             "zones",

@@ -20,11 +20,20 @@ from tests.operator.objects import entry, pool, zone
         pytest.param("0s", 0.0, id="none"),
         pytest.param(".5s", 0.5, id="a fraction without a whole number"),
         pytest.param("2.s", 2.0, id="a whole number with a point"),
+        pytest.param("100000us", 0.1, id="many microseconds"),
+        pytest.param("100000μs", 0.1, id="a Greek letter"),
+        pytest.param("1.9ns", 1e-9, id="less than a nanosecond beside one"),
         pytest.param("1s500us", 1.0005, id="microseconds"),
     ],
 )
 def test_a_duration(text, seconds):
-    assert parse_duration(text) == pytest.approx(seconds)
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["0.5ns", "0.0001us", "0.4ns0.4ns"])
+def test_a_duration_that_rounds_to_nothing_is_refused(text):
+    with pytest.raises(ValueError, match="a duration of at least 1ns"):
+        parse_duration(text)
 
 
 @pytest.mark.parametrize("text", ["", "5", "s", ".s", "5 m", "-5s", "5m!", "1d"])

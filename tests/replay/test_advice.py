@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tenantzone_contract.specs import zone_config
 from tenantzone_contract.zone_terms import Lending
-from tenantzone_operator.kube.specs import zone_config
 from tenantzone_replay.advice import as_yaml, beside_stock, choose, front_table, return_table
 from tenantzone_replay.halving import halved
 from tenantzone_replay.held_out import Trial, trials_table, try_on

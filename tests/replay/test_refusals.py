@@ -34,7 +34,7 @@ REFUSED = [
     ("compare TRACE --json HERE/x --html HERE/x", "--json and --html are to be in one place"),
     ("compare TRACE --pictures TRACE/x", "is a file; name a folder"),
     ("compare TRACE --zones TRACE", "TRACE: "),
-    ("compare TRACE --zones BINARY", "BINARY is no text: name the pool's config.json"),
+    ("compare TRACE --zones BINARY", "BINARY is no text: name the pool's config.json, or a file of TenantZones"),
     ("compare TRACE --zones HERE/nowhere", "nowhere: No such file"),
     ("compare TRACE --zones HEAD", "config.jsonl.gz is missing beside it"),
     ("compare TRACE --profile DEEP", "DEEP was not written by fit"),

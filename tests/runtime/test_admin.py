@@ -20,6 +20,8 @@ from tenantzone_contract.report import (
 from tenantzone_runtime.admin import AdminServer, _Server
 from tenantzone_runtime.admin_access import AdminAccess
 from tests.runtime import scraping
+from tests.slow_clients import HALF_A_BODY, is_closed_within
+from tests.slow_clients import connect as slow_connect
 from tests.waiting import await_that
 
 PUBLISHED = 1_000.0
@@ -200,6 +202,29 @@ def test_a_client_that_trickles_comes_to_an_end(monkeypatch):
         while not is_closed(client):
             with suppress(ConnectionError):
                 client.sendall(b"a")
+
+
+@pytest.mark.parametrize("method", ["POST", "GET"])
+def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch, method):
+    monkeypatch.setattr(_Server, "connection_seconds", 0.5)
+    with serving() as url:
+        port = int(url.rpartition(":")[2])
+        assert is_closed_within(port, HALF_A_BODY.replace(b"POST", method.encode()), b"a")
+
+
+def test_a_client_that_never_reads_comes_to_an_end(monkeypatch):
+    monkeypatch.setattr(_Server, "connection_seconds", 0.5)
+    monkeypatch.setattr("tenantzone_runtime.admin.dump_report", lambda _: b"a" * 2**23)
+    with serving() as url, closing(slow_connect(int(url.rpartition(":")[2]), receive_bytes=4096)) as client:
+        before = answering()
+        client.sendall(b"GET /report HTTP/1.0\r\n\r\n")
+        await_that(lambda: bool(answering() - before), "it is being answered")
+        await_that(lambda: not answering() - before, "its thread has ended")
+
+
+def answering() -> set[threading.Thread]:
+    """The threads that answer a request."""
+    return {thread for thread in threading.enumerate() if "process_request" in thread.name}
 
 
 def test_many_may_come_at_once():

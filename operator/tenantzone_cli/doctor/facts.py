@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from tenantzone_cli.api import Api, ApiError, Body, Outcome, attempt
 from tenantzone_cli.doctor.shipped import Right, Shipped, read_shipped
@@ -21,6 +22,9 @@ from tenantzone_cli.names import (
     within,
 )
 from tenantzone_cli.resources import Pod, Pool, Thing, Zone, read_pod, read_pool, read_thing, read_zone
+
+NOT_SERVED: Final = "PoolNotServed"
+"""The reason of Accepted where the operator has no rights for a pool."""
 
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
@@ -198,7 +202,7 @@ def needed_rights(
 def is_served(pool: Pool) -> bool:
     """Whether the operator does not say that its rights are for other pools than this one."""
     accepted = pool.condition("Accepted")
-    return accepted is None or accepted.reason != "PoolNotServed"
+    return accepted is None or accepted.reason != NOT_SERVED
 
 
 def _may_operator(api: Api, right: Right, operator_namespace: str) -> bool:

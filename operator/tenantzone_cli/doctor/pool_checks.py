@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from tenantzone_cli.api import ApiError, Body
 from tenantzone_cli.doctor.engine_checks import check_engines
-from tenantzone_cli.doctor.facts import Facts, is_served
+from tenantzone_cli.doctor.facts import NOT_SERVED, Facts, is_served
 from tenantzone_cli.doctor.finding import Finding, fail, name_some, ok, warn
 from tenantzone_cli.names import OPERATOR, config_map_name
 from tenantzone_cli.resources import Condition, Pool, Zone, unix_time
@@ -161,10 +161,15 @@ def check_zones(facts: Facts) -> Iterator[Finding]:
         text = f"{len(without)} do not have of tiers what they reserve: {name_some([zone.name for zone in without])}"
         yield warn("zones", text, f"kubectl tenantzone explain {without[0].name}")
     refused = [(zone.name, refusal.reason) for zone in facts.zones if (refusal := _refusal(zone)) is not None]
-    if refused:
-        shown = name_some([f"{name} ({reason})" for name, reason in refused])
-        text = f"{len(refused)} of {len(facts.zones)} are not accepted, so what they ask for is not enforced: {shown}"
-        yield fail("zones", text, f"kubectl tenantzone explain {refused[0][0]}")
+    # Of a pool that another operator may serve, the zones are no worse than the pool.
+    for say, those in (
+        (fail, [each for each in refused if each[1] != NOT_SERVED]),
+        (warn, [each for each in refused if each[1] == NOT_SERVED]),
+    ):
+        if those:
+            shown = name_some([f"{name} ({reason})" for name, reason in those])
+            text = f"{len(those)} of {len(facts.zones)} are not accepted, so what they ask for is not enforced: {shown}"
+            yield say("zones", text, f"kubectl tenantzone explain {those[0][0]}")
     unready = [zone.name for zone in facts.zones if zone.ready != "True" and _refusal(zone) is None]
     if unready:
         text = f"{len(unready)} of {len(facts.zones)} are not Ready: {name_some(unready)}"

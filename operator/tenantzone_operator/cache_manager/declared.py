@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from tenantzone_contract.duration import parse_duration
 from tenantzone_contract.quantity import parse_bytes, shown_bytes
+from tenantzone_contract.specs import Body
 from tenantzone_operator.kube.resources import Meta, read_meta
-from tenantzone_operator.kube.specs import Body
 from tenantzone_operator.kube.store import Key
 
 NO_END: Final = 2**63

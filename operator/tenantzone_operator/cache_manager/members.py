@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tenantzone_contract.cache_names import is_instance_of, owner_part, pool_group, zone_group
+from tenantzone_contract.specs import Body
 from tenantzone_operator.cache_manager.declared import DeclaredGroup
 from tenantzone_operator.kube.conditions import name_some
 from tenantzone_operator.kube.resources import Pool, Zone
-from tenantzone_operator.kube.specs import Body
 from tenantzone_operator.kube.store import Key
 
 TAKEN: Final = "another pool, {other}, names the service account {account} before it; give its engines one of their own"

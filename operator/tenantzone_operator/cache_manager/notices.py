@@ -1,7 +1,7 @@
 """What a person should notice when the status of a KVStorage or KVCacheGroup changes, each change told once; pure."""
 
+from tenantzone_contract.specs import Body
 from tenantzone_operator.kube.conditions import Reason, Type
-from tenantzone_operator.kube.specs import Body
 from tenantzone_operator.status.notices import Notable, Notice
 
 _REFUSALS = (Reason.INVALID, Reason.MANAGER_REFUSED, Reason.STORAGE_NOT_FOUND)

@@ -7,11 +7,11 @@ from typing import Final, TypeVar
 
 import aiohttp
 
+from tenantzone_contract.specs import Body
 from tenantzone_operator.cache_manager.declared import FINALIZER, Declared
 from tenantzone_operator.kube.api import Api
 from tenantzone_operator.kube.names import FIELD_MANAGER, GROUP, VERSION
 from tenantzone_operator.kube.rest import RestError
-from tenantzone_operator.kube.specs import Body
 
 T = TypeVar("T", bound=Declared)
 STORAGES: Final = "kvstorages"

@@ -13,6 +13,7 @@ from typing import Final
 
 import aiohttp
 
+from tenantzone_contract.specs import Body
 from tenantzone_operator.cache_manager.client import ManagerClient, ManagerRefused, ManagerUnavailable
 from tenantzone_operator.cache_manager.declared import Declared, read_group, read_storage
 from tenantzone_operator.cache_manager.members import Members, members, namespace_rows, service_accounts, zone_rows
@@ -22,7 +23,6 @@ from tenantzone_operator.cache_manager.statuses import group_status, is_refused,
 from tenantzone_operator.cache_manager.turn import Turn
 from tenantzone_operator.kube.api import Api, explain
 from tenantzone_operator.kube.rest import RestError
-from tenantzone_operator.kube.specs import Body
 from tenantzone_operator.kube.store import Store
 from tenantzone_operator.writing.events import Recorder
 from tenantzone_operator.writing.refusals import Refusals

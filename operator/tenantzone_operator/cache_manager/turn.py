@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from tenantzone_contract.specs import Body
 from tenantzone_contract.text import printable
 from tenantzone_operator.cache_manager.answers import LONGEST_MESSAGE
 from tenantzone_operator.cache_manager.client import ManagerClient, ManagerRefused
@@ -21,7 +22,6 @@ from tenantzone_operator.cache_manager.objects import GROUPS, KINDS, OUTDATED, S
 from tenantzone_operator.cache_manager.statuses import Found
 from tenantzone_operator.kube.conditions import Reason, name_some
 from tenantzone_operator.kube.rest import RestError
-from tenantzone_operator.kube.specs import Body
 from tenantzone_operator.writing.refusals import Refusals
 
 logger = logging.getLogger(__name__)

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from tenantzone_contract.specs import Body
 from tenantzone_operator.kube.conditions import Type
 from tenantzone_operator.kube.resources import Pool, Zone
-from tenantzone_operator.kube.specs import Body
 from tenantzone_operator.kube.store import Key
 from tenantzone_operator.status.notices import Notice, pool_notices, zone_notices
 

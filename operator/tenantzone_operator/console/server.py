@@ -12,6 +12,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from tenantzone_contract.blocks import DEFAULT_CELLS, MAX_CELLS
+from tenantzone_contract.bounded_http import HttpBounds
 from tenantzone_operator.console.guard import ADDRESS, guarded
 from tenantzone_operator.console.live import TRANSIENT, LiveEngines, NotThereError
 from tenantzone_operator.console.recording import Recording
@@ -49,8 +50,11 @@ async def console_served(
     read_tokens: Callable[[str, str], Awaitable[Sequence[str]]],
     standing: Callable[[], Standing],
     list_stored: Callable[[], Awaitable[Stored]] | None = None,
-) -> AsyncIterator[None]:
+    bounds: HttpBounds | None = None,
+) -> AsyncIterator[int]:
     """Serve the console on this machine's loopback address, and nowhere else, for as long as the block runs.
+
+    It gives the port that it listens on.
 
     Args:
         port: to listen on.
@@ -59,12 +63,13 @@ async def console_served(
         read_tokens: that open the admin ports of a pool's engines, by its namespace and name.
         standing: of this replica.
         list_stored: lists KVStorages and KVCacheGroups; None: this operator is told of no KV-cache manager.
+        bounds: of what slow clients may take; the default ones without.
     """
     live = LiveEngines(store, list_pods, read_tokens)
     storages = None if list_stored is None else LiveStorages(list_stored)
     console = Console(store, live, Recording(store, live, lambda: standing().has_listed), standing, storages)
-    async with console.recording.going_on(), served(ADDRESS, port, console.application()):
-        yield
+    async with console.recording.going_on(), served(ADDRESS, port, console.application(), bounds) as chosen:
+        yield chosen
 
 
 class Console:

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from tenantzone_contract.duration import parse_duration
 from tenantzone_contract.share import percentage
-from tenantzone_operator.kube.specs import Body
+from tenantzone_contract.specs import Body
 
 Mode = Literal["Never", "Recommend", "Auto"]
 

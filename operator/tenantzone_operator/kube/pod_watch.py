@@ -8,11 +8,11 @@ from contextlib import aclosing
 
 import aiohttp
 
+from tenantzone_contract.specs import Body
 from tenantzone_operator.kube.api import Api, explain
 from tenantzone_operator.kube.resources import Pod, Pool, read_pod
 from tenantzone_operator.kube.rest import RestError
 from tenantzone_operator.kube.selectors import query
-from tenantzone_operator.kube.specs import Body
 from tenantzone_operator.kube.store import Key, Shelf, Store
 from tenantzone_operator.logs import About
 

@@ -14,9 +14,9 @@ from pydantic import TypeAdapter, ValidationError
 from tenantzone_contract.config import CONFIG_HASH_ANNOTATION, PURGE_ANNOTATION, PoolConfig, PurgeId, ZoneConfig
 from tenantzone_contract.identity import SECRETS_HASH_ANNOTATION
 from tenantzone_contract.report import DEFAULT_ADMIN_PORT
+from tenantzone_contract.specs import Body, pool_config, zone_config
 from tenantzone_operator.kube.advice_spec import AdviceSpec, read_advice
 from tenantzone_operator.kube.not_enforced import pool_fields
-from tenantzone_operator.kube.specs import Body, pool_config, zone_config
 
 Model = TypeVar("Model")
 

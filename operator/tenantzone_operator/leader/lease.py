@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from tenantzone_contract.specs import Body
 from tenantzone_operator.kube.names import FIELD_MANAGER
 from tenantzone_operator.kube.rest import Rest, RestError
-from tenantzone_operator.kube.specs import Body
 
 _MAX_LEASES = 4
 """A Lease that claims to last for more than so many of one's own was edited by hand."""

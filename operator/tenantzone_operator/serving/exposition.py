@@ -10,6 +10,7 @@ from aiohttp import web
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from tenantzone_contract.bounded_http import HttpBounds
 from tenantzone_operator.metrics import instruments
 from tenantzone_operator.metrics.family import Family
 from tenantzone_operator.metrics.instruments import REGISTRY
@@ -35,13 +36,16 @@ def exposition(accept: str = "") -> tuple[bytes, str]:
 
 
 @asynccontextmanager
-async def metrics_served(host: str, port: int, collector: Collector) -> AsyncIterator[None]:
-    """Serve ``/metrics`` for as long as the block runs.
+async def metrics_served(
+    host: str, port: int, collector: Collector, bounds: HttpBounds | None = None
+) -> AsyncIterator[int]:
+    """Serve ``/metrics`` for as long as the block runs; gives the port that it listens on.
 
     Args:
         host: where it listens.
         port: where it listens there.
         collector: for what is made at each scrape.
+        bounds: of what slow clients may take; the default ones without.
     """
 
     async def answer(request: web.Request) -> web.Response:
@@ -54,7 +58,7 @@ async def metrics_served(host: str, port: int, collector: Collector) -> AsyncIte
     app.router.add_get(METRICS_PATH, answer)
     REGISTRY.register(collector)
     try:
-        async with served(host, port, app):
-            yield
+        async with served(host, port, app, bounds) as chosen:
+            yield chosen
     finally:
         REGISTRY.unregister(collector)

@@ -6,18 +6,21 @@ from typing import Any
 
 from aiohttp import web
 
+from tenantzone_contract.bounded_http import HttpBounds
 from tenantzone_operator.serving.http import served
 
 Look = Callable[[], tuple[bool, dict[str, Any]]]
 """Whether all is well, and what to show."""
 
 
-def health_served(host: str, port: int, *, live: Look, ready: Look) -> AbstractAsyncContextManager[None]:
+def health_served(
+    host: str, port: int, *, live: Look, ready: Look, bounds: HttpBounds | None = None
+) -> AbstractAsyncContextManager[int]:
     """Serve ``/healthz`` and ``/readyz`` for as long as the block runs: status 200 if all is well, else 503."""
     app = web.Application()
     app.router.add_get("/healthz", _answering(live))
     app.router.add_get("/readyz", _answering(ready))
-    return served(host, port, app)
+    return served(host, port, app, bounds)
 
 
 def _answering(look: Look) -> Callable[[web.Request], Any]:

@@ -17,11 +17,11 @@ from typing import Any, Protocol
 
 import aiohttp
 
+from tenantzone_contract.specs import Body
 from tenantzone_operator.kube.api import explain
 from tenantzone_operator.kube.names import FIELD_MANAGER, GROUP, VERSION
 from tenantzone_operator.kube.resources import Meta
 from tenantzone_operator.kube.rest import RestError
-from tenantzone_operator.kube.specs import Body
 from tenantzone_operator.status.notices import Notice
 
 logger = logging.getLogger(__name__)

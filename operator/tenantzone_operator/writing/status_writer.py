@@ -6,10 +6,10 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 
+from tenantzone_contract.specs import Body
 from tenantzone_operator.kube.api import Api, explain
 from tenantzone_operator.kube.resources import Meta, Pool, Zone
 from tenantzone_operator.kube.rest import RestError
-from tenantzone_operator.kube.specs import Body
 from tenantzone_operator.kube.store import Store, View
 from tenantzone_operator.status.notices import Notice, Status, pool_notices, zone_notices
 from tenantzone_operator.status.statuses import without_gauges

@@ -13,6 +13,7 @@ from tenantzone_manager.server import encoding
 from tenantzone_manager.server.access import Authenticator, Caller
 from tenantzone_manager.server.conversion import from_plain, repeated_values, to_plain
 from tenantzone_manager.server.generated import manager_pb2
+from tenantzone_manager.server.grpc_connections import GrpcBounds
 from tenantzone_manager.server.malformed import MalformedRequests
 from tenantzone_manager.server.messages import LARGEST_REQUEST, LONG_REQUEST, MAX_VALUES, check_values
 from tenantzone_manager.server.service import CALLS, Call, Service, code_of
@@ -28,9 +29,13 @@ Encode = Callable[[Caller, Any, Any], Awaitable[bytes]]
 Read = Callable[[bytes, Caller], Any]
 
 
-def server(manager: CacheManager, service: Service, authenticator: Authenticator) -> grpc.aio.Server:
-    """What answers over gRPC; it has no port yet."""
+def server(
+    manager: CacheManager, service: Service, authenticator: Authenticator, bounds: GrpcBounds | None = None
+) -> grpc.aio.Server:
+    """What answers over gRPC; it has no port yet. Without bounds for slow clients it has the default ones."""
+    bounds = GrpcBounds() if bounds is None else bounds
     options = [
+        *bounds.options(),
         ("grpc.max_receive_message_length", LARGEST_REQUEST),
         ("grpc.max_send_message_length", LARGEST_ANSWER),
         # Two managers on one port would each get a part of the calls, and nobody would be told.
@@ -46,7 +51,7 @@ def server(manager: CacheManager, service: Service, authenticator: Authenticator
         # On the wire this is a call with one message. Here the handler begins before that message is received, so that
         # it can refuse an unknown caller first.
         handlers[call.name] = grpc.stream_unary_rpc_method_handler(
-            _handler(call, read, encode, service, authenticator, manager.turns)
+            _handler(call, read, encode, service, authenticator, manager.turns, bounds.message_seconds)
         )
     made.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
     return made
@@ -67,14 +72,20 @@ def _reader(call: Call, kind: Any, malformed: MalformedRequests) -> Read:
 
 
 def _handler(
-    call: Call, read: Read, encode: Encode, service: Service, authenticator: Authenticator, turns: Turns
+    call: Call,
+    read: Read,
+    encode: Encode,
+    service: Service,
+    authenticator: Authenticator,
+    turns: Turns,
+    message_seconds: float,
 ) -> Callable[[Any, Any], Awaitable[bytes]]:
     under_way: set[asyncio.Task[Any]] = set()
 
     async def handle(messages: AsyncIterator[bytes], context: Any) -> bytes:
         try:
             caller = await authenticator.authenticate(_token(context))
-            data = await anext(messages, None)
+            data = await _message_within(messages, message_seconds)
             if data is None:
                 raise ValueError("the call has no message")
             if len(data) > LONG_REQUEST:
@@ -94,6 +105,19 @@ def _handler(
             raise
 
     return handle
+
+
+async def _message_within(messages: AsyncIterator[bytes], seconds: float) -> bytes | None:
+    """Returns a call's message; None if the client ends the call without one.
+
+    Raises:
+        ValueError: it did not come in time.
+    """
+    try:
+        async with asyncio.timeout(seconds):
+            return await anext(messages, None)
+    except TimeoutError:
+        raise ValueError(f"the call's message did not come within {seconds:g} s") from None
 
 
 def _encoder(call: Call, manager: CacheManager, response: Any) -> Encode:

@@ -9,9 +9,9 @@ import kopf
 from aiohttp import web
 from aiohttp.test_utils import BaseTestServer
 
+from tenantzone_contract.specs import Body
 from tenantzone_operator.cache_manager.declared import FINALIZER
 from tenantzone_operator.kube.rest import Login
-from tenantzone_operator.kube.specs import Body
 from tests.operator.objects import NOW, body
 from tests.operator.world import conditions
 

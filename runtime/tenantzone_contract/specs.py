@@ -240,9 +240,11 @@ def _bytes(path: str, amount: int | str | None) -> Any:
         raise ValueError(f"{path}: {error}") from None
 
 
-def _seconds(path: str, text: str | None) -> float | None:
+def _seconds(path: str, text: Any) -> float | None:
     if text is None:
         return None
+    if not isinstance(text, str):
+        raise ValueError(f'{path}: expected a duration such as "60s", got {text!r:.60}')
     try:
         return parse_duration(text)
     except ValueError as error:

@@ -1,0 +1,327 @@
+"""Serves HTTP with bounds on what slow clients hold: time for a head, a body and an answer, and the connections.
+
+aiohttp closes connections that stay idle. It waits without end for a body, and for a client that does not read its
+answer, and it accepts any number of connections. So each connection's protocol stands in front of aiohttp's own.
+"""
+
+import asyncio
+import logging
+import socket
+import ssl
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any, Final, cast
+
+from aiohttp import web
+from aiohttp.streams import StreamReader
+
+BODY_BYTES_PER_SECOND: Final = 64 * 2**10
+"""A body gets one second more for each of these that have come."""
+MIN_READ_PER_SECOND: Final = 2**10
+"""Bytes of an answer; a client that takes less is cut off."""
+READING_SECONDS: Final = 1.0
+"""A client that has had its answer for so long, and has not taken it, may have to make room for another connection."""
+LOOK_SECONDS: Final = 1.0
+_BYTES_ACKED: Final = slice(120, 128)
+"""Where struct tcp_info of Linux has the number of bytes that the other side has acknowledged."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class HttpBounds:
+    """What the clients of one listener may take."""
+
+    head_seconds: float = 10.0
+    """For a request's head, from the connection on, or from the head's first byte; a TLS handshake counts."""
+    body_seconds: float = 10.0
+    """For a request's body, and a second more for each 64 KiB of it that have come."""
+    idle_seconds: float = 75.0
+    """That a connection stays open after an answer."""
+    unread_seconds: float = 30.0
+    """In which a client must take 1 KiB of its answer for each second."""
+    connections: int = 128
+    """Beyond it, the connection that has waited longest for a whole request is closed, then the one whose client has
+    not taken its answer for longest. If all are being answered, the new one is closed."""
+
+    @property
+    def look_seconds(self) -> float:
+        """Time between two looks at all connections."""
+        return min(LOOK_SECONDS, min(self.head_seconds, self.body_seconds, self.unread_seconds) / 4)
+
+
+@asynccontextmanager
+async def http_served(
+    app: web.Application,
+    host: str,
+    port: int,
+    *,
+    stop_seconds: float,
+    bounds: HttpBounds | None = None,
+    tls: ssl.SSLContext | None = None,
+) -> AsyncIterator[int]:
+    """Serve a web application for as long as the block runs; gives the port that it listens on.
+
+    Args:
+        app: not set up yet; a middleware is added.
+        host: to listen on.
+        port: to listen on; 0 chooses a free one.
+        stop_seconds: that requests under way have at the end.
+        bounds: of its clients; the default ones without.
+        tls: with it, HTTPS is served.
+
+    Raises:
+        OSError: the address is taken, or is none of this machine's.
+    """
+    bounds = HttpBounds() if bounds is None else bounds
+    listener = _Listener(bounds, tls)
+    app.middlewares.insert(0, listener.middleware)
+    runner = web.AppRunner(
+        app,
+        access_log=None,
+        handle_signals=False,
+        shutdown_timeout=stop_seconds,
+        keepalive_timeout=bounds.idle_seconds,
+        lingering_time=bounds.body_seconds,
+    )
+    await runner.setup()
+    try:
+        made = cast(Callable[[], asyncio.Protocol], runner.server)
+        server = await asyncio.get_running_loop().create_server(lambda: _Connection(listener, made()), host, port)
+        looking = asyncio.create_task(listener.look(), name="slow-clients")
+        try:
+            yield server.sockets[0].getsockname()[1]
+        finally:
+            server.close()
+            looking.cancel()
+            await asyncio.gather(looking, return_exceptions=True)
+    finally:
+        await runner.cleanup()
+        listener.abort_all()
+
+
+class _Phase(Enum):
+    """What a connection is waiting for."""
+
+    HEAD = auto()
+    BODY = auto()
+    ANSWER = auto()
+    NEXT = auto()
+    """The first byte of another request."""
+
+
+class _Listener:
+    """The connections to one port."""
+
+    def __init__(self, bounds: HttpBounds, tls: ssl.SSLContext | None) -> None:
+        self.bounds = bounds
+        self.tls = tls
+        self._connections: dict[asyncio.BaseProtocol, _Connection] = {}
+        """By aiohttp's protocol."""
+        self._waiting: dict[_Connection, None] = {}
+        """Those without a whole request, the one that has waited longest first."""
+
+    def add(self, connection: "_Connection") -> None:
+        self._connections[connection.inner] = connection
+        if len(self._connections) > self.bounds.connections:
+            self._longest_waiting(connection).abort()
+        self._waiting[connection] = None
+
+    def _longest_waiting(self, new: "_Connection") -> "_Connection":
+        """The connection that makes room; the new one if no other may."""
+        for connection in self._waiting:
+            if not connection.is_unread():
+                return connection
+        oldest = next(iter(self._waiting), None)
+        return new if oldest is None or oldest.waited_seconds() < READING_SECONDS else oldest
+
+    def remove(self, connection: "_Connection") -> None:
+        self._connections.pop(connection.inner, None)
+        self._waiting.pop(connection, None)
+
+    def complete(self, connection: "_Connection") -> None:
+        """Note that a request has come whole."""
+        self._waiting.pop(connection, None)
+
+    def abort_all(self) -> None:
+        for connection in [*self._connections.values()]:
+            connection.abort()
+
+    @property
+    def middleware(self) -> Any:
+        @web.middleware
+        async def follow(
+            request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+        ) -> web.StreamResponse:
+            connection = self._connections.get(request.protocol)
+            if connection is None:  # it has just been closed
+                return await handler(request)
+            connection.begin_request(request.content)
+            try:
+                return await handler(request)
+            finally:
+                connection.end_request()
+                if request.protocol in self._connections:
+                    self._waiting[connection] = None
+
+        return follow
+
+    async def look(self) -> None:
+        """Close the connections of slow clients, until cancelled."""
+        while True:
+            await asyncio.sleep(self.bounds.look_seconds)
+            for connection in [*self._connections.values()]:
+                if connection.is_late():
+                    connection.abort()
+
+
+class _Connection(asyncio.Protocol):
+    """One connection: passes everything on to aiohttp's protocol, and knows since when it waits, and for what."""
+
+    def __init__(self, listener: _Listener, inner: asyncio.Protocol) -> None:
+        self.inner = inner
+        self._listener = listener
+        self._loop = asyncio.get_running_loop()
+        self._phase = _Phase.HEAD
+        self._since = self._loop.time()
+        self._body: StreamReader | None = None
+        self._raw: asyncio.Transport
+        """Below TLS."""
+        self._transport: asyncio.Transport | None = None
+        """None until a TLS handshake has ended."""
+        self._handshake: asyncio.Task[None] | None = None
+        self._early = b""
+        """What came in one piece with the handshake's end."""
+        self._unread_since: float | None = None
+        self._acknowledged = 0
+        """Bytes, when the answer was found unread."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._raw = cast(asyncio.Transport, transport)
+        self._listener.add(self)
+        if self._listener.tls is None:
+            self._connect(self._raw)
+        else:
+            # Nothing is read before TLS is in place.
+            self._raw.pause_reading()
+            self._handshake = self._loop.create_task(self._secure(self._listener.tls))
+
+    async def _secure(self, context: ssl.SSLContext) -> None:
+        try:
+            secured = await self._loop.start_tls(
+                self._raw,
+                self,
+                context,
+                server_side=True,
+                ssl_handshake_timeout=self._listener.bounds.head_seconds,
+            )
+        except OSError as error:  # ssl.SSLError is one, too
+            _log.debug("a TLS handshake failed: %s", error)
+            self._listener.remove(self)
+            return
+        if secured is None or secured.is_closing():
+            self._listener.remove(self)
+            return
+        self._connect(secured)
+        early, self._early = self._early, b""
+        if early:
+            self.inner.data_received(early)
+
+    def _connect(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        if not transport.is_closing():
+            self.inner.connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._listener.remove(self)
+        if self._transport is not None:
+            self.inner.connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._transport is None:
+            self._early += data
+            return
+        if self._phase is _Phase.NEXT:
+            self._enter(_Phase.HEAD)
+        self.inner.data_received(data)
+        if self._phase is _Phase.BODY and self._body is not None and self._body.is_eof():
+            self._complete()
+
+    def eof_received(self) -> bool | None:
+        return self.inner.eof_received()
+
+    def pause_writing(self) -> None:
+        self.inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self.inner.resume_writing()
+
+    def begin_request(self, body: StreamReader) -> None:
+        """Note that a head is complete."""
+        self._body = body
+        if body.is_eof():
+            self._complete()
+        else:
+            self._enter(_Phase.BODY)
+
+    def end_request(self) -> None:
+        """Note that an answer is made; it may not be sent yet."""
+        self._body = None
+        self._enter(_Phase.NEXT)
+
+    def _complete(self) -> None:
+        self._enter(_Phase.ANSWER)
+        self._listener.complete(self)
+
+    def _enter(self, phase: _Phase) -> None:
+        self._phase, self._since = phase, self._loop.time()
+
+    def abort(self) -> None:
+        """Close at once, whatever is outstanding."""
+        self._listener.remove(self)
+        self._raw.abort()
+
+    def waited_seconds(self) -> float:
+        return self._loop.time() - self._since
+
+    def is_unread(self) -> bool:
+        """Whether there is something of an answer that the client's machine has no room for."""
+        return self._raw.get_write_buffer_size() > 0
+
+    def is_late(self) -> bool:
+        """Whether the client has taken more time than it may; called now and then, for it compares two looks."""
+        bounds, waited = self._listener.bounds, self.waited_seconds()
+        if self._phase is _Phase.HEAD and waited > bounds.head_seconds:
+            return True
+        if self._phase is _Phase.BODY and self._body is not None:
+            if self._transport is not None and not self._transport.is_reading():
+                self._since = self._loop.time()  # the handler takes its time, not the client
+            elif waited > bounds.body_seconds + self._body.total_bytes / BODY_BYTES_PER_SECOND:
+                return True
+        return self._reads_too_slowly()
+
+    def _reads_too_slowly(self) -> bool:
+        if not self.is_unread():
+            self._unread_since = None
+            return False
+        now, acknowledged = self._loop.time(), _acknowledged_bytes(self._raw)
+        seconds = self._listener.bounds.unread_seconds
+        if self._unread_since is not None:
+            if now - self._unread_since < seconds:
+                return False
+            if acknowledged - self._acknowledged < MIN_READ_PER_SECOND * seconds:
+                return True
+        self._unread_since, self._acknowledged = now, acknowledged
+        return False
+
+
+def _acknowledged_bytes(transport: asyncio.Transport) -> int:
+    """How much of what was sent the client's machine has taken, of all answers on a connection."""
+    connection = transport.get_extra_info("socket")
+    with suppress(OSError):  # it has just been closed
+        told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192)
+        return int.from_bytes(told[_BYTES_ACKED], sys.byteorder)
+    return 0
