@@ -1,6 +1,7 @@
 """One manager as a process: its index, its servers, its end."""
 
 import asyncio
+import contextlib
 import gc
 import logging
 import signal
@@ -14,7 +15,7 @@ from aiohttp import web
 
 from tenantzone_contract.tls import TlsFiles
 from tenantzone_manager.catalog import Catalog
-from tenantzone_manager.index.backend import IndexBackend
+from tenantzone_manager.index.backend import IndexBackend, IndexUnavailable, IndexUnusable
 from tenantzone_manager.index.sqlite import SqliteBackend
 from tenantzone_manager.manager import CacheManager, Settings
 from tenantzone_manager.server import grpc, http
@@ -24,6 +25,9 @@ from tenantzone_manager.server.tls import ServerTls
 
 STOP_SECONDS: Final = 5.0
 """That requests under way have when the process ends."""
+
+_RETRY_SECONDS: Final = 1.0
+"""After which an index that could not be opened is tried again."""
 
 _log = logging.getLogger(__name__)
 
@@ -69,7 +73,7 @@ async def run(settings: AppSettings, started: Callable[[int, int], None] = lambd
 
     Raises:
         OSError: an address is taken, or the index can't be opened.
-        IndexUnavailable: the index does not answer.
+        IndexUnusable: the index is none.
         TlsError: the files of TLS can't be used.
     """
     tls = None if settings.tls is None else ServerTls(settings.tls)
@@ -78,8 +82,9 @@ async def run(settings: AppSettings, started: Callable[[int, int], None] = lambd
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    manager = CacheManager(backend_of(settings.index, settings.redis_prefix), settings.manager)
-    await manager.start()
+    manager = await _started(settings, tls, ended)
+    if manager is None:
+        return
     service = Service(manager)
     authenticator = settings.authenticator(manager.catalog)
     rpc = grpc.server(manager, service, authenticator)
@@ -101,3 +106,36 @@ async def run(settings: AppSettings, started: Callable[[int, int], None] = lambd
         await rpc.stop(STOP_SECONDS)
         await runner.cleanup()
         await manager.stop()
+
+
+async def _started(settings: AppSettings, tls: ServerTls | None, ended: asyncio.Event) -> CacheManager | None:
+    """A manager over the index, once that answers; None: the process is to end before.
+
+    Until then health is served over HTTP, and all else is unavailable.
+    """
+    problems: list[str] = []
+    async with contextlib.AsyncExitStack() as waiting:
+        while not ended.is_set():
+            manager = CacheManager(backend_of(settings.index, settings.redis_prefix), settings.manager)
+            try:
+                await manager.start()
+            except IndexUnusable:
+                raise
+            except IndexUnavailable as error:
+                if not problems:
+                    problems.append(str(error))
+                    _log.warning("the index can't be opened yet: %s", error)
+                    runner = web.AppRunner(http.without_index(lambda: problems[-1]), access_log=None)
+                    waiting.push_async_callback(runner.cleanup)
+                    await runner.setup()
+                    context = None if tls is None else tls.context()
+                    await web.TCPSite(runner, *settings.http, ssl_context=context).start()
+                problems[:] = [str(error)]
+            else:
+                if problems:
+                    _log.info("the index is open")
+                return manager
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_RETRY_SECONDS):
+                    await ended.wait()
+    return None

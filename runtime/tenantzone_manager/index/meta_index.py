@@ -185,9 +185,11 @@ class MetaIndex:
         """How many records a space has."""
         return await self.backend.count(space)
 
-    async def lowest(self, rank: str, count: int, until: float = float("inf")) -> list[tuple[bytes, float]]:
-        """The members of a rank with the lowest scores."""
-        return await self.backend.lowest(rank, count, until)
+    async def lowest(
+        self, rank: str, count: int, until: float = float("inf"), above: float = float("-inf")
+    ) -> list[tuple[bytes, float]]:
+        """The members of a rank with the lowest scores above one."""
+        return await self.backend.lowest(rank, count, until, above)
 
     async def account(self, name: str) -> Account:
         """One account; it is empty and without a limit if it was never charged."""

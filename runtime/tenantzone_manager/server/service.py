@@ -300,6 +300,7 @@ class Service:
         manager.metrics.cached.set(len(cache))
         manager.metrics.conflicts.set(manager.index.conflicts)
         manager.metrics.answered.set(manager.is_ready)
+        manager.metrics.has_room.set(manager.is_ready and not manager.problem)
         manager.metrics.leads.set(manager.leads)
         names = {(group, ""): f"g/{group}" for group in manager.catalog.groups}
         for group in manager.catalog.groups:

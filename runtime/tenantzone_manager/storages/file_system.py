@@ -130,6 +130,8 @@ class FileSystemStorage(DataStorageBackend):
         owner = self._root / "owner"
         if self._takeover or not owner.exists():
             owner.write_text(self._owner)
+            # The folder is another one, or was emptied.
+            self._made.clear()
             self._takeover = False
         elif (found := owner.read_text()) != self._owner:
             raise StorageError(
