@@ -130,7 +130,7 @@ class CacheManager:
     async def _open(self) -> None:
         timing = self.settings.timing
         make_backend = partial(make, credentials=self.settings.credentials)
-        self.storages = DataStorageManager(await self._identity(), self.clock, make_backend)
+        self.storages = DataStorageManager(await self._identity(), self.clock, make_backend, self._has_storage)
         parts = Parts(self.index, self.storages)
         ladders = Ladders(self.storages, self.clock)
         taking = asyncio.Lock()
@@ -207,6 +207,10 @@ class CacheManager:
 
         await self.index.read_modify_write([address], modifier)
         return names[0]
+
+    async def _has_storage(self, name: str) -> bool:
+        (found,) = await self.index.get_stored(spaces.STORAGES, [name.encode()])
+        return found is not None
 
     async def _reclaim_if_leader(self) -> None:
         self.leads = await self.index.backend.lead(self.name, _LEASE_SECONDS)

@@ -367,6 +367,7 @@ class Service:
                     problem=standing.problem,
                     since=standing.since,
                     used=used,
+                    shares_place_with=self._manager.storages.sharing_place(storage.name),
                 )
         return m.StorageResponse(storage=storage, available=False, problem="not tried yet", since=0.0, used=used)
 

@@ -6,9 +6,12 @@ The manager reads and writes bytes only to copy them from one storage to another
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tenantzone_manager.core.records import CacheLocation, LocationSpec
+
+if TYPE_CHECKING:
+    from tenantzone_manager.storages.claim import Claim
 
 
 class Place(NamedTuple):
@@ -39,7 +42,14 @@ class StorageError(Exception):
 
 
 class DataStorageBackend(ABC):
-    """One storage. Methods that wait may raise :class:`StorageError`."""
+    """One storage. Methods that wait may raise :class:`StorageError`.
+
+    Args:
+        claim: to the place, which is left alone while another storage owns it.
+    """
+
+    def __init__(self, claim: "Claim") -> None:
+        self.claim = claim
 
     slots_per_file = 0
     """0: each part of a location is an object of its own. Else parts lie in large files of so many slots."""
@@ -74,10 +84,11 @@ class DataStorageBackend(ABC):
 
     @abstractmethod
     async def check_health(self) -> None:
-        """Try it.
+        """Try it, and claim its place.
 
         Raises:
-            StorageError: it can't be read or written now.
+            PlaceTaken: another storage of the index owns the place.
+            StorageError: it can't be read or written now, or another index owns the place.
         """
 
     @abstractmethod
