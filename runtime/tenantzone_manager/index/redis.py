@@ -146,9 +146,14 @@ class RedisBackend(IndexBackend):
         if not names:
             return {}
         found = await self._asked(lambda: cast(Awaitable[Any], self._client.hmget(self._key("accounts"), list(names))))
-        return {
-            name: Account(*map(int, text.split())) for name, text in zip(names, found, strict=True) if text is not None
-        }
+        try:
+            return {
+                name: Account(*map(int, text.split()))
+                for name, text in zip(names, found, strict=True)
+                if text is not None
+            }
+        except (TypeError, ValueError) as error:
+            raise IndexUnavailable(f"the index at Redis has an account that is none: {error}") from error
 
     async def lead(self, name: str, seconds: float) -> bool:
         return bool(await self._asked(lambda: self._lead(keys=[self._key("leader")], args=[name, int(1000 * seconds)])))

@@ -256,7 +256,8 @@ class SqliteBackend(IndexBackend):
             if self._database.in_transaction:
                 self._database.execute("ROLLBACK")
             yield
-        except (sqlite3.Error, MemoryError) as error:
+        except (sqlite3.Error, MemoryError, msgspec.MsgspecError) as error:
+            # The last of them where an account is no account.
             raise self._unavailable(error) from error
 
     def _unavailable(self, error: Exception) -> IndexUnavailable:
@@ -344,8 +345,10 @@ class SqliteBackend(IndexBackend):
     def _rank(self, changes: Sequence[RankChange]) -> None:
         rows = [(self._id(change.rank), change.before, change.score, change.member) for change in changes]
         gone = [(number, before, member) for number, before, _, member in rows if before is not None]
+        unknown = [(number, member) for number, before, score, member in rows if before is None and score is None]
         come = [(number, score, member) for number, _, score, member in rows if score is not None]
         self._database.executemany("DELETE FROM rank WHERE rank = ? AND score = ? AND member = ?", gone)
+        self._database.executemany("DELETE FROM rank WHERE rank = ? AND member = ?", unknown)
         self._database.executemany("INSERT OR REPLACE INTO rank VALUES (?, ?, ?)", come)
 
 

@@ -299,6 +299,7 @@ class Service:
         manager.metrics.cache_lookups.labels("missing").set(cache.misses)
         manager.metrics.cached.set(len(cache))
         manager.metrics.conflicts.set(manager.index.conflicts)
+        manager.metrics.corrupt.set(manager.index.corrupt)
         manager.metrics.answered.set(manager.is_ready)
         manager.metrics.has_room.set(manager.is_ready and not manager.problem)
         manager.metrics.leads.set(manager.leads)
