@@ -11,8 +11,7 @@ from tenantzone_manager.index.sqlite import SqliteBackend
 from tenantzone_manager.server.access import Caller
 from tenantzone_manager.server.messages import Empty, StorageResponse
 from tenantzone_manager.server.service import Service
-from tenantzone_manager.storages.backend import StorageError
-from tenantzone_manager.storages.claim import Claim, PlaceTaken
+from tenantzone_manager.storages.backend import Claim, PlaceTaken, StorageError
 from tests.manager.playing import Playing, keys, prompt
 
 ADMIN = Caller("root", is_admin=True)

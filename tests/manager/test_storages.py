@@ -7,8 +7,7 @@ import pytest
 
 from tenantzone_manager.core.settings import Storage
 from tenantzone_manager.index.sqlite import SqliteBackend
-from tenantzone_manager.storages.backend import StorageError, StoredObject
-from tenantzone_manager.storages.claim import Claim
+from tenantzone_manager.storages.backend import Claim, StorageError, StoredObject
 from tenantzone_manager.storages.data_storage_manager import DataStorageManager
 from tenantzone_manager.storages.file_system import FileSystemStorage
 from tests.manager.playing import INSTANCE, Clock, Playing, files, keys

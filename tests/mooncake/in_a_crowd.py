@@ -15,8 +15,7 @@ from tenantzone_contract import mooncake
 from tenantzone_contract.mooncake import connect, pinned, using
 from tenantzone_manager.core.records import CacheLocation, LocationSpec, State
 from tenantzone_manager.core.settings import Storage
-from tenantzone_manager.storages.backend import DataStorageBackend, Place, StorageError
-from tenantzone_manager.storages.claim import Claim
+from tenantzone_manager.storages.backend import Claim, DataStorageBackend, Place, StorageError
 from tenantzone_manager.storages.mooncake import MooncakeStorage
 from tenantzone_manager.storages.types import make
 

@@ -10,8 +10,7 @@ from typing import Final
 
 from tenantzone_manager.core.records import LocationSpec
 from tenantzone_manager.core.settings import Storage
-from tenantzone_manager.storages.backend import DataStorageBackend, Place, StorageError
-from tenantzone_manager.storages.claim import PlaceTaken
+from tenantzone_manager.storages.backend import DataStorageBackend, Place, PlaceTaken, StorageError
 from tenantzone_manager.storages.types import make
 
 PROBE_SECONDS: Final = 5.0

@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from tenantzone_manager.core.records import LocationSpec
 from tenantzone_manager.storages.backend import (
+    Claim,
     DataStorageBackend,
     Place,
     StorageError,
@@ -25,7 +26,6 @@ from tenantzone_manager.storages.backend import (
     part_name,
     slot_bytes,
 )
-from tenantzone_manager.storages.claim import Claim
 
 _T = TypeVar("_T")
 _LISTED: Final = 1000

@@ -16,6 +16,7 @@ import aiohttp
 from tenantzone_contract.mooncake import MISSING, pinned, using
 from tenantzone_manager.core.records import LocationSpec
 from tenantzone_manager.storages.backend import (
+    Claim,
     DataStorageBackend,
     Place,
     StorageError,
@@ -23,7 +24,6 @@ from tenantzone_manager.storages.backend import (
     parsed_part,
     part_name,
 )
-from tenantzone_manager.storages.claim import Claim
 
 _THREADS: Final = 4
 _LISTED_AT_ONCE: Final = 1000

@@ -13,6 +13,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from tenantzone_manager.core.records import LocationSpec
 from tenantzone_manager.storages.backend import (
+    Claim,
     DataStorageBackend,
     Place,
     StorageError,
@@ -20,7 +21,6 @@ from tenantzone_manager.storages.backend import (
     parsed_part,
     part_name,
 )
-from tenantzone_manager.storages.claim import Claim
 from tenantzone_manager.storages.s3_objects import S3Objects
 
 _AT_ONCE: Final = 1000

@@ -7,8 +7,7 @@ from typing import Final
 
 from tenantzone_contract.mooncake import check_master
 from tenantzone_manager.core.settings import NAME, Storage
-from tenantzone_manager.storages.backend import DataStorageBackend
-from tenantzone_manager.storages.claim import Claim
+from tenantzone_manager.storages.backend import Claim, DataStorageBackend
 from tenantzone_manager.storages.file_system import FileSystemStorage
 from tenantzone_manager.storages.mooncake import MooncakeStorage
 
