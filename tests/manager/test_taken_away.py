@@ -7,7 +7,6 @@ of events and its folder (test_event_files.py), tokens and certificates (test_se
 import logging
 import os
 import resource
-import shutil
 import subprocess
 import sys
 from abc import ABC, abstractmethod
@@ -130,7 +129,8 @@ class Folder(Thing):
     problem = "there is no folder"
 
     def take(self) -> None:
-        shutil.rmtree(self.folder / "disk")
+        # At once: what is removed file by file may get new files meanwhile.
+        (self.folder / "disk").rename(self.folder / "elsewhere")
 
     def give(self) -> None:
         (self.folder / "disk").mkdir()
