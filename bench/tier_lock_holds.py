@@ -41,6 +41,9 @@ class _NoFiles:
 
     def lock(self, path: Path) -> None: ...
 
+    def has_locked(self, path: Path) -> bool:
+        return True
+
     def make_folder(self, path: Path) -> None: ...
 
     def folders(self, path: Path) -> list[Path]:

@@ -105,8 +105,11 @@ class Store(IndexBackend):
     async def scan(self, space: str, cursor: bytes, count: int) -> NoReturn:
         raise NotImplementedError
 
+    async def keep_reserve(self) -> str:
+        return ""
+
     async def random_sample(self, space: str, count: int) -> NoReturn:
         raise NotImplementedError
 
-    async def lowest(self, rank: str, count: int, until: float) -> NoReturn:
+    async def lowest(self, rank: str, count: int, until: float, above: float = 0.0) -> NoReturn:
         raise NotImplementedError

@@ -30,6 +30,7 @@ _REASONS = {
         "Change spec.selector of one of the two pools, or create the zone anew in the older one: an engine has the "
         "config of one pool only, the oldest one that selects its pod."
     ),
+    "PlaceNamedTwice": "Give each KVStorage that the message names a path or prefix of its own, or delete all but one.",
     "PodsSelectedTwice": "Change spec.selector of one of the pools that the message names.",
     "ConfigRejected": "The engine says why it refuses the config. If it does not know a field, upgrade the engine.",
     "EngineUnreachable": (

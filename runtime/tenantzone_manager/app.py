@@ -5,7 +5,7 @@ import gc
 import logging
 import signal
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -14,7 +14,7 @@ from urllib.parse import urlparse
 from tenantzone_contract.bounded_http import HttpBounds, http_served
 from tenantzone_contract.tls import TlsFiles
 from tenantzone_manager.catalog import Catalog
-from tenantzone_manager.index.backend import IndexBackend
+from tenantzone_manager.index.backend import IndexBackend, IndexUnavailable, IndexUnusable
 from tenantzone_manager.index.sqlite import SqliteBackend
 from tenantzone_manager.manager import CacheManager, Settings
 from tenantzone_manager.server import grpc, http
@@ -25,6 +25,9 @@ from tenantzone_manager.server.tls import ServerTls
 
 STOP_SECONDS: Final = 5.0
 """That requests under way have when the process ends."""
+
+_RETRY_SECONDS: Final = 1.0
+"""After which an index that could not be opened is tried again."""
 
 _log = logging.getLogger(__name__)
 
@@ -73,7 +76,7 @@ async def run(settings: AppSettings, started: Callable[[int, int], None] = lambd
 
     Raises:
         OSError: an address is taken, or the index can't be opened.
-        IndexUnavailable: the index does not answer.
+        IndexUnusable: the index is none.
         TlsError: the files of TLS can't be used.
     """
     tls = None if settings.tls is None else ServerTls(settings.tls)
@@ -82,8 +85,9 @@ async def run(settings: AppSettings, started: Callable[[int, int], None] = lambd
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    manager = CacheManager(backend_of(settings.index, settings.redis_prefix), settings.manager)
-    await manager.start()
+    manager = await _started(settings, tls, ended)
+    if manager is None:
+        return
     service = Service(manager)
     authenticator = settings.authenticator(manager.catalog)
     rpc = grpc.server(manager, service, authenticator, settings.grpc_bounds)
@@ -109,3 +113,39 @@ async def run(settings: AppSettings, started: Callable[[int, int], None] = lambd
         _log.info("%s on %s:%d, gRPC on %s:%d", protocol, settings.http[0], http_port, settings.grpc[0], rpc_port)
         started(http_port, rpc_port)
         await ended.wait()
+
+
+async def _started(settings: AppSettings, tls: ServerTls | None, ended: asyncio.Event) -> CacheManager | None:
+    """A manager over the index, once that answers; None: the process is to end before.
+
+    Until then health is served over HTTP, and all else is unavailable.
+    """
+    problems: list[str] = []
+    async with AsyncExitStack() as waiting:
+        while not ended.is_set():
+            manager = CacheManager(backend_of(settings.index, settings.redis_prefix), settings.manager)
+            try:
+                await manager.start()
+            except IndexUnusable:
+                raise
+            except IndexUnavailable as error:
+                if not problems:
+                    problems.append(str(error))
+                    _log.warning("the index can't be opened yet: %s", error)
+                    served = http_served(
+                        http.without_index(lambda: problems[-1]),
+                        *settings.http,
+                        stop_seconds=STOP_SECONDS,
+                        bounds=settings.http_bounds,
+                        tls=None if tls is None else tls.context(),
+                    )
+                    await waiting.enter_async_context(served)
+                problems[:] = [str(error)]
+            else:
+                if problems:
+                    _log.info("the index is open")
+                return manager
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_RETRY_SECONDS):
+                    await ended.wait()
+    return None

@@ -18,7 +18,7 @@ from tenantzone_manager.core.settings import Evictions
 from tenantzone_manager.ending import end
 from tenantzone_manager.events.writer import Events, EventSettings
 from tenantzone_manager.evicting import Evictor
-from tenantzone_manager.index.backend import Address, IndexBackend, IndexUnavailable
+from tenantzone_manager.index.backend import Address, IndexBackend, IndexFull, IndexUnavailable
 from tenantzone_manager.index.meta_index import Found, IndexSettings, MetaIndex
 from tenantzone_manager.metrics import Metrics
 from tenantzone_manager.moving.ladders import Ladders
@@ -31,7 +31,7 @@ from tenantzone_manager.removing import Remover
 from tenantzone_manager.storages.backend import StorageError
 from tenantzone_manager.storages.data_storage_manager import DataStorageManager
 from tenantzone_manager.storages.types import make
-from tenantzone_manager.timing import ORPHAN_GRACE_SECONDS, Timing
+from tenantzone_manager.timing import ORPHAN_GRACE_SECONDS, SteadyClock, Timing
 from tenantzone_manager.touches import FLUSH_SECONDS, Touches
 from tenantzone_manager.turns import Turns
 from tenantzone_manager.writing import Writer
@@ -65,7 +65,7 @@ class CacheManager:
     Args:
         backend: of the index.
         settings: of this manager.
-        clock: Unix time.
+        clock: Unix time; None: a steady one.
         monotonic: seconds of a clock that is never set.
     """
 
@@ -73,11 +73,11 @@ class CacheManager:
         self,
         backend: IndexBackend,
         settings: Settings | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.settings = settings or Settings()
-        self.clock = clock
+        self.clock = clock or SteadyClock()
         self.name = secrets.token_hex(8)
         self.index = MetaIndex(backend, spaces.codec, self.settings.index, monotonic)
         self.catalog = Catalog(self.index)
@@ -88,6 +88,8 @@ class CacheManager:
         """Whether this one reclaims for all that are over the same index."""
         self.is_ready = False
         """Whether the index answered when it was last asked."""
+        self.problem = ""
+        """Why the index did not answer, or stores nothing new; empty: it does both."""
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self, *, in_background: bool = True) -> None:
@@ -128,7 +130,7 @@ class CacheManager:
     async def _open(self) -> None:
         timing = self.settings.timing
         make_backend = partial(make, credentials=self.settings.credentials)
-        self.storages = DataStorageManager(await self._identity(), self.clock, make_backend)
+        self.storages = DataStorageManager(await self._identity(), self.clock, make_backend, self._has_storage)
         parts = Parts(self.index, self.storages)
         ladders = Ladders(self.storages, self.clock)
         taking = asyncio.Lock()
@@ -206,14 +208,26 @@ class CacheManager:
         await self.index.read_modify_write([address], modifier)
         return names[0]
 
+    async def _has_storage(self, name: str) -> bool:
+        (found,) = await self.index.get_stored(spaces.STORAGES, [name.encode()])
+        return found is not None
+
     async def _reclaim_if_leader(self) -> None:
         self.leads = await self.index.backend.lead(self.name, _LEASE_SECONDS)
         # Not all stores ask for that, and some of what is done beside has nothing to ask for.
         await self.index.count(spaces.IDENTITY)
+        self._note_shortage(await self.index.backend.keep_reserve())
         self.is_ready = True
         if self.leads:
             await self.catalog.mend_zones()
             await self.reclaim()
+
+    def _note_shortage(self, shortage: str) -> None:
+        if shortage and shortage != self.problem:
+            _log.warning("nothing new is stored: %s", shortage)
+        elif self.problem and not shortage:
+            _log.info("the index answers, and has room")
+        self.problem = shortage
 
     async def _move_if_leader(self) -> None:
         if self.leads:
@@ -230,11 +244,15 @@ class CacheManager:
         while True:
             try:
                 await work()
+            except IndexFull as error:
+                # What takes no room goes on.
+                self._note_shortage(str(error))
             except IndexUnavailable as error:
                 if self.is_ready:
                     _log.warning("%s", error)
                 self.is_ready = False
                 self.leads = False
+                self.problem = str(error)
             except StorageError as error:
                 _log.warning("%s", error)
             except Exception:

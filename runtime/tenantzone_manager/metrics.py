@@ -84,7 +84,13 @@ class Metrics:
         self.conflicts = self._gauge(
             "index_conflicts", "Changes that were made anew since the start, as others had changed the same."
         )
+        self.corrupt = self._gauge(
+            "index_corrupt_records", "Records since the start that were dropped, as they are not what was written."
+        )
         self.answered = self._gauge("index_available", "1 if the index answers.")
+        self.has_room = self._gauge(
+            "index_has_room", "1 if the index takes new blocks; 0: /readyz and the log say what it has no room on."
+        )
         self.leads = self._gauge("leader", "1 if this manager reclaims.")
         self.used = self._gauge("used_bytes", "Bytes that a group uses, in all states.", "group", "type")
         self.deleting = self._gauge(

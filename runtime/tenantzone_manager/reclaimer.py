@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Final
 
 from tenantzone_manager import spaces
@@ -15,7 +16,7 @@ from tenantzone_manager.core.reclaiming import Reclaimed
 from tenantzone_manager.core.records import CacheLocation, State
 from tenantzone_manager.core.settings import InstanceGroup
 from tenantzone_manager.core.slots import SlotFile
-from tenantzone_manager.core.writing import forget, leave, postpone
+from tenantzone_manager.core.writing import forget, hasten, leave, postpone
 from tenantzone_manager.events.writer import Events
 from tenantzone_manager.evicting import Evictor
 from tenantzone_manager.index.backend import Address
@@ -74,6 +75,8 @@ class Reclaimer:
         self._turns = turns
         self._clock = clock
         self._workers = asyncio.Semaphore(_WORKERS)
+        self._not_deleting: set[str] = set()
+        """Storages that did not delete what they were last asked to."""
 
     async def reclaim(self) -> Reclaimed:
         """One pass over all groups.
@@ -83,10 +86,27 @@ class Reclaimer:
         """
         done = Reclaimed()
         for group in list(self._catalog.groups.values()):
+            await self._hasten(group)
             done.expired += await self._expire(group)
             await self._delete_due(group, done)
         await self._evictor.evict(done)
         return done
+
+    async def _hasten(self, group: InstanceGroup) -> None:
+        """Have due soon what a wrong clock has made due later than anything can be."""
+        now, staleness = self._clock(), self._index.staleness_seconds
+        latest = self._timing.latest(now, staleness)
+        ways = (
+            (books.WRITING, State.WRITING, now + self._timing.write),
+            (books.DELETING, State.DELETING, self._timing.unread_from(now, staleness)),
+        )
+        for kind, state, until in ways:
+            change = partial(_hasten, state=state, latest=latest, until=until)
+            queue = books.queue(kind, group.name)
+            while late := await self._index.lowest(queue, WRITE_AT_ONCE, above=latest):
+                await self._turns.take(IN_BACKGROUND)
+                for instance, keys in _by_instance(late).items():
+                    await change_blocks(self._index, _space(group.name, instance), keys, partial(change, keys))
 
     async def _expire(self, group: InstanceGroup) -> int:
         """Have go what dead writers have left behind."""
@@ -139,12 +159,17 @@ class Reclaimer:
                 try:
                     await self._storages.delete(storage, places)
                 except StorageError as error:
-                    _log.warning("storage %s: %d locations could not be deleted: %s", storage, len(places), error)
+                    if storage not in self._not_deleting:
+                        self._not_deleting.add(storage)
+                        _log.warning("storage %s: %d locations could not be deleted: %s", storage, len(places), error)
                     done.failed += len(places)
                     for part in parts_of(len(places), WRITE_AT_ONCE):
                         await self._turns.take(IN_BACKGROUND)
                         await self._postpone(space, places[part], until + RETRY_SECONDS)
                     continue
+                if storage in self._not_deleting:
+                    self._not_deleting.discard(storage)
+                    _log.info("storage %s: it deletes again", storage)
                 gone: list[Place] = []
                 for part in parts_of(len(places), WRITE_AT_ONCE):
                     await self._turns.take(IN_BACKGROUND)
@@ -191,6 +216,11 @@ class Reclaimer:
             known = self._catalog.instances.get(instance)
             pool = known.pool if known else ""
             self._events.note(event, pool=pool, group=group, instance=instance, storage=storage, keys=keys)
+
+
+def _hasten(keys: list[bytes], draft: Draft, _: Found, *, state: State, latest: float, until: float) -> None:
+    for key in keys:
+        hasten(draft, key, state, latest, until)
 
 
 def _space(group: str, instance: str) -> str:

@@ -12,6 +12,7 @@ from tenantzone_manager.core.settings import Evictions, Instance, InstanceGroup,
 from tenantzone_manager.core.slots import SlotFile
 from tenantzone_manager.index.backend import Address
 from tenantzone_manager.index.meta_index import Codec
+from tenantzone_manager.storages.types import STORAGE_TYPES
 
 GROUPS: Final = "groups"
 INSTANCES: Final = "instances"
@@ -57,12 +58,16 @@ def _effects(address: Address, before: Any, after: Any) -> tuple[list[Charge], l
     return books.charges(owner, before, after), books.rank_changes(owner, address.key, before, after)
 
 
+def _without_ranks(address: Address) -> list[books.RankChange]:
+    return books.without_ranks(owner_of(address.space), address.key, STORAGE_TYPES)
+
+
 def _json(kind: Any) -> Codec:
     return Codec(msgspec.json.encode, msgspec.json.Decoder(kind).decode)
 
 
 _CODECS: Final = {
-    "blocks": Codec(encode_block, decode_block, _effects),
+    "blocks": Codec(encode_block, decode_block, _effects, _without_ranks),
     "slots": Codec(msgspec.msgpack.encode, msgspec.msgpack.Decoder(SlotFile).decode),
     GROUPS: _json(InstanceGroup),
     INSTANCES: _json(Instance),

@@ -28,7 +28,7 @@ from tenantzone_manager.core.writing import (
     standings,
     use,
 )
-from tenantzone_manager.index.backend import Address
+from tenantzone_manager.index.backend import Address, IndexFull
 from tenantzone_manager.index.meta_index import Found, MetaIndex
 from tenantzone_manager.parts import Parts, SlotsShort, addresses_of
 from tenantzone_manager.reading import LocationPlace, place_of
@@ -218,6 +218,8 @@ class Writer:
                 taken, became = await self._reserve(plan, attempt_id(write.id, len(failed)))
             except (OverLimit, SlotsShort):
                 continue
+            except IndexFull:
+                break
             for index in wanted:
                 made[index] = became.get(index, Standing.NO_ROOM)
             wanted, ends = await self._make_writable(write, taken, failed, locations), ()

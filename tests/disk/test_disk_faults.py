@@ -1,6 +1,7 @@
 """A disk that is slow, full, read-only, gone or wrong costs hits: nobody waits, and nothing wrong is ever loaded."""
 
 import errno
+import logging
 import os
 import resource
 import shutil
@@ -9,6 +10,7 @@ import time
 
 import pytest
 
+from tenantzone_runtime.disk import catalog
 from tests.disk.disks import CHUNK, Disk, content, files_in, keys
 from tests.zones.core import declare
 
@@ -115,12 +117,49 @@ def test_files_that_vanish_are_misses(disk):
     assert tenants.find("acme", B) == [False]
 
 
-def test_a_folder_that_vanished_is_left_alone_and_another_start_makes_it(disk):
+@pytest.mark.parametrize("left", ["nothing", "a folder", "a file", "what was there"])
+def test_a_folder_that_vanished_is_made_again_and_what_was_there_is_forgotten(
+    disk, tmp_path, monkeypatch, caplog, left
+):
+    monkeypatch.setattr(catalog, "LOOK_SECONDS", 0.05)
+    caplog.set_level(logging.INFO, "tenantzone_runtime.disk")
+    tenants = disk(acme={}, chunks=30)
+    tenants.store("acme", A, B)
+    tenants.root.rename(tmp_path / "elsewhere")
+    if left == "a folder":
+        tenants.root.mkdir()
+    elif left == "a file":
+        tenants.root.write_text("no folder")
+    elif left == "what was there":
+        shutil.copytree(tmp_path / "elsewhere", tenants.root)
+    tenants.wait(lambda: "is gone or another one" in caplog.text)
+    if left == "a file":
+        for _ in range(30):
+            assert tenants.store("acme", C) == []
+        tenants.root.unlink()
+    tenants.wait(lambda: tenants.tier.is_open)
+    tenants.rest()
+    assert tenants.find("acme", A, B) == [False, False]
+    assert tenants.tier.figures().held_bytes == 0
+    tenants.wait(lambda: tenants.store("acme", A) == [A])
+    assert tenants.load("acme", A) == {A: content(A)}
+    assert set(tenants.paths()) == {A}, "no other file takes room"
+    assert caplog.text.count("is gone or another one") == 1
+    assert caplog.text.count("could not") <= 1
+
+
+def test_a_folder_that_another_engine_has_made_meanwhile_is_left_to_it(disk, tmp_path, monkeypatch):
+    monkeypatch.setattr(catalog, "LOOK_SECONDS", 0.05)
     tenants = disk(acme={})
-    shutil.rmtree(tenants.root)
-    assert tenants.store("acme", A) == []
-    assert tenants.counts("acme").write_failures == 1
-    tenants.restart()
+    tenants.root.rename(tmp_path / "elsewhere")
+    other = Disk(tenants.root, acme={})
+    try:
+        tenants.wait(lambda: "another engine uses it" in tenants.tier.problem or tenants.tier.removal_breaker.openings)
+        assert "another engine uses it" in tenants.tier.removal_breaker.error
+        assert tenants.store("acme", A) == []
+    finally:
+        other.stop()
+    tenants.wait(lambda: tenants.tier.is_open)
     assert tenants.store("acme", A) == [A]
 
 

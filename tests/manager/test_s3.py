@@ -172,3 +172,17 @@ def test_credentials_are_in_their_folder(tmp_path: Path, name: str) -> None:
         make(Storage("bucket", "S3", {"bucket": "b", "credentials": name}), "an index", tmp_path)
     with pytest.raises(ValueError, match="started with --credentials"):
         make(Storage("bucket", "S3", {"bucket": "b", "credentials": "bucket-a"}), "an index")
+
+
+async def test_a_second_storage_on_a_prefix_uses_nothing_there(playing: Playing, s3: Any, endpoint: str) -> None:
+    options = {"bucket": "cache", "prefix": "/kv/", "endpoint": endpoint, "region": "us-east-1", "takeover": True}
+    await playing.storage("second", "S3", options=options)
+    storages = playing.manager.storages
+    assert (storages.is_available("bucket"), storages.is_available("second")) == (True, False)
+    assert storages.sharing_place("bucket") == ["second"]
+    await playing.group(["disk", "second"])
+    await playing.manager.catalog.remove_storage("bucket")
+    await storages.keep(playing.manager.catalog.storages.values())
+    await storages.probe("second")
+    assert storages.is_available("second")
+    assert s3.get_object(Bucket="cache", Key="kv/owner")["Body"].read().endswith(b"/second")

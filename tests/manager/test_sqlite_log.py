@@ -355,7 +355,7 @@ async def test_a_transaction_that_could_not_be_rolled_back_is_before_whatever_fo
 
 @pytest.mark.parametrize("end", ["", "-wal", "-shm"])
 @pytest.mark.parametrize("is_replaced", [False, True])
-async def test_a_file_that_is_taken_away_takes_no_more(tmp_path, monkeypatch, caplog, is_replaced, end):
+async def test_a_file_that_is_taken_away_takes_no_more(tmp_path, monkeypatch, is_replaced, end):
     monkeypatch.setattr(sqlite_log, "CHECKPOINT_SECONDS", 0.01)
     path = tmp_path / "index.db"
     backend = SqliteBackend(path)
@@ -369,7 +369,6 @@ async def test_a_file_that_is_taken_away_takes_no_more(tmp_path, monkeypatch, ca
     for asked in (put(backend, "other", b"value"), backend.get(SPACE, [b"\0"])):
         with pytest.raises(IndexUnavailable, match="another file is in its place or in its log's, or none"):
             await asked
-    assert caplog.text.count("another file is in its place or in its log's, or none") == 1
     await backend.close()
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tenantzone_manager.core.settings import Storage
 from tenantzone_manager.index.sqlite import SqliteBackend
-from tenantzone_manager.storages.backend import StorageError, StoredObject
+from tenantzone_manager.storages.backend import Claim, StorageError, StoredObject
 from tenantzone_manager.storages.data_storage_manager import DataStorageManager
 from tenantzone_manager.storages.file_system import FileSystemStorage
 from tests.manager.playing import INSTANCE, Clock, Playing, files, keys
@@ -22,8 +22,12 @@ class Odd(FileSystemStorage):
 
 async def test_a_storage_that_raises_anything_is_unhealthy_and_the_others_are_used(tmp_path: Path) -> None:
     def made(storage: Storage, owner: str) -> FileSystemStorage:
-        return (Odd if storage.name == "odd" else FileSystemStorage)(tmp_path, 0, owner, False)
+        return (Odd if storage.name == "odd" else FileSystemStorage)(
+            tmp_path / storage.name, 0, Claim(owner, storage.name, takeover=False)
+        )
 
+    for name in ("odd", "well"):
+        (tmp_path / name).mkdir()
     storages = DataStorageManager("me", make_backend=made)
     await storages.keep([Storage("odd", "FileSystem"), Storage("well", "FileSystem")])
     assert [each.name for each in storages.get_available_storage(["odd", "well"])] == ["well"]

@@ -15,7 +15,7 @@ from tenantzone_contract import mooncake
 from tenantzone_contract.mooncake import connect, pinned, using
 from tenantzone_manager.core.records import CacheLocation, LocationSpec, State
 from tenantzone_manager.core.settings import Storage
-from tenantzone_manager.storages.backend import DataStorageBackend, Place, StorageError
+from tenantzone_manager.storages.backend import Claim, DataStorageBackend, Place, StorageError
 from tenantzone_manager.storages.mooncake import MooncakeStorage
 from tenantzone_manager.storages.types import make
 
@@ -66,11 +66,11 @@ async def test_who_takes_a_prefix_over_goes_on_until_it_has_it(pool: MooncakePoo
             client.remove(name, force)
             return int(client.put(name, b"mine", pinned()))
 
-    backend = MooncakeStorage(pool.master, "kv", "", "theirs", takeover=True)
+    backend = MooncakeStorage(pool.master, "kv", "", Claim("theirs", "pool", takeover=True))
     with pytest.raises(StorageError, match="belongs to the index mine"):
         backend._claim(Quicker())
     await backend.check_health()
-    assert bytes(client.get("kv/owner")) == b"theirs"
+    assert bytes(client.get("kv/owner")) == b"theirs/pool"
     await backend.close()
 
 

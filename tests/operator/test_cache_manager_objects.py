@@ -121,6 +121,17 @@ def test_each_field_reaches_the_manager(kind: str, field: str) -> None:
     assert before.wanted != after.wanted
 
 
+def test_storages_that_name_one_place_say_so_both() -> None:
+    for problem in ("", "/mnt is the place of the storage disk"):
+        told = report(problem=problem, shares_place_with=["second"])
+        found = conditions({"status": storage_status(storage(), Found(report=told), now=NOW)})
+        assert found["PlaceShared"]["reason"] == "PlaceNamedTwice"
+        assert "the same place as second" in found["PlaceShared"]["message"]
+        assert found["Ready"]["status"] == ("False" if problem else "True")
+    alone = conditions({"status": storage_status(storage(), Found(report=report()), now=NOW)})
+    assert "PlaceShared" not in alone
+
+
 def test_a_storage_is_said_as_the_manager_shows_it_again() -> None:
     declared = storage(capacity="1Ki", watermark="90%", enabled=True, fileSystem={"path": "/kv", "slotsPerFile": 0})
     options = {"root": "/kv"}

@@ -46,7 +46,7 @@ def storage_status(storage: DeclaredStorage, found: Found, *, now: str) -> Body:
         figures |= {"held": held, "summary": _summary(held, storage.wanted.get("limit"))}
     else:
         figures |= _kept(storage)
-    return _status(storage, [registered, healthy], ready, figures, now)
+    return _status(storage, [registered, healthy, *_place_shared(found)], ready, figures, now)
 
 
 def group_status(
@@ -143,6 +143,18 @@ def _healthy(found: Found) -> Condition:
     if problem := found.report.get("problem"):
         return Condition(kind, "False", Reason.UNHEALTHY, printable(problem, LONGEST_MESSAGE))
     return Condition(kind, "True", Reason.HEALTHY, "the KV-cache manager could use it when it last tried")
+
+
+def _place_shared(found: Found) -> list[Condition]:
+    """The condition of a storage whose place another one names; none, if none does or the manager is not known to."""
+    others = found.report.get("shares_place_with", ()) if found.report is not None else ()
+    if not others:
+        return []
+    message = (
+        f"it names the same place as {name_some(list(others))}; only the one that had it first can be used. Give each "
+        "a place of its own, or delete the others"
+    )
+    return [Condition(Type.PLACE_SHARED, "True", Reason.PLACE_NAMED_TWICE, printable(message, LONGEST_MESSAGE))]
 
 
 def _resolved(group: DeclaredGroup, namespaces: Sequence[Mapping[str, str]]) -> Condition:

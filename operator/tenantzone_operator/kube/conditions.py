@@ -43,6 +43,8 @@ class Type(StrEnum):
     """The KV-cache manager has it as the spec says. Of a KVStorage or KVCacheGroup only."""
     HEALTHY = "Healthy"
     """The KV-cache manager could use it when it last tried. Of a KVStorage only."""
+    PLACE_SHARED = "PlaceShared"
+    """Another KVStorage names the same place. Of a KVStorage only, and present only then."""
     POOLS_RESOLVED = "PoolsResolved"
     """Each pool that it names is there, and its engines are known. Of a KVCacheGroup only."""
 
@@ -127,6 +129,8 @@ class Reason(StrEnum):
     HEALTHY = "Healthy"
     UNHEALTHY = "Unhealthy"
     NOT_REGISTERED = "NotRegistered"
+    # PlaceShared
+    PLACE_NAMED_TWICE = "PlaceNamedTwice"
     # PoolsResolved
     RESOLVED = "Resolved"
     NO_POOLS = "NoPools"

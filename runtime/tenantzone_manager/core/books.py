@@ -4,6 +4,7 @@ So bytes are reserved in the moment in which a location becomes ``writing``, and
 record goes; and whatever is due or may be evicted is found without looking at all records.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -34,7 +35,10 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class RankChange:
-    """A member of a sorted set goes from one score to another; None: it is not in the set."""
+    """A member of a sorted set goes from one score to another; None: it is not in the set.
+
+    With neither score it goes, whatever its score is.
+    """
 
     rank: str
     member: bytes
@@ -116,6 +120,20 @@ def rank_changes(owner: Owner, key: bytes, before: Block | None, after: Block | 
     was, now = _ranks(owner, key, before), _ranks(owner, key, after)
     places = was | now
     return [RankChange(*at, was.get(at), now.get(at)) for at in places if was.get(at) != now.get(at)]
+
+
+def without_ranks(owner: Owner, key: bytes, types: Iterable[str]) -> list[RankChange]:
+    """Takes a block out of all ranks in which it may be.
+
+    Args:
+        owner: of the block.
+        key: of the block.
+        types: all storage types.
+    """
+    due = [(queue(kind, owner.group), member(owner.instance, key)) for kind in (WRITING, DELETING)]
+    kinds = (ENDS, FEWEST, BORDER)
+    last = [(ends(kind, owner.instance, storage_type), key) for kind in kinds for storage_type in types]
+    return [RankChange(*at, None, None) for at in (*due, *last)]
 
 
 def _ranks(owner: Owner, key: bytes, block: Block | None) -> dict[tuple[str, bytes], float]:

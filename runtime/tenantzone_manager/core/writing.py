@@ -205,6 +205,14 @@ def postpone(draft: Draft, key: bytes, location_id: str, until: float) -> None:
         _put(draft, key, block, {location_id: replace(location, until=until)})
 
 
+def hasten(draft: Draft, key: bytes, state: State, latest: float, until: float) -> None:
+    """Have locations of a block in a state that are due after the latest time that can be meant be due at another."""
+    block = draft.get(key)
+    late = [each for each in block.locations if each.state is state and each.until > latest] if block else []
+    if block is not None and late:
+        _put(draft, key, block, {each.id: replace(each, until=until) for each in late})
+
+
 def attempt_id(write_id: str, number: int) -> str:
     """The id of the locations that a write makes after this number of storages has failed. No id is used twice."""
     return f"{write_id}{_ATTEMPT}{number}" if number else write_id

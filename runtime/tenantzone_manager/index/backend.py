@@ -35,6 +35,11 @@ class Commit:
     ranks: list[RankChange] = field(default_factory=list)
     terms: list[Terms] = field(default_factory=list)
 
+    @property
+    def takes_room(self) -> bool:
+        """Whether more is stored afterwards: all other commits pass where the store has no room left."""
+        return any(charge.used > 0 for charge in self.charges)
+
 
 class Conflict(Exception):
     """A record is no longer what it was when it was read; nothing was changed."""
@@ -42,6 +47,14 @@ class Conflict(Exception):
 
 class IndexUnavailable(Exception):
     """The store does not answer. A commit that raised this was made, or was not."""
+
+
+class IndexFull(IndexUnavailable):
+    """The store has no room for a commit that takes some; nothing was changed. It answers all that takes none."""
+
+
+class IndexUnusable(IndexUnavailable):
+    """The store's file has other content than an index; to try again is of no use."""
 
 
 Listener = Callable[[str, Sequence[bytes]], None]
@@ -65,6 +78,15 @@ class IndexBackend(ABC):
         Raises:
             Conflict: a record is another than it was.
             OverLimit: an account has no room for its charge.
+            IndexFull: the commit takes room, and the store has none.
+        """
+
+    @abstractmethod
+    async def keep_reserve(self) -> str:
+        """Look whether the store has room, and keep a reserve of it for commits that take none.
+
+        Returns:
+            Why commits that take room are refused now, and what to do about it; empty: they are not.
         """
 
     @abstractmethod
@@ -83,8 +105,10 @@ class IndexBackend(ABC):
         """How many records a space has."""
 
     @abstractmethod
-    async def lowest(self, rank: str, count: int, until: float) -> list[tuple[bytes, float]]:
-        """Up to so many members of a rank with their scores, the lowest first, none above ``until``."""
+    async def lowest(
+        self, rank: str, count: int, until: float, above: float = float("-inf")
+    ) -> list[tuple[bytes, float]]:
+        """Returns at most ``count`` members of a rank with their scores above one and up to another, lowest first."""
 
     @abstractmethod
     async def accounts(self, names: Sequence[str]) -> dict[str, Account]:

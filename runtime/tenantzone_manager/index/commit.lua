@@ -59,7 +59,10 @@ for _, charge in ipairs(commit.charges) do
   end
 end
 
--- Nothing was written so far, and from here on nothing can be refused.
+-- Nothing was written so far, and from here on nothing can be refused: a server without memory refuses the first write of
+-- a script, unless that deletes. So a commit that takes no room deletes first, if only a key that is never there.
+if not commit.takes_room then redis.call('DEL', prefix .. 'nothing') end
+
 for name, each in pairs(touched) do
   redis.call('HSET', ACCOUNTS, name, string.format('%.0f %.0f %.0f %.0f %.0f',
     each.used, each.deleting, each.committed, each.reserved, each.limit))

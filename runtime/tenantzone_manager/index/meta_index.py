@@ -1,17 +1,23 @@
 """MetaIndex: records by key, with changes that depend on what is there, atomic over all that change the same store."""
 
 import asyncio
+import logging
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
+
 from tenantzone_manager.core.books import RankChange
 from tenantzone_manager.core.quota import Account, Charge, Terms, together
 from tenantzone_manager.index.backend import Address, Change, Commit, Conflict, IndexBackend, IndexUnavailable, Listener
+from tenantzone_manager.index.checksums import CorruptRecord, with_checksum, without_checksum
 from tenantzone_manager.index.locks import ShardLocks
 from tenantzone_manager.index.search_cache import Entry, SearchCache
+
+_log = logging.getLogger(__name__)
 
 _TRIES: Final = 32
 """For one change, while others change the same records."""
@@ -32,6 +38,8 @@ class Codec:
     encode: Callable[[Any], bytes]
     decode: Callable[[bytes], Any]
     effects: Callable[[Address, Any, Any], tuple[list[Charge], list[RankChange]]] = lambda *_: ([], [])
+    ranks: Callable[[Address], list[RankChange]] = lambda _: []
+    """Takes a record out of all ranks in which it may be, whatever it says."""
 
 
 @dataclass(slots=True)
@@ -68,6 +76,10 @@ class MetaIndex:
         max_age = settings.max_age_seconds if backend.is_shared else None
         self.cache = SearchCache(settings.cached_records, max_age, clock)
         self.conflicts = 0
+        self.corrupt = 0
+        """Records that were dropped as they are not what was written."""
+        self._corrupt_spaces: set[str] = set()
+        """Those of which it is logged."""
         self._codec = codec
         self._locks = ShardLocks(settings.lock_shards)
         self._listeners: list[Listener] = []
@@ -173,21 +185,21 @@ class MetaIndex:
     async def scan(self, space: str, cursor: bytes, count: int) -> tuple[list[tuple[bytes, Any]], bytes]:
         """About so many records, and the cursor of the next ones; both cursors are empty at the ends."""
         found, following = await self.backend.scan(space, cursor, count)
-        decode = self._codec(space).decode
-        return [(key, decode(value)) for key, value in found], following
+        return await self._decoded(space, found), following
 
     async def random_sample(self, space: str, count: int) -> list[tuple[bytes, Any]]:
         """Up to so many different records, about evenly by chance."""
-        decode = self._codec(space).decode
-        return [(key, decode(value)) for key, value in await self.backend.random_sample(space, count)]
+        return await self._decoded(space, await self.backend.random_sample(space, count))
 
     async def count(self, space: str) -> int:
         """How many records a space has."""
         return await self.backend.count(space)
 
-    async def lowest(self, rank: str, count: int, until: float = float("inf")) -> list[tuple[bytes, float]]:
-        """The members of a rank with the lowest scores."""
-        return await self.backend.lowest(rank, count, until)
+    async def lowest(
+        self, rank: str, count: int, until: float = float("inf"), above: float = float("-inf")
+    ) -> list[tuple[bytes, float]]:
+        """The members of a rank with the lowest scores above one."""
+        return await self.backend.lowest(rank, count, until, above)
 
     async def account(self, name: str) -> Account:
         """One account; it is empty and without a limit if it was never charged."""
@@ -200,22 +212,68 @@ class MetaIndex:
     async def _read(self, space: str, keys: Sequence[bytes]) -> list[Entry | None]:
         token = self.cache.begin_read()
         raw = await self.backend.get(space, keys)
-        decode = self._codec(space).decode
-        there = [(key, decode(value)) for key, value in zip(keys, raw, strict=True) if value is not None]
-        entries = iter(self.cache.put(space, there, token))
-        return [None if value is None else next(entries) for value in raw]
+        there = await self._decoded(space, [each for each in zip(keys, raw, strict=True) if each[1] is not None])
+        entries = dict(zip((key for key, _ in there), self.cache.put(space, there, token), strict=True))
+        return [entries.get(key) for key in keys]
+
+    async def _decoded(self, space: str, raw: Sequence[tuple[bytes, bytes | None]]) -> list[tuple[bytes, Any]]:
+        """Records as values, without those that are not what was written: these are dropped."""
+        there: list[tuple[bytes, Any]] = []
+        corrupt: dict[Address, bytes | None] = {}
+        for key, stored in raw:
+            address = Address(space, key)
+            try:
+                there.append((key, self._decode(address, stored)))
+            except CorruptRecord:
+                corrupt[address] = stored
+        for address, stored in corrupt.items():
+            async with self._locks.held([address]):
+                await self._drop(address, stored)
+        return there
+
+    def _decode(self, address: Address, stored: bytes | None) -> Any:
+        if stored is None:
+            return None
+        try:
+            return self._codec(address.space).decode(without_checksum(address, stored))
+        except (ValueError, msgspec.MsgspecError) as error:
+            raise CorruptRecord from error
+
+    async def _drop(self, address: Address, stored: bytes | None) -> None:
+        """Have a record go that is not what was written, unless it is another one by now."""
+        commit = Commit([Change(address, stored, None)], ranks=self._codec(address.space).ranks(address))
+        try:
+            await self.backend.commit(commit)
+        except Conflict:
+            return
+        finally:
+            self.cache.invalidate(address.space, [address.key])
+        self.corrupt += 1
+        if address.space not in self._corrupt_spaces:
+            self._corrupt_spaces.add(address.space)
+            _log.error(
+                "the record %s of %s is not what was written, and is dropped; further ones there are counted only",
+                address.key.hex(),
+                address.space,
+            )
 
     async def _try(self, addresses: set[Address], modifier: Modifier, terms: MakeTerms) -> None:
         raw = await self._raw(addresses)
         codecs = {space: self._codec(space) for space in {address.space for address in addresses}}
-        found = {
-            address: None if value is None else codecs[address.space].decode(value) for address, value in raw.items()
-        }
+        found: dict[Address, Any] = {}
+        for address, stored in raw.items():
+            try:
+                found[address] = self._decode(address, stored)
+            except CorruptRecord:
+                await self._drop(address, stored)
+                raise Conflict from None
         commit = Commit()
         for address, after in modifier(found).items():
             codec = codecs[address.space]
             charges, ranks = codec.effects(address, found[address], after)
-            commit.changes.append(Change(address, raw[address], None if after is None else codec.encode(after)))
+            commit.changes.append(
+                Change(address, raw[address], None if after is None else with_checksum(address, codec.encode(after)))
+            )
             commit.charges += charges
             commit.ranks += ranks
         commit.charges = together(commit.charges)

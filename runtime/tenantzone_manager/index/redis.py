@@ -11,7 +11,7 @@ put on different servers. Let it keep an append-only file (``appendonly yes``).
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any, Final, cast
 
@@ -19,18 +19,25 @@ import msgspec
 import redis.asyncio as redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
+from redis.exceptions import NoPermissionError, OutOfMemoryError, RedisError
 
 from tenantzone_manager.core.quota import Account, OverLimit
 from tenantzone_manager.ending import end
-from tenantzone_manager.index.backend import Commit, Conflict, IndexBackend, IndexUnavailable, Listener
+from tenantzone_manager.index.backend import Commit, Conflict, IndexBackend, IndexFull, IndexUnavailable, Listener
 
 TIMEOUT_SECONDS: Final = 2.0
 _PAUSE_SECONDS: Final = 0.2
 """Before it subscribes again."""
+_NO_MEMORY: Final = (
+    "the Redis of the index has no memory left; raise its maxmemory, or lower the limits of groups so that blocks go"
+)
+_RESERVED: Final = 1 / 32
+"""Of the server's memory, what is kept for commits that take no room."""
+# What is deleted first lets the server take the rest, though it has no memory left.
 _LEAD: Final = """
 local leader = redis.call('GET', KEYS[1])
 if leader and leader ~= ARGV[1] then return 0 end
+redis.call('DEL', KEYS[1])
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return 1
 """
@@ -60,6 +67,8 @@ class RedisBackend(IndexBackend):
         self._script = self._client.register_script(files(__package__).joinpath("commit.lua").read_text())
         self._lead = self._client.register_script(_LEAD)
         self._listening: asyncio.Task[None]
+        self._shortage = ""
+        """Why commits that take room are refused; empty: they are not."""
 
     async def start(self, listener: Listener) -> None:
         """Connect, and hear of changes from now on; whenever that is interrupted, the listener hears of everything."""
@@ -83,6 +92,8 @@ class RedisBackend(IndexBackend):
         return cast(list[bytes | None], found)
 
     async def commit(self, commit: Commit) -> None:
+        if commit.takes_room and self._shortage:
+            raise IndexFull(self._shortage)
         arguments = _arguments(self.prefix, self._name, commit)
         answer = await self._asked(lambda: self._script(args=arguments))
         word, _, account = answer.decode().partition(" ")
@@ -90,6 +101,20 @@ class RedisBackend(IndexBackend):
             raise Conflict
         if word == "over":
             raise OverLimit(account)
+
+    async def keep_reserve(self) -> str:
+        memory = await self._asked(self._memory)
+        most, policy = int(memory.get("maxmemory", 0)), memory.get("maxmemory_policy", "noeviction")
+        is_short = bool(most) and policy == "noeviction" and int(memory.get("used_memory", 0)) > most * (1 - _RESERVED)
+        self._shortage = _NO_MEMORY if is_short else ""
+        return self._shortage
+
+    async def _memory(self) -> Mapping[str, Any]:
+        try:
+            return cast(Mapping[str, Any], await self._client.info("memory"))
+        except NoPermissionError:
+            # A user that may not ask for it learns of full memory by the commits that are refused.
+            return {}
 
     async def scan(self, space: str, cursor: bytes, count: int) -> tuple[list[tuple[bytes, bytes]], bytes]:
         key, begin = self._key(space), int(cursor or 0)
@@ -108,10 +133,12 @@ class RedisBackend(IndexBackend):
     async def count(self, space: str) -> int:
         return int(await self._asked(lambda: cast(Awaitable[Any], self._client.hlen(self._key(space)))))
 
-    async def lowest(self, rank: str, count: int, until: float) -> list[tuple[bytes, float]]:
+    async def lowest(
+        self, rank: str, count: int, until: float, above: float = float("-inf")
+    ) -> list[tuple[bytes, float]]:
         key = self._key(f"rank/{rank}")
         found = await self._asked(
-            lambda: self._client.zrangebyscore(key, "-inf", repr(until), start=0, num=count, withscores=True)
+            lambda: self._client.zrangebyscore(key, f"({above!r}", repr(until), start=0, num=count, withscores=True)
         )
         return [(name, float(score)) for name, score in found]
 
@@ -119,9 +146,14 @@ class RedisBackend(IndexBackend):
         if not names:
             return {}
         found = await self._asked(lambda: cast(Awaitable[Any], self._client.hmget(self._key("accounts"), list(names))))
-        return {
-            name: Account(*map(int, text.split())) for name, text in zip(names, found, strict=True) if text is not None
-        }
+        try:
+            return {
+                name: Account(*map(int, text.split()))
+                for name, text in zip(names, found, strict=True)
+                if text is not None
+            }
+        except (TypeError, ValueError) as error:
+            raise IndexUnavailable(f"the index at Redis has an account that is none: {error}") from error
 
     async def lead(self, name: str, seconds: float) -> bool:
         return bool(await self._asked(lambda: self._lead(keys=[self._key("leader")], args=[name, int(1000 * seconds)])))
@@ -142,6 +174,10 @@ class RedisBackend(IndexBackend):
                 await self._client.connection_pool.disconnect(inuse_connections=False)
                 return await ask()
         except (RedisError, OSError) as error:
+            # Before version 7 a script's error is one of another kind that has the word.
+            if isinstance(error, OutOfMemoryError) or "OOM command not allowed" in str(error):
+                self._shortage = _NO_MEMORY
+                raise IndexFull(_NO_MEMORY) from error
             raise IndexUnavailable(f"the index at Redis fails: {error}") from error
 
     async def _listen(self, listener: Listener, subscribed: asyncio.Event) -> None:
@@ -193,6 +229,7 @@ def _arguments(prefix: str, sender: str, commit: Commit) -> list[str | bytes]:
             ],
             "terms": commit.terms,
             "sender": sender,
+            "takes_room": commit.takes_room,
         }
     )
     return arguments

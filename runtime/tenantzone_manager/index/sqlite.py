@@ -8,6 +8,7 @@ that loses power may lose the last seconds, and never finds half a commit.
 
 import asyncio
 import contextlib
+import errno
 import fcntl
 import os
 import secrets
@@ -21,13 +22,26 @@ import msgspec
 from tenantzone_manager.core.books import RankChange
 from tenantzone_manager.core.quota import Account, charged, with_terms
 from tenantzone_manager.ending import end
-from tenantzone_manager.index.backend import Change, Commit, Conflict, IndexBackend, IndexUnavailable, Listener
+from tenantzone_manager.index.backend import (
+    Change,
+    Commit,
+    Conflict,
+    IndexBackend,
+    IndexFull,
+    IndexUnavailable,
+    IndexUnusable,
+    Listener,
+)
+from tenantzone_manager.index.reserve import RESERVE_BYTES, Reserve
 from tenantzone_manager.index.sqlite_log import SqliteLog
 
 _WAIT_SECONDS: Final = 0.05
 """For another process that writes to the file; the event loop stands still for so long."""
 _PARAMETERS: Final = 500
 """In one statement; SQLite before 3.32 takes no more than 999."""
+_DISK_FULL: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE})
+_DISK_AWAY: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ESTALE, errno.ENOTCONN})
+"""What a disk answers that may do what it should later."""
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS name (id INTEGER PRIMARY KEY, name TEXT UNIQUE NOT NULL);
 CREATE TABLE IF NOT EXISTS record
@@ -60,18 +74,36 @@ class SqliteBackend(IndexBackend):
         self._opened: contextlib.ExitStack | None = None
         """What is closed at the end; None: it was not started yet."""
         self._closing: asyncio.Task[None] | None = None
+        self._reserve: Reserve
+        self._shortage = ""
+        """Why commits that take room are refused; empty: they are not."""
 
     async def start(self, listener: Listener) -> None:
         """Open the file. Nobody else changes it, so the listener hears nothing.
 
         Raises:
             BlockingIOError: another process has it.
-            IndexUnavailable: it is no file of this store's, or there is no room for it.
+            IndexUnavailable: the disk does not take or give it now.
+            IndexUnusable: it is no file of this store's.
             OSError: it can't be opened, or its folder can't be made.
         """
+        try:
+            await self._open()
+        except OSError as error:
+            if error.errno not in _DISK_AWAY:
+                raise
+            raise IndexUnavailable(f"{self._path}: {error.strerror}") from error
+        except IndexFull:
+            if not self._reserve.is_there:
+                raise
+            self._use_reserve()
+            await self._open()
+
+    async def _open(self) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         # By whatever name it is opened, its lock is the same.
         self._path = self._path.resolve()
+        self._reserve = Reserve(self._path.with_name(f"{self._path.name}-reserve"))
         with contextlib.ExitStack() as opened:
             lock_path = self._path.with_name(f"{self._path.name}.lock")
             # Only this user has to read the index. SQLite gives its other files the same mode.
@@ -91,7 +123,7 @@ class SqliteBackend(IndexBackend):
                 await self._log.begin()
             except (sqlite3.Error, MemoryError, RuntimeError) as error:
                 # The last of them where no thread can be started.
-                raise IndexUnavailable(f"{self._path}: {str(error) or type(error).__name__}") from error
+                raise self._unavailable(error) from error
             self._closing = None
             self._copying = asyncio.create_task(self._keep())
             self._opened = opened.pop_all()
@@ -124,12 +156,42 @@ class SqliteBackend(IndexBackend):
 
     async def commit(self, commit: Commit) -> None:
         await self._log.may_write()
+        if commit.takes_room and self._shortage:
+            raise IndexFull(self._shortage)
+        try:
+            self._commit(commit)
+        except IndexFull:
+            self._shortage = self._shortage or self._no_room
+            if commit.takes_room or not self._reserve.is_there:
+                raise
+            self._use_reserve()
+            self._commit(commit)
+
+    def _commit(self, commit: Commit) -> None:
         self._log.written += 1 + len(commit.changes) + len(commit.ranks)
         with self._transaction():
             self._check(commit.changes)
             self._charge(commit)
             self._write(commit.changes)
             self._rank(commit.ranks)
+
+    async def keep_reserve(self) -> str:
+        is_refused = bool(self._shortage)
+        try:
+            has_room = await asyncio.to_thread(self._reserve.restore, is_refused=is_refused)
+        except OSError as error:
+            raise self._unavailable(error) from error
+        self._shortage = "" if has_room else self._no_room
+        return self._shortage
+
+    @property
+    def _no_room(self) -> str:
+        needed = RESERVE_BYTES // 2**20 + 1
+        return f"the index {self._path} has no room on its disk; free {needed} MiB there, or give it a larger one"
+
+    def _use_reserve(self) -> None:
+        self._reserve.give_up()
+        self._shortage = self._no_room
 
     async def scan(self, space: str, cursor: bytes, count: int) -> tuple[list[tuple[bytes, bytes]], bytes]:
         with self._asked():
@@ -156,10 +218,13 @@ class SqliteBackend(IndexBackend):
             (number,) = self._database.execute(statement, (self._known(space),)).fetchone()
             return int(number)
 
-    async def lowest(self, rank: str, count: int, until: float) -> list[tuple[bytes, float]]:
-        statement = "SELECT member, score FROM rank WHERE rank = ? AND score <= ? ORDER BY score, member LIMIT ?"
+    async def lowest(
+        self, rank: str, count: int, until: float, above: float = float("-inf")
+    ) -> list[tuple[bytes, float]]:
+        within = "rank = ? AND score > ? AND score <= ?"
+        statement = f"SELECT member, score FROM rank WHERE {within} ORDER BY score, member LIMIT ?"
         with self._asked():
-            return self._database.execute(statement, (self._known(rank), until, count)).fetchall()
+            return self._database.execute(statement, (self._known(rank), above, until, count)).fetchall()
 
     async def accounts(self, names: Sequence[str]) -> dict[str, Account]:
         with self._asked():
@@ -191,8 +256,15 @@ class SqliteBackend(IndexBackend):
             if self._database.in_transaction:
                 self._database.execute("ROLLBACK")
             yield
-        except (sqlite3.Error, MemoryError) as error:
-            raise IndexUnavailable(f"{self._path}: {str(error) or type(error).__name__}") from error
+        except (sqlite3.Error, MemoryError, msgspec.MsgspecError) as error:
+            # The last of them where an account is no account.
+            raise self._unavailable(error) from error
+
+    def _unavailable(self, error: Exception) -> IndexUnavailable:
+        code = getattr(error, "sqlite_errorcode", None)
+        kind = IndexFull if code in _DISK_FULL else IndexUnavailable
+        kind = IndexUnusable if code == sqlite3.SQLITE_NOTADB else kind
+        return kind(f"{self._path}: {str(error) or type(error).__name__}")
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -273,8 +345,10 @@ class SqliteBackend(IndexBackend):
     def _rank(self, changes: Sequence[RankChange]) -> None:
         rows = [(self._id(change.rank), change.before, change.score, change.member) for change in changes]
         gone = [(number, before, member) for number, before, _, member in rows if before is not None]
+        unknown = [(number, member) for number, before, score, member in rows if before is None and score is None]
         come = [(number, score, member) for number, _, score, member in rows if score is not None]
         self._database.executemany("DELETE FROM rank WHERE rank = ? AND score = ? AND member = ?", gone)
+        self._database.executemany("DELETE FROM rank WHERE rank = ? AND member = ?", unknown)
         self._database.executemany("INSERT OR REPLACE INTO rank VALUES (?, ?, ?)", come)
 
 

@@ -22,6 +22,11 @@ FEW_RECORDS: Final = 10_000
 """That are copied at once, while nobody writes: 40 MB of pages at most."""
 
 
+_NOT_IN_PLACE: Final = (
+    "another file is in its place or in its log's, or none; put them back, or start the manager again"
+)
+
+
 class SqliteLog:
     """Copies a store's log into its file, again and again.
 
@@ -120,9 +125,12 @@ class SqliteLog:
             self._reader.execute("COMMIT")
 
     def _look_at_the_files(self) -> None:
-        if not self.refusal and self._there() != self._files:
-            self.refusal = "another file is in its place or in its log's, or none; start the manager again"
-            _log.error("%s: %s", self._path, self.refusal)
+        is_in_place = self._there() == self._files
+        if not self.refusal and not is_in_place:
+            self.refusal = _NOT_IN_PLACE
+        elif self.refusal == _NOT_IN_PLACE and is_in_place:
+            # They are the files that are open here, and nothing was written meanwhile.
+            self.refusal = ""
 
     def _there(self) -> list[tuple[int, int] | None]:
         return [_identity(self._path.with_name(f"{self._path.name}{end}")) for end in ("", "-wal", "-shm")]

@@ -65,7 +65,9 @@ def application(
         return web.Response(text="ok\n")
 
     async def readyz(_: web.Request) -> web.Response:
-        return web.Response(text="ok\n") if manager.is_ready else web.Response(status=503, text="no index\n")
+        # Without room it is ready all the same: blocks can be read, and removed.
+        text = f"{'ok' if manager.is_ready else 'no index'}{': ' if manager.problem else ''}{manager.problem}\n"
+        return web.Response(status=200 if manager.is_ready else 503, text=text)
 
     async def metrics(request: web.Request) -> web.Response:
         try:
@@ -80,6 +82,30 @@ def application(
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/readyz", readyz)
     app.router.add_get("/metrics", metrics)
+    return app
+
+
+def without_index(problem: Callable[[], str]) -> web.Application:
+    """What answers while there is no index yet.
+
+    Args:
+        problem: why there is none.
+    """
+    app = web.Application()
+
+    async def healthz(_: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def readyz(_: web.Request) -> web.Response:
+        return web.Response(status=503, text=f"no index: {problem()}\n")
+
+    async def call(_: web.Request) -> web.Response:
+        body = _encode(ErrorResponse(error=ErrorBody(code="UNAVAILABLE", message=f"no index: {problem()}")))
+        return web.Response(status=503, body=body, content_type="application/json")
+
+    app.router.add_get("/healthz", healthz)
+    app.router.add_get("/readyz", readyz)
+    app.router.add_post("/v1/{call}", call)
     return app
 
 

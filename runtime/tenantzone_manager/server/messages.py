@@ -286,6 +286,8 @@ class StorageResponse(Answer):
     """Unix time since when it can be used, or can't."""
     used: int
     """Bytes."""
+    shares_place_with: list[str] = []
+    """Other storages that name the same place: only the first of them can be used."""
 
 
 class ListStoragesResponse(Answer):

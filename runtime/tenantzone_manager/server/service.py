@@ -295,7 +295,9 @@ class Service:
         manager.metrics.cache_lookups.labels("missing").set(cache.misses)
         manager.metrics.cached.set(len(cache))
         manager.metrics.conflicts.set(manager.index.conflicts)
+        manager.metrics.corrupt.set(manager.index.corrupt)
         manager.metrics.answered.set(manager.is_ready)
+        manager.metrics.has_room.set(manager.is_ready and not manager.problem)
         manager.metrics.leads.set(manager.leads)
         names = {(group, ""): f"g/{group}" for group in manager.catalog.groups}
         for group in manager.catalog.groups:
@@ -362,6 +364,7 @@ class Service:
                     problem=standing.problem,
                     since=standing.since,
                     used=used,
+                    shares_place_with=self._manager.storages.sharing_place(storage.name),
                 )
         return m.StorageResponse(storage=storage, available=False, problem="not tried yet", since=0.0, used=used)
 

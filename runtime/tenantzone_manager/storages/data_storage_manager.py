@@ -3,14 +3,14 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
 from tenantzone_manager.core.records import LocationSpec
 from tenantzone_manager.core.settings import Storage
-from tenantzone_manager.storages.backend import DataStorageBackend, Place, StorageError
+from tenantzone_manager.storages.backend import DataStorageBackend, Place, PlaceTaken, StorageError
 from tenantzone_manager.storages.types import make
 
 PROBE_SECONDS: Final = 5.0
@@ -31,6 +31,8 @@ class Standing:
     """Why it can't be used; empty: it can."""
     since: float = 0.0
     """Unix time at which that began."""
+    place_owner: str = ""
+    """The storage whose place this one names; empty: it has a place of its own."""
 
 
 class DataStorageManager:
@@ -40,6 +42,7 @@ class DataStorageManager:
         owner: of the index, which storages belong to.
         clock: Unix time.
         make_backend: the backend of a storage.
+        is_registered: whether the index has a storage of this name; None: those that are kept are all.
     """
 
     def __init__(
@@ -47,12 +50,14 @@ class DataStorageManager:
         owner: str,
         clock: Callable[[], float] = time.time,
         make_backend: Callable[[Storage, str], DataStorageBackend] = make,
+        is_registered: Callable[[str], Awaitable[bool]] | None = None,
     ) -> None:
         self.version = 0
         """Changes whenever another storage can be used, or one can be used no more."""
         self._owner = owner
         self._clock = clock
         self._make = make_backend
+        self._is_registered = is_registered
         self._standings: dict[str, Standing] = {}
 
     def check(self, storage: Storage) -> None:
@@ -151,7 +156,7 @@ class DataStorageManager:
         """Try a storage, and note what was found."""
         try:
             async with _in_time(PROBE_TIMEOUT_SECONDS):
-                await self._of(name).check_health()
+                await self._check(name)
         except StorageError as error:
             self._found(name, str(error))
         except Exception as error:
@@ -159,6 +164,30 @@ class DataStorageManager:
             self._found(name, repr(error))
         else:
             self._found(name, "")
+
+    async def _check(self, name: str) -> None:
+        """Try a storage, whose place is free if the one that had it is registered no more."""
+        standing, backend, owner = self._standings.get(name), self._of(name), ""
+        try:
+            await backend.check_health()
+        except PlaceTaken as taken:
+            if await self._owns_places(taken.owner):
+                owner = taken.owner
+                raise
+            backend.claim.outlives(taken.owner)
+            await backend.check_health()
+        finally:
+            if standing is not None:
+                standing.place_owner = owner
+
+    async def _owns_places(self, name: str) -> bool:
+        return name in self._standings or (self._is_registered is not None and await self._is_registered(name))
+
+    def sharing_place(self, name: str) -> list[str]:
+        """The names of the storages that name the same place."""
+        owner_of = {each.storage.name: each.place_owner or each.storage.name for each in self._standings.values()}
+        place = owner_of.get(name, name)
+        return sorted(other for other, owner in owner_of.items() if owner == place and other != name)
 
     async def probe_always(self) -> None:
         """Try all of them, each in its own time, until cancelled."""

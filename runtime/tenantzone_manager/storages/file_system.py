@@ -1,6 +1,6 @@
 """A folder that engines and manager have mounted: NFS, 3FS, a node's disk. One file per part, or few large files.
 
-ROOT/owner                                        the index that the folder belongs to
+ROOT/owner                                        the index and the storage that the folder belongs to
 ROOT/objects/GROUP/INSTANCE/KK/KEY-LOCATION.SPEC  a part; KK are the first two digits of the block's key
 ROOT/files/GROUP/INDEX/SLOT_BYTES/NUMBER          a large file, cut into slots of so many bytes
 """
@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from tenantzone_manager.core.records import LocationSpec
 from tenantzone_manager.storages.backend import (
+    Claim,
     DataStorageBackend,
     Place,
     StorageError,
@@ -37,18 +38,16 @@ class FileSystemStorage(DataStorageBackend):
     Args:
         root: the folder, as engines have it mounted, too.
         slots_per_file: 0: a file for each part; else parts share large files of so many slots.
-        owner: of the index; a folder that belongs to another one is left alone.
-        takeover: make it this index's, whoever had it: what that one wrote is removed as orphans.
+        claim: to the folder.
     """
 
-    def __init__(self, root: Path, slots_per_file: int, owner: str, takeover: bool) -> None:
+    def __init__(self, root: Path, slots_per_file: int, claim: Claim) -> None:
+        super().__init__(claim)
         self.slots_per_file = slots_per_file
         self._root = root
         # All other parts of a path are names that need no quoting.
         self._quoted_root = quote(str(root))
         self._plain_root = str(root)
-        self._owner = owner
-        self._takeover = takeover
         # They end when nobody has this any more.
         self._threads = ThreadPoolExecutor(thread_name_prefix="storage")
         self._made: set[str] = set()
@@ -88,7 +87,7 @@ class FileSystemStorage(DataStorageBackend):
         await self._in_thread(self._try)
 
     async def objects(self) -> AsyncIterator[list[StoredObject]]:
-        listing = chain(_parts(self._root / "objects"), _foreign_files(self._root / "files", self._owner))
+        listing = chain(_parts(self._root / "objects"), _foreign_files(self._root / "files", self.claim.index))
         while some := await self._in_thread(_next, listing):
             yield some
 
@@ -105,7 +104,7 @@ class FileSystemStorage(DataStorageBackend):
         root = root or self._plain_root
         # As a text: a write asks for as many as it has blocks, and pathlib takes ten times as long.
         if spec.slot >= 0:
-            return f"{root}/files/{place.group}/{self._owner}/{slot_bytes(spec.size)}/{spec.file:08}"
+            return f"{root}/files/{place.group}/{self.claim.index}/{slot_bytes(spec.size)}/{spec.file:08}"
         folder = f"{root}/objects/{place.group}/{place.instance}/{place.key[:1].hex()}"
         return f"{folder}/{part_name(place, spec)}"
 
@@ -127,15 +126,7 @@ class FileSystemStorage(DataStorageBackend):
     def _try(self) -> None:
         if not self._root.is_dir():
             raise StorageError(f"there is no folder {self._root}")
-        owner = self._root / "owner"
-        if self._takeover or not owner.exists():
-            owner.write_text(self._owner)
-            self._takeover = False
-        elif (found := owner.read_text()) != self._owner:
-            raise StorageError(
-                f"{self._root} belongs to the index {found}, and this is {self._owner}; register the storage with the "
-                "option takeover to have what that one wrote removed"
-            )
+        self._take_place()
         probe = self._root / f"probe-{os.getpid()}"
         probe.write_bytes(b"probe")
         try:
@@ -143,6 +134,17 @@ class FileSystemStorage(DataStorageBackend):
                 raise StorageError(f"{self._root} gives back other bytes than were written")
         finally:
             probe.unlink()
+
+    def _take_place(self) -> None:
+        owner = self._root / "owner"
+        found = owner.read_text(errors="replace") if owner.exists() else ""
+        if self.claim.has_to_write(found, str(self._root)):
+            # The folder is another one, or was emptied.
+            self._made.clear()
+            # Where nobody owned it, another storage may have been quicker.
+            with owner.open("w" if found else "x") as file:
+                file.write(self.claim.text)
+        self.claim.is_made()
 
 
 def _offset(spec: LocationSpec) -> int:

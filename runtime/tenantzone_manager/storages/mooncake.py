@@ -16,6 +16,7 @@ import aiohttp
 from tenantzone_contract.mooncake import MISSING, pinned, using
 from tenantzone_manager.core.records import LocationSpec
 from tenantzone_manager.storages.backend import (
+    Claim,
     DataStorageBackend,
     Place,
     StorageError,
@@ -38,16 +39,14 @@ class MooncakeStorage(DataStorageBackend):
         master: host and port of the pool's master.
         prefix: of all names in it.
         http: of the master's HTTP port, which lists what is there; empty: orphans are not looked for.
-        owner: of the index; a prefix that belongs to another one is left alone.
-        takeover: make it this index's, whoever had it: what that one wrote is removed as orphans.
+        claim: to the prefix.
     """
 
-    def __init__(self, master: str, prefix: str, http: str, owner: str, takeover: bool) -> None:
+    def __init__(self, master: str, prefix: str, http: str, claim: Claim) -> None:
+        super().__init__(claim)
         self._master = master
         self._prefix = prefix.strip("/")
         self._http = http.rstrip("/")
-        self._owner = owner
-        self._takeover = takeover
         self._threads = ThreadPoolExecutor(_THREADS, "mooncake")
 
     def uri(self, place: Place, spec: LocationSpec) -> str:
@@ -144,24 +143,17 @@ class MooncakeStorage(DataStorageBackend):
                 raise StorageError(f"{name} was not deleted (code {code})")
 
     def _claim(self, store: Any) -> None:
-        """See that the prefix is this index's, or make it so if it is nobody's: Mooncake forgets when it restarts."""
-        name = f"{self._prefix}/owner".lstrip("/")
-        if self._takeover:
+        """See that the prefix is this storage's, or make it so if it is free: Mooncake forgets when it restarts."""
+        name, place = f"{self._prefix}/owner".lstrip("/"), f"{self._master}/{self._prefix}"
+        if self.claim.has_to_write(_text(store, name), place):
             store.remove(name, True)
-        if _size(store, name) is None:
             # It is no error for Mooncake to write what is there, so what was written is looked at.
-            code = store.put(name, self._owner.encode(), pinned())
+            code = store.put(name, self.claim.text.encode(), pinned())
             if code:
                 raise StorageError(f"Mooncake at {self._master} can't be written (code {code})")
-        # Anybody may have written anything there.
-        found = _content(store, name).decode(errors="replace")
-        if found != self._owner:
-            raise StorageError(
-                f"{self._master}/{self._prefix} belongs to the index {found}, and this is {self._owner}; register the "
-                "storage with the option takeover to have what that one wrote removed"
-            )
-        # Not before: the one that had it may have been quicker.
-        self._takeover = False
+            if (found := _text(store, name)) != self.claim.text:
+                raise StorageError(f"{place} belongs to the index {found}, which was quicker; it is tried again")
+        self.claim.is_made()
 
 
 def _size(store: Any, name: str) -> int | None:
@@ -170,6 +162,11 @@ def _size(store: Any, name: str) -> int | None:
     if size < 0 and size != MISSING:
         raise StorageError(f"Mooncake does not say whether {name} exists (code {size})")
     return None if size == MISSING else size
+
+
+def _text(store: Any, name: str) -> str:
+    """An object as a text, whatever anybody has written there; empty: there is none."""
+    return "" if _size(store, name) is None else _content(store, name).decode(errors="replace")
 
 
 def _content(store: Any, name: str) -> bytes:

@@ -13,6 +13,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from tenantzone_manager.core.records import LocationSpec
 from tenantzone_manager.storages.backend import (
+    Claim,
     DataStorageBackend,
     Place,
     StorageError,
@@ -34,8 +35,7 @@ class S3Storage(DataStorageBackend):
         prefix: of all names in it.
         endpoint: of the server; empty: AWS.
         region: empty: what the environment says.
-        owner: of the index; a prefix that belongs to another one is left alone.
-        takeover: make it this index's, whoever had it: what that one wrote is removed as orphans.
+        claim: to the prefix.
         credentials: a file as AWS's clients have it, with a profile ``default``, read again when it changes; None: they
             are found as every AWS client finds them.
         timeout_seconds: of a request.
@@ -47,15 +47,13 @@ class S3Storage(DataStorageBackend):
         prefix: str,
         endpoint: str,
         region: str,
-        owner: str,
-        takeover: bool,
+        claim: Claim,
         credentials: Path | None = None,
         timeout_seconds: float = 5.0,
     ) -> None:
+        super().__init__(claim)
         self._bucket = bucket
         self._prefix = prefix.strip("/")
-        self._owner = owner
-        self._takeover = takeover
         given = {"endpoint_url": endpoint, "region_name": region}
         where = {name: value for name, value in given.items() if value}
         config = AioConfig(
@@ -92,16 +90,14 @@ class S3Storage(DataStorageBackend):
         await self._look_at_credentials()
         client = await self._connected()
         name = f"{self._prefix}/owner".lstrip("/")
-        found = "" if self._takeover else await self._read(name)
-        if not found:
+        place = f"{self._bucket}/{self._prefix}"
+        if self.claim.has_to_write(await self._read(name), place):
             with _told():
-                await client.put_object(Bucket=self._bucket, Key=name, Body=self._owner.encode())
-            self._takeover = False
-        elif found != self._owner:
-            raise StorageError(
-                f"{self._bucket}/{self._prefix} belongs to the index {found}, and this is {self._owner}; register the "
-                "storage with the option takeover to have what that one wrote removed"
-            )
+                await client.put_object(Bucket=self._bucket, Key=name, Body=self.claim.text.encode())
+            # Another storage may have done the same.
+            if self.claim.has_to_write(await self._read(name), place):
+                raise StorageError(f"{place} is claimed by several; it is tried again")
+        self.claim.is_made()
 
     async def objects(self) -> AsyncIterator[list[StoredObject]]:
         client = await self._connected()
@@ -150,7 +146,7 @@ class S3Storage(DataStorageBackend):
         try:
             answer = await client.get_object(Bucket=self._bucket, Key=name)
             async with answer["Body"] as body:
-                return str((await body.read()).decode())
+                return str((await body.read()).decode(errors="replace"))
         except client.exceptions.NoSuchKey:
             return ""
         except (BotoCoreError, ClientError, OSError) as error:

@@ -7,7 +7,7 @@ from typing import Final
 
 from tenantzone_contract.mooncake import check_master
 from tenantzone_manager.core.settings import NAME, Storage
-from tenantzone_manager.storages.backend import DataStorageBackend
+from tenantzone_manager.storages.backend import Claim, DataStorageBackend
 from tenantzone_manager.storages.file_system import FileSystemStorage
 from tenantzone_manager.storages.mooncake import MooncakeStorage
 
@@ -18,7 +18,7 @@ def _file_system(storage: Storage, owner: str, _: Path | None) -> DataStorageBac
     if not root.is_absolute():
         raise ValueError(f"storage {storage.name}: root must be an absolute path, as engines have it mounted, too")
     slots = options.number("slots_per_file", 0)
-    made = FileSystemStorage(root, slots, owner, options.flag("takeover"))
+    made = FileSystemStorage(root, slots, Claim(owner, storage.name, options.flag("takeover")))
     options.end()
     return made
 
@@ -32,8 +32,7 @@ def _s3(storage: Storage, owner: str, folder: Path | None) -> DataStorageBackend
         options.text("prefix", ""),
         options.text("endpoint", ""),
         options.text("region", ""),
-        owner,
-        options.flag("takeover"),
+        Claim(owner, storage.name, options.flag("takeover")),
         _credentials(storage, options.text("credentials", ""), folder),
     )
     options.end()
@@ -54,7 +53,7 @@ def _mooncake(storage: Storage, owner: str, _: Path | None) -> DataStorageBacken
         raise ValueError(
             f"storage {storage.name}: option http must be the URL of the master's HTTP port, such as http://HOST:9003"
         )
-    made = MooncakeStorage(master, prefix, http, owner, options.flag("takeover"))
+    made = MooncakeStorage(master, prefix, http, Claim(owner, storage.name, options.flag("takeover")))
     options.end()
     return made
 

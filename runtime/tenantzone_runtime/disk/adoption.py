@@ -1,12 +1,13 @@
 """Adoption: what an engine before this one left on the disk becomes the zones' again."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from tenantzone_runtime.disk.layout import ObjectName
 from tenantzone_runtime.disk.objects import Found, FoundObject, Objects
 from tenantzone_runtime.disk.relinking import Block, FoundHit, find_hits
 from tenantzone_runtime.disk.spaces import Entry, Slots, Space
+from tenantzone_runtime.disk.transfers import Removal
 from tenantzone_runtime.zones.hit_shape import HitShape
 from tenantzone_runtime.zones.tier import Tier
 
@@ -46,12 +47,13 @@ class Adoption:
         """Whether the disk is listed, and nothing was adopted yet."""
         return self._listing is not None and not self.is_done
 
-    def list_files(self, run: Runner, failed: Callable[[Exception], None]) -> None:
+    def list_files(self, run: Runner, failed: Callable[[Exception], None], before: Iterable[Removal] = ()) -> None:
         """Have the disk listed, unless it is being listed or was.
 
         Args:
             run: how.
             failed: is called with what was wrong; it has to be asked for again then.
+            before: removals that are made first: what they are of must not be found.
         """
         if self._is_listing or self._listing is not None:
             return
@@ -66,7 +68,12 @@ class Adoption:
             self._listing = found[0]
             self.leftovers += found[0].leftovers
 
-        run("", lambda: found.append(self._objects.open()), listed)
+        def work() -> None:
+            for removal in before:
+                removal.make()
+            found.append(self._objects.open())
+
+        run("", work, listed)
 
     def adopt(self, spaces: Mapping[str, Space]) -> Iterator[tuple[Space, bytes, Entry]]:
         """Make what was found the zones', the chunks first that were used last, as far as each may hold them."""

@@ -10,7 +10,8 @@ logger = logging.getLogger(__name__)
 FAILURES: Final = 5
 """In a row, after which it opens."""
 FIRST_PAUSE_SECONDS: Final = 1.0
-LONGEST_PAUSE_SECONDS: Final = 60.0
+LONGEST_PAUSE_SECONDS: Final = 8.0
+"""Soon after a disk is back it is used again."""
 
 
 @dataclass(slots=True)
@@ -18,6 +19,8 @@ class Breaker:
     """One of one disk, for one way. Times are of any clock that does not run backwards, in seconds."""
 
     longest_pause: float = LONGEST_PAUSE_SECONDS
+    way: str = "transfers"
+    """What it is of, for people."""
     openings: int = 0
     """How often it opened, or stayed open after a try."""
     error: str = ""
@@ -47,13 +50,15 @@ class Breaker:
 
     def succeeded(self) -> None:
         """A transfer has ended well."""
+        if self._pause:
+            logger.info("The disk tier's %s work again", self.way)
         self._failures = 0
         self._pause = 0.0
         self._is_tried = False
 
     def note(self, error: Exception, doing: str) -> None:
-        """Something could not be done now; the first time, that is logged."""
-        if not self.is_open:
+        """Something could not be done now; the first time in a row, that is logged."""
+        if not self._failures:
             logger.warning("The disk tier could not %s: %s", doing, error)
         self.failed(time.monotonic(), str(error))
 

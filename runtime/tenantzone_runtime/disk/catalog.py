@@ -4,9 +4,11 @@ It is kept in memory, on the caller's thread. Files are listed and removed by th
 tried again.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
+from math import inf
 from typing import Final
 
 from tenantzone_contract.config import RuntimeConfig
@@ -25,6 +27,10 @@ from tenantzone_runtime.zones.links import Place
 from tenantzone_runtime.zones.tier import Tier
 from tenantzone_runtime.zones.zone import Zone
 
+logger = logging.getLogger(__name__)
+
+LOOK_SECONDS: Final = 1.0
+"""Between two looks whether the folder is the one that it was."""
 FILES_AT_ONCE: Final = 100
 """That are swept, or that threads are asked to remove once more."""
 
@@ -48,7 +54,7 @@ class Catalog:
         run: Runner,
         shape: HitShape | None = None,
     ) -> None:
-        self.breaker = Breaker()
+        self.breaker = Breaker(way="removals")
         """Of removals, and of listing what is there."""
         self.removals_failed = 0
         self.slots = Slots(tier.chunk_count)
@@ -61,7 +67,12 @@ class Catalog:
         """Of each slot that is held: its space, and its key there."""
         self._failed: dict[Removal, int] = {}
         """Removals that are to be tried again, with their slots."""
+        self._shape = shape
         self._adoption = Adoption(objects, tier, self.slots, shape)
+        self.is_lost = False
+        """Whether the folder is gone or another one, so that nothing of what is known lies there."""
+        self._is_looking = False
+        self._looked_at = -inf
         self._sweeping = Sweeping(objects, self.slots, run, self._swept)
         self._list_files()
 
@@ -202,8 +213,32 @@ class Catalog:
             self._tier.links.end(self._tier.links.go_on(place, [slots[key] for key in parts[-1]]))
         self.forget(self._tier.link(self._tier.ledger.zones[space.tenant], slots.values(), []))
 
+    def begin_anew(self) -> None:
+        """Take the folder as at a start, after all that was known to be there was forgotten."""
+        before, self._adoption = self._adoption, Adoption(self._objects, self._tier, self.slots, self._shape)
+        self._adoption.found, self._adoption.leftovers = before.found, before.leftovers
+        self.is_lost = False
+        self._list_files()
+
+    def _look_at_folder(self, now: float) -> None:
+        """Have a thread look now and then whether the folder is still the one that it was."""
+        if self._is_looking or not self._adoption.is_done or now < self._looked_at + LOOK_SECONDS:
+            return
+        self._is_looking, self._looked_at = True, now
+        found: list[bool] = []
+
+        def looked(_: Exception | None) -> None:
+            # A disk that does not answer has lost nothing: transfers fail, and say why.
+            self._is_looking = False
+            if found == [False]:
+                logger.warning("The disk tier's folder is gone or another one: what was there is forgotten")
+                self.is_lost = True
+
+        self._run("", lambda: found.append(self._objects.is_in_place()), looked)
+
     def go_on(self, now: float) -> None:
         """List and remove what threads could not, and what nothing is on its way to any more."""
+        self._look_at_folder(now)
         if not self.breaker.allows(now):
             return
         self._list_files()
@@ -217,7 +252,8 @@ class Catalog:
         self._sweeping.go_on(FILES_AT_ONCE)
 
     def _list_files(self) -> None:
-        self._adoption.list_files(self._run, lambda error: self.breaker.note(error, "list its folder"))
+        removals = [removal for _, removal in self.slots.to_remove]
+        self._adoption.list_files(self._run, lambda error: self.breaker.note(error, "list its folder"), removals)
 
     def _remove(self, slot: int, removal: Removal) -> None:
         self._run("", removal.make, partial(self._removed, slot, removal))

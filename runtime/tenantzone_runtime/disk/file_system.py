@@ -22,10 +22,17 @@ class FileSystem(Protocol):
     """All that the tier does with files. Every call may block, and raise :class:`OSError`."""
 
     def lock(self, path: Path) -> None:
-        """Take the file for this process, until it ends.
+        """Take the file for this process, until it ends or locks another one.
 
         Raises:
             BlockingIOError: another process has it.
+        """
+
+    def has_locked(self, path: Path) -> bool:
+        """Whether the file is the one that was locked last: it may have been removed, or another disk be there.
+
+        Raises:
+            OSError: the disk does not answer.
         """
 
     def make_folder(self, path: Path) -> None:
@@ -69,7 +76,14 @@ class LocalFileSystem:
         except OSError:
             os.close(descriptor)
             raise
+        self.unlock()
         self._locks.append(descriptor)
+
+    def has_locked(self, path: Path) -> bool:
+        try:
+            return bool(self._locks) and os.path.samestat(path.stat(follow_symlinks=False), os.fstat(self._locks[-1]))
+        except (FileNotFoundError, NotADirectoryError):
+            return False
 
     def unlock(self) -> None:
         """Give back all that was locked."""

@@ -50,7 +50,6 @@ class Objects:
         self.sealed_bytes = sealed_bytes
         self._files = file_system
         self._of_thread = threading.local()
-        self._locked = False
 
     def buffer(self) -> bytearray:
         """Memory of the thread's own for one file: a new one for each would cost more than to fill it."""
@@ -67,13 +66,12 @@ class Objects:
         """
         self._files.make_folder(self.layout.incoming)
         self._files.make_folder(self.layout.objects)
-        if not self._locked:
+        if not self.is_in_place():
             try:
                 self._files.lock(self.layout.lock)
             except BlockingIOError:
                 words = "another engine uses it; give each a folder of its own"
                 raise OSError(errno.EBUSY, words, str(self.layout.root)) from None
-            self._locked = True
         found = Found()
         for facts in self._files.files(self.layout.incoming):
             self._files.remove(facts.path)
@@ -90,6 +88,14 @@ class Objects:
                     else:
                         objects.append(FoundObject(name, facts.used_at))
         return found
+
+    def is_in_place(self) -> bool:
+        """Whether the folder is the one that this process has taken, and not removed or another.
+
+        Raises:
+            OSError: the disk does not answer.
+        """
+        return self._files.has_locked(self.layout.lock)
 
     def write(self, folder: str, name: ObjectName, sealed: bytearray) -> None:
         """Write a chunk's file: a temporary one, to the disk, and then its name."""

@@ -74,7 +74,7 @@ class DiskTier:
     ) -> None:
         self.tier = tier
         self.chunk_bytes = objects.content_bytes
-        self.write_breaker, self.read_breaker = Breaker(), Breaker()
+        self.write_breaker, self.read_breaker = Breaker(way="writes"), Breaker(way="reads")
         self._objects = objects
         self._settings = settings
         self._jobs = Jobs()
@@ -312,6 +312,9 @@ class DiskTier:
         """Do what `upkeep` does, with pauses after ``at_once`` chunks."""
         # An engine without requests makes no steps, and asks for nothing that has ended.
         self._take_note()
+        if self._catalog.is_lost:
+            yield from self.renew_in_parts(at_once)
+            self._catalog.begin_anew()
         for given_up in self.tier.upkeep_in_parts(time.monotonic(), at_once):
             self._catalog.forget(given_up)
             yield

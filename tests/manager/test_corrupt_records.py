@@ -1,0 +1,134 @@
+"""A record that is not what was written is dropped, whoever finds it, and is nobody's fault."""
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from tenantzone_manager import spaces
+from tenantzone_manager.core import books
+from tenantzone_manager.core.records import Block, encode_block
+from tenantzone_manager.core.writing import Standing
+from tenantzone_manager.index.backend import Address, Change, Commit, IndexBackend
+from tenantzone_manager.index.checksums import CorruptRecord, with_checksum, without_checksum
+from tests.manager.playing import INSTANCE, Playing, prompt
+
+SPACE = spaces.blocks_of(INSTANCE)
+BLOCKS = prompt("p", 5)
+BROKEN = BLOCKS[2]
+
+
+async def change(playing: Playing, key: bytes, by: Callable[[bytes], bytes]) -> None:
+    """Change a record, as a disk does that tells nobody."""
+    backend = playing.manager.index.backend
+    (stored,) = await backend.get(SPACE, [key])
+    assert stored is not None
+    await backend.commit(Commit([Change(Address(SPACE, key), stored, by(stored))]))
+    playing.manager.index.cache.invalidate("", ())
+
+
+def flipped(stored: bytes) -> bytes:
+    """Another bit in the middle, by which it may still be a block."""
+    middle = len(stored) // 2
+    return stored[:middle] + bytes([stored[middle] ^ 1]) + stored[middle + 1 :]
+
+
+HARM: dict[str, Callable[[bytes], bytes]] = {
+    "a bit": flipped,
+    "the first bit": lambda stored: bytes([stored[0] ^ 0x80]) + stored[1:],
+    "cut off": lambda stored: stored[:-1],
+    "empty": lambda _: b"",
+    "no record": lambda _: b"\x91\x05",
+    "another block's": lambda _: with_checksum(Address(SPACE, BLOCKS[1]), encode_block(Block())),
+}
+
+
+async def read(playing: Playing) -> None:
+    assert len((await playing.match(BLOCKS)).blocks) == 2
+
+
+async def look_up(playing: Playing) -> None:
+    found = await playing.match(BLOCKS, query="key")
+    assert [bool(block.locations) for block in found.blocks] == [True, True, False, True, True]
+
+
+async def write(playing: Playing) -> None:
+    assert (await playing.start_write(BLOCKS)).standings[2] is Standing.WRITE
+
+
+async def remove(playing: Playing) -> None:
+    await playing.manager.remover.remove_cache(INSTANCE, BLOCKS)
+
+
+async def scan(playing: Playing) -> None:
+    found, _ = await playing.manager.index.scan(SPACE, b"", 100)
+    assert {key for key, _ in found} == set(BLOCKS) - {BROKEN}
+
+
+@pytest.fixture
+async def written(store: Callable[[], IndexBackend], tmp_path: Path) -> AsyncIterator[Playing]:
+    made = await Playing(store(), tmp_path).start()
+    await made.write(BLOCKS)
+    yield made
+    await made.stop()
+
+
+@pytest.mark.parametrize("find", [read, look_up, write, remove, scan])
+async def test_whoever_finds_it_drops_it(
+    written: Playing, find: Callable[[Playing], Awaitable[None]], caplog: pytest.LogCaptureFixture
+) -> None:
+    await change(written, BROKEN, flipped)
+    await find(written)
+    index = written.manager.index
+    assert index.corrupt == 1
+    await written.match(BLOCKS, query="key")
+    assert index.corrupt == 1
+    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+    assert f"the record {BROKEN.hex()} of {SPACE} is not what was written" in caplog.text
+
+
+@pytest.mark.parametrize("harm", HARM)
+async def test_whatever_has_changed_it_is_found(written: Playing, harm: str) -> None:
+    await change(written, BROKEN, HARM[harm])
+    await look_up(written)
+    assert written.manager.index.corrupt == 1
+    await written.write(BLOCKS)
+    assert await written.hits(BLOCKS) == 5
+
+
+async def test_many_are_logged_once_and_stand_in_no_rank(written: Playing, caplog: pytest.LogCaptureFixture) -> None:
+    """Else the reclaimer would look for them for ever."""
+    begun = prompt("begun", 3)
+    await written.start_write(begun)
+    for key in (*BLOCKS, *begun):
+        await change(written, key, flipped)
+    assert not (await written.match(BLOCKS)).blocks
+    for key in (*BLOCKS, *begun):
+        await written.match([key], query="key")
+    assert written.manager.index.corrupt == 8
+    assert len(caplog.records) == 1
+    for rank in (
+        books.queue(books.WRITING, "team"),
+        *(books.ends(kind, "chat", "FileSystem") for kind in (books.ENDS, books.FEWEST, books.BORDER)),
+    ):
+        assert await written.manager.index.lowest(rank, 10) == []
+    await written.reclaim(after=3600)
+
+
+async def test_records_without_a_checksum_are_read_and_get_one_with_the_next_change(written: Playing) -> None:
+    await change(written, BROKEN, lambda stored: without_checksum(Address(SPACE, BROKEN), stored))
+    assert await written.hits(BLOCKS) == 5
+    await written.manager.remover.remove_cache(INSTANCE, BLOCKS)
+    (stored,) = await written.manager.index.backend.get(SPACE, [BROKEN])
+    assert stored is not None
+    assert stored[:1] == b"\xc1"
+    assert written.manager.index.corrupt == 0
+
+
+def test_a_checksum_is_of_the_place_too() -> None:
+    stored = with_checksum(Address("space", b"key"), b"content")
+    assert without_checksum(Address("space", b"key"), stored) == b"content"
+    for other in (Address("other", b"key"), Address("space", b"other")):
+        with pytest.raises(CorruptRecord):
+            without_checksum(other, stored)

@@ -1,0 +1,116 @@
+"""A storage owns its place: no other one writes there, by whatever name it calls the place."""
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from tenantzone_manager.core.settings import Storage
+from tenantzone_manager.index.backend import IndexBackend
+from tenantzone_manager.index.sqlite import SqliteBackend
+from tenantzone_manager.server.access import Caller
+from tenantzone_manager.server.messages import Empty, StorageResponse
+from tenantzone_manager.server.service import Service
+from tenantzone_manager.storages.backend import Claim, PlaceTaken, StorageError
+from tests.manager.playing import Playing, keys, prompt
+
+ADMIN = Caller("root", is_admin=True)
+
+
+@pytest.fixture
+async def two(tmp_path: Path) -> AsyncIterator[Playing]:
+    """With a storage ``disk``, and the same folder by another name."""
+    (tmp_path / "link").symlink_to(tmp_path / "disk")
+    made = await Playing(SqliteBackend(tmp_path / "index.db"), tmp_path).start()
+    yield made
+    await made.stop()
+
+
+async def listed(playing: Playing) -> dict[str, StorageResponse]:
+    answer = await Service(playing.manager).list_storages(ADMIN, Empty())
+    return {each.storage.name: each for each in answer.storages}
+
+
+@pytest.mark.parametrize("path", ["disk", "link", "disk/../disk"])
+@pytest.mark.parametrize("slots", [0, 8])
+async def test_a_second_storage_on_a_folder_uses_nothing_there(two: Playing, path: str, slots: int) -> None:
+    options = {"root": str(two.root / path), "slots_per_file": slots}
+    await two.storage("second", options=options)
+    found = await listed(two)
+    assert (found["disk"].available, found["second"].available) == (True, False)
+    assert "is the place of the storage disk" in found["second"].problem
+    assert found["disk"].shares_place_with == ["second"]
+    assert found["second"].shares_place_with == ["disk"]
+    await two.group(["second", "disk"])
+    started = await two.write(keys("a"))
+    assert [each.storage for each in started.locations.values()] == ["disk"]
+    await two.storage("second", options={**options, "takeover": True})
+    assert not (await listed(two))["second"].available
+
+
+async def test_who_outlives_the_owner_gets_its_place(two: Playing) -> None:
+    await two.storage("second", options={"root": str(two.root / "link")})
+    await two.group(["second"])
+    manager = two.manager
+    await manager.catalog.remove_storage("disk")
+    await manager.storages.keep(manager.catalog.storages.values())
+    await manager.storages.probe("second")
+    found = await listed(two)
+    assert found["second"].available
+    assert found["second"].shares_place_with == []
+    await two.write(prompt("p", 3))
+    assert await two.hits(prompt("p", 3)) == 3
+
+
+async def test_the_first_keeps_its_place_when_the_manager_starts_again(two: Playing) -> None:
+    # By its name it is tried first.
+    await two.storage("another", options={"root": str(two.root / "link")})
+    await two.stop()
+    again = Playing(SqliteBackend(two.root / "index.db"), two.root)
+    await again.start(with_catalog=False)
+    found = await listed(again)
+    assert (found["disk"].available, found["another"].available) == (True, False)
+    await again.stop()
+    await two.manager.start(in_background=False)
+
+
+async def test_managers_of_one_index_agree_whose_a_place_is(
+    redis_store: Callable[[], IndexBackend], tmp_path: Path
+) -> None:
+    first = await Playing(redis_store(), tmp_path).start()
+    second = await Playing(redis_store(), tmp_path).start(with_catalog=False)
+    third = Storage("third", "FileSystem", {"root": str(tmp_path / "disk")})
+    await second.manager.catalog.put_storage(third)
+    # Before it has heard of the one that is there.
+    await second.manager.storages.keep([third])
+    assert not second.manager.storages.is_available("third")
+    await second.manager.catalog.load()
+    await second.manager.storages.keep(second.manager.catalog.storages.values())
+    for each in (first, second):
+        assert each.manager.storages.is_available("disk")
+        await each.stop()
+
+
+async def test_the_owner_of_a_version_before_this_one_is_the_first_that_is_tried(two: Playing) -> None:
+    owner = two.root / "disk" / "owner"
+    index = owner.read_text().partition("/")[0]
+    owner.write_text(index)
+    await two.manager.storages.probe("disk")
+    assert two.manager.storages.is_available("disk")
+    assert owner.read_text() == f"{index}/disk"
+
+
+def test_a_place_of_another_index_is_taken_once_and_only_if_that_is_said() -> None:
+    with pytest.raises(StorageError, match="belongs to the index lost, and this is mine; register the storage with"):
+        Claim("mine", "disk", takeover=False).has_to_write("lost/disk", "/mnt")
+    claim = Claim("mine", "disk", takeover=True)
+    assert claim.has_to_write("lost/disk", "/mnt")
+    assert not claim.has_to_write("mine/disk", "/mnt")
+    claim.is_made()
+    with pytest.raises(StorageError, match="belongs to the index lost"):
+        claim.has_to_write("lost/disk", "/mnt")
+
+
+def test_no_takeover_takes_a_place_of_the_same_index() -> None:
+    with pytest.raises(PlaceTaken, match="give second another place, or remove disk first"):
+        Claim("mine", "second", takeover=True).has_to_write("mine/disk", "/mnt")
