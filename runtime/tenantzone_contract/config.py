@@ -59,6 +59,10 @@ PURGE_ANNOTATION: Final = "tenantzone.io/purge"
 
 PurgeId = Annotated[str, Field(max_length=63, pattern=r"^([A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?)?$")]
 """The name of one purge of a zone; empty: none."""
+NumberedPurgeId = Annotated[
+    str, Field(max_length=73, pattern=r"^([A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?(#[1-9][0-9]*)?)?$")
+]
+"""The same, with a number where the name was used before."""
 
 
 class ZoneConfig(ConfigModel):
@@ -90,7 +94,7 @@ class ZoneConfig(ConfigModel):
     """What the zone has of tiers below the engine's blocks; of one that is not named, what others leave."""
     offload: Offload = "All"
     """What goes on there."""
-    purge: PurgeId = ""
+    purge: NumberedPurgeId = ""
     """What was cached when an engine first reads this id goes, once; empty: nothing is to go."""
 
     @model_serializer(mode="wrap")

@@ -143,3 +143,23 @@ def test_a_bad_id_is_a_condition_and_an_event(cached: World):
     eventually(lambda: cached.events("PurgeInvalid"))
     assert [engine.cached["burst"] for engine in cached.engines] == [3, 3]
     cached.await_ready("burst")
+
+
+def test_an_id_that_is_removed_and_set_again_is_carried_out_again(cached: World):
+    def annotate(id: str | None) -> None:
+        cached.kube.merge(cached.zone_path("acme"), {"metadata": {"annotations": {"tenantzone.io/purge": id}}})
+
+    def purged() -> tuple[str, bool]:
+        record = cached.zone("acme")["status"]["purge"]
+        return record["id"], "completedAt" in record
+
+    annotate("nightly")
+    eventually(lambda: purged() == ("nightly", True))
+    for engine in cached.engines:
+        engine.cached["acme"] = 5
+    annotate(None)
+    eventually(lambda: "Purged" not in conditions(cached.zone("acme")))
+    annotate("nightly")
+    eventually(lambda: purged() == ("nightly#2", True))
+    assert cached.zone("acme")["status"]["purge"]["evicted"] == 10
+    assert [engine.cached for engine in cached.engines] == [{"burst": 3}] * 2

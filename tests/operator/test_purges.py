@@ -1,14 +1,16 @@
 """What a zone's status says of a purge, from what the engines report."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tenantzone_contract.config import PURGE_ANNOTATION
+from tenantzone_contract.config import PURGE_ANNOTATION, ZoneConfig
 from tenantzone_contract.report import PurgeReport
 from tenantzone_operator.kube.resources import Zone, read_zone
 from tenantzone_operator.planning.config_room import ConfigRoom
 from tenantzone_operator.planning.plan import make_plan
+from tenantzone_operator.planning.repeated_purges import with_repeated_purges
 from tenantzone_operator.status.acknowledgement import History
 from tenantzone_operator.status.notices import zone_notices
 from tenantzone_operator.status.statuses import zone_status
@@ -102,7 +104,57 @@ def test_a_zone_that_is_not_accepted_says_so():
     assert "the zone is not accepted: reserved is 200 blocks" in condition(status)["message"]
 
 
-@pytest.mark.parametrize("id", ["a b", "-a", "x" * 64, "a\n", "ä"])
+def carried_out(annotation: str | None, in_force: str | None, last: dict[str, str] | None) -> str:
+    """The id in the config, of a zone with this annotation, an entry in force with this id, and this record."""
+    zone = asked(annotation, status={} if last is None else {"purge": last})
+    before = (
+        None
+        if in_force is None
+        else snapshot(1, replace(zone, config=zone.config.model_copy(update={"purge": in_force})))
+    )
+    (found,) = with_repeated_purges([zone], before)
+    return found.config.purge
+
+
+DONE = {"completedAt": NOW}
+
+
+@pytest.mark.parametrize(
+    ("annotation", "in_force", "last", "wanted"),
+    [
+        (None, "one", {"id": "one", **DONE}, ""),
+        ("one", "", None, "one"),
+        ("one", "one", {"id": "one", **DONE}, "one"),
+        ("two", "one", {"id": "one", **DONE}, "two"),
+        # It was removed, and is set again.
+        ("one", "", {"id": "one", **DONE}, "one#2"),
+        ("one", "one#2", {"id": "one", **DONE}, "one#2"),
+        ("one", "", {"id": "one#2", **DONE}, "one#3"),
+        ("one", "two", {"id": "one", **DONE}, "one#2"),
+        # It was not carried out before it was removed, or the config can't be written.
+        ("one", "", {"id": "one"}, "one"),
+        ("one", "", {"id": "one#2"}, "one#2"),
+        # The config is lost, or the zone is not in it.
+        ("one", None, {"id": "one#2", **DONE}, "one#2"),
+        # Somebody else wrote the status.
+        ("one", "", {"id": f"one#{10**60}", **DONE}, "one#2"),
+        ("one", "", {"id": "one#x", **DONE}, "one#2"),
+        ("one", "one", {"id": "one#7", **DONE}, "one"),
+    ],
+)
+def test_an_id_that_was_removed_and_is_set_again_is_another_purge(annotation, in_force, last, wanted):
+    assert carried_out(annotation, in_force, last) == wanted
+    ZoneConfig.model_validate(asked().config.model_dump() | {"purge": wanted})
+
+
+def test_the_longest_id_can_be_set_again():
+    longest = "x" * 63
+    again = carried_out(longest, "", {"id": f"{longest}#{10**8 - 1}", **DONE})
+    assert again == f"{longest}#{10**8}"
+    ZoneConfig.model_validate(asked().config.model_dump() | {"purge": again})
+
+
+@pytest.mark.parametrize("id", ["a#2", "a b", "-a", "x" * 64, "a\n", "ä"])
 def test_a_bad_id_is_refused_and_changes_nothing_else(id: str):
     bad = asked(id, reserved=10)
     assert bad.config == asked(None, reserved=10).config

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import aiohttp
@@ -24,6 +25,7 @@ from tenantzone_operator.planning.capacity import planned_seats, planned_size
 from tenantzone_operator.planning.config_room import ConfigRoom
 from tenantzone_operator.planning.plan import Plan, leaving, make_plan
 from tenantzone_operator.planning.provisional import found_provisional, still_provisional
+from tenantzone_operator.planning.repeated_purges import with_repeated_purges
 from tenantzone_operator.pool.advising import Advising
 from tenantzone_operator.pool.delivery import Delivery
 from tenantzone_operator.pool.mounts import Mounts
@@ -246,6 +248,7 @@ class PoolWorker:
         is_refused = any(observation.nack for observation in observations)
         if pool is not None and is_refused and await self._delivery.has_changed(pool):
             await self._delivery.recall(pool)
+        view = replace(view, zones=with_repeated_purges(view.zones, self._delivery.in_force))
         size = planned_size(pool, [observation.blocks for observation in observations], self._status_of(pool))
         advised = self._advising.over(pool, view.zones)
         provisional = self._provisional

@@ -1,0 +1,63 @@
+"""Purges whose id was used before: an id that is removed from a zone and set again asks for another purge; pure.
+
+Engines carry out an id once. So the config has such an id with a number, which no annotation can have: ``first#2``.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from tenantzone_contract.config import RuntimeConfig
+from tenantzone_operator.kube.resources import Zone
+
+_NUMBER: Final = "#"
+_MAX_DIGITS: Final = 8
+
+
+def with_repeated_purges(zones: Sequence[Zone], in_force: RuntimeConfig | None) -> list[Zone]:
+    """The zones, each with the id of the purge that engines are to carry out.
+
+    Args:
+        zones: as the API server has them.
+        in_force: the snapshot that the engines were given last; None: none is known.
+    """
+    if not any(zone.config is not None and zone.config.purge for zone in zones):
+        return list(zones)
+    before = {entry.name: entry.purge for entry in in_force.zones} if in_force is not None else {}
+    return [_with_purge(zone, before.get(zone.meta.name)) for zone in zones]
+
+
+def _with_purge(zone: Zone, in_force: str | None) -> Zone:
+    if zone.config is None or not zone.config.purge:
+        return zone
+    purge = _purge(zone.config.purge, in_force, zone.status.get("purge") or {})
+    return zone if purge == zone.config.purge else replace(zone, config=zone.config.model_copy(update={"purge": purge}))
+
+
+def _purge(asked: str, in_force: str | None, last: dict[str, str]) -> str:
+    """The id of the purge that an annotation asks for.
+
+    Args:
+        asked: the annotation.
+        in_force: the id in the zone's entry that the engines were given last; None: they were given none.
+        last: the record of the zone's last purge, from its status.
+    """
+    if in_force and _annotated(in_force) == asked:
+        return in_force
+    recorded = last.get("id", "")
+    if _annotated(recorded) != asked:
+        return asked
+    # Without an entry, and before the last purge is complete, nothing says that the id was removed meanwhile.
+    if in_force is None or "completedAt" not in last:
+        return recorded
+    return f"{asked}{_NUMBER}{_number(recorded) + 1}"
+
+
+def _annotated(purge: str) -> str:
+    return purge.partition(_NUMBER)[0]
+
+
+def _number(purge: str) -> int:
+    # Others may write statuses. A longer number would make an id that engines refuse.
+    number = purge.partition(_NUMBER)[2]
+    return int(number) if number.isdecimal() and len(number) <= _MAX_DIGITS else 1
