@@ -59,7 +59,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _result(engine: "_Engine", tenant: str, rate: int, deadline: float) -> bool:
-    """Hand down a zone, and tell what came of it; returns whether it is done."""
+    """Hand down a zone, and print the result; returns whether storages have all of it."""
     try:
         report = _hand_down(engine, tenant, rate, deadline)
     except _Refused as error:
@@ -67,10 +67,16 @@ def _result(engine: "_Engine", tenant: str, rate: int, deadline: float) -> bool:
         return False
     print(
         f"{tenant}: {report.state}, {report.moved} chunks ({shown_bytes(report.moved_bytes)}) moved "
-        f"in {report.seconds:.1f} s{': ' if report.problem else ''}{report.problem}",
+        f"in {report.seconds:.1f} s{_left(report)}{': ' if report.problem else ''}{report.problem}",
         flush=True,
     )
-    return report.state == "Done"
+    return report.state == "Done" and not report.left
+
+
+def _left(report: MigrationReport) -> str:
+    if not report.left:
+        return ""
+    return f", {report.left} chunks left: requests use them, or the zone or its storages have no room"
 
 
 def _hand_down(engine: "_Engine", tenant: str, rate: int, deadline: float) -> MigrationReport:

@@ -41,6 +41,8 @@ class Mover:
         """Tenants whose zones can't be moved."""
         self.moves = ""
         """Whose zone is moved for somebody else, so that no other can be, until it is stopped."""
+        self.left = 0
+        """Chunks of each zone that no storage has at the end."""
         self.others: list[tuple[Work, State]] = []
         """What else was asked for of a zone since its order: it is told of in place of that."""
 
@@ -57,7 +59,8 @@ class Mover:
         work, state = "hand-down", "Done" if len(self.asked) > 2 else "Running"
         if len(self.asked) > 1 and self.others:
             work, state = self.others.pop()
-        return MigrationReport(tenant=tenant, work=work, state=state, chunk_bytes=10, chunk_tokens=2, moved=3)
+        amounts = {"chunk_bytes": 10, "chunk_tokens": 2, "moved": 3, "left": self.left}
+        return MigrationReport(tenant=tenant, work=work, state=state, **amounts)
 
 
 @pytest.fixture
@@ -172,6 +175,13 @@ def test_before_its_pod_ends_an_engine_hands_down_each_zone_of_its_config(port: 
         ("hand-down", "burst", 5_000_000.0),
     ]
     assert capsys.readouterr().out.splitlines()[0] == "acme: Done, 3 chunks (0) moved in 0.0 s"
+
+
+def test_a_zone_of_which_something_is_left_is_not_handed_down(port: int, mover: Mover, tmp_path, capsys):
+    mover.left = 10
+    with pytest.raises(SystemExit, match="hand-down: 2 of 2 zones were not handed down"):
+        hand_down.main(["--admin-port", str(port), "--admin-token", str(tmp_path)])
+    assert "acme: Done, 3 chunks (0) moved in 0.0 s, 10 chunks left: requests use them" in capsys.readouterr().out
 
 
 def test_when_its_time_is_over_it_is_stopped(port: int, mover: Mover, tmp_path):
