@@ -144,8 +144,8 @@ def _common() -> argparse.ArgumentParser:
 
 
 def _seconds(text: str) -> float:
-    """Read a duration as kubectl takes it for ``--request-timeout``: a whole number without a unit is in seconds."""
-    plain = re.fullmatch(r"\+?[0-9]+", text)
+    """Read a duration as kubectl takes it. A number without a unit is in seconds; kubectl takes a whole one only."""
+    plain = re.fullmatch(r"\+?([0-9]+\.?[0-9]*|\.[0-9]+)", text)
     try:
         seconds = float(text) if plain else parse_duration(text.removeprefix("+"))
     except ValueError as error:
