@@ -101,6 +101,35 @@ async def test_what_others_write_is_replaced_by_what_was_granted_in_a_generation
     assert history.newest == expected
 
 
+async def test_two_operators_that_lead_at_once_come_to_rest_with_one_content():
+    config_maps = ConfigMaps(FIRST)
+    both = [delivery_to(config_maps) for _ in range(2)]
+    for delivery, _ in both:
+        await delivery.recall(DEMO)
+    (first, first_history), (second, second_history) = both
+    await first.deliver(DEMO, [], SECOND)
+    await second.recall(DEMO)
+    assert await second.deliver(DEMO, [], SECOND), "it can't know that nobody else has written this"
+
+    await first.recall(DEMO)
+
+    assert first_history.newest is not None
+    assert not await first.deliver(DEMO, [], first_history.newest)
+    assert first_history.newest == second_history.newest == make_config(3, SECOND.pool, SECOND.zones)
+
+
+async def test_what_was_granted_in_a_generation_far_away_is_replaced():
+    config_maps = ConfigMaps(SECOND)
+    delivery, history = delivery_to(config_maps)
+    await delivery.recall(DEMO)
+    config_maps.put(pack_config(SECOND.model_copy(update={"generation": 3 + 10**6})))
+
+    await delivery.recall(DEMO)
+
+    assert history.newest == SECOND
+    assert await delivery.deliver(DEMO, [], SECOND)
+
+
 async def test_what_it_finds_first_is_confirmed_by_the_pools_status_alone():
     delivery, history = delivery_to(ConfigMaps(FIRST))
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tenantzone_contract.config import ZoneConfig
 from tenantzone_contract.config_text import make_config
 from tenantzone_operator.kube.conditions import Reason
-from tenantzone_operator.kube.resources import Zone
+from tenantzone_operator.kube.resources import Pool, Zone
 from tenantzone_operator.planning.admission import admit
 from tenantzone_operator.planning.config_room import ConfigRoom
 from tenantzone_operator.planning.grants import Evidence, agreed_grants, is_confirmed
@@ -27,9 +27,9 @@ VICTIM = zone("victim", reserved=60, status=told("True"))
 GREEDY = zone("greedy", age=5, reserved=80, status=told("False"))
 
 
-def plan(*zones: Zone, written: tuple[ZoneConfig, ...] | None) -> Plan:
+def plan(*zones: Zone, written: tuple[ZoneConfig, ...] | None, declared: Pool | None = None) -> Plan:
     """The plan where nothing confirms the config with the entries ``written``; None: there is no ConfigMap."""
-    declared = pool()
+    declared = declared or pool()
     assert declared.config is not None
     found = make_config(7, declared.config, written) if written is not None else None
     room = ConfigRoom()
@@ -92,6 +92,16 @@ def test_what_was_written_grants_no_more_than_the_spec_asks_for():
     made = plan(refused, invalid, written=(entry("a", reserved=40), entry("b", reserved=40)))
 
     assert reserved(made) == {"a": 10}
+
+
+def test_what_a_status_calls_accepted_stays_when_the_pool_takes_its_header():
+    declared = pool(identity={"trustedHeader": {"name": "x-tenant", "proof": {"secretHeader": {"name": "x-secret"}}}})
+    named = zone("acme", reserved=40, fairness={"header": "x-tenant"}, status=told("True"))
+
+    made = plan(named, written=(entry("acme", reserved=40),), declared=declared)
+
+    assert reserved(made) == {"acme": 40}
+    assert made.verdicts["acme"].reason == Reason.INVALID
 
 
 def test_a_tenant_stays_with_the_zone_whose_status_says_so():

@@ -188,7 +188,8 @@ def _keep(
     claimed.sort(key=lambda found: _evidence(found[0], doubtful))
     undecided.sort(key=lambda found: (-found[1].priority, found[0].meta.age_order))
     for zone, entry in claimed + undecided:
-        if budget.holds(entry) and (zone.meta.name not in doubtful or _is_within_spec(entry, zone, budget)):
+        is_asked_for = _evidence(zone, doubtful) != Evidence.CONFIG or _is_within_spec(entry, zone, budget)
+        if is_asked_for and budget.holds(entry):
             budget.take(entry)
             kept[zone.meta.name] = entry
     return kept

@@ -27,7 +27,8 @@ class Grants:
 
     entries: Mapping[str, ZoneConfig]
     doubtful: Mapping[str, Evidence]
-    """Of the entries that not both say. They count only where they fit and ask for no more than the zone's spec."""
+    """Of the entries that not both say. They count only where they fit, those that only the ConfigMap has only if the
+    zone's spec asks for as much."""
 
 
 def is_confirmed(config: RuntimeConfig, pool_status: Mapping[str, Any]) -> bool:

@@ -105,10 +105,16 @@ class Delivery:
         self.must_recall = False
 
     def _is_own(self, config: RuntimeConfig, pool: Pool) -> bool:
-        """Whether a config that was read is a newer one than is known, and the operator gave it out."""
-        if self._history.newest is None:
+        """Whether a config that was read is newer than what is known, and what an operator gave out.
+
+        The newest content in a later generation is that, too: two operators that lead at once would else go on for ever
+        to write it in a generation above each other's.
+        """
+        newest = self._history.newest
+        if newest is None:
             return is_confirmed(config, pool.status)
-        return config == self._attempted and config.generation > self._history.newest.generation
+        step = config.generation - newest.generation
+        return step > 0 and (config == self._attempted or (config.hash == newest.hash and step <= _MAX_STEP))
 
     def _note_foreign(self, config: RuntimeConfig, newest: RuntimeConfig) -> None:
         """Note that the ConfigMap holds what the operator did not give out, or what it gave out before the newest."""
