@@ -575,6 +575,7 @@ class TestZonesChange:
         engine.scheduler.kv_cache_manager.reset_prefix_cache()
         request = engine.loading(None, tokens + prompt(8))
         engine.declare(declare("gold", reserved=10, lendable="0%"))
+        assert request.zone.wait_reason == "load"
         engine.land()
         engine.worker.fastest = engine.worker.slowest = 0
         gold = engine.send("gold", prompt(4))

@@ -63,6 +63,7 @@ class ZoneRequestQueue(RequestQueue):
         self._before_zones = create_request_queue(self._policy)
         for request in requests:
             self.add_request(request)
+        self.note_preparations()
 
     @property
     def ready_count(self) -> int:
