@@ -228,11 +228,26 @@ def test_what_was_stored_is_found_after_a_restart_the_newest_first(disk):
     assert len(tenants.paths()) == 5, "what has no room is removed"
 
 
+def test_where_a_disk_has_less_room_after_a_restart_what_is_within_a_reservation_stays(disk):
+    tenants = disk(late={}, acme={"reserved": 3}, chunks=8)
+    tenants.store("late", A, B, C)
+    stored = keys(5)
+    tenants.store("acme", *stored)
+    for age, key in enumerate(stored):
+        os.utime(tenants.paths()[key], (0, time.time() - 100 + age))
+    tenants.chunks = 4
+    tenants.restart()
+    assert tenants.find("acme", *stored) == [False] * 2 + [True] * 3
+    assert sum(tenants.find("late", A, B, C)) == 1, "what nobody reserved is for whoever comes first"
+    tenants.rest()
+    assert len(tenants.paths()) == 4
+
+
 def test_an_age_goes_on_after_a_restart(disk):
     tenants = disk(acme={"ttl_seconds": 1000.0})
     tenants.store("acme", A, B)
     os.utime(tenants.paths()[A], (0, time.time() - 2000))
-    os.utime(tenants.paths()[B], (0, time.time() - 999.9))
+    os.utime(tenants.paths()[B], (0, time.time() - 998))
     tenants.restart()
     assert tenants.find("acme", A) == [False]
     tenants.wait(lambda: not tenants.paths())

@@ -76,15 +76,27 @@ class Adoption:
         run("", work, listed)
 
     def adopt(self, spaces: Mapping[str, Space]) -> Iterator[tuple[Space, bytes, Entry]]:
-        """Make what was found the zones', the chunks first that were used last, as far as each may hold them."""
+        """Make what was found the zones', the chunks first that were used last, as far as each may hold them.
+
+        The disk may have less room than before. So what each zone has within its reservation comes before what others
+        have above theirs.
+        """
         assert self._listing is not None, "the disk was listed"
         left = dict(self._listing.objects)
         self.is_done = True
+        zones = self._tier.ledger.zones
+        within = {
+            zone: min(zone.spec.quota.reserved, len(left.get(space.seal.folder, ())))
+            for tenant, space in spaces.items()
+            if (zone := zones.get(tenant)) is not None
+        }
+        kept_for_others = sum(within.values())
         for tenant, space in spaces.items():
-            zone = self._tier.ledger.zones.get(tenant)
+            zone = zones.get(tenant)
             objects = left.pop(space.seal.folder, [])
             if zone is None or not objects:
                 continue
+            kept_for_others -= within[zone]
             ttl = zone.spec.retention.ttl_seconds
             wall = time.time()
             newest = {found.name.key: found for found in sorted(objects, key=_used_at)}
@@ -94,7 +106,7 @@ class Adoption:
             fit = [] if zone.leaving or zone.spec.retention.no_store else sorted(fit, key=_used_at)
             if self._shape is not None:
                 fit, ages = self._by_hits(space, fit, ages, self._shape)
-            free = self._slots.take(len(fit))
+            free = self._slots.take(min(len(fit), len(self._slots.free) - kept_for_others))
             unused_for = [ages[found.name.key] for found in fit]
             granted, _ = self._tier.find_again(zone, free, unused_for)
             self._slots.give_back(free[len(granted) :])
