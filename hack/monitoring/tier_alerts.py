@@ -1,7 +1,7 @@
 """Alerts about tiers below engines' blocks. What goes wrong there costs hits, and no request: none of them pages.
 
 Engines with detailed metrics say what goes wrong in a tier zone by zone, and so does the alert. Others say it of the
-tier as a whole.
+tier as a whole, and so do all of zones that have no series of their own.
 """
 
 from hack.monitoring.model import Alert
@@ -16,11 +16,11 @@ _TIER = "tier {{ $labels.tier }} of engine {{ $labels.namespace }}/{{ $labels.po
 _CHUNKS = '{{ $value | printf "%.0f" }}'
 
 
-def _of_tier(expression: str) -> str:
-    """What is found of tiers with their pool, where nothing is known of each zone."""
+def _found(of_zones: str, of_tiers: str) -> str:
+    """What is found of zones; where that is nothing, what is found of tiers, with their pool."""
     return (
-        f"{expression} * on (namespace, pod) group_left (pool) tenantzone_engine_info"
-        " unless on (namespace, pod, tier) tenantzone_zone_tier_stored_bytes_total"
+        f"{of_zones} or ({of_tiers}) * on (namespace, pod) group_left (pool) tenantzone_engine_info"
+        f" unless on (namespace, pod, tier) ({of_zones})"
     )
 
 
@@ -49,8 +49,7 @@ def _full(pace: Pace) -> Alert:
     return Alert(
         "TenantZoneTierFull",
         "warning",
-        f"tenantzone:zone_tier_refused:ratio15m > {REFUSED} or"
-        f" {_of_tier(f'(tenantzone:tier_refused:ratio15m > {REFUSED})')}",
+        _found(f"tenantzone:zone_tier_refused:ratio15m > {REFUSED}", f"tenantzone:tier_refused:ratio15m > {REFUSED}"),
         pace(15),
         _text(f"{_TIER} has no room for {_WHERE}", f"{_TIER} has no room for zones of pool {_POOL}"),
         _text(
@@ -67,11 +66,10 @@ def _floor(pace: Pace) -> Alert:
         counter = f'{of}_refused_chunks_total{{reason="reserved"}}'
         return f"sum without (reason) (increase({counter}[{pace(5)}])) > 0"
 
-    of_tiers = _of_tier(f"({refused('tenantzone_tier')})")
     return Alert(
         "TenantZoneTierFloorNotHeld",
         "warning",
-        f"{refused('tenantzone_zone_tier')} or {of_tiers}",
+        _found(refused("tenantzone_zone_tier"), refused("tenantzone_tier")),
         pace(5),
         _text(
             f"What {_WHERE} has reserved of {_TIER} is not held",
@@ -91,12 +89,11 @@ def _corruption(pace: Pace) -> Alert:
         # A zone or an engine that was made after the last scrape has no zero to rise from.
         return f"increase({corrupt}[{pace(15)}]) > 0 or ({corrupt} > 0 unless {corrupt} offset {pace(15)})"
 
-    of_tiers = _of_tier(f"({found('tenantzone_tier_corrupt_chunks_total')})")
     of_zones = found('tenantzone_zone_tier_lost_chunks_total{reason="corrupt"}')
     return Alert(
         "TenantZoneTierCorruption",
         "warning",
-        f"{of_zones} or {of_tiers}",
+        _found(of_zones, found("tenantzone_tier_corrupt_chunks_total")),
         "",
         _text(
             f"{_TIER} has chunks that are not what {_WHERE} stored",

@@ -1,7 +1,7 @@
 """How much a scrape says of each zone: little by default, as pools have many engines, each with up to a thousand zones.
 
-A family of a higher level may have the name of one of a lower level, and more labels. Labels leave out what is zero at
-each level, so what alerts ask for has a total of its own, which is always there.
+A family of a higher level may have the name of one of a lower level, and more labels. At each level,
+zeros by label are left out, so what alerts ask for has a total of its own, which is always there.
 """
 
 from collections.abc import Mapping
