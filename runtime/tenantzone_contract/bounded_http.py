@@ -25,6 +25,10 @@ MIN_READ_PER_SECOND: Final = 2**10
 READING_SECONDS: Final = 1.0
 """A client that has had its answer for so long, and has not taken it, may have to make room for another connection."""
 LOOK_SECONDS: Final = 1.0
+_TLS_END_SECONDS: Final = 86400.0
+"""After which asyncio cuts off a closed connection, read or not; here `_Connection.is_late` says when."""
+_POLL_SECONDS: Final = 0.02
+"""Between two looks at the end."""
 _BYTES_ACKED: Final = slice(120, 128)
 """Where struct tcp_info of Linux has the number of bytes that the other side has acknowledged."""
 
@@ -99,8 +103,9 @@ async def http_served(
             looking.cancel()
             await asyncio.gather(looking, return_exceptions=True)
     finally:
+        stop_at = asyncio.get_running_loop().time() + stop_seconds
         await runner.cleanup()
-        listener.abort_all()
+        await listener.close(stop_at)
 
 
 class _Phase(Enum):
@@ -124,11 +129,16 @@ class _Listener:
         self._waiting: dict[_Connection, None] = {}
         """Those without a whole request, the one that has waited longest first."""
 
-    def add(self, connection: "_Connection") -> None:
+    def add(self, connection: "_Connection") -> bool:
+        """Add a new connection, and close one if that is too many; returns whether the new one stays."""
         self._connections[connection.inner] = connection
         if len(self._connections) > self.bounds.connections:
-            self._longest_waiting(connection).abort()
+            closed = self._longest_waiting(connection)
+            closed.abort()
+            if closed is connection:
+                return False
         self._waiting[connection] = None
+        return True
 
     def _longest_waiting(self, new: "_Connection") -> "_Connection":
         """The connection that makes room; the new one if no other may."""
@@ -146,7 +156,12 @@ class _Listener:
         """Note that a request has come whole."""
         self._waiting.pop(connection, None)
 
-    def abort_all(self) -> None:
+    async def close(self, until: float) -> None:
+        """Close all connections; answers that are being read have time until then, in the loop's time."""
+        loop = asyncio.get_running_loop()
+        # Nothing tells that what was written has gone.
+        while loop.time() < until and any(each.is_unread() for each in self._connections.values()):  # noqa: ASYNC110
+            await asyncio.sleep(_POLL_SECONDS)
         for connection in [*self._connections.values()]:
             connection.abort()
 
@@ -201,7 +216,8 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._raw = cast(asyncio.Transport, transport)
-        self._listener.add(self)
+        if not self._listener.add(self):
+            return
         if self._listener.tls is None:
             self._connect(self._raw)
         else:
@@ -217,6 +233,7 @@ class _Connection(asyncio.Protocol):
                 context,
                 server_side=True,
                 ssl_handshake_timeout=self._listener.bounds.head_seconds,
+                ssl_shutdown_timeout=_TLS_END_SECONDS,
             )
         except OSError as error:  # ssl.SSLError is one, too
             _log.debug("a TLS handshake failed: %s", error)
@@ -247,8 +264,6 @@ class _Connection(asyncio.Protocol):
         if self._phase is _Phase.NEXT:
             self._enter(_Phase.HEAD)
         self.inner.data_received(data)
-        if self._phase is _Phase.BODY and self._body is not None and self._body.is_eof():
-            self._complete()
 
     def eof_received(self) -> bool | None:
         return self.inner.eof_received()
@@ -262,19 +277,21 @@ class _Connection(asyncio.Protocol):
     def begin_request(self, body: StreamReader) -> None:
         """Note that a head is complete."""
         self._body = body
-        if body.is_eof():
-            self._complete()
-        else:
-            self._enter(_Phase.BODY)
+        self._enter(_Phase.BODY)
+        # Not always within data_received: aiohttp keeps a part of a large body back until its handler reads.
+        body.on_eof(self._end_body)
 
     def end_request(self) -> None:
         """Note that an answer is made; it may not be sent yet."""
         self._body = None
         self._enter(_Phase.NEXT)
 
-    def _complete(self) -> None:
-        self._enter(_Phase.ANSWER)
-        self._listener.complete(self)
+    def _end_body(self) -> None:
+        if self._phase is _Phase.BODY:
+            self._enter(_Phase.ANSWER)
+            self._listener.complete(self)
+        else:  # it was answered before
+            self._enter(_Phase.NEXT)
 
     def _enter(self, phase: _Phase) -> None:
         self._phase, self._since = phase, self._loop.time()
@@ -301,6 +318,8 @@ class _Connection(asyncio.Protocol):
                 self._since = self._loop.time()  # the handler takes its time, not the client
             elif waited > bounds.body_seconds + self._body.total_bytes / BODY_BYTES_PER_SECOND:
                 return True
+        if self._transport is not None and self._transport.is_closing() and not self.is_unread():
+            return waited > bounds.idle_seconds  # the client has the answer, and does not end TLS
         return self._reads_too_slowly()
 
     def _reads_too_slowly(self) -> bool:

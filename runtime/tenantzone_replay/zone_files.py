@@ -50,6 +50,8 @@ def read_zones(path: Path, blocks: int) -> RuntimeConfig:
         return _of_objects([*_objects(text)], blocks)
     except (ConfigError, ValueError) as error:
         raise TraceError(f"{path}: {error}") from None
+    except RecursionError:
+        raise TraceError(f"{path}: it is nested too deep, or has an alias within what it names") from None
 
 
 def _is_config(text: str) -> bool:

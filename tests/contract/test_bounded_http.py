@@ -6,19 +6,23 @@ import ssl
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
 import pytest
 from aiohttp import web
+from aiohttp.helpers import DEFAULT_CHUNK_SIZE
 
 from hack.controlplane.credentials import Authority
 from tenantzone_contract import bounded_http
 from tenantzone_contract.bounded_http import HttpBounds, http_served
-from tests.slow_clients import HALF_A_BODY, HALF_A_HEAD, connect, is_closed, is_closed_within, silent
+from tests.slow_clients import HALF_A_BODY, HALF_A_HEAD, WAIT_SECONDS, connect, is_closed, is_closed_within, silent
 from tests.waiting import await_that
 
 SHORT = HttpBounds(head_seconds=0.3, body_seconds=0.3, idle_seconds=0.3, unread_seconds=0.3, connections=4)
+PATIENT = HttpBounds(head_seconds=3600, body_seconds=3600, idle_seconds=3600, connections=4)
+"""By time it closes nothing within a test."""
 GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
@@ -38,11 +42,15 @@ def contexts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 @asynccontextmanager
 async def application(
-    handler: Callable[[web.Request], Any], bounds: HttpBounds = SHORT, tls: ssl.SSLContext | None = None
+    handler: Callable[[web.Request], Any],
+    bounds: HttpBounds = SHORT,
+    tls: ssl.SSLContext | None = None,
+    *,
+    stop_seconds: float = 0.1,
 ) -> AsyncIterator[int]:
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", handler)
-    async with http_served(app, "127.0.0.1", 0, stop_seconds=0.1, bounds=bounds, tls=tls) as port:
+    async with http_served(app, "127.0.0.1", 0, stop_seconds=stop_seconds, bounds=bounds, tls=tls) as port:
         yield port
 
 
@@ -108,11 +116,32 @@ async def test_an_answer_that_nobody_reads_is_not_kept(contexts: Any, connection
             await asyncio.to_thread(await_that, lambda: connection.fileno() == -1, "the connection is closed")
 
 
-async def test_an_answer_that_is_read_slowly_comes_whole(contexts: Any) -> None:
-    """Over several times as long as a client may take nothing."""
+async def test_a_client_that_does_not_end_a_closed_connection_is_not_waited_for(contexts: Any) -> None:
+    used: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    async def answer(request: web.Request) -> web.Response:
+        assert request.transport is not None
+        used.set_result(request.transport.get_extra_info("socket"))
+        return web.Response()
+
+    async with application(answer, tls=contexts[0]) as port:
+        with closing(await asyncio.to_thread(connect, port, contexts[1])) as client:
+            client.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            connection = await used
+            await asyncio.to_thread(await_that, lambda: connection.fileno() == -1, "the connection is closed")
+
+
+@pytest.mark.parametrize("is_streamed", [False, True], ids=["whole", "streamed"])
+async def test_an_answer_that_is_read_slowly_comes_whole(
+    contexts: Any, is_streamed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over several times as long as a client may take nothing, or asyncio waits for the end of TLS."""
+    monkeypatch.setattr(asyncio.constants, "SSL_SHUTDOWN_TIMEOUT", SHORT.unread_seconds)
     parts = 12
 
-    async def stream(request: web.Request) -> web.StreamResponse:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if not is_streamed:
+            return web.Response(body=b"a" * parts * 2**20)
         response = web.StreamResponse()
         await response.prepare(request)
         for _ in range(parts):
@@ -130,7 +159,7 @@ async def test_an_answer_that_is_read_slowly_comes_whole(contexts: Any) -> None:
                 taken += len(piece)
             return taken
 
-    async with application(stream, tls=contexts[0]) as port:
+    async with application(answer, replace(PATIENT, unread_seconds=SHORT.unread_seconds), contexts[0]) as port:
         assert await asyncio.to_thread(read, port) > parts * 2**20
 
 
@@ -180,12 +209,11 @@ async def test_a_connection_is_kept_for_the_next_request(contexts: Any) -> None:
 
 @pytest.mark.parametrize("begin", [b"", HALF_A_HEAD, HALF_A_BODY, GET], ids=["nothing", "head", "body", "idle"])
 async def test_the_connection_that_has_waited_longest_makes_room(contexts: Any, begin: bytes) -> None:
-    patient = HttpBounds(connections=4)
-    async with application(echo, patient, contexts[0]) as port:
+    async with application(echo, PATIENT, contexts[0]) as port:
 
         def try_it() -> None:
             # A handshake that was never begun counts, too.
-            with silent(port, 3 * patient.connections, begin if contexts[0] is None else b"") as slow:
+            with silent(port, 3 * PATIENT.connections, begin if contexts[0] is None else b"") as slow:
                 with closing(connect(port, contexts[1])) as client:
                     client.sendall(GET)
                     assert client.recv(12) == b"HTTP/1.1 200"
@@ -208,6 +236,60 @@ async def test_a_request_under_way_makes_no_room() -> None:
         assert await asyncio.to_thread(is_closed_within, port, b"")
         may_end.set()
         assert await (await holding).text() == "held"
+
+
+async def test_a_request_whose_body_waited_for_its_handler_makes_no_room() -> None:
+    """aiohttp stops reading at that size, so the body's end comes when the handler takes it."""
+    may_end, began = asyncio.Event(), asyncio.Event()
+
+    async def hold(request: web.Request) -> web.Response:
+        assert request.transport is not None
+        while request.transport.is_reading():  # noqa: ASYNC110 (nothing tells that it stopped)
+            await asyncio.sleep(0.01)
+        await request.read()
+        began.set()
+        await may_end.wait()
+        return web.Response(text="held")
+
+    async with application(hold, replace(PATIENT, connections=1)) as port, aiohttp.ClientSession() as client:
+        body = b"a" * (2 * DEFAULT_CHUNK_SIZE + 1)
+        holding = asyncio.create_task(client.post(f"http://127.0.0.1:{port}/", data=body))
+        await began.wait()
+        assert await asyncio.to_thread(is_closed_within, port, b"")
+        may_end.set()
+        assert await (await holding).text() == "held"
+
+
+async def test_no_handshake_begins_where_there_is_no_room(contexts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    may_end, began = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    start_tls, handshakes = loop.start_tls, 0
+
+    async def counted(*args: Any, **kwargs: Any) -> Any:
+        nonlocal handshakes
+        handshakes += 1
+        return await start_tls(*args, **kwargs)
+
+    async def hold(_: web.Request) -> web.Response:
+        began.set()
+        await may_end.wait()
+        return web.Response()
+
+    def ask(port: int) -> bytes:
+        with closing(connect(port, contexts[1])) as client:
+            client.sendall(GET)
+            return client.recv(12)
+
+    monkeypatch.setattr(loop, "start_tls", counted)
+    async with application(hold, replace(PATIENT, connections=1), contexts[0]) as port:
+        asking = asyncio.create_task(asyncio.to_thread(ask, port))
+        await began.wait()
+        before = handshakes
+        for _ in range(3):
+            assert await asyncio.to_thread(is_closed_within, port, b"")
+        assert handshakes == before
+        may_end.set()
+        assert await asking == b"HTTP/1.1 200"
 
 
 @contextmanager
@@ -240,6 +322,29 @@ async def test_an_answer_that_is_being_read_makes_room_last(monkeypatch: pytest.
                         assert last.recv(12) == b"HTTP/1.0 200"
 
         await asyncio.to_thread(try_it)
+
+
+async def test_an_answer_that_is_being_read_at_the_end_comes_whole(contexts: Any) -> None:
+    began = asyncio.Event()
+    large = b"a" * 2**23
+
+    async def answer(_: web.Request) -> web.Response:
+        began.set()
+        return web.Response(body=large)
+
+    def read(port: int) -> int:
+        with closing(connect(port, contexts[1], receive_bytes=65536)) as client:
+            client.sendall(GET)
+            pause, taken = threading.Event(), 0
+            while piece := client.recv(2**16):
+                taken += len(piece)
+                pause.wait(0.002)
+            return taken
+
+    async with application(answer, PATIENT, contexts[0], stop_seconds=WAIT_SECONDS) as port:
+        reading = asyncio.create_task(asyncio.to_thread(read, port))
+        await began.wait()
+    assert await reading > len(large)
 
 
 async def test_the_end_frees_the_port_and_closes_what_is_open() -> None:

@@ -1,6 +1,7 @@
 """Slow clients of a manager's ports, over real sockets: it serves others meanwhile, and closes what does not go on."""
 
 import asyncio
+import resource
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from dataclasses import dataclass
@@ -114,6 +115,12 @@ async def test_what_a_client_over_grpc_does_not_end_is_not_waited_for(ports: Por
     assert await asyncio.to_thread(is_closed_within, ports.grpc, begin)
 
 
+async def test_a_client_over_grpc_that_answers_no_ping_is_not_waited_for(tmp_path: Path) -> None:
+    """By no other bound within a test."""
+    async with managing(tmp_path, HttpBounds(), GrpcBounds(answer_seconds=0.5)) as ports:
+        assert await asyncio.to_thread(is_closed_within, ports.grpc, BEGUN + frame(1, 0, 1, HEAD[:4]))
+
+
 async def test_a_call_without_its_message_ends(ports: Ports) -> None:
     async with grpc.aio.insecure_channel(f"127.0.0.1:{ports.grpc}") as channel:
         call = channel.stream_unary("/tenantzone.manager.v1.KVCacheManager/ListStorages")()
@@ -122,11 +129,26 @@ async def test_a_call_without_its_message_ends(ports: Ports) -> None:
 
 
 async def test_many_slow_clients_keep_nobody_out(tmp_path: Path) -> None:
-    http, rpc = HttpBounds(connections=8), GrpcBounds(connections=8, look_seconds=0.1)
+    # By time, nothing is closed.
+    http = HttpBounds(head_seconds=3600, connections=8)
+    rpc = GrpcBounds(handshake_seconds=3600, connections=8, look_seconds=0.1)
     async with managing(tmp_path, http, rpc) as ports, AsyncExitStack() as stack:
         for port in (ports.http, ports.grpc):
             slow = stack.enter_context(silent(port, 40, HALF_A_HEAD if port == ports.http else PREFACE))
             asks = over_http if port == ports.http else over_grpc
             async with asks(port) as ask:
                 await ask("ListStorages")
+            assert await asyncio.to_thread(is_closed, slow[0])
+
+
+async def test_a_moment_without_descriptors_ends_no_bound(tmp_path: Path) -> None:
+    rpc = GrpcBounds(handshake_seconds=3600, connections=8, look_seconds=0.02)
+    async with managing(tmp_path, HttpBounds(), rpc) as ports:
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+        try:
+            await asyncio.sleep(10 * rpc.look_seconds)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        with silent(ports.grpc, 40, PREFACE) as slow:
             assert await asyncio.to_thread(is_closed, slow[0])

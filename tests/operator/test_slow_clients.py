@@ -64,7 +64,7 @@ async def test_what_a_client_does_not_end_is_not_waited_for(
 
 async def test_many_slow_clients_keep_nobody_out(listener: tuple[Serve, str]) -> None:
     serve, path = listener
-    patient = HttpBounds(connections=8)
+    patient = HttpBounds(head_seconds=3600, connections=8)
 
     def try_it(port: int) -> None:
         with silent(port, 3 * patient.connections) as slow, closing(connect(port)) as client:

@@ -113,6 +113,22 @@ def test_what_is_no_yaml_is_named(tmp_path):
         read_zones(path, 100)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kind: List\nitems: &all [{kind: List, items: *all}]",
+        "kind: List\nitems: " + "[" * 1000 + "]" * 1000,
+        '{"a":' * 100_000,
+    ],
+    ids=["alias of itself", "deep YAML", "deep JSON"],
+)
+def test_what_has_no_end_is_refused(tmp_path, text):
+    path = tmp_path / "zones.yaml"
+    path.write_text(text)
+    with pytest.raises(TraceError, match=r"zones\.yaml: it is nested too deep"):
+        read_zones(path, 100)
+
+
 def refusal(folder, *documents) -> str:
     try:
         read(folder, *documents)

@@ -5,10 +5,12 @@ nothing for longest is closed. gRPC does not show its sockets, so this looks for
 """
 
 import asyncio
+import logging
 import os
 import socket
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -16,6 +18,8 @@ from typing import Final
 _OPEN_FILES: Final = Path("/proc/self/fd")
 _LAST_RECEIVED: Final = slice(52, 56)
 """Where struct tcp_info of Linux has the milliseconds since something came."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,8 @@ class GrpcBounds:
             "grpc.http2.settings_timeout": self.handshake_seconds,
             "grpc.keepalive_time_ms": self.answer_seconds,
             "grpc.keepalive_timeout_ms": self.answer_seconds,
+            # Without it, gRPC waits a minute for the answer to a ping, whatever the time above.
+            "grpc.http2.ping_timeout_ms": self.answer_seconds,
             "grpc.max_connection_idle_ms": self.idle_seconds,
             "grpc.max_connection_age_ms": self.age_seconds,
             "grpc.max_connection_age_grace_ms": self.grace_seconds,
@@ -58,29 +64,50 @@ class GrpcBounds:
 
 async def bound_connections(port: int, bounds: GrpcBounds) -> None:
     """Close the connections to a port of this process that are too many, until cancelled."""
+    is_told = False
     while True:
         await asyncio.sleep(bounds.look_seconds)
-        await asyncio.to_thread(_close_quietest, port, bounds.connections)
+        try:
+            await asyncio.to_thread(_close_quietest, port, bounds.connections)
+        except OSError as error:  # such as when the process may open no further file
+            if not is_told:
+                _log.warning("connections to the gRPC port can't be counted: %s", error)
+            is_told = True
+        else:
+            is_told = False
 
 
 def _close_quietest(port: int, connections: int) -> None:
-    open_files = list(_OPEN_FILES.iterdir())
+    open_files = [int(path.name) for path in _OPEN_FILES.iterdir()]
     if len(open_files) <= connections:
         return
-    accepted: list[tuple[int, socket.socket]] = []
+    silent: dict[int, int] = {}
+    for number in open_files:
+        with suppress(OSError), _accepted(number, port) as found:
+            silent[number] = _silent_milliseconds(found)
+    surplus = max(0, len(silent) - connections)
+    for number in sorted(silent, key=silent.__getitem__, reverse=True)[:surplus]:
+        with suppress(OSError), _accepted(number, port) as found:
+            found.shutdown(socket.SHUT_RDWR)
+
+
+@contextmanager
+def _accepted(number: int, port: int) -> Iterator[socket.socket]:
+    """A connection to a port, by its file's number; only while the block runs there is one more file for it.
+
+    Raises:
+        OSError: it is something else, or has just been closed.
+    """
+    copy = os.dup(number)
     try:
-        for path in open_files:
-            with suppress(OSError):  # it was closed meanwhile
-                if path.is_socket():
-                    found = socket.socket(fileno=os.dup(int(path.name)))
-                    accepted.append((_silent_milliseconds(found) if _is_accepted(found, port) else -1, found))
-        ours = sorted((each for each in accepted if each[0] >= 0), key=lambda each: -each[0])
-        for _, surplus in ours[: max(0, len(ours) - connections)]:
-            with suppress(OSError):  # the client has just closed it
-                surplus.shutdown(socket.SHUT_RDWR)
-    finally:
-        for _, found in accepted:
-            found.close()
+        found = socket.socket(fileno=copy)
+    except OSError:
+        os.close(copy)
+        raise
+    with found:
+        if not _is_accepted(found, port):
+            raise OSError(f"file {number} is no connection to port {port}")
+        yield found
 
 
 def _is_accepted(found: socket.socket, port: int) -> bool:
