@@ -14,6 +14,7 @@ from moto.server import ThreadedMotoServer
 from tenantzone_manager.core.settings import Moves, Storage
 from tenantzone_manager.core.writing import Standing
 from tenantzone_manager.index.sqlite import SqliteBackend
+from tenantzone_manager.storages import data_storage_manager
 from tenantzone_manager.storages.backend import Place, StorageError
 from tenantzone_manager.storages.types import make
 from tests.manager.moving import moves_down_and_up
@@ -42,7 +43,9 @@ def s3(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.fixture
-async def playing(s3: Any, endpoint: str, tmp_path: Path) -> AsyncIterator[Playing]:
+async def playing(s3: Any, endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Playing]:
+    # On a busy machine the client alone takes seconds to make.
+    monkeypatch.setattr(data_storage_manager, "PROBE_TIMEOUT_SECONDS", 60.0)
     made = Playing(SqliteBackend(tmp_path / "index.db"), tmp_path)
     made.clock.now = datetime.datetime.now(datetime.UTC).timestamp()
     await made.start(with_catalog=False)

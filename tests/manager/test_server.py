@@ -243,7 +243,7 @@ async def test_nobody_is_heard_without_a_token(ask: Client, call: str, token: st
         (
             "GetCacheLocation",
             {"token_ids": [1] * 2**15, "query_type": "groups", "groups": [{"key_suffix": b"x"}] * 65},
-            "16384 blocks of 65 groups are more than the 1048576",
+            "16384 blocks of 65 groups, of 1 parts each, have more than the 262144 parts",
         ),
         ("StartWriteCache", {"block_keys": [b"a", b"b"], "parents": [1, 0]}, "block 0 can't follow block 1"),
         ("StartWriteCache", {"block_keys": [b"a", b"b"], "parents": [-1]}, "1 parents do not fit 2 blocks"),

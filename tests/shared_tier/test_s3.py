@@ -28,6 +28,9 @@ def s3(monkeypatch):
         monkeypatch.setenv(name, value)
     client = boto3.client("s3")
     client.create_bucket(Bucket="cache")
+    # All of moto's servers in a process have the same buckets, with what tests before this one left there.
+    for each in client.list_objects_v2(Bucket="cache").get("Contents", ()):
+        client.delete_object(Bucket="cache", Key=each["Key"])
     yield client
     server.stop()
 
