@@ -90,6 +90,8 @@ class CacheManager:
         """Whether the index answered when it was last asked."""
         self.problem = ""
         """Why the index did not answer, or stores nothing new; empty: it does both."""
+        self._told = ""
+        """What was logged of it last; empty: that all is well again."""
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self, *, in_background: bool = True) -> None:
@@ -221,13 +223,20 @@ class CacheManager:
         if self.leads:
             await self.catalog.mend_zones()
             await self.reclaim()
+        # Not before: the index may answer some questions, and fail at each pass.
+        if self._told and not self.problem:
+            self._told = ""
+            _log.info("the index answers, and has room")
 
     def _note_shortage(self, shortage: str) -> None:
-        if shortage and shortage != self.problem:
-            _log.warning("nothing new is stored: %s", shortage)
-        elif self.problem and not shortage:
-            _log.info("the index answers, and has room")
         self.problem = shortage
+        if shortage:
+            self._tell(f"nothing new is stored: {shortage}")
+
+    def _tell(self, problem: str) -> None:
+        if problem != self._told:
+            self._told = problem
+            _log.warning("%s", problem)
 
     async def _move_if_leader(self) -> None:
         if self.leads:
@@ -249,7 +258,7 @@ class CacheManager:
                 self._note_shortage(str(error))
             except IndexUnavailable as error:
                 if self.is_ready:
-                    _log.warning("%s", error)
+                    self._tell(str(error))
                 self.is_ready = False
                 self.leads = False
                 self.problem = str(error)

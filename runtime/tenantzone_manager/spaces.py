@@ -9,7 +9,7 @@ from tenantzone_manager.core import books
 from tenantzone_manager.core.quota import Charge
 from tenantzone_manager.core.records import decode_block, encode_block
 from tenantzone_manager.core.settings import Evictions, Instance, InstanceGroup, ServiceAccount, Storage
-from tenantzone_manager.core.slots import SlotFile
+from tenantzone_manager.core.slots import SlotFile, closed
 from tenantzone_manager.index.backend import Address
 from tenantzone_manager.index.meta_index import Codec
 from tenantzone_manager.storages.types import STORAGE_TYPES
@@ -68,7 +68,11 @@ def _json(kind: Any) -> Codec:
 
 _CODECS: Final = {
     "blocks": Codec(encode_block, decode_block, _effects, _without_ranks),
-    "slots": Codec(msgspec.msgpack.encode, msgspec.msgpack.Decoder(SlotFile).decode),
+    "slots": Codec(
+        msgspec.msgpack.encode,
+        msgspec.msgpack.Decoder(SlotFile).decode,
+        stand_in=lambda address: closed(int(address.key.partition(b"/")[0])),
+    ),
     GROUPS: _json(InstanceGroup),
     INSTANCES: _json(Instance),
     MEMBERS: _json(tuple[str, ...]),

@@ -1,6 +1,8 @@
 """A record that is not what was written is dropped, whoever finds it, and is nobody's fault."""
 
+import contextlib
 import logging
+import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -12,7 +14,9 @@ from tenantzone_manager.core.records import Block, encode_block
 from tenantzone_manager.core.writing import Standing
 from tenantzone_manager.index.backend import Address, Change, Commit, IndexBackend
 from tenantzone_manager.index.checksums import CorruptRecord, with_checksum, without_checksum
-from tests.manager.playing import INSTANCE, Playing, prompt
+from tenantzone_manager.index.sqlite import SqliteBackend
+from tenantzone_manager.manager import CacheManager
+from tests.manager.playing import INSTANCE, Playing, eventually, prompt
 
 SPACE = spaces.blocks_of(INSTANCE)
 BLOCKS = prompt("p", 5)
@@ -114,6 +118,56 @@ async def test_many_are_logged_once_and_stand_in_no_rank(written: Playing, caplo
     ):
         assert await written.manager.index.lowest(rank, 10) == []
     await written.reclaim(after=3600)
+
+
+async def test_slots_of_a_large_file_whose_record_is_lost_are_not_given_out_again(written: Playing) -> None:
+    """Else blocks would answer with the bytes of others."""
+    await written.storage("large", more={"slots_per_file": 8})
+    await written.group(["large"])
+    first, second = prompt("first", 4), prompt("second", 6)
+    await written.write(first)
+    space, backend = spaces.slots_of("team", "large"), written.manager.index.backend
+    ((key, stored),), _ = await backend.scan(space, b"", 10)
+    await backend.commit(Commit([Change(Address(space, key), stored, flipped(stored))]))
+    written.manager.index.cache.invalidate("", ())
+    await written.write(second)
+    assert (await written.hits(first), await written.hits(second)) == (4, 6)
+    await written.manager.remover.remove_cache(INSTANCE, first)
+    await written.settle()
+    await written.write(first)
+    assert (await written.hits(first), await written.hits(second)) == (4, 6)
+    assert written.manager.index.corrupt == 1
+
+
+async def test_an_account_that_is_none_is_logged_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("tenantzone_manager.manager.RECLAIM_SECONDS", 0.01)
+    playing = await Playing(SqliteBackend(tmp_path / "index.db"), tmp_path).start()
+    await playing.write(BLOCKS)
+    await playing.stop()
+    with contextlib.closing(sqlite3.connect(tmp_path / "index.db", isolation_level=None)) as database:
+        database.execute("UPDATE account SET value = x'95' WHERE name = 'g/team'")
+    caplog.set_level(logging.INFO, "tenantzone_manager.manager")
+    manager = CacheManager(SqliteBackend(tmp_path / "index.db"))
+    passes: list[int] = []
+    keep_reserve = manager.index.backend.keep_reserve
+
+    async def counted() -> str:
+        passes.append(1)
+        return await keep_reserve()
+
+    monkeypatch.setattr(manager.index.backend, "keep_reserve", counted)
+    await manager.start()
+
+    async def has_tried() -> bool:
+        return len(passes) > 5
+
+    await eventually(has_tried, True)
+    await manager.stop()
+    lines = [record.getMessage() for record in caplog.records if record.name == "tenantzone_manager.manager"]
+    assert len(lines) == 1, lines
+    assert "index.db" in lines[0]
 
 
 async def test_records_without_a_checksum_are_read_and_get_one_with_the_next_change(written: Playing) -> None:

@@ -1,7 +1,10 @@
 """A storage owns its place: no other one writes there, by whatever name it calls the place."""
 
+import os
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -60,6 +63,38 @@ async def test_who_outlives_the_owner_gets_its_place(two: Playing) -> None:
     assert found["second"].shares_place_with == []
     await two.write(prompt("p", 3))
     assert await two.hits(prompt("p", 3)) == 3
+
+
+async def test_an_owner_that_is_registered_again_keeps_its_place(two: Playing, monkeypatch: pytest.MonkeyPatch) -> None:
+    await two.storage("second", options={"root": str(two.root / "link")})
+    await two.group(["second"])
+    manager = two.manager
+    disk = manager.catalog.storages["disk"]
+    await manager.catalog.remove_storage("disk")
+    await manager.storages.keep(manager.catalog.storages.values())
+    with monkeypatch.context() as read_only:
+        told = [PlaceTaken("/mnt", "disk", "second"), StorageError("it can't be written")]
+        read_only.setattr(manager.storages.backend("second"), "check_health", AsyncMock(side_effect=told))
+        await manager.storages.probe("second")
+    await manager.catalog.put_storage(disk)
+    await manager.storages.keep(manager.catalog.storages.values())
+    await manager.storages.probe("second")
+    found = await listed(two)
+    assert (found["disk"].available, found["second"].available) == (True, False)
+
+
+async def test_an_owner_file_that_was_not_written_to_its_end_is_made_anew(two: Playing) -> None:
+    owner = two.root / "disk" / "owner"
+    text = owner.read_text()
+    owner.write_text("")
+    soon = time.time() + 3600
+    os.utime(owner, (soon, soon))
+    await two.manager.storages.probe("disk")
+    assert not two.manager.storages.is_available("disk"), "another storage may be writing it"
+    os.utime(owner, (0, 0))
+    await two.manager.storages.probe("disk")
+    assert two.manager.storages.is_available("disk")
+    assert owner.read_text() == text
 
 
 async def test_the_first_keeps_its_place_when_the_manager_starts_again(two: Playing) -> None:

@@ -265,9 +265,11 @@ async def test_what_gives_room_back_passes_where_there_is_none(thing: Thing, pla
         await playing.write(each)
     await playing.start_write(begun)
     thing.take()
+    numbers = count()
 
     async def begins() -> bool:
-        return await can_begin(playing, keys("new"))
+        # Another block each time: one that was begun before the manager knew would be somebody else's to write.
+        return await can_begin(playing, keys(f"new{next(numbers)}"))
 
     await eventually(begins, False)
     assert (await playing.start_write(keys("new"))).standings == [Standing.NO_ROOM]
@@ -313,6 +315,34 @@ async def test_a_manager_starts_on_a_full_disk_by_its_reserve(small_disk: Path) 
     assert "has no room on its disk" in await backend.keep_reserve()
     (small_disk / "other").unlink()
     assert not await backend.keep_reserve()
+    await backend.close()
+
+
+async def test_a_reserve_that_was_not_made_to_its_end_is_none(tmp_path: Path) -> None:
+    backend = SqliteBackend(tmp_path / "index.db")
+    await backend.start(lambda *_: None)
+    reserve = tmp_path / "index.db-reserve"
+    reserve.write_bytes(bytes(4096))
+    assert not await backend.keep_reserve()
+    assert reserve.stat().st_size == RESERVE_BYTES
+    await backend.close()
+
+
+@pytest.mark.parametrize(("policy", "refuses"), [("volatile-lru", True), ("allkeys-lru", False)])
+async def test_a_redis_that_evicts_only_keys_with_a_time_to_live_has_no_room_for_others(
+    policy: str, refuses: bool, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    backend = RedisBackend(redis_server.url, f"{tmp_path}/", TIMEOUT_SECONDS)
+    await backend.start(lambda *_: None)
+    with redis.Redis.from_url(redis_server.url) as client:
+        client.config_set("maxmemory-policy", policy)
+        # Nothing is evicted of it.
+        client.config_set("maxmemory", int(client.info("memory")["used_memory"] * 1.02))
+        try:
+            assert bool(await backend.keep_reserve()) == refuses
+        finally:
+            client.config_set("maxmemory", 0)
+            client.config_set("maxmemory-policy", "noeviction")
     await backend.close()
 
 

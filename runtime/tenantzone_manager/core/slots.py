@@ -42,3 +42,8 @@ class SlotFile(msgspec.Struct, frozen=True, array_like=True):
 
     def _with(self, bits: int) -> "SlotFile":
         return msgspec.structs.replace(self, taken=bits.to_bytes((bits.bit_length() + 7) // 8, "little"))
+
+
+def closed(slot_size: int) -> SlotFile:
+    """A file of which nobody knows any more which slots are taken: blocks stay in it, and it gives out none."""
+    return SlotFile(slot_size, 0)

@@ -40,6 +40,8 @@ class Codec:
     effects: Callable[[Address, Any, Any], tuple[list[Charge], list[RankChange]]] = lambda *_: ([], [])
     ranks: Callable[[Address], list[RankChange]] = lambda _: []
     """Takes a record out of all ranks in which it may be, whatever it says."""
+    stand_in: Callable[[Address], Any] = lambda _: None
+    """What is written in place of a record that is not what was written; None: it goes."""
 
 
 @dataclass(slots=True)
@@ -241,7 +243,10 @@ class MetaIndex:
 
     async def _drop(self, address: Address, stored: bytes | None) -> None:
         """Have a record go that is not what was written, unless it is another one by now."""
-        commit = Commit([Change(address, stored, None)], ranks=self._codec(address.space).ranks(address))
+        codec = self._codec(address.space)
+        stand_in = codec.stand_in(address)
+        after = None if stand_in is None else with_checksum(address, codec.encode(stand_in))
+        commit = Commit([Change(address, stored, after)], ranks=codec.ranks(address))
         try:
             await self.backend.commit(commit)
         except Conflict:

@@ -104,8 +104,10 @@ class RedisBackend(IndexBackend):
 
     async def keep_reserve(self) -> str:
         memory = await self._asked(self._memory)
-        most, policy = int(memory.get("maxmemory", 0)), memory.get("maxmemory_policy", "noeviction")
-        is_short = bool(most) and policy == "noeviction" and int(memory.get("used_memory", 0)) > most * (1 - _RESERVED)
+        most, policy = int(memory.get("maxmemory", 0)), str(memory.get("maxmemory_policy", ""))
+        # Policies for keys with a time to live have none to evict here but the leader's.
+        refuses = bool(most) and not policy.startswith("allkeys")
+        is_short = refuses and int(memory.get("used_memory", 0)) > most * (1 - _RESERVED)
         self._shortage = _NO_MEMORY if is_short else ""
         return self._shortage
 

@@ -22,8 +22,11 @@ class Reserve:
 
     @property
     def is_there(self) -> bool:
-        """Whether the room is taken."""
-        return self._path.exists()
+        """Whether the room is taken; a process that ends in the midst may leave a smaller file."""
+        try:
+            return self._path.stat().st_size >= RESERVE_BYTES
+        except FileNotFoundError:
+            return False
 
     def give_up(self) -> None:
         """Give the room back to the disk."""

@@ -69,7 +69,8 @@ class Claim:
         self.text = f"{index}/{storage}"
         self._storage = storage
         self._takeover = takeover
-        self._unregistered: set[str] = set()
+        self.unregistered = ""
+        """Another storage of this index that is registered no more, and owns nothing."""
 
     def has_to_write(self, found: str, place: str) -> bool:
         """Whether the owner's file is to be written before the place is used.
@@ -86,7 +87,7 @@ class Claim:
         if found == self.text:
             return False
         # A version before this one wrote the index only.
-        if not found or (index == self.index and (not storage or storage in self._unregistered)):
+        if not found or (index == self.index and storage in ("", self.unregistered)):
             return True
         if index == self.index:
             raise PlaceTaken(place, storage, self._storage)
@@ -100,10 +101,6 @@ class Claim:
     def is_made(self) -> None:
         """The place is this storage's: whoever takes it over later keeps it."""
         self._takeover = False
-
-    def outlives(self, storage: str) -> None:
-        """Another storage of this index is registered no more, and owns nothing."""
-        self._unregistered.add(storage)
 
 
 class DataStorageBackend(ABC):

@@ -174,9 +174,11 @@ class DataStorageManager:
             if await self._owns_places(taken.owner):
                 owner = taken.owner
                 raise
-            backend.claim.outlives(taken.owner)
+            backend.claim.unregistered = taken.owner
             await backend.check_health()
         finally:
+            # It may be registered again by the next time.
+            backend.claim.unregistered = ""
             if standing is not None:
                 standing.place_owner = owner
 

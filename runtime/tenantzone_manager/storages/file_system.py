@@ -8,6 +8,7 @@ ROOT/files/GROUP/INDEX/SLOT_BYTES/NUMBER          a large file, cut into slots o
 import asyncio
 import contextlib
 import os
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, islice
@@ -30,6 +31,8 @@ from tenantzone_manager.storages.backend import (
 _T = TypeVar("_T")
 _LISTED: Final = 1000
 """Files at a time."""
+_UNFINISHED_SECONDS: Final = 1.0
+"""After which an owner file that is still empty stays so."""
 
 
 class FileSystemStorage(DataStorageBackend):
@@ -141,10 +144,19 @@ class FileSystemStorage(DataStorageBackend):
         if self.claim.has_to_write(found, str(self._root)):
             # The folder is another one, or was emptied.
             self._made.clear()
+            if not found:
+                _remove_unfinished(owner)
             # Where nobody owned it, another storage may have been quicker.
             with owner.open("w" if found else "x") as file:
                 file.write(self.claim.text)
         self.claim.is_made()
+
+
+def _remove_unfinished(owner: Path) -> None:
+    """Remove an empty owner file that nobody is writing: the disk was full then, or the machine lost power."""
+    with contextlib.suppress(FileNotFoundError):
+        if owner.stat().st_mtime < time.time() - _UNFINISHED_SECONDS:
+            owner.unlink()
 
 
 def _offset(spec: LocationSpec) -> int:
