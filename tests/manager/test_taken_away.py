@@ -7,6 +7,7 @@ of events and its folder (test_event_files.py), tokens and certificates (test_se
 import logging
 import os
 import resource
+import secrets
 import subprocess
 import sys
 from abc import ABC, abstractmethod
@@ -144,6 +145,8 @@ class Bucket(Thing):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         (self.port,) = free_ports(1)
+        # All of moto's servers in a process have the same buckets: a prefix that was used before has an owner.
+        self.prefix = secrets.token_hex(8)
         self.server = self._start()
         self.client.create_bucket(Bucket="away")
 
@@ -157,7 +160,7 @@ class Bucket(Thing):
         return server
 
     async def store(self, playing: Playing) -> None:
-        options = {"bucket": "away", "prefix": self.folder.name, "endpoint": f"http://127.0.0.1:{self.port}"}
+        options = {"bucket": "away", "prefix": self.prefix, "endpoint": f"http://127.0.0.1:{self.port}"}
         await playing.storage("disk", "S3", options={**options, "region": "us-east-1"})
 
     def take(self) -> None:
