@@ -2,9 +2,11 @@
 
 import asyncio
 import resource
+import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -14,6 +16,7 @@ from tenantzone_contract.bounded_http import HttpBounds
 from tenantzone_manager.app import AppSettings, run
 from tenantzone_manager.server.grpc_connections import GrpcBounds
 from tests.manager.asking import over_grpc, over_http
+from tests.manager.playing import eventually
 from tests.slow_clients import HALF_A_BODY, HALF_A_HEAD, connect, is_closed, is_closed_within, silent
 
 SHORT_HTTP = HttpBounds(head_seconds=0.3, body_seconds=0.3, idle_seconds=0.3, unread_seconds=0.3)
@@ -138,7 +141,15 @@ async def test_many_slow_clients_keep_nobody_out(tmp_path: Path) -> None:
             asks = over_http if port == ports.http else over_grpc
             async with asks(port) as ask:
                 await ask("ListStorages")
-            assert await asyncio.to_thread(is_closed, slow[0])
+            # Over gRPC any of those that came within the same milliseconds may be the ones that stay.
+            await eventually(partial(asyncio.to_thread, are_most_closed, slow), True)
+
+
+def are_most_closed(connections: list[socket.socket]) -> bool:
+    """Whether at least half of them are closed by now."""
+    for each in connections:
+        each.settimeout(0.01)
+    return sum(map(is_closed, connections)) >= len(connections) / 2
 
 
 async def test_a_moment_without_descriptors_ends_no_bound(tmp_path: Path) -> None:
