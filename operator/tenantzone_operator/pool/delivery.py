@@ -2,9 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from tenantzone_contract.config import CONFIG_HASH_ANNOTATION, MAX_GENERATION, RuntimeConfig
+from tenantzone_contract.config_signature import sign_config
 from tenantzone_contract.packing import ConfigFiles, pack_config, unpack_config
 from tenantzone_contract.text import printable
 from tenantzone_operator.kube.api import Api, explain
@@ -30,11 +32,15 @@ class Delivery:
     Args:
         api: for reading and writing it.
         history: is told each snapshot that was given out.
+        tokens: returns the pool's admin tokens, the newest first, by which configs are signed; none without a key.
         log: where it says so.
     """
 
-    def __init__(self, api: Api, history: History, log: logging.Logger | About) -> None:
+    def __init__(
+        self, api: Api, history: History, tokens: Callable[[], Sequence[str]], log: logging.Logger | About
+    ) -> None:
         self._api = api
+        self._tokens = tokens
         self._history = history
         self._log = log
         self._known: ConfigMap | None = None
@@ -52,6 +58,8 @@ class Delivery:
         """Whether somebody may have changed it."""
         self._refused = ""
         self._config_writes = 0
+        self._signed: tuple[str, str, str, Sequence[str]] | None = None
+        """Uid and version of the ConfigMap whose signature was good when it was last verified, with what it was for."""
 
     @property
     def writes(self) -> int:
@@ -142,8 +150,22 @@ class Delivery:
             self._log.warning("the pool's ConfigMap is repaired, it can't be read: %s", printable(str(error), 1000))
             return None
 
+    async def _is_in_order(self, pool: Pool) -> bool:
+        """Whether the known ConfigMap has the pool's labels, owner and signature, and nothing but the config."""
+        known, tokens = self._known, self._tokens()
+        if known is None or not known.is_in_order(pool):
+            return False
+        about = known.uid, known.version, pool.meta.created, tokens
+        # Without a key no signature can be verified, nor made.
+        if tokens and about != self._signed:
+            expected = await asyncio.to_thread(sign_config, known.files.signed, tokens, pool.meta.created)
+            if known.files.signature != expected:
+                return False
+            self._signed = about
+        return True
+
     async def deliver(self, pool: Pool, pods: Sequence[Pod], config: RuntimeConfig) -> bool:
-        """Write the ConfigMap if it differs, then annotate the pods that kubelet has not been told about.
+        """Write the ConfigMap if it or its signature differs, then annotate pods that kubelet has not been told about.
 
         Returns:
             Whether it was written.
@@ -155,10 +177,9 @@ class Delivery:
             return False
         if config.generation <= self._foreign_generation:
             config = config.model_copy(update={"generation": self._foreign_generation + 1})
-        is_in_order = self._known is not None and self._known.is_in_order(pool)
-        is_new = config != self.in_force or not (self._is_delivered and is_in_order)
+        is_new = config != self.in_force or not (self._is_delivered and await self._is_in_order(pool))
         if is_new:
-            files = await asyncio.to_thread(pack_config, config)
+            files = await asyncio.to_thread(_pack, config, self._tokens(), pool.meta.created)
             self._attempted = config
             await self._write(pool, files)
             self._history.record(config, files.size)
@@ -184,3 +205,8 @@ class Delivery:
             raise
         self._config_writes += 1
         self._refused = ""
+
+
+def _pack(config: RuntimeConfig, tokens: Sequence[str], pool_created: str) -> ConfigFiles:
+    files = pack_config(config)
+    return replace(files, signature=sign_config(files.signed, tokens, pool_created)) if tokens else files

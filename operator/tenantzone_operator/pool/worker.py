@@ -96,7 +96,7 @@ class PoolWorker:
         """There ever were; an engine may still report those that are gone."""
         self._history = History()
         self._room = ConfigRoom()
-        self._delivery = Delivery(api, self._history, self._log)
+        self._delivery = Delivery(api, self._history, lambda: admin_key.tokens(*key), self._log)
         self._mounts = Mounts(key, api, self._delivery, admin_key, self.mark, self._log)
         self._recorder = recorder
         self._reclaims = Reclaims()
