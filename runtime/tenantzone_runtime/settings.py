@@ -163,7 +163,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         admin_port=_number(environ, ADMIN_PORT, DEFAULT_ADMIN_PORT, "a port number"),
         admin_token_dir=Path(environ.get(ADMIN_TOKEN_DIR, "/etc/tenantzone/admin")),
         admin_open=environ.get(ADMIN_OPEN) == "1",
-        signed_config=environ.get(SIGNED_CONFIG) == "1",
+        signed_config=_switch(environ, SIGNED_CONFIG),
         open_routes=frozenset(filter(None, environ.get(OPEN_ROUTES, "").split(","))),
         seal_key=seal_key,
         pod_name=environ.get(POD_NAME, ""),
@@ -182,6 +182,13 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         metrics_level=_level(environ),
         bounds=_bounds(environ),
     )
+
+
+def _switch(environ: Mapping[str, str], name: str) -> bool:
+    text = environ.get(name, "")
+    if text not in ("", "0", "1"):
+        raise ValueError(f"{name}={text!r}: expected 1 or 0")
+    return text == "1"
 
 
 def _level(environ: Mapping[str, str]) -> Level:
