@@ -1,8 +1,8 @@
 """The signature of a config: the operator signs the files of a pool's ConfigMap, and an engine can demand that.
 
 The key is made of the pool's admin token, which the operator computes and the engine mounts. A signature covers the
-bytes of all files of a config and the time at which the pool was created. It lies beside the files, as the binary entry
-`SIGNATURE_KEY`: lines of ASCII text, first the version, then the time, then an HMAC-SHA256 in hexadecimal digits for
+bytes of all files of a config and the time at which the pool was created. It is stored with the files, as the binary
+entry `SIGNATURE_KEY`: lines of ASCII text, first the version, then the time, then an HMAC-SHA256 in hexadecimal digits for
 each of the operator's keys.
 """
 
@@ -52,7 +52,7 @@ def verify_config(files: Mapping[str, bytes], signature: bytes | None, tokens: S
 
     Args:
         files: the content of each, by name.
-        signature: as it lies beside them; None: there is none.
+        signature: as it is stored with them; None: there is none.
         tokens: those in force, as the engine has them.
 
     Returns:

@@ -82,7 +82,7 @@ class ConfigFiles:
 
     @property
     def most_size(self) -> int:
-        """The size in bytes with the longest signature that there is."""
+        """The size in bytes with a signature of the largest size."""
         return self.size - len(self.signature or b"") + MAX_SIGNATURE_BYTES
 
     @property

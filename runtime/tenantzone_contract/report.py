@@ -269,7 +269,7 @@ class Rejection(_Model):
     """A config that the engine refused; what it enforced before is still in force."""
 
     generation: int | None = None
-    """None if the file was too broken, or too little trusted, to tell."""
+    """None if the file was too broken, or not trusted enough, to read it."""
     error: str
     untrusted: bool = False
     """Whether it is refused because its signature does not hold, or because a newer one was signed."""

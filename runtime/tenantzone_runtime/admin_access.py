@@ -1,4 +1,4 @@
-"""The pool's admin tokens as an engine mounts them, and who may read the admin port: whoever shows one of them."""
+"""The pool's admin tokens as an engine mounts them, and the requests that they admit to the admin port."""
 
 import hmac
 import logging
@@ -49,15 +49,15 @@ class AdminTokens:
 
 
 class AdminAccess:
-    """Who is let in at the admin port. As long as there never were any tokens, nobody is.
+    """Admits requests to the admin port. As long as there never were any tokens, it refuses all of them.
 
     Args:
-        folder: where the pool's Secret is mounted; None: everybody is let in.
+        folder: where the pool's Secret is mounted; None: all requests are admitted.
     """
 
     def __init__(self, folder: Path | None) -> None:
         self.tokens = None if folder is None else AdminTokens(folder)
-        """Those that are let in; None: everybody is."""
+        """Those that admit a request; None: none is needed."""
         self._refused = 0
         self._counting = threading.Lock()
         if folder is None:

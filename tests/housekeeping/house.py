@@ -78,7 +78,7 @@ class House:
         project(self._config, {"config.json": text})
 
     def project_signed(self, text: str, token: str) -> None:
-        """The same with a signature beside it."""
+        """The same, signed with a token."""
         files = {"config.json": text.encode()}
         project(self._config, files | {SIGNATURE_KEY: sign_config(files, [token], "2026-01-01T00:00:00Z")})
 

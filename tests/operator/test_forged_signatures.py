@@ -1,4 +1,4 @@
-"""With signatures, a config that somebody else wrote never takes effect in an engine that demands them."""
+"""A config that the operator did not sign never takes effect in an engine that demands signatures."""
 
 import base64
 from collections.abc import Callable

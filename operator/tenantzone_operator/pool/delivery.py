@@ -165,7 +165,7 @@ class Delivery:
         return True
 
     async def deliver(self, pool: Pool, pods: Sequence[Pod], config: RuntimeConfig) -> bool:
-        """Write the ConfigMap if it or its signature differs, then annotate pods that kubelet has not been told about.
+        """Write the ConfigMap if it or its signature differs, then annotate pods whose kubelet does not know it yet.
 
         Returns:
             Whether it was written.

@@ -29,7 +29,7 @@ class Reloading:
         engine: whose zones.
         folder: where the pool's ConfigMap is projected.
         refused: is told generation and error of each config that is refused, once.
-        tokens: reads the pool's admin tokens, with one of which a config must be signed; None: it need not be signed.
+        tokens: reads the pool's admin tokens; a config must be signed with one of them. None: it need not be signed.
     """
 
     def __init__(

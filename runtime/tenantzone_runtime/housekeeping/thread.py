@@ -46,7 +46,7 @@ class Housekeeping:
         self._started_unix_time = time.time()
         self._auditing = Auditing(engine, open_journal(engine, settings, self._started_unix_time))
         self.admin_access = AdminAccess(None if settings.admin_open else settings.admin_token_dir)
-        """Who may read what is told here; followed in each turn."""
+        """Decides who may read the report; updated in each turn."""
         signed_with = None
         if settings.signed_config:
             signed_with = (self.admin_access.tokens or AdminTokens(settings.admin_token_dir)).read
