@@ -9,6 +9,7 @@ import pytest
 from tenantzone_contract.admin_token import ACCEPTED_FILE, admin_secret_name, new_admin_key
 from tenantzone_contract.config_signature import SIGNATURE_KEY, sign_config
 from tenantzone_contract.packing import config_map_data, pack_config
+from tenantzone_contract.report import AdminPortStatus
 from tenantzone_contract.specs import Body
 from tenantzone_runtime.admin_access import AdminTokens
 from tenantzone_runtime.reload import ConfigSource
@@ -32,8 +33,13 @@ class Mounted:
 
     def __init__(self, world: World, kube: Kube, folder: Path) -> None:
         self._world, self._kube, self._folder = world, kube, folder
-        secret = f"/api/v1/namespaces/{world.namespace}/secrets/{admin_secret_name('demo')}"
-        project(folder / "admin", {ACCEPTED_FILE: base64.b64decode(found(kube, secret)["data"][ACCEPTED_FILE])})
+        (engine,) = world.engines
+        # Else the operator need not make the Secret.
+        engine.admin_port = AdminPortStatus(error="accepted is not in the folder")
+        path = f"/api/v1/namespaces/{world.namespace}/secrets/{admin_secret_name('demo')}"
+        secret = eventually(lambda: found(kube, path))
+        engine.admin_port = AdminPortStatus()
+        project(folder / "admin", {ACCEPTED_FILE: base64.b64decode(secret["data"][ACCEPTED_FILE])})
         self.source = ConfigSource(folder / "config", tokens=AdminTokens(folder / "admin").read)
 
     def mount(self, config_map: Body) -> None:
