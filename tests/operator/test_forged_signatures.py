@@ -56,12 +56,13 @@ class Mounted:
     def await_granted(self, generation: int) -> None:
         """Until it has read what the operator wrote in this generation or a later one."""
 
-        def look() -> None:
+        def look() -> bool:
             self.mount(found(self._kube, self._world.config_path))
             assert self.source.rejection is None
             assert self.source.config is not None
             assert self.source.config.generation >= generation
             assert self.reservations() == GRANTED
+            return True
 
         eventually(look)
 
@@ -131,9 +132,9 @@ def test_a_config_that_was_in_force_once_never_takes_effect_again(
     assert mounted.source.rejection.untrusted
     assert "it is older than the signed config" in mounted.source.rejection.error
 
-    def restored() -> None:
+    def restored() -> bool:
         mounted.mount(found(kube, world.config_path))
-        assert mounted.source.rejection is None
+        return mounted.source.rejection is None
 
     eventually(restored)
     assert mounted.reservations()["victim"] == 40
@@ -150,9 +151,9 @@ def test_a_signature_that_somebody_takes_off_or_spoils_is_put_back_in_the_same_g
     assert mounted.source.rejection is not None
     assert mounted.source.rejection.untrusted
 
-    def restored() -> None:
+    def restored() -> bool:
         present = found(kube, world.config_path)
-        assert (present["data"], present.get("binaryData")) == (granted["data"], granted["binaryData"])
+        return (present["data"], present.get("binaryData")) == (granted["data"], granted["binaryData"])
 
     eventually(restored)
     mounted.await_granted(config_of(world).generation)
