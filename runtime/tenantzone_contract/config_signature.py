@@ -2,8 +2,8 @@
 
 The key is made of the pool's admin token, which the operator computes and the engine mounts. A signature covers the
 bytes of all files of a config and the time at which the pool was created. It is stored with the files, as the binary
-entry `SIGNATURE_KEY`: lines of ASCII text, first the version, then the time, then an HMAC-SHA256 in hexadecimal digits for
-each of the operator's keys.
+entry `SIGNATURE_KEY`: lines of ASCII text, first the version, then the time, then an HMAC-SHA256 in hexadecimal digits
+for each of the operator's keys.
 """
 
 import hashlib
