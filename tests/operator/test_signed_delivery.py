@@ -146,6 +146,7 @@ async def test_it_is_signed_anew_as_soon_as_the_key_is_another_one():
     delivery = Delivery(cast("Api", config_maps), History(), lambda: tuple(tokens), logging.getLogger(__name__))
     await delivery.recall(DEMO)
     await delivery.deliver(DEMO, [], SECOND)
+    assert not await delivery.deliver(DEMO, [], SECOND), "it is at rest"
     tokens.insert(0, NEW)
 
     assert await delivery.deliver(DEMO, [], SECOND)
