@@ -25,13 +25,13 @@ _PAGE = Template("""\
 
 <!-- Written by `make metrics-page` from what the code declares. Do not edit by hand. -->
 
-Four processes tell Prometheus what they do. A counter's name ends with `_total`; units are in the names; a counter
+Four processes export metrics. A counter's name ends with `_total`; units are in the names; a counter
 is there with 0 from the start, so that a rate has something to rise from, but for zones' series [by label](#levels).
 
 | where | what |
 |---|---|
 | the engine's admin port ($port), `/metrics` | blocks, requests and durations by zone; the config in force |
-| vLLM's own port, `/metrics` | what vLLM itself tells, and what the front door refuses |
+| vLLM's own port, `/metrics` | vLLM's own metrics, and what the frontend refuses |
 | the operator's `--metrics-port` | pools, and the operator's own work |
 | the KV-cache manager's HTTP port, `/metrics` | queries, writes, quotas and storages, by group |
 
@@ -57,7 +57,7 @@ that hangs still answers, with numbers that grow old: `tenantzone_report_time_se
 The bounds are those of a zone with latency targets and all three tiers, in which all that is counted has happened. At
 each level zeros by `reason`, `beneficiary`, `outcome`, `kind` and `state` of a zone are left out; a rate misses the
 increment with which such a series appears. What the shipped alerts ask for is there from the start at each level. With
-1,000 zones of which each has all its series a scrape of the default level is below 2 MB
+1,000 zones that each have all their series, a scrape of the default level is below 2 MB
 ([measured](measurements.md#a-scrape)).
 
 ### Its metrics
@@ -130,9 +130,9 @@ def page() -> str:
 
 
 def _table(families: Iterable[Any], *, levels: bool = False) -> str:
-    lines = ["| metric | type | labels | what it tells |", "|---|---|---|---|"]
+    lines = ["| metric | type | labels | meaning |", "|---|---|---|---|"]
     if levels:
-        lines = ["| metric | type | labels | level | what it tells |", "|---|---|---|---|---|"]
+        lines = ["| metric | type | labels | level | meaning |", "|---|---|---|---|---|"]
     for family in families:
         text = family.help.replace("|", r"\|")
         level = f" {'all' if family.levels == LEVELS else ', '.join(family.levels)} |" if levels else ""

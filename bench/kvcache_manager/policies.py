@@ -1,8 +1,8 @@
 """``python -m bench.kvcache_manager.policies``: what part of the prompts each eviction policy of a group finds.
 
 Requests of the Mooncake trace come at the times of the trace to a manager over SQLite: the longest prefix is queried,
-and what is missing of the prompt is written. A pass of the reclaimer follows each second. No bytes are written
-where the blocks would lie, since nobody reads them.
+and what is missing of the prompt is written. A pass of the reclaimer follows each second. The blocks
+themselves are not written, because the bench reads none.
 """
 
 import argparse

@@ -1,5 +1,6 @@
 """A storage owns its place: no other one writes there, by whatever name it calls the place."""
 
+import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Callable
@@ -15,6 +16,7 @@ from tenantzone_manager.server.access import Caller
 from tenantzone_manager.server.messages import Empty, StorageResponse
 from tenantzone_manager.server.service import Service
 from tenantzone_manager.storages.backend import Claim, PlaceTaken, StorageError
+from tenantzone_manager.storages.file_system import FileSystemStorage
 from tests.manager.playing import Playing, keys, prompt
 
 ADMIN = Caller("root", is_admin=True)
@@ -95,6 +97,15 @@ async def test_an_owner_file_that_was_not_written_to_its_end_is_made_anew(two: P
     await two.manager.storages.probe("disk")
     assert two.manager.storages.is_available("disk")
     assert owner.read_text() == text
+
+
+async def test_checks_at_the_same_time_claim_a_folder_together(tmp_path: Path) -> None:
+    for number in range(50):
+        root = tmp_path / str(number)
+        root.mkdir()
+        storage = FileSystemStorage(root, 0, Claim("index", "disk", takeover=False))
+        await asyncio.gather(*(storage.check_health() for _ in range(8)))
+        assert (root / "owner").read_text() == "index/disk"
 
 
 async def test_the_first_keeps_its_place_when_the_manager_starts_again(two: Playing) -> None:

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, islice
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import BinaryIO, Final, TypeVar
 from urllib.parse import quote
 
@@ -33,6 +34,9 @@ _LISTED: Final = 1000
 """Files at a time."""
 _UNFINISHED_SECONDS: Final = 1.0
 """After which an owner file that is still empty stays so."""
+_CLAIM_ATTEMPTS: Final = 5
+_CLAIM_RETRY_SECONDS: Final = 0.05
+"""Between attempts to claim a folder whose owner file is just being written."""
 
 
 class FileSystemStorage(DataStorageBackend):
@@ -130,15 +134,28 @@ class FileSystemStorage(DataStorageBackend):
         if not self._root.is_dir():
             raise StorageError(f"there is no folder {self._root}")
         self._take_place()
-        probe = self._root / f"probe-{os.getpid()}"
-        probe.write_bytes(b"probe")
-        try:
-            if probe.read_bytes() != b"probe":
+        # Its name is random: checks by several managers, or by several threads of one, happen at the same time.
+        with NamedTemporaryFile(dir=self._root, prefix="probe-") as probe:
+            probe.write(b"probe")
+            probe.flush()
+            if Path(probe.name).read_bytes() != b"probe":
                 raise StorageError(f"{self._root} gives back other bytes than were written")
-        finally:
-            probe.unlink()
 
     def _take_place(self) -> None:
+        for attempt in range(_CLAIM_ATTEMPTS):
+            if attempt:
+                time.sleep(_CLAIM_RETRY_SECONDS)
+            with contextlib.suppress(FileExistsError):
+                self._claim_place()
+                return
+        self._claim_place()
+
+    def _claim_place(self) -> None:
+        """Write the owner file if the place is free.
+
+        Raises:
+            FileExistsError: another check, of this storage or another one, is writing the owner file.
+        """
         owner = self._root / "owner"
         found = owner.read_text(errors="replace") if owner.exists() else ""
         if self.claim.has_to_write(found, str(self._root)):
@@ -146,7 +163,6 @@ class FileSystemStorage(DataStorageBackend):
             self._made.clear()
             if not found:
                 _remove_unfinished(owner)
-            # Where nobody owned it, another storage may have been quicker.
             with owner.open("w" if found else "x") as file:
                 file.write(self.claim.text)
         self.claim.is_made()

@@ -138,7 +138,7 @@ class AdapterSlots(Generic[W]):
     # Steps
 
     def begin_step(self, zones: Iterable[Zone]) -> bool:
-        """Decide which adapters may be used in this step, and preempt the requests of those that give up their slots.
+        """Decide which adapters this step may use, and preempt the requests of adapters that give up their slots.
 
         Called where the engine takes adapters.
 

@@ -1,6 +1,6 @@
 """Zones with waiting requests, and which of them is looked at next.
 
-The fair queue says whose turn it is. A zone whose next request was denied its blocks is parked: nobody looks at it
+The fair queue decides whose turn it is. A zone whose next request was denied its blocks is parked: nobody looks at it
 before something changes for it (``denials``). A zone may also stand aside for the step that is being made.
 """
 
@@ -13,7 +13,7 @@ from tenantzone_runtime.zones.zone import Zone
 
 
 class Admission:
-    """The zones with waiting requests, of which one after the other is looked at.
+    """The zones with waiting requests, considered one after the other.
 
     Args:
         ledger: of all zones.
@@ -118,7 +118,7 @@ class Admission:
             self._unpark(zone)
 
     def wake_those(self, have_changed: Callable[[Zone], bool]) -> None:
-        """Unpark zones of which that is so."""
+        """Unpark the zones for which ``have_changed`` holds."""
         for zone in [zone for zone in self._zones.values() if zone.parked and have_changed(zone)]:
             self._unpark(zone)
 

@@ -28,7 +28,7 @@ class Ages(LeastRecentlyUsed):
         return self.links.noted[self._first] if len(self) else None
 
     def unused_for(self, seconds: float, now: float, at_most: int) -> list[int]:
-        """The first blocks, at most so many, that were not used for so long."""
+        """Returns at most ``at_most`` of the first blocks that were unused for the given time."""
         noted = self.links.noted
 
         def is_old(block_id: int) -> bool:

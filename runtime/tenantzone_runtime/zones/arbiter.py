@@ -1,4 +1,4 @@
-"""The arbiter: who is admitted, who goes on, who yields and for whom, decided in one place.
+"""The arbiter: decides in one place which requests are admitted, continue or are preempted, and for which zones.
 
 An engine asks it around each step: before the step it makes room where zones are entitled to it, in the step it says
 which waiting request is next and which running request may take blocks. It never stops at one request: a zone that may
@@ -32,7 +32,7 @@ from tenantzone_runtime.zones.yielding import Yielding
 from tenantzone_runtime.zones.zone import Zone
 
 _SHORT_AT_ONCE = 16
-"""Zones that lack blocks of their reservation, of which so many are looked at before each step."""
+"""The number of zones lacking reserved blocks that are considered before each step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +105,12 @@ class Arbiter(Generic[W]):
         self._overlooked: Zone | None = None
         """Whose next request was that more than once in a row: the next step is the others'."""
         self._sent_back: dict[Zone, None] = {}
-        """Zones of which a request was preempted since the last step: none of theirs is admitted in this one."""
+        """Zones that lost a request to preemption since the last step: this step admits none of their requests."""
         self._short: dict[Zone, None] = {}
         """Zones that lack blocks of their reservation, or may when their next requests wait for nothing else any more,
         in the order in which they were looked at."""
         self._stuck_at: int | None = None
-        """How much had changed when lending everything helped nobody."""
+        """The change count at which lending everything last helped no request."""
         self._ledger.departures.append(self._forget)
 
     # Queues
@@ -162,7 +162,7 @@ class Arbiter(Generic[W]):
     # Steps
 
     def begin_step(self) -> None:
-        """Make room, before the step, for running requests that were held back and for whoever is entitled to it."""
+        """Make room, before the step, for held-back running requests and for entitled zones."""
         self._yielding.begin_step()
         held_back = self._held_back.collect()
         if not self._engine.goes_on:
@@ -234,7 +234,7 @@ class Arbiter(Generic[W]):
             self._admission.wake()
             zone = self._next_zone()
             if zone is None and (turned_away := self._seats.let_go()):
-                # Those for whom seats were kept had no use for them after all: none stays empty while somebody waits.
+                # The zones that seats were kept for did not use them: no seat stays empty while a request waits.
                 self._admission.take_back(turned_away)
                 zone = self._next_zone()
             while zone is None and (turned_away := self._tokens.let_go()):
@@ -257,7 +257,7 @@ class Arbiter(Generic[W]):
             self._held_back.turned_down(work)
         else:
             self._admission.set_aside(work.zone)
-            # What is denied blocks over and over although it was reckoned to have them stands in nobody's way.
+            # A request that is repeatedly denied blocks although the plan had them must not block others.
             self._overlooked = work.zone if work is self._doubtful else None
             self._doubtful = work
 
@@ -300,7 +300,7 @@ class Arbiter(Generic[W]):
         self._admission.set_aside(work.zone)
 
     def note_preemption(self, work: W, reason: PreemptionReason, beneficiary: Zone | None) -> None:
-        """Count and note a request that was preempted, by whomever."""
+        """Count and record a preempted request, whether we or vLLM preempted it."""
         work.zone.counters.preemptions += 1
         beneficiary_name = None if beneficiary is None else beneficiary.name_in_journal
         self._ledger.trail.preempted(work.zone.name_in_journal, reason, beneficiary_name)
@@ -323,7 +323,7 @@ class Arbiter(Generic[W]):
         work, at_most = next(candidates(self._engine, zone, self._blocks_at_most), (front, 0))
         denied = self._denied(work)
         count, is_rough = self._blocks_to_claim(work) if denied is None else (denied.blocks, False)
-        # Nobody yields to whom one of its own zone keeps waiting.
+        # No request is preempted for one that waits because of its own zone.
         if count and zone not in self._held_back.zones and self._yielding.is_entitled_to(work, count):
             states.is_served(self._ledger, zone)
             self._yielding.reclaim(work, count, is_rough=is_rough)
@@ -333,14 +333,14 @@ class Arbiter(Generic[W]):
             self._may_go_on(zone)
         waits_for_else = work is not front or not at_most
         if zone.in_use < zone.spec.quota.reserved and (denied is not None or waits_for_else):
-            # The step itself may not get to the zone, and nobody tells when what it waits for besides blocks is there.
+            # The step itself may not reach the zone, and no event announces what it waits for apart from blocks.
             self._short[zone] = None
             if denied is not None:
                 # That its reservation is not there must show all the same.
                 self._tenancy.must_wait(zone, denied.blocks, self._engine.free_blocks, work.peak)
 
     def _look_at_short(self) -> None:
-        """Have zones that may lack reserved blocks looked at: the step itself looks at nobody where no seat is free."""
+        """Consider zones that may lack reserved blocks: the step itself considers none if no seat is free."""
         for zone in list(islice(self._short, _SHORT_AT_ONCE)):
             del self._short[zone]
             if not zone.parked:
@@ -464,7 +464,7 @@ class Arbiter(Generic[W]):
         self._hopeless.note(work, denied.blocks)
         self._tenancy.must_wait(zone, denied.blocks, engine.free_blocks, work.peak)
         if zone.is_entitled_to(denied.blocks):
-            # Room is made before the next step: in the midst of one, whoever would yield has its tokens already.
+            # Room is made before the next step: within this one, a request to preempt has its tokens already.
             self._admission.look_again(zone)
         else:
             self._admission.park(zone, denied.blocks, work.peak, denied.headroom)
@@ -532,7 +532,7 @@ class Arbiter(Generic[W]):
         if not at_most or (work is not self._doubtful and at_most <= max(0, min(available, reachable))):
             return None
         count = engine.blocks_to_admit(work)
-        # First what no eviction changes: nobody's cache goes for a request that must wait nevertheless.
+        # First what no eviction changes: no cache is evicted for a request that must wait anyway.
         if headroom and count > reachable and not zone.is_entitled_to(count):
             return _Denied(count, headroom)
         return _Denied(count, 0) if count > available else None

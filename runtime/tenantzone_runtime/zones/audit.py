@@ -51,7 +51,7 @@ class Balance:
     granted: int
     """Free blocks that it took."""
     above_reservation: int
-    """Of these, the ones that it holds above its reservation."""
+    """The blocks among them that it holds above its reservation."""
     released: int
     """Blocks that its requests let go and that it did not keep cached."""
     held: int
@@ -192,7 +192,7 @@ class LoanUsage:
     lender: str
     borrower: str
     counting_since: float
-    """When the loan began; or an earlier one of the same two, if it was not told yet what that came to."""
+    """When the loan began; or an earlier one of the same two zones whose total was not reported yet."""
     block_seconds: float
 
 

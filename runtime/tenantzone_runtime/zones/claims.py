@@ -17,7 +17,7 @@ class Claims(Generic[W]):
         self.total = 0
 
     def keep(self, work: W, count: int, *, is_rough: bool = False) -> None:
-        """Keep so many blocks for a request, instead of what was kept for it before; roughly, if it may need fewer."""
+        """Keep ``count`` blocks for a request, replacing what was kept for it; ``is_rough``: it may need fewer."""
         self.drop(work)
         self._blocks[work] = count
         self._add(work.zone, count)

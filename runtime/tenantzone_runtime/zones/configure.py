@@ -143,7 +143,7 @@ def apply(ledger: Ledger, changes: Difference, at_once: int) -> Iterator[tuple[Z
     Args:
         ledger: whose zones.
         changes: what is to change. The engine can hold what is reserved then.
-        at_once: the most blocks of a zone that are evicted before something is yielded.
+        at_once: the most blocks of a zone that are evicted between two yields.
 
     Yields:
         Zones, with blocks of theirs that were evicted: they may keep less than they hold, or they leave. What is

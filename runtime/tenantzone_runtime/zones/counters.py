@@ -1,6 +1,6 @@
 """A zone's counters: what has happened in it since it came.
 
-Whoever makes it happen counts it: nothing is looked for afterwards.
+The code that causes an event counts it; nothing is searched for afterwards.
 """
 
 from collections.abc import Iterator, Mapping
@@ -139,7 +139,7 @@ class Counters:
         )
 
     def catch_up(self, newer: "Counters") -> None:
-        """Take over the counts of the zone of which this was a copy."""
+        """Take over the counts of the zone that this was copied from."""
         for name in _NUMBERS:
             setattr(self, name, getattr(newer, name))
         self.evictions.update(newer.evictions)
@@ -180,7 +180,7 @@ _read_numbers = attrgetter(*_NUMBERS)
 
 
 def evicted_by_reason(evictions: Mapping[tuple[EvictionReason, Beneficiary], int]) -> dict[EvictionReason, int]:
-    """The blocks evicted for each reason, whoever they were for."""
+    """The blocks evicted for each reason, summed over beneficiaries."""
     evicted: dict[EvictionReason, int] = {}
     for (reason, _), blocks in evictions.items():
         evicted[reason] = evicted.get(reason, 0) + blocks

@@ -71,7 +71,7 @@ class DeficitRoundRobin:
 
     def _share(self, budget: int, demands: Mapping[Zone, int], unmet: list[Zone], granted: dict[Zone, int]) -> None:
         while budget > 0 and unmet:
-            # Whoever was owed most before is first, and whoever comes too late in this step is owed more in the next.
+            # The zone that was owed most is first; a zone that gets nothing in this step is owed more in the next.
             in_turn = self._most_owed_first(unmet)
             self._credit(budget, unmet)
             given = 0
@@ -135,6 +135,6 @@ class DeficitRoundRobin:
         return count
 
     def _give_rest(self, budget: int, zones: list[Zone], granted: dict[Zone, int]) -> int:
-        """Give out the last few tokens, of which nobody is owed a whole one."""
+        """Give out the last few tokens: no zone is owed a whole one of them."""
         first = self._most_owed_first(zones)[:budget]
         return sum(self._give(zone, 1, granted) for zone in first)

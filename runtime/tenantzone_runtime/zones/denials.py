@@ -1,7 +1,7 @@
 """Denials: waiting requests that were denied their blocks, and what would have to change for each.
 
 A zone's next request that may not take its blocks need not be looked at again before something changes for it: what its
-own zone holds or may hold (whoever changes that wakes it), or what all zones leave it together. Of the latter, each
+own zone holds or may hold (the code that changes that wakes it), or what all zones leave it together. For that, each
 request waits for a few sums to reach a bar. Where many bars are reached, who comes first by service is looked at, and
 nobody else: once it has its blocks, the sums are lower, and the others wait on. A bar may be too low, never too high: a
 request that is looked at too early is denied again.
@@ -21,7 +21,7 @@ from tenantzone_runtime.zones.zone import Zone
 _MIN_STALE = 64
 
 _Name = Literal["spare", "relief", "headroom", "share"]
-"""headroom: what is free or cached. share: a zone's of what nobody reserved, for a weight of 1."""
+"""headroom: what is free or cached. share: a zone's share of unreserved blocks, for a weight of 1."""
 _Sum = tuple[_Name, int]
 """The priority is that of the zones that it is reckoned for; 0 where it knows none."""
 _Entry = tuple[float, int, int]
@@ -107,7 +107,7 @@ class Denials:
         self._ledger = ledger
         self._bars: dict[_Sum, _Bars] = {}
         self._new: list[tuple[_Sum, float, int, Zone]] = []
-        """Denied since somebody was admitted, or in this step."""
+        """Denied since the last admission, or in this step."""
         self._tickets = 0
         self._parked: dict[int, Zone] = {}
         """By ticket."""
@@ -129,7 +129,7 @@ class Denials:
         if zone.in_use + count > max(promise.limit, peak):
             return
         if headroom:
-            # Whatever else is missing: before that is there, the request is denied.
+            # Without the headroom the request is denied, even if nothing else is missing.
             self._enter("headroom", 0, count + headroom, zone)
         elif zone.overdue:
             return
@@ -148,7 +148,7 @@ class Denials:
         self._new.append(((name, priority), bar, zone.parked, zone))
 
     def line_up(self) -> None:
-        """Let zones that were denied be looked at again: the step is over, or somebody was admitted."""
+        """Consider denied zones again: the step is over, or a request was admitted."""
         new, self._new = self._new, []
         for of, bar, parked, zone in new:
             if parked == zone.parked:

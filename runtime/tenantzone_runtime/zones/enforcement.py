@@ -1,7 +1,7 @@
-"""Enforcement: the newest config, and how it comes into force, zone by zone, with steps in between.
+"""Enforcement: applies the newest config zone by zone, with steps in between.
 
 At each moment the zones are promised no more than the engine has: those that leave or shrink come before those that
-grow. A tenant that comes meanwhile and that nobody declared is registered by the new config, but reserves nothing yet.
+grow. An undeclared tenant that arrives meanwhile is registered by the new config, but reserves nothing yet.
 """
 
 from collections.abc import Iterator
@@ -168,5 +168,5 @@ class Enforcement:
 
     @property
     def _unpromised(self) -> int:
-        """Blocks that nobody has reserved, or is about to."""
+        """Blocks that no zone has reserved, or is about to reserve."""
         return self._capacity - self._ledger.totals.promised if self._is_whole else 0

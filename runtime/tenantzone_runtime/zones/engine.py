@@ -44,11 +44,11 @@ class Engine(Protocol[W]):
         """Requests that run, in the engine's order."""
 
     def by_seniority(self) -> Sequence[W]:
-        """The requests that run, the most senior first: of one zone's, the last one yields first."""
+        """The running requests, most senior first: within a zone the last one is preempted first."""
 
     @property
     def free_blocks(self) -> int:
-        """Blocks that nobody holds."""
+        """Blocks that no zone holds."""
 
     @property
     def headroom(self) -> int:
@@ -68,7 +68,7 @@ class Engine(Protocol[W]):
 
     @property
     def free_seats(self) -> int:
-        """Requests that can run beside those that do; none while the engine is not open."""
+        """Requests that can run in addition to the running ones; 0 while the engine is not open."""
 
     @property
     def loading(self) -> Collection[W]:
@@ -76,7 +76,7 @@ class Engine(Protocol[W]):
 
     @property
     def landing(self) -> Collection[W]:
-        """Of these, the requests that wait for nothing but their copies: none that waits for room beside what runs."""
+        """The requests among these that wait only for their copies, and not for room."""
 
     @property
     def adapter_slots(self) -> int:
@@ -117,7 +117,7 @@ class Engine(Protocol[W]):
     def needs(self) -> Iterable[tuple[W, int]]:
         """The running requests that will ask for blocks in the coming step, in the engine's order, with how many.
 
-        It tells no more than can be told cheaply.
+        It is only as precise as is cheap.
         """
 
     def is_running(self, work: W) -> bool:
@@ -132,7 +132,7 @@ class Engine(Protocol[W]):
     def blocks_at_most(self, work: W) -> int:
         """The blocks to admit a waiting request if none of its prefix is cached: no less than ``blocks_to_admit``.
 
-        It is cheap to tell, and 0 for a request that can't be admitted yet for another reason than blocks, seats or
+        It is cheap to compute, and 0 for a request that can't be admitted yet for another reason than blocks, seats or
         adapter slots.
         """
 
@@ -179,7 +179,7 @@ class Engine(Protocol[W]):
         """Tokens of a request's prompt that a step could compute; one that waits finds none of them cached."""
 
     def tokens_within(self, work: W, blocks: int) -> int:
-        """Tokens of a running request's prompt that a step could compute if it took so many further blocks at most."""
+        """Returns the prompt tokens of a running request that a step could compute with ``blocks`` more blocks."""
 
     def tokens_computed(self, work: W) -> int:
         """Tokens of a request that are computed."""

@@ -11,7 +11,7 @@ The order, for a zone that may take what it asks for:
   A zone that borrows takes from a reservation only where it may borrow from it. It comes last: what a quiet zone caches
   within its reservation is lent to requests, and never to another zone's cache;
 - then, for a request that runs and grows above the reservation, what other zones cache above theirs (relief): work in
-  progress counts more than a cache that nobody was promised. A request that waits gets it by :func:`relieve` only.
+  progress counts more than an unreserved cache. A request that waits gets it by :func:`relieve` only.
 
 When these do not give enough, what is left is in use (see ``preemption``). Background eviction (watermark) takes what
 is cached above reservations.
@@ -70,7 +70,7 @@ def make_room_to_hold(ledger: Ledger, zone: Zone, count: int, free: int) -> tupl
     its reservation.
 
     Returns:
-        How many blocks the zone may take now, all of which are free then, and what was evicted for them.
+        The number of blocks the zone may take now, all free by then, and what was evicted for them.
     """
     evicted: Evictions = []
     promise = zone.spec.quota
@@ -98,7 +98,7 @@ def make_room_to_hold(ledger: Ledger, zone: Zone, count: int, free: int) -> tupl
 def most_to_hold(ledger: Ledger, zone: Zone, count: int, free: int) -> int:
     """How many of ``count`` blocks :func:`make_room_to_hold` could make room for, were nothing in transfer.
 
-    Whoever has use for all of them only asks this first, so that nothing goes in vain.
+    A caller that needs all of them asks this first, so that no block is evicted in vain.
     """
     promise = zone.spec.quota
     within = min(count, quota.unused(promise, zone.held))
@@ -116,7 +116,7 @@ def _growth_above(ledger: Ledger, zone: Zone, count: int, within: int, free: int
         zone: which one.
         count: blocks.
         within: those that it takes before that.
-        free: blocks that are free beside those.
+        free: further free blocks.
     """
     if count <= 0 or zone.overdue:
         return 0, 0
@@ -140,7 +140,7 @@ def evict_surplus_for(ledger: Ledger, zone: Zone, count: int, free: int, peak: i
     """Evict for a request that is denied ``count`` blocks because active zones cache them above their reservations.
 
     An active zone's cache is not just anybody's surplus. But a zone that uses no block must get its request through, or
-    zones could wait for each other's caches for ever; and up to its share of the blocks that nobody reserved, by
+    zones could wait for each other's caches for ever; and up to its share of the unreserved blocks, by
     weight, a zone need not wait for others' caches either. Nothing is evicted where it would not be enough.
     """
     evicted: Evictions = []
@@ -153,7 +153,7 @@ def cover_loans(
 ) -> Evictions:
     """Evict what other zones cache, so that ``count`` blocks less of a borrower's are on loans that are due.
 
-    That comes before its requests yield, since work in progress counts more than a cache that nobody was promised.
+    That comes before its requests yield, since work in progress counts more than an unreserved cache.
     First goes what is cached above reservations; only where that is of no use, what quiet zones cache of a reservation
     that they lend. Else a request that was given such blocks would yield again and again for a lender who wants its own
     back, while they stay cached.

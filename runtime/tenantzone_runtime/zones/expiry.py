@@ -1,4 +1,4 @@
-"""Expiry: when blocks of zones with a ttl have to go because nobody has used them for that long.
+"""Expiry: when blocks of zones with a ttl have been unused for that long and must be evicted.
 
 What a zone is looked at for costs the same however many blocks it has: the oldest one says when, and there is one entry
 for each zone. A block that requests use has no age; it begins anew when the last of them lets it go.
@@ -55,12 +55,12 @@ class Expiry:
             zone.ages.hit(block_ids)
 
     def expired(self, zone: Zone, now: float, at_most: int) -> list[int]:
-        """Blocks of the zone that have to go, at most so many."""
+        """Returns the expired blocks of the zone, at most ``at_most``."""
         ttl = zone.spec.retention.ttl_seconds
         return [] if zone.ages is None or ttl is None else zone.ages.unused_for(ttl, now, at_most)
 
     def gone_off(self, now: float) -> Iterator[Zone]:
-        """Zones that may have blocks which have to go; a zone is told again if some are left when it is gone on."""
+        """Zones that may have blocks which have to go; a zone that has some left then is yielded again."""
         for zone in self._deadlines.pop_due(now):
             yield zone
             self._set(zone)

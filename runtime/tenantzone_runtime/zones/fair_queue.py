@@ -2,8 +2,8 @@
 
 Each zone has an account of the service that it has had: tokens by what they cost, divided by the zone's weight. The one
 with the least is served next. A zone that comes back after a pause starts level with the others: unused time can't be
-banked. A zone whose request can't be admitted now stands aside and delays nobody. It keeps its place at the front, and
-saves up no claim meanwhile: or it would be served alone for as long as it had waited for blocks.
+banked. A zone whose request can't be admitted now stands aside and delays no other zone. It keeps its place at the
+front, and accumulates no claim meanwhile: otherwise it would be served alone for as long as it had waited for blocks.
 
 The algorithm is Sheng et al., *Fairness in Serving Large Language Models*, OSDI'24 (VTC). Its bound: of two zones that
 both have requests waiting all the time, and whose requests can be admitted, neither gets more than
@@ -59,7 +59,7 @@ class FairQueue:
         self._aside: list[tuple[Account, int]] = []
         self._tickets = itertools.count(1)
         self._reached = 0.0
-        """How far the queue has come: the most service that an account had when it was served. Nobody is behind."""
+        """How far the queue has come: the most service that an account had when it was served. No account is behind."""
 
     def enter(self, account: Account) -> None:
         """Enter the account of a zone that has waiting requests now, level with those that wait already."""

@@ -1,6 +1,6 @@
-"""Forgetting: a purge has all that a zone keeps cached go, with a receipt of what that came to.
+"""Purging: evicts everything that a zone has cached, and records how much that was.
 
-A purge begins when a config comes into force with an id that the zone has not carried out, and is complete when that
+A purge begins when a config takes effect with an id that the zone has not carried out, and is complete when that
 config is in force whole. What the zone keeps cached is evicted. What its requests use is withdrawn by the engine, which
 alone knows how a block is found. Whatever a request computes that had begun before the purge is not cached at all: that
 is what was computed before, or is made of it.
@@ -30,7 +30,7 @@ def purge(ledger: Ledger, zone: Zone, at_once: int) -> Iterator[tuple[Zone, list
     Args:
         ledger: all zones.
         zone: which one.
-        at_once: the most blocks that are evicted before something is yielded.
+        at_once: the most blocks that are evicted between two yields.
 
     Yields:
         The zone, with blocks of it that were evicted; once at least, at the moment when the purge begins.
@@ -49,7 +49,7 @@ def purge(ledger: Ledger, zone: Zone, at_once: int) -> Iterator[tuple[Zone, list
 
 
 def evict(ledger: Ledger, zone: Zone, blocks: int) -> list[int]:
-    """Evict so many cached blocks of a zone for its purge, and return their ids."""
+    """Evict ``blocks`` cached blocks of a zone for its purge, and return their ids."""
     assert zone.purge is not None, "a purge has begun"
     zone.purge.evicted += blocks
     return ledger.evict(zone, blocks, "purge")

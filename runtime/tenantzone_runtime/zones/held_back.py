@@ -1,7 +1,8 @@
 """Running requests that lack blocks for their next tokens, and have to wait for them.
 
-Who does not get them in its turn is helped before the next step. Where nobody can yield to it and it need not yield
-itself, as its blocks are coming, that it can't go on is known before the step: it has no use for tokens then.
+A request that does not get them in its turn is helped before the next step. If no request can be preempted for it, and
+it need not yield itself because its blocks are coming, it is known before the step that it can't continue: it then has
+no use for tokens.
 """
 
 from collections.abc import Iterable
@@ -26,7 +27,7 @@ class HeldBack(Generic[W]):
 
     Args:
         engine: whose requests.
-        yielding: tells what blocks a request may have.
+        yielding: computes the blocks that a request may have.
     """
 
     def __init__(self, engine: Engine[W], yielding: Yielding[W]) -> None:
@@ -48,7 +49,7 @@ class HeldBack(Generic[W]):
         self._known.pop(work, None)
 
     def collect(self) -> list[W]:
-        """The requests that lacked blocks in the last step, and of which nothing was computed in it."""
+        """The requests that lacked blocks in the last step and computed nothing in it."""
         computed = self._engine.tokens_computed
         stood = [work for work, before in self._known.items() if computed(work) == before.computed]
         self._known.clear()
@@ -63,7 +64,7 @@ class HeldBack(Generic[W]):
         self.zones = {work.zone for work in self._known}
 
     def standing(self) -> list[W]:
-        """The requests of which nothing can be computed in this step, most likely, as was known before it."""
+        """The requests expected, before the step, to compute nothing in it."""
         return [work for work, known in self._known.items() if not known.fitting]
 
     def first_of(self, zone: Zone) -> W | None:

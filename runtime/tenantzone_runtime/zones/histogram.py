@@ -1,4 +1,4 @@
-"""Histograms of how long things took: one count of each value, told in two ways.
+"""Histograms of durations: one count of each value, exported in two ways.
 
 As classic buckets, with upper bounds that people can name, and as what Prometheus calls a native histogram: buckets
 that grow by a constant factor, so that a quantile is as exact at a millisecond as at a minute, and only those that
@@ -80,7 +80,7 @@ class Histogram:
         return cls(total, zeros, list(take(values, len(BOUNDS) + 1)), take_mapping(values))
 
     def catch_up(self, newer: "Histogram") -> None:
-        """Take over the counts of the histogram of which this was a copy."""
+        """Take over the counts of the histogram that this was copied from."""
         self.sum, self.zeros = newer.sum, newer.zeros
         self.classic[:] = newer.classic
         self.native.update(newer.native)

@@ -1,7 +1,7 @@
 """What of a prompt a tier must have so that the prompt is found again, in a model with several groups of KV caches.
 
 Where it ends, each group has what it needs: full attention all chunks from the beginning, a window its last ones. That
-is a hit, and what lies beyond it is found by nobody.
+is a hit, and no request finds what lies beyond it.
 """
 
 from bisect import bisect_right
@@ -31,26 +31,26 @@ class HitShape:
         return len(self.windows) > 1
 
     def end(self, tokens: int) -> int:
-        """The last place in so many tokens at which a hit may end, in tokens."""
+        """Returns the last place within ``tokens`` at which a hit may end, in tokens."""
         return tokens // self.chunk_tokens * self.chunk_tokens
 
     def chunks(self, tokens: int) -> int:
-        """The chunks that are loaded for so many tokens, at the most."""
+        """Returns the most chunks that are loaded for ``tokens`` tokens."""
         length = -(-tokens // self.chunk_tokens)
         return sum(length if window is None else min(length, window) for window in self.windows)
 
     def tokens_in(self, chunks: int) -> int:
-        """The most tokens that are loaded with so many chunks."""
+        """Returns the most tokens that are loaded with ``chunks`` chunks."""
         lengths = range(0, (chunks + 1) * self.chunk_tokens, self.chunk_tokens)
         return lengths[bisect_right(lengths, chunks, key=self.chunks) - 1]
 
     def keys(self, prompt: Sequence[Sequence[Key]], end: int, begin: int = 0) -> list[Key]:
-        """What a hit needs that ends there; nothing if the prompt is not so long.
+        """Returns what a hit that ends there needs; nothing if the prompt is shorter.
 
         Args:
             prompt: for each group, the keys of its chunks from the beginning.
             end: in tokens.
-            begin: tokens of which nothing is needed; what comes before is where it is used.
+            begin: leading tokens that need nothing, because they are in place.
 
         Returns:
             First what is needed from the beginning, in the order of the prompt: hits of prompts that begin alike do so,
@@ -77,11 +77,11 @@ class HitShape:
         return parents
 
     def longest(self, prompt: Sequence[Sequence[Key]], begin: int, end: int, is_there: Callable[[Key], bool]) -> int:
-        """The last place up to ``end`` at which a hit ends of which all is there, in tokens; ``begin``: there is none.
+        """Returns the last place up to ``end`` at which a complete hit ends, in tokens; ``begin`` if there is none.
 
         Args:
             prompt: for each group, the keys of its chunks from the beginning.
-            begin: tokens of which nothing is needed.
+            begin: leading tokens that need nothing.
             end: in tokens.
             is_there: whether a chunk is.
         """

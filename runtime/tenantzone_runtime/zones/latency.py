@@ -19,7 +19,7 @@ WINDOW_SECONDS: Final = 60.0
 _SLICE_SECONDS: Final = 5.0
 """Of the window, what goes from it at once."""
 _SHORTEST: Final = 1e-6
-"""Seconds; what is shorter is told as it is, and not told apart from others that are."""
+"""In seconds. Shorter times are reported exactly."""
 _PER_FACTOR: Final = 100.0
 """Buckets for each factor of e: a hundredth from one to the next."""
 _PERCENTILE: Final = 0.99
@@ -66,14 +66,14 @@ class Window:
 
 
 class _Reasons:
-    """Why a target was missed in the last minute: mostly, so that it is not told otherwise each second."""
+    """The main reason for missing a target in the last minute, so that it does not change each second."""
 
     def __init__(self) -> None:
         self._given: deque[tuple[float, LatencyReason]] = deque()
         self._told: LatencyReason | None = None
 
     def mostly(self, reason: LatencyReason, now: float) -> LatencyReason:
-        """The reason to tell, with the one that there is now: another one once it is given twice as often."""
+        """Returns the reason to report: the present one, until another one is twice as frequent."""
         self._given.append((now, reason))
         while self._given[0][0] < now - WINDOW_SECONDS:
             self._given.popleft()
@@ -107,7 +107,7 @@ class _Watched:
         return self.stalls[-1][3] - self.stalls[0][3]
 
     def waited_for(self, seconds: float) -> LatencyReason | None:
-        """What the zone's next requests have waited for of late, if it was for so many seconds."""
+        """Returns what the zone's next requests recently waited for, if they waited that many seconds."""
         (_, blocks, seats, _), (_, blocks_now, seats_now, _) = self.stalls[0], self.stalls[-1]
         for_blocks, for_seats = blocks_now - blocks, seats_now - seats
         if max(for_blocks, for_seats) < seconds:
@@ -146,11 +146,11 @@ class Latency:
         """What the requests of each zone with a target take without other zones."""
 
     def tokens_came(self, zone: Zone, seconds: float, now: float, tokens: int = 1) -> None:
-        """Note tokens of a zone with a target, each so long after the one before it."""
+        """Note tokens of a zone with a target that came ``seconds`` after the ones before."""
         self._of(zone).token_times.add(seconds, now, tokens)
 
     def first_token_came(self, zone: Zone, seconds: float, now: float) -> None:
-        """Note a request's first token, so long after its arrival."""
+        """Note the seconds from a request's arrival to its first token."""
         self._of(zone).first_tokens.add(seconds, now)
 
     def judge(self, now: float) -> Iterator[None]:
@@ -181,7 +181,7 @@ class Latency:
         is_first = name == "first_token"
         actual = (watched.first_tokens if is_first else watched.token_times).percentile(now)
         if actual is None and is_first and watched.waited() > TOLERANCE * target:
-            # Nobody was served, and not because nobody asked.
+            # No request was served, although some waited.
             actual = watched.waited()
         if actual is None:
             return TargetOutcome(target, None, None, "NoTraffic")

@@ -44,7 +44,7 @@ class Ledger:
         self.overflow = Overflow()
         self.expiry = Expiry(block_count)
         self.now = now
-        """Kept up to date by whoever uses the ledger: block-seconds are counted by it."""
+        """Kept up to date by the users of the ledger; block-seconds are counted by it."""
         self.cached_blocks = 0
         self.held_blocks = 0
         self._soiled: dict[int, str] = {}
@@ -144,7 +144,7 @@ class Ledger:
         self._count_evicted(zone, block_ids, reason, None)
 
     def evict_expired(self, zone: Zone, at_most: int) -> list[int]:
-        """Make blocks free that were not used for as long as the zone's ttl, at most so many; returns their ids."""
+        """Free at most ``at_most`` blocks that were unused for the zone's ttl; returns their ids."""
         self.accrue(zone)
         block_ids = self.expiry.expired(zone, self.now, at_most)
         self.evict_blocks(zone, block_ids, "ttl")
@@ -215,9 +215,9 @@ class Ledger:
         return quota.wait_reason(zone.spec.quota, zone.in_use, count, peak=peak, free=free, cached=self.cached_blocks)
 
     def tell_usage(self, zone: Zone) -> bool:
-        """Whether the zone has used more than was told of it last, in which case ``usage_told`` is brought up to now.
+        """Whether the zone has used more than was last reported; if so, ``usage_told`` is brought up to date.
 
-        Of a zone that the journal has no name for, nothing is told.
+        A zone that the journal has no name for is not reported.
         """
         if zone.name_in_journal is None:
             return False

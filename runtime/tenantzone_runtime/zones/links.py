@@ -1,6 +1,6 @@
 """Which chunks of a tier are of use together only.
 
-Without one of its chunks a hit is none, and what is of use for no hit should not take up a tier's room.
+A hit is lost with any of its chunks, and a chunk that no hit uses should not take up room in a tier.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -40,7 +40,7 @@ class Links:
         return iter(self._places)
 
     def link(self, chunk_ids: Sequence[int]) -> None:
-        """Note a hit, which needs all of these chunks."""
+        """Note a hit that needs all these chunks."""
         self.end(self.go_on(None, chunk_ids))
 
     def go_on(self, place: Place | None, chunk_ids: Iterable[int]) -> Place | None:
@@ -63,7 +63,7 @@ class Links:
             place.is_end = True
 
     def unlink(self, chunk_ids: Iterable[int]) -> list[int]:
-        """Forget chunks that are gone, and the hits that they were of; returns what is of use for no hit since then."""
+        """Forget removed chunks and their hits; returns chunks that no hit uses any longer."""
         if not self._places:
             return []
         useless: dict[int, None] = {}

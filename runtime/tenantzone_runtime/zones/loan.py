@@ -24,7 +24,7 @@ class Loan:
     """When ``block_seconds`` were added up last."""
     counting_since: float
     block_seconds: float = 0.0
-    """Blocks times seconds since ``counting_since``: since the loan began, or an earlier one whose sum was not told."""
+    """Blocks times seconds since ``counting_since``: since the loan began, or an earlier unreported one."""
     told: float = 0.0
     """Of the block-seconds, those that the journal has."""
 
@@ -42,7 +42,7 @@ class Loan:
         self.accrued_until = now
 
     def tell(self, now: float) -> bool:
-        """Whether the loan has come to more than was told of it last, in which case ``told`` is brought up to now."""
+        """Whether the loan has grown since it was last reported; if so, ``told`` is brought up to date."""
         self.accrue(now)
         is_new = self.block_seconds != self.told
         self.told = self.block_seconds

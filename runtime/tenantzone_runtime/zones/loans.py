@@ -112,7 +112,7 @@ class LoanBook:
     def covers(self, zone: Zone, borrower: Zone) -> int:
         """How many blocks above its reservation a zone can let go to have as many less of a borrower's on due loans.
 
-        First comes what stands on nobody's reservation, then what stands on that of lenders that take such a loan over.
+        First come blocks on no zone's reservation, then those on reservations of lenders that take such a loan over.
         """
         blocks = zone.surplus - zone.borrowed
         own = [loan for loan in self._loans_of.get(zone, ()) if loan.borrower is zone]

@@ -1,7 +1,7 @@
 """The overflow zone: which zones have series of their own among the metrics, and which are added up in one.
 
 Zones that a config declares have their own: the config bounds them. Tenants without a TenantZone come and go as they
-like, so of the zones registered for them only so many have their own at a time, and all others are members of the
+like, so a bounded number of the zones registered for them have their own at a time, and all others are members of the
 overflow. Which it is, is decided when a zone is registered, and stays so until it is forgotten or declared; a place
 that becomes free is for the next zone to come.
 

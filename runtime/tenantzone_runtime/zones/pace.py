@@ -27,9 +27,9 @@ from tenantzone_runtime.zones.steps_in_flight import StepsInFlight
 from tenantzone_runtime.zones.zone import Zone
 
 OUT_OF_REACH: Final = 1.25
-"""A target is given up where the zone's own requests alone take so many times as long."""
+"""A target is given up if the zone's own requests alone take this many times as long."""
 SITS_OUT_AT_MOST: Final = 32
-"""Steps after which whoever sat them out is computed, one in a step."""
+"""Steps after which a request that skipped them is computed, one in a step."""
 
 
 class Pace(Generic[W]):
@@ -126,7 +126,7 @@ class Pace(Generic[W]):
             chunk: with how many of them a prompt is begun at least.
 
         Returns:
-            None where nobody is bounded.
+            None if no zone is bounded.
         """
         if not self._times.is_known:
             return None
@@ -137,7 +137,7 @@ class Pace(Generic[W]):
         pacing, load = Pacing[W](), StepLoad()
         reachable = self._reachable(bounds)
         overdue = self._overdue(prompts)
-        # Whoever has waited for long gets a chunk even where others' prompts would fill the step.
+        # A zone that has waited for long gets a chunk even if others' prompts would fill the step.
         kept = 0 if overdue is None else min(prompts[overdue].at_once, budget, prompts[overdue].tokens)
         generates = False
         for zone in bounds:
@@ -172,8 +172,8 @@ class Pace(Generic[W]):
         """Note who sat out a step, and which zones had prompts computed in it.
 
         Args:
-            pacing: what was left to whom; None: nobody was bounded.
-            computed: zones of which prompts were computed.
+            pacing: what each zone was left; None: no zone was bounded.
+            computed: zones whose prompts were computed.
         """
         if pacing is None:
             self._sat_out.clear()
@@ -203,7 +203,7 @@ class Pace(Generic[W]):
         own = prompts.get(zone)
         if own is not None and own.tokens:
             self._note_prompts(zone, own, len(decodes.get(zone, ())))
-            # A prompt takes as long as it does; a step that takes too long with one token of it helps nobody.
+            # A prompt takes as long as it does; a step that takes too long with one token of it helps no request.
             return self._times.estimate(StepLoad(1)) <= OUT_OF_REACH * bound
         load = StepLoad()
         for work in decodes.get(zone, ()):
@@ -315,7 +315,7 @@ class Pace(Generic[W]):
             computed = self._engine.tokens_computed(work)
             longer = seconds + self._times.seconds_per_decode(each, computed, has_prompts=load.has_prompts)
             is_overdue = work is in_turn[0] and self._sat_out.get(work, 0) >= SITS_OUT_AT_MOST
-            # An empty step helps nobody.
+            # An empty step helps no request.
             if is_overdue or longer <= bound or not (load.decodes or load.prompt_tokens):
                 seconds = longer
                 load.add_decode(each, computed)
@@ -341,7 +341,7 @@ class Pace(Generic[W]):
         return None if zone is None or self._starved.get(zone, 0) < SITS_OUT_AT_MOST else zone
 
     def _tokens_within(self, load: StepLoad, computed: int, bound: float) -> int:
-        """The tokens of a prompt that a step takes without exceeding the bound, as far as that can be told."""
+        """Estimates the tokens of a prompt that a step takes without exceeding the bound."""
         step_tokens = self._engine.step_tokens or 0
         if bound == inf:
             return step_tokens

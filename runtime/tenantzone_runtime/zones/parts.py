@@ -13,7 +13,7 @@ _BLOCKS_PER_ZONE: Final = 50
 
 
 def zones_for(blocks: int) -> int:
-    """The number of zones that can be looked at for the cost of evicting so many blocks; one at least."""
+    """Returns the number of zones that can be considered for the cost of evicting ``blocks`` blocks; at least 1."""
     return max(1, blocks // _BLOCKS_PER_ZONE)
 
 

@@ -16,7 +16,7 @@ from tenantzone_runtime.zones.zone import Zone
 
 
 def choose_victim(running: Iterable[W], beneficiary: Zone, *, entitled: bool) -> W | None:
-    """Choose the running request that yields next.
+    """Choose the running request to preempt next.
 
     Args:
         running: most senior first.
@@ -25,7 +25,7 @@ def choose_victim(running: Iterable[W], beneficiary: Zone, *, entitled: bool) ->
 
     Returns:
         A borrower's request (lowest priority, then youngest) if the beneficiary is entitled, else the beneficiary's own
-        youngest; None if nobody may yield.
+        youngest; None if none may be preempted.
     """
     victim: W | None = None
     for work in running:

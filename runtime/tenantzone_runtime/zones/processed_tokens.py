@@ -71,7 +71,7 @@ class Progress:
 
         Args:
             position: with the tokens of the steps that are in flight, but for those that were drafted.
-            dropped_drafts: drafted tokens of these steps. Whether they were right is never looked at.
+            dropped_drafts: drafted tokens of these steps that were dropped without verification.
             counters: of its zone.
         """
         if self.counted is None:

@@ -1,4 +1,4 @@
-"""A zone's queue: how much of it may wait, and how long whoever finds it full should stay away.
+"""A zone's queue: how much may wait in it, and how long a client that finds it full should back off.
 
 A request waits from its arrival until it is first scheduled; one that was preempted has had its turn, and counts no
 more. How fast the queue is served is estimated from what has left it, over the time in which anybody waited: a zone
@@ -10,11 +10,11 @@ from math import ceil, exp
 from typing import Final
 
 WINDOW_SECONDS: Final = 10.0
-"""Of time in which somebody waited: so fast the estimate forgets."""
+"""Of time with waiting requests: the decay of the estimate."""
 
 MIN_RETRY_SECONDS: Final = 1
 MAX_RETRY_SECONDS: Final = 60
-"""Nobody knows what a queue is like in a minute; and OpenAI's clients pass over a longer time."""
+"""A queue can't be predicted beyond a minute, and OpenAI's clients ignore a longer time."""
 MAX_CLOSED_SECONDS: Final = 1.0
 """Queues change by more than being served: clients go away, and their requests with them."""
 
@@ -40,12 +40,12 @@ class Queue:
     """Of their prompts."""
     _looked_at: float = 0.0
     _seconds: float = 0.0
-    """In which somebody waited, and what was served in them, the longer ago the less."""
+    """Seconds with waiting requests, and what was served in them, with exponential decay."""
     _served_requests: float = 0.0
     _served_tokens: float = 0.0
 
     def enter(self, tokens: int, now: float) -> None:
-        """Let a request whose prompt has so many tokens wait."""
+        """Let a request with a prompt of ``tokens`` tokens wait."""
         self._let_time_pass(now)
         self.requests += 1
         self.tokens += tokens
@@ -60,17 +60,17 @@ class Queue:
             self._served_tokens += tokens
 
     def has_room(self, bounds: QueueBounds, tokens: int) -> bool:
-        """Whether a request of so many tokens may wait, too. Where nobody waits, any may, whatever its length."""
+        """Whether a request of ``tokens`` tokens may wait, too. In an empty queue any request may."""
         return not self.requests or not (
             _is_beyond(bounds.requests, self.requests + 1) or _is_beyond(bounds.tokens, self.tokens + tokens)
         )
 
     def retry_after(self, bounds: QueueBounds, now: float) -> int:
-        """Whole seconds after which whoever finds no room should come again: until all that waits now is served."""
+        """Returns the whole seconds after which a refused client should retry: until all that waits now is served."""
         return max(MIN_RETRY_SECONDS, min(MAX_RETRY_SECONDS, ceil(self._seconds_to_serve(bounds, now))))
 
     def closed_seconds(self, bounds: QueueBounds, now: float) -> float:
-        """Seconds for which whoever comes to a queue that had no room need not be looked at.
+        """Returns the seconds for which requests to a full queue can be refused without another look.
 
         A small part of the time in which what waits now is served, so that what is served leaves no gap.
         """
@@ -79,7 +79,7 @@ class Queue:
     def _seconds_to_serve(self, bounds: QueueBounds, now: float) -> float:
         """In which all that waits now is served, at the rate of late: of requests and of tokens, as far as bounded.
 
-        By what takes longer. One more counts as served than was, so that a queue of which nothing was served yet has a
+        By what takes longer. One more counts as served than was, so that a queue that has served nothing yet has a
         rate, too.
         """
         self._let_time_pass(now)

@@ -1,6 +1,6 @@
 """The quota algebra of one engine, as pure functions: who may take how many blocks.
 
-A zone *holds* the blocks that its requests use and the ones that it keeps cached; what nobody holds is free. A
+A zone *holds* the blocks that its requests use and the ones that it keeps cached; blocks that no zone holds are free. A
 reservation is a promise, not a parked block: it sits in the numbers below, and only when its owner is quiet may others
 stand on it.
 
@@ -25,7 +25,7 @@ class Quota:
 
 
 def floor(quota: Quota, quiet: bool) -> int:
-    """The part of the reservation that nobody may take from the zone now."""
+    """The part of the reservation that no other zone may take now."""
     return quota.reserved - quota.lendable if quiet else quota.reserved
 
 
@@ -81,9 +81,9 @@ def offered(quota: Quota, in_use: int, cached: int, lends_cache: bool = True) ->
 def spare(
     cached: int, *, free: int, evictable_elsewhere: int, locked_elsewhere: int, withheld_elsewhere: int = 0
 ) -> int:
-    """The blocks that are nobody's promise: free, evictable or the zone's own cache, neither locked nor withheld.
+    """The blocks promised to no zone: free, evictable or the zone's own cache, neither locked nor withheld.
 
-    Locked are blocks for somebody else; withheld are those that zones offer which do not lend to one of its priority.
+    Locked blocks are for another zone; withheld are those that zones offer which do not lend to one of its priority.
     The number is negative where promises stand open.
     """
     return free + cached + evictable_elsewhere - locked_elsewhere - withheld_elsewhere

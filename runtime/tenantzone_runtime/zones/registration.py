@@ -25,7 +25,7 @@ def spec_for(unknown: UnknownTenants, tenant: str, capacity: int, room: int) -> 
         unknown: what the config says of such tenants.
         tenant: whose zone.
         capacity: blocks of the engine. A level's percentages are rounded as those of declared zones.
-        room: of these, what no other zone has reserved. If the level reserves more, the zone reserves nothing.
+        room: the blocks among them that no other zone has reserved. A zone whose level reserves more reserves nothing.
     """
     level, idle = unknown.level_of(tenant), unknown.template.idle
     terms = level or unknown.template
@@ -50,7 +50,7 @@ def spec_for(unknown: UnknownTenants, tenant: str, capacity: int, room: int) -> 
 def registered_specs(
     zones: Iterable[Zone], declared: Iterable[ZoneSpec], unknown: UnknownTenants, capacity: int
 ) -> list[ZoneSpec]:
-    """The specs that a new config gives the zones that were registered, beside those that it declares.
+    """The specs that a new config gives registered zones, in addition to the declared ones.
 
     Args:
         zones: all that there are, in the order in which they came.
@@ -74,7 +74,7 @@ def give_awaited(ledger: Ledger, unknown: UnknownTenants, room: int, capacity: i
     Args:
         ledger: whose zones.
         unknown: what the config says of tenants that it does not declare.
-        room: blocks that nobody has reserved.
+        room: blocks that no zone has reserved.
         capacity: blocks of the engine.
 
     Returns:
@@ -87,7 +87,7 @@ def give_awaited(ledger: Ledger, unknown: UnknownTenants, room: int, capacity: i
 
 
 def _specs_for(zones: Iterable[Zone], unknown: UnknownTenants, capacity: int, room: int) -> Iterator[ZoneSpec]:
-    """The specs of these zones, one after the other, each with the room that is left."""
+    """Yields the specs of these zones in order, each within the room that is left."""
     for zone in zones:
         spec = spec_for(unknown, zone.spec.tenant, capacity, room)
         room -= spec.quota.reserved

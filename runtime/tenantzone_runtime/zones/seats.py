@@ -1,10 +1,10 @@
 """Seats: how many requests of a zone may run at once, and who gives one up for whom.
 
-An engine computes so many requests at a time and no more. A zone that reserves blocks reserves the same share of the
-seats, rounded down, of those that no zone reserves by name. Zones whose share rounds to none have one seat between
+An engine computes a bounded number of requests at a time. A zone that reserves blocks reserves the same share,
+rounded down, of the seats that no zone reserves by name. Zones whose share rounds to none have one seat between
 them, which they get in turn. A zone with a limit has no more than that. What a zone does not use is lent without terms:
 a waiting request that is entitled to a seat gets one before the next step, from a zone that has more than its own.
-Blocks of whoever gives it up stay cached, as far as they fit, so resuming is cheap.
+Blocks of a request that gives its seat up stay cached if they fit, so resuming is cheap.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ _ZONE: Final = attrgetter("zone")
 _FEW = 4
 """Waiting requests of a zone that are looked at first; more seldom matter."""
 _LOOKED_AT = 16
-"""Zones without a seat of their own of which so many are looked at before a step, for the one that they share."""
+"""The number of zones without a seat of their own that are considered before a step for the shared seat."""
 
 
 def share_of_seats(reserved: int, capacity: int, seats: int) -> int:
@@ -78,7 +78,7 @@ class Seats(Generic[W]):
         engine: whose requests.
         blocks_at_most: the most blocks that a waiting request can ask for; 0 if it waits for something else.
         can_begin: whether a waiting request could have its blocks now.
-        preempt: sends a running request back to wait, for a reason and somebody's benefit; tells ``stood_up`` of it.
+        preempt: preempts a running request, for a reason and a beneficiary; calls ``stood_up``.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Seats(Generic[W]):
         self._limited: dict[Zone, None] = {}
         """Those of both that have a limit."""
         self._sorted_at = 0
-        """Changes of specs that were made when these two were told apart."""
+        """The count of spec changes at which these two were computed."""
         self._held: Counter[Zone] = Counter()
         """Requests that run or are loaded, by zone, as counted in this step."""
         self._claimed: dict[Zone, int] = {}
@@ -141,7 +141,7 @@ class Seats(Generic[W]):
     def begin_step(self) -> None:
         """See which zones are entitled to seats that they do not have.
 
-        Nobody is looked at while there are seats for all who wait.
+        No zone is considered while there are seats for all waiting requests.
         """
         self._claimed = dict(self._claims()) if self._is_short else {}
 
@@ -172,12 +172,12 @@ class Seats(Generic[W]):
         return limit is not None and self._held[zone] >= limit
 
     def free_for(self, zone: Zone) -> int:
-        """How many requests of the zone may run beside those that do, as far as seats go."""
+        """Returns the number of further requests that the zone may run, by its seats."""
         free, limit = max(self._engine.free_seats, self._claimed.get(zone, 0)), zone.spec.seats.limit
         return free if limit is None else max(0, min(free, limit - self._held[zone]))
 
     def may_sit(self, zone: Zone) -> bool:
-        """Whether the zone's next request may have a seat, beside those that are kept for others."""
+        """Whether the zone's next request may have a seat that is not kept for others."""
         may_sit = self._engine.free_seats > self._kept.total() - self._kept[zone]
         if not may_sit:
             self._turned_away.append(zone)
@@ -240,14 +240,14 @@ class Seats(Generic[W]):
         return ready
 
     def _can_follow(self, zone: Zone, blocks: int) -> bool:
-        """Whether another request could run beside the zone's ones before it, which need so many blocks with it."""
+        """Whether the zone could run one more request if all its requests then need ``blocks`` blocks."""
         if zone.is_entitled_to(blocks):
             return True
         # Seats that come with blocks are for requests within these; seats by name are for any that find blocks.
         return zone.spec.seats.reserved is not None and blocks <= self._engine.free_blocks
 
     def _make_free(self, zone: Zone) -> None:
-        """Have others give up seats until those that are kept are free, or nobody has more than its own."""
+        """Preempt until the kept seats are free, or no zone has more than its own."""
         while self._engine.free_seats < self._kept.total():
             victim = self._victim(zone)
             if victim is None:

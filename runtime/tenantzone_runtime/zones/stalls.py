@@ -5,7 +5,7 @@ do it with. A zone whose next request was denied its blocks is stalled from then
 have them; and it is looked at as soon as something changes for it. Or until it has no waiting request, or the engine
 takes on none. So a step costs nothing for zones that are stalled, nor for those that are not.
 
-Nobody looks at zones while no seat is free. That time runs on one clock for all of them: of who waits, and is not
+No zone is considered while no seat is free. That time runs on one clock for all of them: of who waits, and is not
 stalled for another reason, it counts as waiting for a seat.
 """
 
@@ -48,7 +48,7 @@ class Stalls:
         self.end(zone, now)
 
     def begin(self, zone: Zone, denied: int, reason: WaitReason, now: float) -> None:
-        """Begin or go on with the stall of a zone whose next request was denied so many blocks."""
+        """Begin or continue the stall of a zone whose next request was denied ``denied`` blocks."""
         zone.denied = denied
         if zone.wait_reason != reason:
             self.count(zone, now)

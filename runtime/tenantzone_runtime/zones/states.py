@@ -57,7 +57,7 @@ def blocks_evicted(ledger: Ledger, zone: Zone) -> None:
 
 
 def advance(ledger: Ledger, zone: Zone, at_once: int) -> list[int]:
-    """Let time pass for the zone; returns blocks evicted because it was silent for so long, at most ``at_once``."""
+    """Advance the zone's timers; returns at most ``at_once`` blocks evicted because it was idle."""
     if zone.requests > 0:
         return []
     # Compared as moments, as timers are: the difference of two floats may fall short of what was added.
@@ -83,7 +83,7 @@ def _kept(ledger: Ledger, zone: Zone) -> int | None:
 
 
 def is_forgotten(ledger: Ledger, zone: Zone) -> bool:
-    """Whether the zone was registered for a tenant that has been silent for so long that the zone goes."""
+    """Whether the zone was registered for a tenant that has been idle long enough to be removed."""
     if not zone.spec.auto_registered or zone.requests > 0:
         return False
     return _has_passed(ledger, zone, zone.spec.idle.forget_after_seconds)

@@ -17,16 +17,16 @@ LEARNED_AFTER: Final = 10
 """Steps of a kind after which its predictions are used."""
 
 STRETCH: Final = 2.0
-"""Steps are predicted up to so many times the most tokens of prompts that a step was seen with of late."""
+"""Steps are predicted up to this multiple of the most prompt tokens in a recent step."""
 _FIRST_REACH: Final = 256
 """The most tokens of prompts in a step before any with prompts was seen."""
 
 SURPRISE: Final = 1.5
-"""An observation counts as at most so many times longer or shorter than predicted."""
+"""An observation counts as at most this many times longer or shorter than predicted."""
 _SWEEPS: Final = 4
 """Of coordinate descent for each observation; each begins where the last one ended."""
 _PRIOR: Final = 1e-6
-"""Holds back coefficients of which nothing is known yet."""
+"""Damps coefficients without observations."""
 _FEATURES: Final = 4
 _PROMPT_UNIT: Final = 256.0
 _DECODE_UNIT: Final = 16.0
@@ -45,12 +45,12 @@ class StepLoad:
     """For each token the number of tokens before it, added up."""
 
     def add_prompt(self, tokens: int, computed: int) -> None:
-        """Add tokens of a prompt of which so many are computed already."""
+        """Add tokens of a prompt that has ``computed`` tokens computed already."""
         self.prompt_tokens += tokens
         self.attention += tokens * (computed + tokens / 2)
 
     def add_decode(self, tokens: int, computed: int) -> None:
-        """Add a request that generates: so many tokens are computed for it at once, more than one if it speculates."""
+        """Add a generating request that computes ``tokens`` tokens at once: more than one if it speculates."""
         self.decodes += 1
         self.attention += tokens * computed
 
@@ -157,7 +157,7 @@ class StepTimes:
         return has_prompts if self.knows(has_prompts=has_prompts) else not has_prompts
 
     def reach(self, bound: float) -> int:
-        """The tokens of prompts that a step may try within so many seconds, as far as those that were seen tell.
+        """Returns the prompt tokens that a step may try within ``bound`` seconds, judging by the steps seen.
 
         Small steps say little of large ones: what reads the model's weights anyhow computes some tokens for nothing.
         Beyond the largest that was seen of late, a step's time is taken to grow as fast as its tokens.
@@ -173,7 +173,7 @@ class StepTimes:
         return tokens / seconds if tokens and seconds else None
 
     def seconds_per_prompt_token(self, computed: float) -> float:
-        """Seconds that one more token of a prompt adds to a step with prompts, behind so many tokens."""
+        """Returns the seconds that one more prompt token adds to a step with prompts, after ``computed`` tokens."""
         coefficients = self._fits[True].coefficients
         return coefficients[1] / _PROMPT_UNIT + coefficients[3] * computed / _ATTENTION_UNIT
 
@@ -198,7 +198,7 @@ class StepTimes:
             self.actual_seconds += seconds
             self.predicted_seconds += predicted
             self.error_seconds += abs(predicted - seconds)
-        # What is larger than all that was seen of late may take what nobody expects.
+        # The time of a load larger than all recent ones can't be predicted.
         tokens, longest = self._largest
         is_larger = load.prompt_tokens > tokens
         self._fits[load.has_prompts].observe(load.features, seconds, is_larger=is_larger)

@@ -150,7 +150,7 @@ class StepTokens(Generic[W]):
         Args:
             work: a running request, or the one that is next to be admitted.
             wanted: tokens that the engine would compute.
-            fitting: how many of at most so many tokens of its prompt the engine can compute; None: any number.
+            fitting: given a bound, returns how many tokens of its prompt the engine can compute; None: any number.
 
         Returns:
             0 for a running request that sits out the step. A waiting one always gets some: it would not have been next.
@@ -243,7 +243,7 @@ class StepTokens(Generic[W]):
     def let_go(self) -> list[Zone]:
         """Let prompts begin with less than a chunk, of what their zones have left and then of what others have.
 
-        Else nobody had that: who runs has had its turn.
+        Otherwise no request had that turn: the running ones have had theirs.
 
         Returns:
             Zones that were turned away for want of tokens, and are to be looked at again.
@@ -260,7 +260,7 @@ class StepTokens(Generic[W]):
             self._deficits.owe(zone, self._left[zone])
             self._unclaimed += self._left.pop(zone)
         if not self._in_all:
-            # An empty step helps nobody, whatever targets say.
+            # An empty step helps no request, whatever the targets are.
             self._spare += max(0, (self._engine.step_tokens or 0) - self._free)
         # Where prompts are computed by more than one token, what is left may be too few again.
         found, self._let_go_of = self._free - self._let_go_of, self._free

@@ -70,7 +70,7 @@ class StepsInFlight:
         self._dispatched.clear()
 
     def seconds_left(self, now: float) -> float:
-        """Returns the predicted time until all of these steps have ended."""
+        """Returns the predicted time until all these steps have ended."""
         if not self._dispatched:
             return 0.0
         first = self._dispatched[0]

@@ -121,7 +121,7 @@ class Tenancy:
         return evict_surplus_for(self.ledger, zone, count, free, peak)
 
     def must_wait(self, zone: Zone, count: int, free: int, peak: int = 0) -> None:
-        """Note that a zone's next request, of this peak, waits, because it was denied so many blocks."""
+        """Note that a zone's next request, of this peak, waits because it was denied ``count`` blocks."""
         self._stalls.begin(zone, count, self.ledger.wait_reason(zone, count, free, peak), self.ledger.now)
 
     def must_wait_for_own_seat(self, zone: Zone) -> None:
@@ -174,7 +174,7 @@ class Tenancy:
         self.seats_are(taken=False)
 
     def why_never(self, zone: Zone, count: int, peak: int) -> str:
-        """A sentence that says why a zone's next request, which asks for so many blocks, can never have them."""
+        """Returns a sentence on why a zone's next request can never have the ``count`` blocks that it asks for."""
         return (
             f"it needs {count} blocks; zone {zone.spec.tenant} can have {self.ledger.totals.reachable(zone, peak)} "
             f"of this engine's {self._capacity} at the most: its limit is {zone.spec.quota.limit}, "
@@ -182,7 +182,7 @@ class Tenancy:
         )
 
     def count(self, zone: Zone) -> None:
-        """Bring a zone's counters up to date, before somebody reads them."""
+        """Bring a zone's counters up to date before they are read."""
         self.ledger.accrue(zone)
         self._stalls.count(zone, self.ledger.now)
 
@@ -206,7 +206,7 @@ class Tenancy:
 
         Args:
             now: the time.
-            free: tells how many blocks are free.
+            free: returns the number of free blocks.
             at_once: the most blocks that are evicted without a pause, or as many zones looked at as costs as much.
         """
         self.ledger.now = now
@@ -231,7 +231,7 @@ class Tenancy:
             yield evicted
 
     def collect_due(self, free: int) -> Evictions:
-        """Settle the loans, and take back what stands on those past their due time and is only cached.
+        """Settle the loans, and reclaim cached blocks on loans past their due time.
 
         What is in use is overdue. ``free`` blocks are free now.
         """

@@ -9,7 +9,7 @@ from typing import Final
 from tenantzone_runtime.zones.eviction_policies.order import EvictionOrder, Links
 
 MOST_USES: Final = 15
-"""Further ones are not counted, so that the place of a block is found in so many steps at most."""
+"""Further uses are not counted, which bounds the steps needed to find a block's place."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,7 +40,7 @@ class LeastFrequentlyUsed(EvictionOrder):
     def __init__(self, links: Links, block_ids: Iterable[int] = ()) -> None:
         self._age = 0
         self._last_with = [links.end] * (MOST_USES + 1)
-        """By key modulo the length: the last block with this key; the links' end where there is none."""
+        """By key modulo the length: the last block with this key; the end of the links if there is none."""
         self._uses: dict[int, Use] = {}
         """Those that were noted in this age, by their count."""
         super().__init__(links, block_ids)

@@ -34,8 +34,8 @@ class Links:
         self.since = [0.0] * block_count
         """When each block was let go last by a request, on the ledger's clock."""
         self.noted: list[Any] = [None] * block_count
-        """What a policy has noted of each block, in an order or in use. An order believes only what it can tell for its
-        own: the zone may have had another one when it was noted, or the block another zone."""
+        """What a policy has noted of each block, in an order or in use. An order relies only on notes that it can
+        recognise as its own: the zone may have had another policy then, or the block another zone."""
 
 
 class EvictionOrder(ABC):
