@@ -81,7 +81,7 @@ def observed(
 ) -> Observation:
     """An engine that has applied a snapshot and reports its zones; `acme={"cached": 3}` says more about one of them.
 
-    Those that it registered by itself come first. Of its identity the digest and the problem are said. ``error`` is why
+    Registered zones come first. Of its identity the digest and the problem are said. ``error`` is why
     it refuses a config, ``untrusted`` that it does so because of the signature.
     """
     status = ConfigStatus()

@@ -1,4 +1,4 @@
-"""Operator and engine of the release before this one, out of the repository's history.
+"""The previous release's operator and engine, from the repository's history.
 
 That is the last release's tag. As long as there is none, it is the commit whose schemas are kept as
 ``v0.1.0``, which was never tagged.

@@ -158,7 +158,7 @@ def test_after_a_change_of_all_tokens_the_config_in_force_stays_until_there_is_o
 
 
 def test_a_signature_that_comes_after_its_config_is_noticed(tmp_path: Path, tokens: Tokens):
-    """In a plain folder each file is written by itself."""
+    """In a plain folder files are written one after the other."""
     folder = tmp_path / "plain"
     folder.mkdir()
     watched = ConfigSource(folder, tokens=tokens)
