@@ -145,7 +145,7 @@ async def test_while_the_key_is_changed_there_are_two_tokens(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("refused", [False, True])
-async def test_a_secret_that_somebody_deletes_is_made_again_with_the_same_key(
+async def test_a_secret_that_somebody_deletes_is_made_again_with_the_same_keys(
     monkeypatch: pytest.MonkeyPatch, refused: bool
 ):
     monkeypatch.setattr(admin_key, "AGAIN_SECONDS", 0.0)
@@ -157,8 +157,8 @@ async def test_a_secret_that_somebody_deletes_is_made_again_with_the_same_key(
 
     await key.ensure(again=refused)
 
-    assert keeper.data == Keeper(key=NEW).data
-    assert key.tokens("shop", "demo") == (admin_token(NEW, "shop", "demo"),)
+    assert keeper.data == Keeper(key=NEW, previous=OLD).data
+    assert key.tokens("shop", "demo") == (admin_token(NEW, "shop", "demo"), admin_token(OLD, "shop", "demo"))
 
 
 @pytest.mark.parametrize("status", [403, 404, 422])

@@ -1,9 +1,9 @@
 """Whether a reservation changes while all attacks come at once, and operators and engines are replaced one by one.
 
-Two replicas of the operator run beside a KV-cache manager. Zones are changed at a steady rate: undisturbed at first,
-for a tenth of the minutes. Then, at the same rate, objects are forged and deleted, ports get slow and excessive
-clients, engines lie, and replicas and engines are replaced one after the other. Engines take each version of a
-ConfigMap at once.
+Two replicas of the operator run beside a KV-cache manager. Zones are changed at a steady rate: undisturbed for a tenth
+of the minutes, half of it before and half of it after the attacks. In between, at the same rate, objects are forged and
+deleted, ports get slow and excessive clients, engines lie, and replicas and engines are replaced one after the other.
+Engines take each version of a ConfigMap at once.
 
 Exit code 1 if an engine held a false reservation for longer than is tolerated, if something was not as it should be in
 the end, or if p99 of changes was more than twice that of undisturbed ones. Run it on a machine that does nothing else.
@@ -33,7 +33,13 @@ def main() -> int:
         rate=options.rate,
         seed=options.seed,
     )
-    attacked = Attacked(pace=options.pace, tolerance=options.tolerance, rounds=options.rounds)
+    attacked = Attacked(
+        pace=options.pace,
+        patience=options.patience,
+        tolerance=options.tolerance,
+        rounds=options.rounds,
+        only=tuple(options.only),
+    )
     return 0 if show(soak(size, attacked), attacked.tolerance) else 1
 
 
@@ -89,7 +95,17 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--rate", type=float, default=3.0, help="changes per second (default: %(default)s)")
     parser.add_argument("--pace", type=float, default=1.0, help="of attacks, as a multiple (default: %(default)s)")
     parser.add_argument(
-        "--rounds", type=int, default=3, help="how often both operators are replaced (default: %(default)s)"
+        "--rounds",
+        type=int,
+        default=3,
+        help="how often both operators are replaced; 0: nothing is (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        default=[""],
+        metavar="WORD",
+        help="attacks with one of these in their names (default: all)",
     )
     parser.add_argument(
         "--tolerance",
@@ -97,6 +113,12 @@ def _parse() -> argparse.Namespace:
         default=6.0,
         metavar="SECONDS",
         help="how long an engine may hold a forged config: the operator looks every 5 s (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--patience",
+        type=float,
+        default=1.0,
+        help="until attacks must be undone, as a multiple: more on a machine that is busy (default: %(default)s)",
     )
     parser.add_argument("--seed", type=int, default=1, help="of what happens (default: %(default)s)")
     return parser.parse_args()

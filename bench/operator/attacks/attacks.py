@@ -1,5 +1,6 @@
 """The attacks on objects: each writes something once, and says how to tell that it is undone."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -12,6 +13,8 @@ from tenantzone_contract.config_text import make_config
 _FALSE_HASH = "sha256:" + 64 * "0"
 _FALSE_KEY = "NTU1NTU1NTU1NTU1NTU1NTU1NTU1NTU1NTU1NTU1NTU1NTU="
 _MAX_TRANSITIONS = 2**31 - 1
+_NOTICED_SECONDS = 2.0
+"""Until an administrator puts the operator's key back."""
 STORAGE = "files"
 
 
@@ -78,7 +81,7 @@ async def _forge_annotation(site: Site) -> Check:
 
     async def is_undone() -> bool:
         pod = await site.get(path) or {"metadata": {}}
-        return pod["metadata"].get("annotations", {}).get(CONFIG_HASH_ANNOTATION) != _FALSE_HASH
+        return bool(pod["metadata"].get("annotations", {}).get(CONFIG_HASH_ANNOTATION) != _FALSE_HASH)
 
     return is_undone
 
@@ -138,19 +141,26 @@ async def _delete_key(site: Site) -> Check:
 
 
 async def _forge_key(site: Site) -> Check:
-    false = {"data": {"key": _FALSE_KEY}}
-    if await site.get(KEY_PATH) is not None:
-        await site.merge(KEY_PATH, false)
-    else:
-        path, _, name = KEY_PATH.rpartition("/")
-        await site.client.call("POST", path, body=false | {"metadata": {"name": name}})
+    await _write_key(site, _FALSE_KEY)
+    await asyncio.sleep(_NOTICED_SECONDS)
+    await _write_key(site, site.key)
     return _has_key(site)
 
 
 async def _put_key_back(site: Site) -> None:
-    """As its administrator does who notices."""
+    """Write the true key if there is another one, as its administrator does who notices."""
+    found = await site.get(KEY_PATH)
+    if found is not None and found["data"]["key"] != site.key:
+        await _write_key(site, site.key)
+
+
+async def _write_key(site: Site, key: str) -> None:
+    data = {"data": {"key": key}}
     if await site.get(KEY_PATH) is not None:
-        await site.merge(KEY_PATH, {"data": {"key": site.key}})
+        await site.merge(KEY_PATH, data)
+    else:
+        path, _, name = KEY_PATH.rpartition("/")
+        await site.client.call("POST", path, body=data | {"metadata": {"name": name}})
 
 
 def _has_key(site: Site) -> Check:
@@ -247,10 +257,8 @@ ON_OBJECTS: Final[dict[str, Attack]] = {
     "status of a pool: 7 blocks, false hash and generation": Attack(5, "put right", _forge_pool_status),
     "Lease: leaseTransitions 2^31-1": Attack(20, "renewed", _forge_lease),
     "Lease deleted": Attack(60, "made again", _delete_lease),
-    "Secret of the operator's key deleted": Attack(45, "same key made again", _delete_key, within_seconds=150),
-    "Secret of the operator's key: a false key, put back by its owner": Attack(
-        120, "true key", _forge_key, _put_key_back, within_seconds=150
-    ),
+    "Secret of the operator's key deleted": Attack(45, "same key made again", _delete_key, _put_key_back, 150),
+    "Secret of the operator's key: a false key for 2 s": Attack(120, "true key", _forge_key, _put_key_back),
     "a zone that reserves more than its limit": Attack(
         10, "refused, naming the limit", _contradict, _contradict_no_more
     ),

@@ -38,7 +38,8 @@ async def _be_slow(site: Site) -> Check:
         while time.monotonic() < until:
             await asyncio.sleep(1.0)
             for writer in writers:
-                writer.write(b"x")
+                if not writer.is_closing():
+                    writer.write(b"x")
     finally:
         for writer in writers:
             writer.close()

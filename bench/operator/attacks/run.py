@@ -15,7 +15,7 @@ from bench.operator.attacks.held import Breach, Reservations
 from bench.operator.attacks.mounted import MountedFleet
 from bench.operator.attacks.ports import ON_PORTS, prepare
 from bench.operator.attacks.running import Attackers, Restarts, Tally
-from bench.operator.attacks.site import GROUP, KEY_PATH, UNLISTED, Replicas, Site, list_pools
+from bench.operator.attacks.site import GROUP, KEY_PATH, SYSTEM, UNLISTED, Replicas, Site, list_pools
 from bench.operator.client import Client
 from bench.operator.observer import Observer
 from bench.operator.scenarios import RESERVED, Bench
@@ -33,8 +33,8 @@ from tenantzone_operator.kube.connection import Connection
 
 UNDISTURBED: Final = "undisturbed"
 ATTACKED: Final = "under attack"
-_UNDISTURBED_SHARE = 0.1
-"""Of the minutes of attacks, before them."""
+_UNDISTURBED_SHARE = 0.05
+"""Of the minutes of attacks, before them and again after them: other work on the machine comes and goes."""
 _CRDS = ("kvstorages", "kvcachegroups")
 _ROOT = Path(__file__).parents[3]
 _OUR_ERROR = re.compile(r"tenantzone_operator\S* \[ERROR|Traceback")
@@ -46,13 +46,17 @@ class Attacked:
 
     Args:
         pace: how often attacks come, as a multiple of what each says.
+        patience: until attacks must be undone, as a multiple of what each says.
         tolerance: seconds in which an engine may hold a forged config while an operator leads.
-        rounds: how often both replicas of the operator are replaced, one by one.
+        rounds: how often both replicas of the operator are replaced, one by one; 0: neither they nor engines are.
+        only: words, of which the names of attacks contain one.
     """
 
     pace: float
+    patience: float
     tolerance: float
     rounds: int
+    only: tuple[str, ...] = ("",)
 
 
 @dataclass(slots=True)
@@ -107,8 +111,10 @@ async def _site(
 ) -> AsyncIterator[tuple[Site, Scene]]:
     """Everything is there, and Ready; in the end it is stopped."""
     (port,) = free_ports(1)
-    flags = ("--leader-elect-namespace", "tenantzone-system", "--manager-url", manager.url)
-    flags = (*flags, "--manager-token-file", str(access.token_file))
+    flags = (
+        *("--leader-elect-namespace", SYSTEM),
+        *("--manager-url", manager.url, "--manager-token-file", str(access.token_file)),
+    )
     replicas = Replicas(plane.user_kubeconfig(OPERATOR), folder, flags)
     left, right = replicas.processes
     async with Client(Connection(str(plane.kubeconfig)).for_kopf) as client:
@@ -163,7 +169,12 @@ async def _soak(
     findings: Findings,
 ) -> None:
     async with _site(size, plane, folder, manager, access) as (site, scene):
-        attackers = Attackers(site, ON_OBJECTS | ON_PORTS, attacked.pace)
+        chosen = {
+            name: attack
+            for name, attack in (ON_OBJECTS | ON_PORTS).items()
+            if any(word in name for word in attacked.only)
+        }
+        attackers = Attackers(site, chosen, attacked.pace, attacked.patience)
         liars = Liars(scene.liars, random.Random(site.chance.random()))
         seconds = 60 * size.minutes
         restarts = Restarts(site, scene.honest_engines, attacked.rounds, seconds)
@@ -205,15 +216,19 @@ async def _soak(
             say(NAME, f"{ATTACKED}:")
             spans.clear()
             since = time.monotonic()
-            async with meanwhile(*attackers.runs(), liars.run(), restarts.of_operators(), restarts.of_engines()):
+            replacing = [restarts.of_operators(), restarts.of_engines()] if attacked.rounds else []
+            async with meanwhile(*attackers.runs(), liars.run(), *replacing):
                 findings.taken[ATTACKED] = await flood(1.0)
+                under_attack = list(spans)
             say(NAME, "no more attacks; everything settles")
             for process in site.replicas.processes:
                 await site.replicas.ready(process)
+            say(NAME, f"{UNDISTURBED}, again:")
+            findings.taken[UNDISTURBED].add(await flood(_UNDISTURBED_SHARE))
             findings.wrong += [wrong async for wrong in _wrong_besides(site)]
             findings.wrong += [wrong async for wrong in scene.wrong_in_the_end()]
         leaderless = site.replicas.leaderless
-        findings.led = sorted(end - begin for begin, end in spans if leaderless.seconds(begin, end) == 0)
+        findings.led = sorted(end - begin for begin, end in under_attack if leaderless.seconds(begin, end) == 0)
         findings.leaderless = [end - begin for begin, end in leaderless.times if begin > since]
         judge(findings, list(site.reservations.breaches(time.monotonic())), leaderless.seconds, attacked.tolerance)
         findings.comparisons = site.reservations.comparisons

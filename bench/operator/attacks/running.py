@@ -40,12 +40,13 @@ class Attackers:
         site: that they attack.
         attacks: by name.
         pace: how often they come, as a multiple of what each attack says.
+        patience: until each must be undone, as a multiple of what it says.
     """
 
-    def __init__(self, site: Site, attacks: Mapping[str, Attack], pace: float) -> None:
+    def __init__(self, site: Site, attacks: Mapping[str, Attack], pace: float, patience: float) -> None:
         self._site = site
         self._attacks = attacks
-        self._pace = pace
+        self._pace, self._patience = pace, patience
         self.tallies = {name: Tally(attack.undone) for name, attack in attacks.items()}
 
     @property
@@ -80,8 +81,8 @@ class Attackers:
         began, leaderless = time.monotonic(), self._site.replicas.leaderless
         while not await _holds(is_undone()):
             now = time.monotonic()
-            if now - began - leaderless.seconds(began, now) > attack.within_seconds:
-                tally.late.append(f"{name}: not {attack.undone} within {attack.within_seconds:.0f} s")
+            if now - began - leaderless.seconds(began, now) > attack.within_seconds * self._patience:
+                tally.late.append(f"{name}: not {attack.undone} after {now - began:.0f} s")
                 return
             await asyncio.sleep(_LOOK_SECONDS)
         tally.seconds.append(time.monotonic() - began)

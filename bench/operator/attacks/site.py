@@ -181,8 +181,8 @@ class Site:
     async def condition(self, path: str, kind: str) -> dict[str, Any]:
         """Returns the condition of an object, empty if it has none."""
         found = await self.get(path) or {}
-        conditions = {each["type"]: each for each in found.get("status", {}).get("conditions", [])}
-        return conditions.get(kind, {})
+        conditions: list[dict[str, Any]] = found.get("status", {}).get("conditions", [])
+        return next((each for each in conditions if each["type"] == kind), {})
 
 
 def list_pools(plane: ControlPlane, pools: dict[str, str]) -> None:
