@@ -87,6 +87,23 @@ class AdminKey:
                 self.problem = ""
             self._looked_at = time.monotonic()
 
+    async def keep_learning(self) -> None:
+        """Read the Secret again and again, until cancelled, and never make it.
+
+        So a replica that begins to lead knows the key, though the Secret was deleted meanwhile.
+        """
+        while True:
+            await self._learn()
+            await asyncio.sleep(LOOK_SECONDS if self._keys else AGAIN_SECONDS)
+
+    async def _learn(self) -> None:
+        async with self._looking:
+            # Who leads says what is wrong.
+            with suppress(RestError, aiohttp.ClientError, TimeoutError, AdminTokenError):
+                found = await self._api.read_secret(self._namespace, ADMIN_KEY_SECRET)
+                if found is not None:
+                    self._keys = parse_admin_keys(found)
+
     async def _read_or_make(self) -> dict[str, str]:
         """The data of the Secret. A deleted Secret is made again with the keys that engines know."""
         found = await self._api.read_secret(self._namespace, ADMIN_KEY_SECRET)
