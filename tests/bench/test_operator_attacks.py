@@ -15,7 +15,7 @@ from tests.operator.objects import snapshot, zone
 @pytest.mark.controlplane
 def test_no_reservation_changes_while_all_attacks_come_at_once(capsys: pytest.CaptureFixture[str]):
     size = Size(minutes=0.4, zones=40, pools=4, namespaces=2, liars=1, rate=3.0, seed=1)
-    found = soak(size, Attacked(pace=6.0, patience=10.0, tolerance=60.0, rounds=1))
+    found = soak(size, Attacked(frequency=6.0, patience=10.0, tolerance=60.0, rounds=1))
 
     assert (found.changed, found.wrong) == ([], [])
     for matter, taken in found.taken.items():

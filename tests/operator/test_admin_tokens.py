@@ -125,7 +125,7 @@ class Keeper:
 
 async def until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 (a fake tells nobody that it was read)
+        while not condition():  # noqa: ASYNC110 (the fake has no event for a read)
             await asyncio.sleep(0)
 
 

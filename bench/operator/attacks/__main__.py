@@ -1,7 +1,7 @@
 """Whether a reservation changes while all attacks come at once, and operators and engines are replaced one by one.
 
-Two replicas of the operator run beside a KV-cache manager. Zones are changed at a steady rate: undisturbed for a tenth
-of the minutes, half of it before and half of it after the attacks. In between, at the same rate, objects are forged and
+Two replicas of the operator run, and a KV-cache manager. Zones are changed at a steady rate: undisturbed for a tenth of
+the minutes, half of it before and half of it after the attacks. In between, at the same rate, objects are forged and
 deleted, ports get slow and excessive clients, engines lie, and replicas and engines are replaced one after the other.
 Engines take each version of a ConfigMap at once.
 
@@ -34,7 +34,7 @@ def main() -> int:
         seed=options.seed,
     )
     attacked = Attacked(
-        pace=options.pace,
+        frequency=options.frequency,
         patience=options.patience,
         tolerance=options.tolerance,
         rounds=options.rounds,
@@ -61,8 +61,8 @@ def show(findings: Findings, tolerance: float) -> bool:
         print(f"| {matter} | {len(seconds):,} | {figures} |")
     ratio = quantile(taken[ATTACKED], 0.99) / quantile(taken[UNDISTURBED], 0.99)
     is_quick = ratio <= _MAX_RATIO
-    verdict = "holds" if is_quick else "DOES NOT HOLD"
-    print(f"\np99 under attack, to undisturbed: {ratio:.2f} ({verdict}, at most {_MAX_RATIO})")
+    result = "holds" if is_quick else "DOES NOT HOLD"
+    print(f"\np99 under attack, to undisturbed: {ratio:.2f} ({result}, at most {_MAX_RATIO})")
     late = max(each.late_seconds for each in findings.taken.values())
     print(f"the measuring process itself was late by at most {late:.2f} s")
     print(
@@ -93,7 +93,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--namespaces", type=int, default=10, help="that the pools share (default: %(default)s)")
     parser.add_argument("--liars", type=int, default=4, help="each of another pool (default: %(default)s)")
     parser.add_argument("--rate", type=float, default=3.0, help="changes per second (default: %(default)s)")
-    parser.add_argument("--pace", type=float, default=1.0, help="of attacks, as a multiple (default: %(default)s)")
+    parser.add_argument("--frequency", type=float, default=1.0, help="of attacks, as a multiple (default: %(default)s)")
     parser.add_argument(
         "--rounds",
         type=int,
@@ -105,7 +105,7 @@ def _parse() -> argparse.Namespace:
         nargs="+",
         default=[""],
         metavar="WORD",
-        help="attacks with one of these in their names (default: all)",
+        help="attacks whose names contain one of these words (default: all)",
     )
     parser.add_argument(
         "--tolerance",

@@ -1,4 +1,4 @@
-"""The attacks on objects: each writes something once, and says how to tell that it is undone."""
+"""The attacks on objects: each writes something once, and returns a check whether that was undone."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

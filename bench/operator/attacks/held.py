@@ -9,7 +9,7 @@ Held = Mapping[str, int | str]
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """A zone of which an engine held something else than its owner was granted.
+    """A zone for which an engine held another reservation than its owner was granted.
 
     Args:
         held: what it held; None: nothing.
@@ -123,7 +123,7 @@ class Reservations:
 
 
 class Leaderless:
-    """The times in which no operator led, as far as looks at all of them tell."""
+    """The times in which no operator reported that it led."""
 
     def __init__(self) -> None:
         self._since: float | None = None
@@ -138,6 +138,6 @@ class Leaderless:
             self._since = now
 
     def seconds(self, since: float, until: float) -> float:
-        """Returns for how long nobody led between two moments."""
+        """Returns for how many seconds no operator led between two moments."""
         times = self.times if self._since is None else [*self.times, (self._since, until)]
         return sum(max(0.0, min(until, end) - max(since, begin)) for begin, end in times)

@@ -25,9 +25,9 @@ class MountedFleet(Fleet):
     """Engines whose kubelet is as quick as can be: what stands in the ConfigMap is in force at once.
 
     Args:
-        client: as whoever sees everything.
+        client: of an administrator.
         port: of the engines' admin servers.
-        reservations: is told what each engine has in force.
+        reservations: records what each engine has in force.
     """
 
     def __init__(self, client: Client, port: int, reservations: Reservations) -> None:

@@ -45,14 +45,14 @@ class Attacked:
     """How a soak is attacked.
 
     Args:
-        pace: how often attacks come, as a multiple of what each says.
+        frequency: how often attacks come, as a multiple of what each says.
         patience: until attacks must be undone, as a multiple of what each says.
         tolerance: seconds in which an engine may hold a forged config while an operator leads.
         rounds: how often both replicas of the operator are replaced, one by one; 0: neither they nor engines are.
-        only: words, of which the names of attacks contain one.
+        only: attacks are carried out if their names contain one of these words.
     """
 
-    pace: float
+    frequency: float
     patience: float
     tolerance: float
     rounds: int
@@ -144,7 +144,7 @@ async def _site(
 
 
 async def _add_more(site: Site) -> None:
-    """A storage of the manager, and a pool of which the operator has no rights; and the key is noted."""
+    """Add a storage of the manager, and a pool for which the operator has no rights; and note the operator's key."""
     spec = {"type": "FileSystem", "fileSystem": {"path": str(site.manager.storage)}}
     await site.create(f"{GROUP}/kvstorages", "KVStorage", STORAGE, spec)
     where = f"{GROUP}/namespaces/{UNLISTED}"
@@ -174,7 +174,7 @@ async def _soak(
             for name, attack in (ON_OBJECTS | ON_PORTS).items()
             if any(word in name for word in attacked.only)
         }
-        attackers = Attackers(site, chosen, attacked.pace, attacked.patience)
+        attackers = Attackers(site, chosen, attacked.frequency, attacked.patience)
         liars = Liars(scene.liars, random.Random(site.chance.random()))
         seconds = 60 * size.minutes
         restarts = Restarts(site, scene.honest_engines, attacked.rounds, seconds)
@@ -260,7 +260,7 @@ async def _wrong_besides(site: Site) -> AsyncIterator[str]:
 
 
 async def _passes(site: Site, pool: str, kind: str) -> bool:
-    """Whether a condition goes by itself within a minute, which is when statuses are looked at again."""
+    """Whether the operator removes a condition within a minute, which is how often it looks at all statuses."""
     until = time.monotonic() + 60
     while time.monotonic() < until:
         if not await site.condition(site.pool_path(pool), kind):
@@ -277,7 +277,7 @@ def judge(
     Args:
         findings: that get the result.
         breaches: all that there were.
-        leaderless: for how many seconds no operator led between two moments: nobody replaces a forged config then.
+        leaderless: returns for how many seconds no operator led between two moments. Forged configs stay then.
         tolerance: in seconds in which an operator led.
     """
     findings.breaches = list(breaches)

@@ -39,14 +39,14 @@ class Attackers:
     Args:
         site: that they attack.
         attacks: by name.
-        pace: how often they come, as a multiple of what each attack says.
+        frequency: how often they come, as a multiple of what each attack says.
         patience: until each must be undone, as a multiple of what it says.
     """
 
-    def __init__(self, site: Site, attacks: Mapping[str, Attack], pace: float, patience: float) -> None:
+    def __init__(self, site: Site, attacks: Mapping[str, Attack], frequency: float, patience: float) -> None:
         self._site = site
         self._attacks = attacks
-        self._pace, self._patience = pace, patience
+        self._frequency, self._patience = frequency, patience
         self.tallies = {name: Tally(attack.undone) for name, attack in attacks.items()}
 
     @property
@@ -61,7 +61,7 @@ class Attackers:
     async def _run(self, name: str, attack: Attack) -> None:
         chance = random.Random(self._site.chance.random())
         while True:
-            await asyncio.sleep(chance.uniform(0.5, 1.5) * attack.every_seconds / self._pace)
+            await asyncio.sleep(chance.uniform(0.5, 1.5) * attack.every_seconds / self._frequency)
             try:
                 await self._once(name, attack)
             finally:

@@ -1,4 +1,4 @@
-"""What attackers reach: a cluster with pools, two replicas of the operator, and a KV-cache manager beside them."""
+"""What attackers reach: a cluster with pools, two replicas of the operator, and a KV-cache manager."""
 
 import asyncio
 import json
@@ -39,7 +39,7 @@ Check = Callable[[], Awaitable[bool]]
 
 
 class Replicas:
-    """Two operators, of which one leads.
+    """Two operators; one of them leads.
 
     Args:
         kubeconfig: as whom.
