@@ -11,7 +11,7 @@ LOCK := $(VENV)/uv pip compile --python-version 3.11 --generate-hashes --no-head
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-fleet up down test test-all quick lint format test-older test-newer vllm-changes test-deep conformance manifests-test monitoring-test mutate audit e2e node-up node-down \
-  simulate soak bench-operator soak-operator bench-alerts generate version shipped crd-reference metrics-page unsupported-page features-page parsers-page manager-api monitoring chart screenshots \
+  simulate soak bench-operator soak-operator soak-attacks bench-alerts generate version shipped crd-reference metrics-page unsupported-page features-page parsers-page manager-api monitoring chart screenshots \
   lock docs docs-links push freeze release clean ready check python older newer kubernetes
 
 help:
@@ -111,6 +111,9 @@ bench-operator: python kubernetes ## the operator with thousands of zones, again
 
 soak-operator: python kubernetes ## the operator for half an hour among engines that lie and in a bad network; ARGS go to the soak
 	@PYTHONPATH=operator:runtime $(VENV)/python -m bench.operator.soak $(ARGS)
+
+soak-attacks: python kubernetes ## two replicas of the operator for half an hour under all attacks at once; ARGS go to the soak
+	@PYTHONPATH=operator:runtime $(VENV)/python -m bench.operator.attacks $(ARGS)
 
 bench-alerts: python ## where the alerts' thresholds are from: simulated days, with and without a flood
 	@$(VENV)/python -m bench.alerts $(ARGS)
