@@ -168,6 +168,7 @@ class CacheManager:
     async def refresh(self) -> None:
         """Read what is registered again, if another manager may have changed it."""
         if self.catalog.is_stale:
+            await self.storages.belong_to(await self._identity(self.storages.owner))
             await self.catalog.load()
             await self.storages.keep(self.catalog.storages.values())
 
@@ -199,16 +200,29 @@ class CacheManager:
         if lost:
             await self.index.read_modify_write(list(lost), modifier)
 
-    async def _identity(self) -> str:
+    async def _identity(self, known: str = "") -> str:
+        """The name of the index, by which storages know whose they are; an index without a name gets one.
+
+        Args:
+            known: the name that this manager knows; empty: none. It is kept if only its record was lost: storages would
+                need a takeover under another one. An index that is empty is another index.
+        """
         address = Address(spaces.IDENTITY, b"name")
         names: list[str] = []
+        is_empty = not await self.index.count(spaces.STORAGES)
 
         def modifier(found: Found) -> dict[Address, str]:
-            names[:] = [found[address] or secrets.token_hex(8)]
+            names[:] = [found[address] or ("" if is_empty else known) or secrets.token_hex(8)]
             return {} if found[address] else {address: names[0]}
 
         await self.index.read_modify_write([address], modifier)
         return names[0]
+
+    async def _look_at_identity(self) -> None:
+        """Read everything again if the store has another index than before: it was restored or emptied, say."""
+        (found,) = await self.index.get_stored(spaces.IDENTITY, [b"name"])
+        if found is None or found.value != self.storages.owner:
+            self.index.forget()
 
     async def _has_storage(self, name: str) -> bool:
         (found,) = await self.index.get_stored(spaces.STORAGES, [name.encode()])
@@ -217,7 +231,7 @@ class CacheManager:
     async def _reclaim_if_leader(self) -> None:
         self.leads = await self.index.backend.lead(self.name, _LEASE_SECONDS)
         # Not all stores ask for that, and some of what is done beside has nothing to ask for.
-        await self.index.count(spaces.IDENTITY)
+        await self._look_at_identity()
         self._note_shortage(await self.index.backend.keep_reserve())
         self.is_ready = True
         if self.leads:

@@ -99,6 +99,10 @@ class MetaIndex:
         """Let go of the store."""
         await self.backend.close()
 
+    def forget(self) -> None:
+        """Forget all that was read: the store may have anything else now."""
+        self._changed("", ())
+
     def on_change(self, listener: Listener) -> None:
         """Have somebody hear of what another process has changed."""
         self._listeners.append(listener)
