@@ -12,6 +12,7 @@ from typing import Final
 
 from tenantzone_manager import spaces
 from tenantzone_manager.catalog import Catalog
+from tenantzone_manager.core.deadlines import UnderWay
 from tenantzone_manager.core.moving import Moved
 from tenantzone_manager.core.reclaiming import Reclaimed
 from tenantzone_manager.core.settings import Evictions
@@ -142,11 +143,21 @@ class CacheManager:
         self.index.on_change(self.mover.used.note)
         self.touches = Touches(self.index, self.mover.used.note)
         self.reader = Reader(self.index, self.catalog, self.storages, self.touches, self.turns, self.clock)
-        self.writer = Writer(self.index, self.catalog, self.storages, parts, timing, self.turns, self.clock)
+        under_way = UnderWay()
+        self.writer = Writer(self.index, self.catalog, self.storages, parts, timing, self.turns, under_way, self.clock)
         self.remover = Remover(self.index, timing, self.turns, self.clock)
         evictor = Evictor(self.index, self.catalog, self.remover, ladders, self.events, taking, self.clock)
         self.reclaimer = Reclaimer(
-            self.index, self.catalog, self.storages, evictor, parts, self.events, timing, self.turns, self.clock
+            self.index,
+            self.catalog,
+            self.storages,
+            evictor,
+            parts,
+            self.events,
+            timing,
+            self.turns,
+            under_way,
+            self.clock,
         )
         self.orphans = OrphanScan(self.index, self.storages, self.clock, self.settings.orphan_grace)
         await self.refresh()
