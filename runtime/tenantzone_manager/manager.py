@@ -28,6 +28,7 @@ from tenantzone_manager.orphans import OrphanScan
 from tenantzone_manager.parts import Parts
 from tenantzone_manager.reading import Reader
 from tenantzone_manager.reclaimer import Reclaimer
+from tenantzone_manager.recounting import Recount
 from tenantzone_manager.removing import Remover
 from tenantzone_manager.storages.backend import StorageError
 from tenantzone_manager.storages.data_storage_manager import DataStorageManager
@@ -40,6 +41,7 @@ from tenantzone_manager.writing import Writer
 REFRESH_SECONDS: Final = 0.5
 RECLAIM_SECONDS: Final = 1.0
 MOVE_SECONDS: Final = 1.0
+RECOUNT_SECONDS: Final = 10.0
 ORPHAN_SECONDS: Final = 3600.0
 _LEASE_SECONDS: Final = 15.0
 """For which a leader leads that says nothing more."""
@@ -117,6 +119,7 @@ class CacheManager:
                 (FLUSH_SECONDS, self.touches.flush),
                 (RECLAIM_SECONDS, self._reclaim_if_leader),
                 (MOVE_SECONDS, self._move_if_leader),
+                (RECOUNT_SECONDS, self._recount_if_leader),
                 (ORPHAN_SECONDS, self._scan_if_leader),
             ):
                 self._tasks.append(asyncio.create_task(self._repeat(seconds, work)))
@@ -159,6 +162,7 @@ class CacheManager:
             under_way,
             self.clock,
         )
+        self.recount = Recount(self.index, self.catalog, self.turns)
         self.orphans = OrphanScan(self.index, self.storages, self.clock, self.settings.orphan_grace)
         await self.refresh()
         self.is_ready = True
@@ -266,6 +270,10 @@ class CacheManager:
     async def _move_if_leader(self) -> None:
         if self.leads:
             await self.move()
+
+    async def _recount_if_leader(self) -> None:
+        if self.leads:
+            await self.recount.recount_if_needed()
 
     async def _scan_if_leader(self) -> None:
         if self.leads:
