@@ -110,3 +110,21 @@ async def test_a_name_whose_record_is_lost_alone_is_kept(playing: Playing) -> No
 
     await eventually(name, before)
     assert playing.manager.catalog.storages
+
+
+async def test_room_at_a_shared_one_does_not_change_with_each_look(redis_server: RedisServer, tmp_path: Path) -> None:
+    backend = RedisBackend(redis_server.url, f"{tmp_path}/", TIMEOUT_SECONDS)
+    await backend.start(lambda *_: None)
+    with redis.Redis.from_url(redis_server.url) as client:
+
+        async def is_short_at(share: float) -> bool:
+            # As a server that uses so much of its memory.
+            client.config_set("maxmemory", int(client.info("memory")["used_memory"] / share))
+            return bool(await backend.keep_reserve())
+
+        try:
+            found = [await is_short_at(share) for share in (0.963, 0.975, 0.963, 0.965, 0.963, 0.95, 0.963)]
+        finally:
+            client.config_set("maxmemory", 0)
+    await backend.close()
+    assert found == [False, True, True, True, True, False, False]
