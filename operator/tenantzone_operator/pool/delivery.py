@@ -15,7 +15,7 @@ from tenantzone_operator.kube.names import FIELD_MANAGER, MANAGED_BY_LABEL, conf
 from tenantzone_operator.kube.resources import Pod, Pool
 from tenantzone_operator.kube.rest import RestError
 from tenantzone_operator.logs import About
-from tenantzone_operator.planning.grants import is_confirmed
+from tenantzone_operator.planning.grants import MAX_READ_GENERATION, is_confirmed, plausible_generation
 from tenantzone_operator.pool.annotating import Annotating
 from tenantzone_operator.status.acknowledgement import History
 
@@ -98,11 +98,13 @@ class Delivery:
         self._known, self._foreign, self._foreign_generation = found, "", 0
         config = await self._read(found) if found is not None else None
         newest = self._history.newest
-        is_sound = config is not None and config.generation < MAX_GENERATION
+        most = MAX_GENERATION if newest is not None else MAX_READ_GENERATION
+        is_sound = config is not None and config.generation < most
         if config is not None and not is_sound:
             self._log.warning("the pool's ConfigMap is repaired, somebody wrote generation %d", config.generation)
             # The generation is not in the hash: what was granted is as it was.
-            config = config.model_copy(update={"generation": 1}) if newest is None else None
+            last = plausible_generation(pool.status.get("configGeneration", 0))
+            config = config.model_copy(update={"generation": last + 1}) if newest is None else None
         if newest is None:
             self._unconfirmed = config
         if found is not None and config is not None and self._is_own(config, pool):
