@@ -59,8 +59,7 @@ class Binder:
         self._demand = demand
 
     def bind(self, request: Request, now: float) -> Zone | None:
-        """Returns a request's zone, and bounds the request's length by it; None if no zone is declared, as in stock
-        vLLM.
+        """Returns a request's zone, and bounds the request's length by it; None if no zone is declared.
 
         Raises:
             BindingError: zones are declared, and the request has no valid seal, its tenant has no zone, its adapter's
