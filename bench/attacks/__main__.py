@@ -21,7 +21,7 @@ _FLAGS = (
     *("--enable-prompt-tokens-details", "--max-num-batched-tokens", "512"),
     *("--long-prefill-token-threshold", "128"),
 )
-"""A prompt takes more than one step, and a step serves several prompts. If both prompts of a race were in one step, they
+"""A prompt takes more than one step, and a step serves several prompts. If one step held both prompts of a race, they
 would end at once; if one step were all of the first prompt, no other could overtake it, whatever is cached."""
 _COPIED = "what-the-victim-sends"
 

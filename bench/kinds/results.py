@@ -38,7 +38,7 @@ class Result:
 
     @property
     def holds(self) -> bool:
-        """Whether the story holds: acme's cache is private and stays, and a request that runs alone is answered as by stock.
+        """Whether the story holds: acme's cache is private and stays, and requests that run alone get stock's answers.
 
         Requests that run together, or after a prefix that only one engine has cached, are rounded differently.
         """

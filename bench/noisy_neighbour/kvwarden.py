@@ -23,8 +23,8 @@ _START_SECONDS = 60.0
 def in_front_of(engine_url: str, folder: Path, *, requests_per_minute: int) -> Iterator[str]:
     """Start it, with its authors' settings for fairness between tenants; yields its URL.
 
-    It offers a token bucket of requests per tenant, of one size for all, and deficit round robin among waiting ones. The
-    bucket is as small as its documentation says: one second's worth.
+    It offers a token bucket of requests per tenant, of one size for all, and deficit round robin among waiting ones.
+    The bucket is as small as its documentation says: one second's worth.
 
     Args:
         engine_url: of the engine.
