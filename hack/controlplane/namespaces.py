@@ -35,7 +35,7 @@ def create(server: str, context: SSLContext, name: str) -> None:
 
 
 def delete(server: str, context: SSLContext, name: str) -> None:
-    """Delete a namespace and everything in it, whoever holds it by finalizers.
+    """Delete a namespace and everything in it, including objects with finalizers.
 
     Args:
         server: the address of kube-apiserver.
