@@ -42,14 +42,14 @@ def main(arguments: Sequence[str]) -> int:
 
 def find(name: str) -> Interpreter | None:
     """Returns the first Python of this name that runs: on PATH, or one that pyenv has installed; None without one."""
-    on_path = [shutil.which(name, path=folder) for folder in os.get_exec_path()]
+    on_path = [Path(found) for folder in os.get_exec_path() if (found := shutil.which(name, path=folder))]
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
     # What pyenv puts on PATH is a script that fails unless the version is chosen.
     installed = sorted(pyenv.glob(f"versions/*/bin/{name}"))
-    for found in [*filter(None, on_path), *installed]:
-        answer = subprocess.run([found, "-c", "import sys; print(sys.version)"], capture_output=True, text=True)
+    for path in [*on_path, *installed]:
+        answer = subprocess.run([path, "-c", "import sys; print(sys.version)"], capture_output=True, text=True)
         if answer.returncode == 0:
-            return Interpreter(Path(found), answer.stdout.strip())
+            return Interpreter(path, answer.stdout.strip())
     return None
 
 
