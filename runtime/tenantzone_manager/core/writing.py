@@ -198,11 +198,11 @@ def forget(draft: Draft, key: bytes, ids: Collection[str]) -> list[CacheLocation
 
 
 def postpone(draft: Draft, key: bytes, location_id: str, until: float) -> None:
-    """Have a location that is on its way out wait."""
+    """Have a location that is on its way out wait. Another attempt of its write may be at the same block."""
     block = draft.get(key)
-    location = location_of(block, location_id)
-    if block is not None and location is not None and not location.is_live:
-        _put(draft, key, block, {location_id: replace(location, until=until)})
+    waiting = [each for each in block.locations if each.id == location_id and not each.is_live] if block else []
+    if block is not None and waiting:
+        _put(draft, key, block, {each.id: replace(each, until=until) for each in waiting})
 
 
 def hasten(draft: Draft, key: bytes, state: State, latest: float, until: float) -> None:
