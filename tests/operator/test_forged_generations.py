@@ -1,4 +1,4 @@
-"""A generation that somebody else wrote while no operator led: what a new leader makes of it, change after change."""
+"""A forged generation, written while no operator led: what a new leader makes of it, change after change."""
 
 from typing import Any
 

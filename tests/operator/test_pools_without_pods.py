@@ -91,7 +91,7 @@ async def test_pools_that_are_not_served_count_for_nothing(pods: Pods, proxy: Pr
         await asyncio.sleep(2 * pod_watch.STALE_SECONDS)
         assert without_pods(operator) == 0
         assert operator.leader.without_pods() == (0, 0)
-        assert operator.ready()[0], "pools of others are no reason to rely on nobody"
+        assert operator.ready()[0], "pools of others are none of its business"
 
         proxy.heal()
         await pods.until(lambda: operator.leader.without_pods() == (0, 1))
