@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
             continue
         say(_NAME, f"tests of pure logic with {interpreter.path}")
         folder = locked.environment(name, locked.LOGIC, interpreter)
-        command = [folder / "bin" / "python", "-m", "pytest", *arguments]
+        command = [str(folder / "bin" / "python"), "-m", "pytest", *arguments]
         paths = os.pathsep.join(str(_ROOT / each) for each in ("operator", "runtime", "."))
         status = subprocess.run(command, cwd=_ROOT, env={**os.environ, "PYTHONPATH": paths}).returncode
         if status != 0:

@@ -36,7 +36,7 @@ def choose(candidates: Sequence[Candidate], wanted: float) -> Candidate:
 
 
 def front_table(candidates: Sequence[Candidate], setting: Setting, stock: Result, present: Result | None = None) -> str:
-    """Returns a table of what each larger size of memory gains, with the results of the present zones and of stock vLLM.
+    """Returns a table of what each larger size of memory gains, with the present zones and with stock vLLM.
 
     Args:
         candidates: that were tried.
