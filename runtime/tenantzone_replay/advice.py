@@ -1,4 +1,4 @@
-"""The zones that are advised, as YAML to apply, with the reasons."""
+"""Renders the advised zones as YAML to apply, with the reasons."""
 
 import json
 import math
@@ -15,17 +15,17 @@ from tenantzone_replay.setting import Setting
 from tenantzone_replay.tables import columns, percent, whole_percent
 
 _TENANT: Final = re.compile(r"[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?")
-"""As the CRD has ``spec.tenant``."""
+"""The names that the CRD accepts in ``spec.tenant``."""
 _NAMED: Final = 10
-"""Tenants that a message names."""
+"""The number of tenants that a message names."""
 
 
 def choose(candidates: Sequence[Candidate], wanted: float) -> Candidate:
-    """The least memory with which each tenant has so much in time; where none has, what comes closest.
+    """Returns the candidate with the least memory that reaches the target for each tenant, or else the closest one.
 
     Args:
         candidates: at least one.
-        wanted: a part of each tenant's requests.
+        wanted: the part of its requests that each tenant must have in time.
     """
     enough = [each for each in candidates if each.worst >= wanted]
     if enough:
@@ -34,12 +34,12 @@ def choose(candidates: Sequence[Candidate], wanted: float) -> Candidate:
 
 
 def front_table(candidates: Sequence[Candidate], setting: Setting, stock: Result) -> str:
-    """What each further part of the memory brings, and what stock vLLM makes of some of it.
+    """Returns a table of what each larger size of memory gains, with stock vLLM's result for some sizes.
 
     Args:
         candidates: that were tried.
         setting: of the load.
-        stock: of stock vLLM.
+        stock: the result of stock vLLM.
     """
     rows: list[Sequence[str]] = [
         (
@@ -88,12 +88,12 @@ def front_table(candidates: Sequence[Candidate], setting: Setting, stock: Result
 
 
 def beside_stock(chosen: Candidate, stock: Result, wanted: float) -> str:
-    """Says whether what is advised beats stock vLLM with as many blocks.
+    """Says whether the advised zones do better than stock vLLM with the same number of blocks.
 
     Args:
-        chosen: that is advised.
-        stock: of stock vLLM.
-        wanted: a part of each tenant's requests.
+        chosen: the advised candidate.
+        stock: the result of stock vLLM.
+        wanted: the part of its requests that each tenant must have in time.
     """
     has = f"Stock vLLM with as many blocks has {_at_least(stock.worst)} in time for the tenant that has least there"
     if stock.worst < min(chosen.worst, wanted):
@@ -102,12 +102,12 @@ def beside_stock(chosen: Candidate, stock: Result, wanted: float) -> str:
 
 
 def return_table(candidates: Sequence[Candidate], setting: Setting, gpu_hour: float | None) -> str:
-    """What each further GiB brings, from one size that was tried to the next, with the zones that did best there.
+    """Returns a table of what each further GiB gains, between neighbouring sizes with the best zones of each size.
 
     Args:
         candidates: that were tried.
         setting: of the load.
-        gpu_hour: what a GPU costs in an hour; None: nobody said.
+        gpu_hour: the price of a GPU per hour; None: unknown.
     """
     best: dict[int, Candidate] = {}
     for each in candidates:
@@ -132,7 +132,7 @@ def return_table(candidates: Sequence[Candidate], setting: Setting, gpu_hour: fl
 def as_yaml(
     chosen: Candidate, candidates: Sequence[Candidate], setting: Setting, wanted: float, pool: str, stock: Result
 ) -> str:
-    """TenantZones of a pool; why they are so, and of whom there is none, stands before them as a comment."""
+    """Returns a pool's TenantZones as YAML; a comment above them gives the reasons, and the tenants without a zone."""
     why = [f"{_why(chosen, candidates, setting, wanted)} {beside_stock(chosen, stock, wanted)}"]
     if left_out := nobodys(zone.tenant for zone in chosen.zones):
         why.append(left_out)
@@ -142,7 +142,7 @@ def as_yaml(
 
 
 def nobodys(tenants: Iterable[str]) -> str:
-    """Says which tenants can't be a zone's; empty: each can."""
+    """Names the tenants that can't have a zone; empty if all can."""
     found = [repr(tenant) for tenant in tenants if not _TENANT.fullmatch(tenant)]
     if not found:
         return ""
@@ -183,7 +183,7 @@ def _why(chosen: Candidate, candidates: Sequence[Candidate], setting: Setting, w
 
 
 def _at_least(part: float) -> str:
-    """Rounded down, so that what falls short of a target does not look as if it reached it."""
+    """Formats a part rounded down, so that a result below a target does not look as if it reached it."""
     return f"{math.floor(1000 * part + 1e-9) / 1000:.1%}"
 
 

@@ -17,7 +17,7 @@ from tenantzone_replay.setting import Setting
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of the load, and of what is wanted."""
+    """Add the arguments that describe the load and the target."""
     arguments.add_load(parser)
     parser.add_argument(
         "--attain",
@@ -55,10 +55,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Print what memory brings, and the zones that are advised.
+    """Print what more memory gains, and the advised zones.
 
     Raises:
-        TraceError: the load can't be read, or Optuna is not there.
+        TraceError: the load can't be read, or Optuna is not installed.
     """
     setting = arguments.setting_of(options)
     least = math.ceil(1 / min(SIZES))
@@ -89,12 +89,12 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _held_out_setting(options: argparse.Namespace, sources: list[str], setting: Setting) -> Setting:
-    """A held-out load, before the search: who is not asked about is said at once."""
+    """Returns the setting of a held-out load; read before the search, so that unknown tenants are refused at once."""
     from tenantzone_replay.held_out import check_tenants
 
     other = arguments.setting_of(argparse.Namespace(**{**vars(options), "sources": sources}))
     check_tenants(" ".join(sources), other, setting.profile.demand)
-    # The engine stays what it is, whatever the load's own blocks are.
+    # The engine stays the same, whatever blocks the held-out load uses.
     return replace(other, shape=replace(setting.shape, longest=other.shape.longest))
 
 

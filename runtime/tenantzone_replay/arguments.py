@@ -1,4 +1,4 @@
-"""What users say of a load and of an engine, for each command alike."""
+"""The arguments that describe a load and an engine, shared by all commands."""
 
 import argparse
 from collections.abc import Iterator, Sequence
@@ -21,11 +21,11 @@ from tenantzone_replay.zone_files import read_zones
 from tenantzone_runtime.engine.engine_shape import EngineShape
 
 _TIER_TIMES: Final = 4
-"""As many blocks as the engine has are in a tier below it, if nothing else is said."""
+"""The default size of the tier below the engine, as a multiple of the engine's blocks."""
 
 
 def add_load(parser: argparse.ArgumentParser) -> None:
-    """Arguments that say what is asked for, by whom, of which engine, and what is in time."""
+    """Add the arguments that describe the load, its tenants, the engine and the latency target."""
     add_sources(parser)
     who = parser.add_argument_group("its tenants")
     who.add_argument("--tenants", type=tenants, default=8, help="where the trace names none (default: %(default)s)")
@@ -47,7 +47,7 @@ def add_load(parser: argparse.ArgumentParser) -> None:
 
 
 def add_sources(parser: argparse.ArgumentParser) -> None:
-    """Arguments that say what is asked for."""
+    """Add the arguments that name the traces to replay."""
     load = parser.add_argument_group("the load")
     load.add_argument(
         "sources",
@@ -59,7 +59,7 @@ def add_sources(parser: argparse.ArgumentParser) -> None:
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
-    """Arguments that say how an engine steps, whatever memory it has."""
+    """Add the arguments that say how an engine steps, independent of its memory."""
     engine = parser.add_argument_group("the engine")
     engine.add_argument("--model", choices=MODELS, default="8b", help="default: %(default)s")
     engine.add_argument("--gpus", type=whole(), help="of the model's kind (default: as many as it needs)")
@@ -71,7 +71,7 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
 
 
 def add_zones(parser: argparse.ArgumentParser) -> None:
-    """Arguments that say what a pool has besides equal zones and no tier."""
+    """Add the arguments for a pool that differs from equal zones without a tier."""
     pool = parser.add_argument_group("the pool")
     pool.add_argument(
         "--zones",
@@ -87,14 +87,14 @@ def add_zones(parser: argparse.ArgumentParser) -> None:
 
 
 def setting_of(options: argparse.Namespace, sources: Sequence[Source] | None = None) -> Setting:
-    """The load and the engine that were asked for.
+    """Returns the load and the engine that the options describe.
 
     Args:
-        options: that were given.
-        sources: of the load; None: as they name them.
+        options: the parsed options.
+        sources: of the load; None: the sources that the options name.
 
     Raises:
-        TraceError: the load can't be read, or there is nothing in it.
+        TraceError: the load can't be read, or is empty.
     """
     if sources is None:
         sources = [parse_source(text) for text in options.sources]
@@ -128,15 +128,15 @@ def setting_of(options: argparse.Namespace, sources: Sequence[Source] | None = N
 
 
 def check_sizes(setting: Setting, times: Sequence[float], option: str) -> None:
-    """Refuse sizes that nothing can be replayed with, before anything is.
+    """Refuse sizes that can't be replayed, before any replay begins.
 
     Args:
-        setting: whose blocks they are multiples of.
+        setting: the sizes are multiples of its blocks.
         times: the sizes.
-        option: that named them.
+        option: the option that named them.
 
     Raises:
-        TraceError: there is one.
+        TraceError: a size can't be replayed.
     """
     largest = max(times, default=0.0)
     if setting.shape.blocks * largest > MAX_BLOCKS:
@@ -147,7 +147,7 @@ def check_sizes(setting: Setting, times: Sequence[float], option: str) -> None:
 
 
 def zones_of(options: argparse.Namespace, tenants: list[str], blocks: int) -> tuple[tuple[ZoneConfig, ...], Watermarks]:
-    """The zones of a pool's config and its watermarks, or one for each tenant that all reserve alike, and none.
+    """Returns the zones and watermarks of a pool's config, or else equal zones for all tenants and no watermarks.
 
     Raises:
         TraceError: the config can't be used, or lacks the zone of a tenant.
@@ -167,7 +167,7 @@ def policies_of(
     tier_blocks: int | None = None,
     watermarks: Watermarks = NO_WATERMARKS,
 ) -> dict[str, Policy]:
-    """All policies for this load and engine, by name."""
+    """Returns all policies for this load and engine, by name."""
     demand = {tenant: each.prompt_tokens + each.output_tokens for tenant, each in setting.profile.demand.items()}
     blocks = setting.shape.blocks
     tier_blocks = tier_blocks or _TIER_TIMES * blocks
