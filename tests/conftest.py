@@ -14,6 +14,7 @@ from hack.version import VERSION
 pytest_plugins = [
     "tests.examples",
     "tests.failures_at_once",
+    "tests.garbage",
     "tests.shared_engine",
     "tests.side_by_side",
     "tests.time_by_folder",
