@@ -1,4 +1,4 @@
-"""Who may read the admin port: whoever shows a token that is in force."""
+"""Access to the admin port, by a valid token."""
 
 import hmac
 import logging
@@ -15,13 +15,13 @@ _SCHEME = "bearer "
 
 
 class AdminAccess:
-    """The tokens of a folder, and who is let in by them.
+    """The tokens of a folder, and the check of requests against them.
 
-    A file that breaks, or that is gone, takes nothing away: the tokens before it stay in force until there are others.
-    As long as there never were any, nobody is let in.
+    If the file becomes invalid or disappears, the previous tokens stay valid until there are new ones. Until there are
+    any tokens, no request is permitted.
 
     Args:
-        folder: where the pool's Secret is mounted. It need not exist yet. None: everybody is let in.
+        folder: the folder into which the pool's Secret is mounted. It need not exist yet. None permits every request.
     """
 
     def __init__(self, folder: Path | None) -> None:
@@ -38,18 +38,18 @@ class AdminAccess:
 
     @property
     def refused(self) -> int:
-        """Requests that were refused since the start."""
+        """The number of refused requests since the start."""
         return self._refused
 
     @property
     def status(self) -> AdminPortStatus:
-        """What the report says of it."""
+        """The admin port's status in the report."""
         if self._file is None:
             return AdminPortStatus(open=True)
         return AdminPortStatus(error=self._file.problem)
 
     def poll(self) -> None:
-        """Look at the file, and read it if it has changed."""
+        """Check the file, and read it if it has changed."""
         if self._file is None:
             return
         self._file.refresh()
@@ -57,11 +57,11 @@ class AdminAccess:
             self._accepted = self._file.value
 
     def refusal(self, authorization: str, token: str) -> str:
-        """Why a request is refused, and how it would not be; empty if it is let in. Any thread may ask.
+        """Returns why a request is refused, and what it needs; empty if it is permitted. Thread-safe.
 
         Args:
-            authorization: the request's header of this name; empty: it has none.
-            token: the header ``TenantZone-Admin-Token``, likewise.
+            authorization: the request's ``Authorization`` header; empty if missing.
+            token: the request's ``TenantZone-Admin-Token`` header; empty if missing.
         """
         why = "" if self._file is None else self._refusal(authorization, token)
         if why:
@@ -83,7 +83,7 @@ class AdminAccess:
                 f"'{ADMIN_TOKEN_HEADER}: TOKEN'; it is in the pool's Secret tenantzone-admin-POOL"
             )
         shown = token.encode("utf-8", "surrogateescape")
-        # All are compared, so that the time does not say which.
+        # All tokens are compared, so that the time does not reveal which one matches.
         if not sum(hmac.compare_digest(shown, accepted) for accepted in self._accepted):
             return "this token is not in force; the one that is, is in the pool's Secret tenantzone-admin-POOL"
         return ""
