@@ -1,7 +1,7 @@
-"""``tenantzone-runtime hand-down``: before its pod ends, an engine hands down to shared storages what they do not have.
+"""``tenantzone-runtime hand-down``: before its pod ends, an engine copies to shared storages what they do not have.
 
-For a ``preStop`` hook: whatever drains the node, the pod does this by itself, and other engines find its zones' caches.
-As the pod ends anyway, what somebody else moves there is stopped, and a zone that can't be moved holds up no other.
+For a ``preStop`` hook: the pod runs this whatever drains the node, and other engines find its zones' caches. As the pod
+ends anyway, other clients' migrations on it are stopped, and a zone that can't be moved does not delay the others.
 """
 
 import argparse

@@ -158,7 +158,7 @@ class Catalog:
             self._retire(space, "")
 
     def reseal(self, tenant: str) -> Space:
-        """Switch a tenant to a space with the current key's seal. Returns the former space."""
+        """Switch a tenant to a space with the current key's seal. Returns the previous space."""
         space = self._spaces[tenant]
         self._spaces[tenant] = self._new_space(tenant, space.purge)
         return space

@@ -1,7 +1,7 @@
 """Sealing: stored data opens only as the chunk that was written, for the zone and instance that wrote it.
 
 AES-GCM (NIST SP 800-38D) with 256 bits, with a key for each zone and each of its purges that HKDF (RFC 5869) derives
-from the pool's salt key. So data from before a purge never opens again, whoever restores it. The seal covers, in
+from the pool's salt key. So data from before a purge never opens again, even if it is restored. The seal covers, in
 addition to the content, the owner, the meaning of the bytes, and the identity of the chunk.
 """
 

@@ -25,7 +25,10 @@ class Jobs:
         self._ends: list[JobEnd] = []
 
     def begin(self, job: AnyJob, zone: SharedZone | None, giving_up: Callable[[bool], object] = bool) -> None:
-        """Start a job; one without chunks ends at once. ``giving_up`` is called before giving up, with "is it late"."""
+        """Start a job; a job without chunks ends at once.
+
+        ``giving_up`` is called before the job is given up, with whether that is because the job is late.
+        """
         if job.left and zone is not None:
             self._under_way[job.number] = job, zone, giving_up
         else:

@@ -92,7 +92,7 @@ class WholePrompts:
 
 
 def within(prompts: Iterable[Sequence[bytes]], blocks: int) -> Iterator[Sequence[bytes]]:
-    """Yields the first of these prompts, with at most this many blocks in all."""
+    """Yields the first prompts, with at most this many blocks in all; the last one may be cut."""
     for prompt in prompts:
         if blocks <= 0:
             return

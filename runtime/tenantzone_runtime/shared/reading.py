@@ -34,7 +34,7 @@ class LoadedChunk:
     began: float = math.inf
     """The monotonic time when that read began; infinity while it waits for a thread."""
     is_counted: bool = True
-    """Whether it counts as being loaded: not any more once it is late, whatever its storage still does."""
+    """Whether it counts as being loaded: not once it is late, whatever its storage still does."""
 
     def read(self, storages: Storages, buffers: Buffers, heard: dict[str, str]) -> Iterator[str]:
         """Load the chunk. The memory never receives data that was not stored for it.
