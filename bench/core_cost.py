@@ -69,7 +69,7 @@ class Setup:
         every = iter(range(blocks))
         for zone in self._ledger.zones.values():
             self._give(zone, list(itertools.islice(every, share)))
-        # What the division left over is held by somebody too, or it would be free.
+        # The remainder of the division must be held, too, or it would be free.
         self._give(zone, list(every))
         self._active = list(self._ledger.zones.values())[::2]
         for zone in self._active:

@@ -34,7 +34,7 @@ _LONGEST = 4_000
 
 
 class ArmWithWaiting(Arm):
-    """A scheduler under the same load as the others, in which further requests wait.
+    """A scheduler under the same load as the others, with additional requests that wait.
 
     Args:
         driver: of the scheduler.

@@ -48,7 +48,7 @@ def first_token(engine: Engine, prompt: str) -> tuple[float, int]:
 
 
 def prompts_of(count: int, tokens: int) -> list[str]:
-    """So many prompts of about so many tokens, which begin differently; the same ones each time."""
+    """Returns ``count`` prompts of about ``tokens`` tokens that differ from the beginning; the same ones each time."""
     chance = random.Random(1)
     return [" ".join(chance.choices(_WORDS, k=int(tokens * 0.95))) for _ in range(count)]
 

@@ -1,8 +1,8 @@
-"""What the bounded protocol below the front door costs: uvicorn with it, beside uvicorn as vLLM has it, in one run.
+"""The cost of the bounded protocol below the frontend: uvicorn with it, compared with vLLM's uvicorn, in one run.
 
-Each server has a process of its own, on one core, with the event loop that vLLM has and an application that takes a
-request's body and answers at once; who asks is on another core. All are asked in turns. What is compared is the
-processor time of a server for each request, which does not depend on how fast the client is.
+Each server has its own process on one core, with vLLM's event loop and an application that reads a request's body and
+answers at once; the client runs on another core. All servers get requests in turn. The comparison is the processor time
+of a server per request, which does not depend on the client's speed.
 """
 
 import argparse
@@ -128,10 +128,10 @@ async def _answer(
 
 
 async def ask(port: int, load: Load) -> None:
-    """Send a load's requests, so many at once.
+    """Send a load's requests, with its number of concurrent ones.
 
     Raises:
-        RuntimeError: an answer is not what it should be.
+        RuntimeError: an answer is wrong.
     """
     remaining = iter(range(load.requests))
     await asyncio.gather(*(_ask_in_turn(port, load, remaining) for _ in range(load.at_once)))

@@ -1,13 +1,13 @@
-"""What lending does to hits and to waits: zones that reserve all blocks alike, beside a static partition of them.
+"""The effect of lending on hits and waits: zones with equal reservations of all blocks, and a static partition of them.
 
 The same load is served with the blocks partitioned (each tenant has its share, and no more), by zones that lend
-nothing, by zones that lend, and by zones that reserve nothing, which is one LRU cache of all. Misses are prompt tokens
-that had to be computed, of the requests that the partition served, too: what fits into no share it refuses. Loads: the
-Mooncake trace; chats of tenants of which some ask for much more than others; two groups of such tenants that chat in
-turns; and tenants that chat alike, beside one more that floods the engine with prompts which nobody repeats.
+nothing, by zones that lend, and by zones without reservations, which share one LRU cache. Misses are prompt tokens that
+had to be computed, for the requests that the partition served, too: it refuses requests larger than a share. Loads: the
+Mooncake trace; chats of tenants with very unequal demand; two groups of such tenants that chat in turns; and tenants
+with equal demand and one more tenant that floods the engine with unique prompts.
 
-On the zone core and its arbiter under the simulated engine, as in ``bench.simulator``, with blocks of 512 tokens; and
-with ``--replay`` on vLLM's real scheduler in virtual time, with blocks of 64.
+It runs on the zone core and its arbiter under the simulated engine, as in ``bench.simulator``, with blocks of 512
+tokens; and with ``--replay`` on vLLM's real scheduler in virtual time, with blocks of 64.
 """
 
 import argparse
@@ -90,7 +90,7 @@ def chats(tenants: int, skew: float, *, in_turns: bool) -> list[Asked]:
 
 
 def flooded(tenants: int, rate: float) -> list[Asked]:
-    """Chats of all but one tenant, who asks so many times a second for what nobody has asked for."""
+    """Returns chats of all but one tenant, which sends ``rate`` unique prompts per second."""
     dice, at = random.Random(1), 0.0
     quiet = Chats(tenants=tenants - 1, skew=0, seconds=1800, chats=0.1)
     asked = list(quiet.load())

@@ -1,8 +1,8 @@
-"""What live advice does: the operator's advisor on reports of vLLM's real scheduler with zones, in virtual time.
+"""The effect of live advice: the operator's advisor on reports of vLLM's real scheduler with zones, in virtual time.
 
-The load goes on for hours. Every ten virtual seconds the engine's report is read as the operator reads it; what the
-advisor puts into the pool's status is put into force, as in mode Auto. Each window is told: what was in force, what was
-found in the cache, and the latency target of who has one.
+The load goes on for hours. Every ten virtual seconds the engine's report is read as the operator reads it; the advice
+in the pool's status is applied, as in mode Auto. Each window prints the active config, the hits, and the latency of
+tenants with a target.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from tenantzone_runtime.engine.engine_shape import EngineShape
 
 _LOOK_SECONDS: Final = 10.0
 _WARM_UP_SECONDS: Final = 300.0
-"""Before which nothing is advised: a load that grows can't be told from a change that does harm."""
+"""Before this time there is no advice: a growing load can't be distinguished from a harmful change."""
 _BOUNDS: Final = {
     "limit": {"min": "10%", "max": "90%"},
     "weight": {"min": 1, "max": 16},
@@ -45,7 +45,7 @@ _BOUNDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Tenants, and zones that were set by somebody who did not know them."""
+    """Tenants, and zones that were set without knowing their demand."""
 
     zones: Mapping[str, Mapping[str, Any]]
     """Their specs, by name."""
@@ -115,7 +115,7 @@ def _body(name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def live(scene: Scene, seconds: float, window: float, mode: str) -> Iterator[str]:
-    """Serve it, and tell each change and each window, in words."""
+    """Serve the scene; yields a line for each change and each window."""
     from tenantzone_replay.tenants_at_work import TenantsAtWork
     from tenantzone_replay.virtual_engine import VirtualEngine
     from tenantzone_runtime.engine.modelless import ModellessScheduler
@@ -178,7 +178,7 @@ def _adjustments(status: Mapping[str, Any], known: Sequence[Mapping[str, Any]]) 
 
 
 def main() -> None:
-    """Tell what became of each scene."""
+    """Print the result of each scene."""
     every = scenes(1.0)
     parser = argparse.ArgumentParser(prog="python -m bench.live_advice", description=__doc__)
     parser.add_argument("--hours", type=float, default=2.0, help="virtual ones (default: %(default)s)")

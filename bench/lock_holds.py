@@ -1,12 +1,12 @@
-"""For how long what goes on beside the steps holds the scheduler's lock, which each step needs.
+"""How long work outside the steps holds the scheduler's lock, which each step needs.
 
 vLLM's real scheduler runs without a model. Half of the zones have lent their reservations; the other half have borrowed
-them and fill the pool with what they cache, some of their requests run, and every zone has counted all that there is to
-count. Then steps and housekeeping take turns. Each hold of the lock is timed from when it was free until it is free
-again: by the clock on the wall, and as processor time of its thread, which leaves out what else the machine does.
+them and fill the pool with cached blocks, some of their requests run, and every zone has non-zero values in all
+counters. Then steps and housekeeping alternate. Each hold of the lock is timed from when it was free until it is free
+again: by the wall clock, and as processor time of its thread, which leaves out other load of the machine.
 
-Python's collector runs as in an engine, which has it leave alone what there was when the scheduler had been made. The
-zones come later here, so that it walks through them.
+Python's garbage collector runs as in an engine, which freezes the objects that exist when the scheduler was made. The
+zones are made later here, so the collector walks through them.
 """
 
 import argparse
@@ -140,7 +140,7 @@ class Engine:
                 events = next(usage, None)
 
     def _declare(self, change: int = 0) -> None:
-        """Give the engine a config in which so many zones are other than in the one before."""
+        """Give the engine a config that changes the configured number of zones."""
         for number in range(change):
             self._times_changed[number] += 1
         share = int(CAPACITY * RESERVED) // len(self.lenders)

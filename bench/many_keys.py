@@ -1,4 +1,4 @@
-"""Measures requests to the front door with 10 API keys and with many, in process, with the keys in files.
+"""Measures requests to the frontend with 10 API keys and with many, in process, with the keys in files.
 
 Requests follow each other with pauses, so the key files are examined many times. Arms take turns. Each line has the
 times of one arm; its ratio compares the median with that of the arm with 10 keys.

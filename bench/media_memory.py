@@ -1,13 +1,13 @@
-"""How much memory hostile images, sounds and videos take of the process that decodes and processes them.
+"""How much memory hostile images, sounds and videos need in the process that decodes and processes them.
 
-Each case runs in a process of its own, through vLLM's own connector and trackers and a processor of transformers that
-is made here, without an engine:
+Each case runs in a separate process, through vLLM's own connector and trackers and a transformers processor that is
+made here, without an engine:
 
     .venv/bin/python -m bench.media_memory
 
-It prints by how much the resident memory grew at most, and the bound. Each request waits for its turn as behind the
-front door, is decoded, processed on one thread as in vLLM, and held until all requests that were admitted with it are
-processed. Sounds need soundfile or PyAV, and are left out without them.
+It prints the peak growth of the resident memory, and the bound. Each request waits for its turn as behind the frontend,
+is decoded, processed on one thread as in vLLM, and held until all requests that were admitted with it are processed.
+Sounds need soundfile or PyAV, and are left out without them.
 """
 
 import argparse

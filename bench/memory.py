@@ -1,12 +1,12 @@
-"""What zones cost in memory, in bytes per KV-cache block, beyond what vLLM keeps itself.
+"""The memory cost of zones, in bytes per KV-cache block, beyond vLLM's own.
 
-vLLM's real scheduler runs without a model, once with its own classes and once with ours, each in a process of its own
-and both through the same life: all blocks in use, all cached, half of them in use again, each prefix hit, others'
-prefixes in their place, and none left. In each of these states the memory that Python has allocated is counted
-(tracemalloc), and what ours has more than vLLM's is our own bookkeeping. A second life without that count shows how
-much more the whole process has in memory, as a check.
+vLLM's real scheduler runs without a model, once with its own classes and once with ours, each in a separate process and
+both through the same states: all blocks in use, all cached, half of them in use again, each prefix hit, others'
+prefixes in their place, and none left. In each state the memory that Python has allocated is counted (tracemalloc); the
+difference between ours and vLLM's is our bookkeeping. A second run without tracemalloc shows the difference in the
+memory of the whole process, as a check.
 
-A zone that holds nothing costs some memory, too: it is told per zone, and left out of the bytes per block.
+An empty zone costs some memory, too: it is printed per zone, and left out of the bytes per block.
 """
 
 import argparse
@@ -167,7 +167,7 @@ def live(arm: Arm, capacity: int, traced: bool) -> list[Sample]:
 
 
 def main() -> None:
-    """Measure each arm in a process of its own, and print its bytes per block beside the target."""
+    """Measure each arm in a separate process, and print its bytes per block with the target."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--blocks", type=int, nargs="+", default=SIZES, help="sizes of pools (default: 16k, 64k, 88k, 256k)"

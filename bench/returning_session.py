@@ -41,7 +41,7 @@ class _Session:
         return first_token(self.engine, prompt)
 
     def await_stored(self, chunks: int) -> None:
-        """Wait until both tiers have so many chunks."""
+        """Wait until both tiers have ``chunks`` chunks."""
         while any(self._tier(name).held_bytes < chunks * BLOCK_BYTES for name in ("cpu", "disk")):
             time.sleep(0.1)
 
@@ -65,7 +65,7 @@ class _Session:
         unfinished.rename(self._folder / "config" / CONFIG_KEY)
         while self.engine.report().config.applied_hash != config.hash:
             time.sleep(0.05)
-        # The front door looks on its own.
+        # The frontend polls the files.
         time.sleep(0.5)
 
 

@@ -1,11 +1,11 @@
-"""What a tier of CPU memory stores and gives back by terms of admission, on loads of chats, agents and single prompts.
+"""What a tier of CPU memory stores and returns by admission policy, for loads of chats, agents and single prompts.
 
-vLLM's real scheduler with the zones' connector and tier serves each load three times, in virtual time. The model is not
-there, nor are the copies: a copy is done with the step after its own. Eight tenants ask one request at a time, of which
-the next comes 30 seconds later:
+vLLM's real scheduler with the zones' connector and tier serves each load three times, in virtual time. There is no
+model, and no copies: a copy counts as done with the step after its own. Eight tenants send one request at a time, each
+30 seconds after the one before:
 
 - chats: as in `bench.sessions`, two sessions of each tenant, whose ten turns each add to the prompt;
-- agents: each task begins with the tools that all tasks of its tenant have, adds results in six steps, and is over;
+- agents: each task begins with the tools that all tasks of its tenant share, adds results in six steps, and is over;
 - single prompts: no two have anything in common.
 
     python -m bench.tier_admission
@@ -43,7 +43,7 @@ SECONDS = 30.0
 """From one request to the next."""
 
 Ask = Callable[[str, list[int], int], list[int]]
-"""Asks a prompt of a tenant, for an answer of so many tokens; returns prompt and answer."""
+"""Sends a tenant's prompt, for an answer of the given number of tokens; returns prompt and answer."""
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
-"""How fast blocks are copied to CPU memory and back where the processor copies, against memcpy of as many bytes.
+"""The speed of copying blocks to CPU memory and back by the processor, compared with memcpy of as many bytes.
 
-The KV caches are those of a model with so many layers: a page of each for each block. Blocks and chunks lie in any
-order, as in an engine that has run for long.
+The KV caches are those of a model with the given number of layers: a page of each for each block. Blocks and chunks are
+in random order, as in an engine that has run for long.
 """
 
 import argparse

@@ -1,8 +1,8 @@
-"""For how long what goes on beside the steps in a tier holds the scheduler's lock: in parts, and in one go.
+"""How long a tier's work outside the steps holds the scheduler's lock: in parts, and in one go.
 
 One tenant holds all chunks of a tier. Then they all go: its limit is lowered, it is purged, its chunks grow too old, or
-the pool's salt key is another one. The files of the disk are nowhere, so what is timed is our own work; its threads run
-beside it, as in an engine.
+the pool's salt key changes. The disk's files are not real, so only our own work is timed; the tier's threads run at the
+same time, as in an engine.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from tenantzone_runtime.zones.tier import Tier, TransferBounds
 
 CHUNK_BYTES: Final = 4096
 TTL_SECONDS: Final = 1e-3
-"""All that is there is older when it is looked at."""
+"""All chunks are older than this when they are checked."""
 _AT_ONCE: Final = 64
 
 

@@ -1,10 +1,10 @@
-"""What a tier of CPU memory costs in a scheduling step: while nothing goes there, and while all that is computed does.
+"""The cost of a tier of CPU memory in a scheduling step: while it stores nothing, and while it stores all new blocks.
 
 vLLM's real schedulers, ours and stock, with the real connectors and tier managers, take turns under the load of
-`bench.step_time` in which nobody waits; only the model and the copies are not there: a copy is done with the step after
-the one that asked for it. The tier has as many chunks as there are blocks, and is full. A step's time (`schedule()` and
-`update_from_output()`) is told as a ratio, step by step: with a tier that is idle, as zones offload nothing, to one
-without; with one that stores all to stock vLLM's `OffloadingConnector`.
+`bench.step_time` in which no request waits; only the model and the copies are missing: a copy counts as done with the
+step after the one that requested it. The tier has as many chunks as there are blocks, and is full. A step's time
+(`schedule()` and `update_from_output()`) is printed as a ratio, step by step: with an idle tier, as zones offload
+nothing, to one without; with a tier that stores all blocks to stock vLLM's `OffloadingConnector`.
 
     python -m bench.tier_steps
 """
@@ -37,14 +37,14 @@ RATIOS = {(IDLE, WITHOUT): 1.02, (STORING, STOCK): 1.05}
 
 
 class Copies:
-    """Tells a scheduler what the workers would, if each copy were done in the step after its own."""
+    """Reports to a scheduler what the workers would, if each copy were done in the step after its own."""
 
     def __init__(self) -> None:
         self._jobs: dict[int, str | None] = {}
         """Under way; with whose request waits for it, if one does."""
 
     def step(self, output: SchedulerOutput) -> KVConnectorOutput:
-        """What is told of one step."""
+        """Returns the workers' report for one step."""
         asked: Any = output.kv_connector_metadata
         done = self._jobs
         self._jobs = {**dict.fromkeys(asked.store_jobs), **{job: each.req_id for job, each in asked.load_jobs.items()}}

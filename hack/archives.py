@@ -12,18 +12,18 @@ class ArchiveError(Exception):
 
 
 def unpack(archive: IO[bytes], folder: Path, choose: Callable[[str], str] = lambda name: name) -> None:
-    """Write an archive's files into a folder, and nothing outside of it.
+    """Extract an archive into a folder, and never outside of it.
 
-    There are files and folders only, and so no link that a later file could be written through. Files can be executed
-    or not, as in the archive; owners, times and other rights are not taken over.
+    Only files and folders are extracted, so no later file can be written through a link. The executable bit is kept;
+    owners, times and other permissions are not.
 
     Args:
         archive: compressed or not, at its start.
-        folder: made if need be; nobody else writes to it.
-        choose: makes a member's path in the folder out of its name in the archive; none for what is not wanted.
+        folder: created if needed; no other process writes to it.
+        choose: returns a member's path in the folder for its name in the archive; empty for members to skip.
 
     Raises:
-        ArchiveError: what is wanted is a link or a device, or lies outside of the folder.
+        ArchiveError: a chosen member is a link or a device, or lies outside of the folder.
     """
     with tarfile.open(fileobj=archive) as members:
         for member in members:

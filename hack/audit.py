@@ -35,11 +35,11 @@ class Found:
     """What a source said of one lock."""
 
     looked_up: int
-    """Packages of which it knows."""
+    """The number of packages that the source knows."""
     unknown: tuple[str, ...]
-    """Packages of which it does not, each with why."""
+    """Packages that the source does not know, each with the reason."""
     vulnerable: tuple[str, ...]
-    """Packages against which something is known: name, version, ids, and what mends them."""
+    """Vulnerable packages: name, version, ids, and the versions with a fix."""
 
 
 def read_answer(answer: str) -> Found:

@@ -1,14 +1,14 @@
 """Makes the virtual environment ``.venv`` with everything that the demo, the tests and the linters need.
 
-Needs Python with pip and venv, nothing else. Does nothing when the environment is up to date. ``--check`` only says
-whether this machine is fit. ``--older`` makes ``.venv-older``, the same with the oldest vLLM that is supported.
-``--newer`` makes ``.venv-newer``, where the newest one lies over what ``.venv`` has: one that has no build for CPUs, so
-that no more of it runs than its Python files.
+Needs only Python with pip and venv. Does nothing if the environment is up to date. ``--check`` only checks that this
+machine is suitable. ``--older`` makes ``.venv-older``, with the oldest supported vLLM. ``--newer`` makes
+``.venv-newer``, which adds the newest vLLM to the packages of ``.venv``: it has no build for CPUs, so only its Python
+files can be used.
 """
 
 import sys
 
-if sys.version_info < (3, 11):  # noqa: UP036 - an older Python is told so here, before it fails on our syntax
+if sys.version_info < (3, 11):  # noqa: UP036 - report an older Python here, before it fails on our syntax
     sys.exit(f"TenantZone needs Python 3.11 or newer; this is {sys.version.split()[0]}. Try: make PYTHON=python3.11")
 
 import fcntl
@@ -33,8 +33,8 @@ PACKAGES = Path("lib", f"python{sys.version_info.major}.{sys.version_info.minor}
 NAME = "python"
 QUIET_PIP = ("--quiet", "--disable-pip-version-check", "--root-user-action=ignore")
 COMPILED = "--compile-bytecode"
-"""Once here, and not in each process of an engine, of which the tests start more than a hundred: many users forbid
-Python to write bytecode later, and pods can't."""
+"""Compiled once here instead of in each engine process, of which the tests start more than a hundred: many users do not
+let Python write bytecode later, and pods can't."""
 
 GIGABYTES = 1 if NEWER else 5
 NEEDED_BYTES = 2.4e9 * GIGABYTES

@@ -1,8 +1,8 @@
-"""Whether a CRD still accepts, and still means, what an older one did.
+"""Checks that a CRD still accepts, with the same meaning, what an older version accepted.
 
-Whoever has written an object by the older schema must be able to write it by the newer one, and a client that reads a
-field must still find it. So nothing may be taken away or tightened; new optional fields, enum values and wider bounds
-are welcome. What can't be judged, such as two different patterns, counts as broken: a person has to look.
+An object written for the older schema must be valid for the newer one, and a client that reads a field must still find
+it. So nothing may be removed or tightened; new optional fields, new enum values and wider bounds are allowed. Changes
+that can't be judged, such as two different patterns, count as breaking: a person has to review them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -34,7 +34,7 @@ def breaks(old: Schema, new: Schema) -> list[str]:
 
 
 def newest_release(folder: Path) -> Path:
-    """The folder of the newest release, of those that are called like ``v1.2.3``."""
+    """Returns the folder of the newest release, among folders named like ``v1.2.3``."""
     return max(folder.glob("v*"), key=lambda release: [int(part) for part in release.name.removeprefix("v").split(".")])
 
 

@@ -1,7 +1,7 @@
-"""Writes docs/features.md, what becomes of features with zones, from tests/features.toml and what tests say they show.
+"""Writes docs/features.md, the support of vLLM's features with zones, from tests/features.toml and the tests' markers.
 
-A test says so itself: ``@pytest.mark.shows("chunked prefill")``. The rows of what is refused are from what the code
-declares. Run it after a change of any of these: make features-page
+A test declares the feature that it shows: ``@pytest.mark.shows("chunked prefill")``. The rows of refused features come
+from the code's declarations. Run it after a change of any of these: make features-page
 """
 
 import ast
@@ -158,10 +158,10 @@ def _cited(proofs: Iterable[Proof]) -> list[str]:
 
 
 def contradictions(shown: Mapping[str, object], rows: list[Feature]) -> list[str]:
-    """What is wrong with what tests and rows say of each other; empty if nothing is.
+    """Returns the contradictions between tests and rows; empty if there are none.
 
     Args:
-        shown: by tests, as `proofs` tells it.
+        shown: features that tests show, from `proofs`.
         rows: of the table.
     """
     names = [row.name for row in rows]

@@ -1,6 +1,6 @@
-"""A pool of Mooncake's store on this machine: a master, and one node that gives it memory.
+"""A pool of Mooncake's store on this machine: a master, and one node that provides memory.
 
-Its node listens at all addresses, whatever it is told, so it belongs into a network namespace of its own.
+The node listens on all addresses, whatever its options say, so it belongs into its own network namespace.
 """
 
 import os
@@ -83,7 +83,7 @@ class MooncakePool:
         self.await_memory(self._mib)
 
     def await_memory(self, mib: int) -> None:
-        """Wait until the pool has so much."""
+        """Wait until the pool has ``mib`` MiB."""
         wanted = f"Mem Storage: {'0 B / 0 B' if not mib else '0 B / ' + f'{mib:.2f} MB'}"
         wait_until(lambda: wanted in self._summary(), lambda: f"an empty pool of {mib} MiB", timeout=60, poll=0.05)
 

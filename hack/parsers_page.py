@@ -100,7 +100,7 @@ class _Form(NamedTuple):
     tail: str = ""
 
     def answer(self, repetitions: int) -> str:
-        """Return the answer in which the body is repeated so often."""
+        """Return the answer with the body repeated ``repetitions`` times."""
         return self.head + self.body * repetitions + self.tail
 
     def __str__(self) -> str:

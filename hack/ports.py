@@ -1,8 +1,9 @@
 """Ports and loopback addresses for servers that are about to start, each given to one process only.
 
-Who takes one keeps a socket bound to it that does not listen. Servers bind with ``SO_REUSEADDR``, as nearly all do, and
-so can listen there, any number of times; whoever looks for something free binds without, and passes it over. So two
-processes that start servers side by side never get the same, however long a server takes until it listens.
+The process that takes a port keeps a socket bound to it that does not listen. Servers bind with ``SO_REUSEADDR``, as
+nearly all do, and so can listen on the port any number of times; a search for a free port binds without it, and skips
+the port. So two processes that start servers at the same time never get the same port, however long a server takes to
+listen.
 """
 
 import random
@@ -16,10 +17,10 @@ _taken: list[socket.socket] = []
 
 
 def free_ports(count: int) -> list[int]:
-    """Loopback ports that nobody listens on and that no other process was given.
+    """Returns loopback ports that are unused and were given to no other process.
 
-    They lie below the range from which outgoing connections get theirs, so that a server can be stopped and started
-    again on the same port.
+    They are below the range of ports for outgoing connections, so a server can be stopped and started again on the same
+    port.
 
     Raises:
         OSError: there are too few.

@@ -1,6 +1,6 @@
-"""Runs long commands so that somebody who waits sees them move, with a terminal or without.
+"""Runs long commands and shows their progress, with a terminal or without.
 
-Two commands may run side by side, so every line starts with the name of the work that it belongs to.
+Two commands may run at the same time, so every line starts with the name of its task.
 """
 
 import queue

@@ -16,10 +16,10 @@ _ENGINE = 'namespace="simulator",pod="engine-0"'
 
 
 class History:
-    """Notes what the engine's admin port would show at each scrape.
+    """Records what the engine's admin port would show at each scrape.
 
     Args:
-        simulation: which is run step by step beside it.
+        simulation: the scraped engine, which is run step by step.
     """
 
     def __init__(self, simulation: Simulation) -> None:

@@ -45,7 +45,7 @@ class Ordinary(Simulation):
 
 
 class Flooded(Ordinary):
-    """In which the largest tenant, which has nothing reserved, sends for ten minutes what nobody sends twice."""
+    """A load in which the largest tenant, which has no reservation, sends unique prompts for ten minutes."""
 
     def _make_load(self, tenants: list[str], sleepers: list[str]) -> Iterator[Request]:
         usual = super()._make_load(tenants, sleepers)

@@ -21,8 +21,8 @@ _FLAGS = (
     *("--enable-prompt-tokens-details", "--max-num-batched-tokens", "512"),
     *("--long-prefill-token-threshold", "128"),
 )
-"""With steps that a prompt does not fit into and that have room for several: in one step both prompts of a race would
-end at once, and a step that is all of the first one's lets nobody overtake it, whatever is cached."""
+"""A prompt takes more than one step, and a step serves several prompts. If one step held both prompts of a race, they
+would end at once; if one step were all of the first prompt, no other could overtake it, whatever is cached."""
 _COPIED = "what-the-victim-sends"
 
 
@@ -61,7 +61,7 @@ def table(findings: dict[str, Finding], samples: int) -> str:
 
 
 def table_of_channels(told: dict[str, Told]) -> str:
-    """What else was told, a line for each way of attack and side."""
+    """Returns a table of the other channels, with a line for each way of attack and side."""
     lines = [f"{'':<28} {'logprobs: AUC':>13} {'KS p':>9}   {'error texts':>11}   {'figures moved':>13}"]
     for name, each in told.items():
         by_logprobs = f"{each.by_logprobs.auc:>13.3f} {each.by_logprobs.p_value:>9.2g}"

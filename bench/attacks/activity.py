@@ -1,8 +1,8 @@
-"""Activity: whether somebody without a key learns from the times of refusals that a tenant's answers are being written.
+"""Activity: whether an attacker without a key learns from the times of refusals when a tenant's answers are written.
 
-A victim has answers written for a while, and is silent for a while, by turns. Meanwhile somebody without a key asks, is
-refused (stock, which knows no keys here, answers 400), and takes the time. On stock vLLM and with zones, side by side,
-in one run:
+A victim alternates between receiving answers and being silent. Meanwhile the attacker sends requests, is refused
+(stock vLLM, which knows no keys here, answers 400), and measures the time. Stock vLLM and zones are attacked in one
+run:
 
     python -m bench.attacks.activity
 """
@@ -39,12 +39,12 @@ class Times:
 
 
 async def watch(target: Target, rounds: int, looks: int) -> Times:
-    """Take the times of refusals, by turns while nothing is written and while answers are.
+    """Measure the times of refusals, alternating between silence and answers to the victim.
 
     Args:
-        target: an engine, which nobody else uses.
-        rounds: of both.
-        looks: refusals in each half of a round; the median of them is one time.
+        target: an engine without other clients.
+        rounds: the number of rounds of both.
+        looks: refusals in each half of a round; their median is one sample.
     """
     times = Times()
     async with (

@@ -1,4 +1,4 @@
-"""Work in a process of its own, until it is told to stop: it takes no time of whoever measures."""
+"""Runs work in a separate process until it is stopped, so that it takes no time from the measuring process."""
 
 import contextlib
 import multiprocessing
@@ -14,7 +14,7 @@ Result = TypeVar("Result")
 
 
 class Beside(Generic[Result]):
-    """What a process beside this one has come to; there once it was told to stop."""
+    """The result of a separate process; available after the process was stopped."""
 
     result: Result
 

@@ -1,9 +1,9 @@
-"""What else than times, order and usage may tell whether a victim has sent a prompt: logprobs, errors, public figures.
+"""Channels other than times, order and usage that may show that a victim sent a prompt: logprobs, errors, metrics.
 
-- Logprobs: what was computed in other pieces, because its beginning was cached, may differ in its last digits. The
-  attacker compares each answer with one to the same prompt under a salt that nobody has used.
-- Errors: the attacker makes each kind of mistake with the prompt, and compares the texts of what comes back.
-- Figures: the attacker reads what the serving port shows, before and after the victim's request, with his key or not.
+- Logprobs: a cached prefix changes the pieces in which a prompt is computed, which may change the last digits. The
+  attacker compares each answer with one to the same prompt under a salt that was never used.
+- Errors: the attacker makes each kind of mistake with the prompt, and compares the texts of the answers.
+- Metrics: the attacker reads what the serving port shows before and after the victim's request, with a key and without.
 """
 
 import random

@@ -17,15 +17,15 @@ _LENGTHS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 def draw_described(
     description: dict[str, Any], headers: Mapping[str, str], count: int, seed_number: int
 ) -> list[Forged]:
-    """Draw about ``count`` requests, as many of each operation, half of them by the description and half against it.
+    """Draw about ``count`` requests, equally many for each operation, half of them valid and half invalid.
 
-    Their answers are short: whoever asks for long ones waits, which is no finding.
+    Their answers are short: a client that requests long ones waits, which is no finding.
 
     Args:
-        description: OpenAPI, as the server gives it.
-        headers: that let the client in.
-        count: in all; an operation that takes nothing has fewer different requests.
-        seed_number: equal ones give equal requests.
+        description: OpenAPI, from the server.
+        headers: the client's credentials.
+        count: in all; an operation without parameters has fewer different requests.
+        seed_number: equal seeds give equal requests.
     """
     operations = [each.ok() for each in schemathesis.openapi.from_dict(description).get_all_operations()]
     modes = (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)

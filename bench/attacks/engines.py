@@ -19,18 +19,18 @@ def attacked_engines(
     make_model: Callable[[Path], None] = model.make,
     variables: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[tuple[Engine, Engine]]:
-    """Start stock vLLM, and vLLM with so many zones, each of whose tenants has a key.
+    """Start stock vLLM, and vLLM with ``zones`` zones, each of whose tenants has a key.
 
-    They run on all cores but one, and who attacks on that one; on a single core all share it.
+    They run on all cores but one, and the attacker on that one; on a single core all share it.
 
     Args:
-        zones: of the second engine.
+        zones: the number of zones of the second engine.
         flags: of vLLM, for both.
-        make_model: writes the model that both serve into a folder.
+        make_model: writes the model of both into a folder.
         variables: of the environment of both.
 
     Raises:
-        EngineError: one of them does not start.
+        EngineError: an engine does not start.
     """
     cores = sorted(os.sched_getaffinity(0))
     engine_cores = cores[: max(1, len(cores) - 1)]
@@ -60,5 +60,5 @@ def attacked_engines(
 
 
 def say(message: str) -> None:
-    """Tell whoever waits how far it is."""
+    """Print progress for the waiting user."""
     print(message, file=sys.stderr, flush=True)

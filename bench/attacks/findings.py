@@ -1,4 +1,4 @@
-"""What an attacker can tell apart by two sets of samples."""
+"""How well an attacker can distinguish two sets of samples."""
 
 import math
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from scipy.stats import binomtest, ks_2samp, mannwhitneyu
 
 @dataclass(frozen=True, slots=True)
 class Distinction:
-    """How well two sets of samples can be told apart."""
+    """How well two sets of samples can be distinguished."""
 
     auc: float
     """The probability that a sample of the first set is below one of the second: 0.5 is a guess, 1 is certainty.
@@ -19,11 +19,11 @@ class Distinction:
 
 
 def distinguish(suspected: Sequence[float], unrelated: Sequence[float]) -> Distinction:
-    """Tell two sets of samples apart.
+    """Measure how well two sets of samples can be distinguished.
 
     Args:
-        suspected: measured where a secret is as the attacker suspects, and so low if the suspicion shows.
-        unrelated: measured where it is not.
+        suspected: measured where the attacker's suspicion is true, so the values are low if the channel leaks.
+        unrelated: measured where it is false.
 
     Raises:
         ValueError: a set is empty.
@@ -36,12 +36,12 @@ def distinguish(suspected: Sequence[float], unrelated: Sequence[float]) -> Disti
 
 
 def guess_deviation(samples: int) -> float:
-    """The standard deviation of the AUC of two sets of so many samples each that come from one distribution."""
+    """Returns the standard deviation of the AUC of two sets of ``samples`` samples from the same distribution."""
     return math.sqrt((2 * samples + 1) / (12 * samples * samples))
 
 
 def guess_p_value(right: int, guesses: int) -> float:
-    """How likely somebody who guesses between two things is right so often, or so seldom.
+    """Returns how likely a random guesser between two options is at least as far from half right.
 
     Raises:
         ValueError: there are no guesses.

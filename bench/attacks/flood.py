@@ -1,8 +1,8 @@
-"""Flood: whether one tenant's pathological requests cost another its cache, its time, or everybody the server.
+"""Flood: whether one tenant's pathological requests cost another its cache or its time, or all clients the server.
 
-A victim asks the same long prompt again and again, and somebody asks for ``/health`` all the time, while an attacker
-sends one kind of load after the other, each after a plain one that asks the engine for about as much: what the
-pathology of it costs is the difference. On stock vLLM and with zones, side by side, in one run:
+A victim repeats the same long prompt, and another client requests ``/health`` all the time, while an attacker sends one
+kind of load after the other. Before each of them it sends a plain load with about the same work for the engine: the
+difference is the cost of the pathology. Stock vLLM and zones are attacked in one run:
 
     python -m bench.attacks.flood
 """
@@ -54,7 +54,7 @@ class Seen:
     answers: Counter[str] = field(default_factory=Counter)
     """Statuses that the attacker got."""
     resident_bytes: int = 0
-    """Of the API server, at the most."""
+    """The peak memory of the API server."""
 
     @property
     def p99(self) -> float:
@@ -81,7 +81,7 @@ async def flood(engine: Engine, attack: Attack, seconds: float) -> Seen:
 
 
 async def _again(seconds: float, took: list[float], do: Callable[[], Awaitable[None]]) -> None:
-    """Do something for so long; what is not done in the end took at least the time until then."""
+    """Repeat an action for ``seconds``; one unfinished at the end counts with the time until then."""
     began = time.perf_counter()
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):

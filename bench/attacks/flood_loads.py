@@ -1,4 +1,4 @@
-"""What the flood's attacker sends: odd loads, each beside a plain one that asks the engine for about as much."""
+"""The loads of the flood's attacker: pathological ones, each with a plain one of about the same work."""
 
 import math
 import random
@@ -39,7 +39,7 @@ class Pair:
     """A load, and what it is compared with."""
 
     plain: Load
-    """About as much work for the engine, of which nothing is odd."""
+    """A load without pathology, with about the same work for the engine."""
     pathological: Load
 
 
@@ -97,12 +97,12 @@ def _stream(dice: random.Random) -> Body:
 
 
 def asking(prompt: str | list[str], tokens: int) -> dict[str, Any]:
-    """The body of a request for so many tokens."""
+    """Returns the body of a request for ``tokens`` tokens."""
     return {"prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": True}
 
 
 def prompt_of(dice: random.Random, tokens: int) -> str:
-    """Of the tiny model's tokens, each of which is a byte."""
+    """Returns a prompt of the tiny model's tokens, each of which is one byte."""
     return "".join(dice.choices(string.ascii_letters, k=tokens))
 
 

@@ -11,7 +11,7 @@ from tenantzone_runtime.seal import SEAL_ARGUMENT
 
 _PROMPT = "Once upon a time there was a forger who sent the same words again and again. " * 2
 _HUGE = 2**20 + 1
-"""Bytes: more than the front door takes of a text."""
+"""More bytes than the frontend accepts in a text."""
 _FIELDS = (
     "cache_salt", "vllm_xargs", "user", "tenant", "zone", "metadata", "priority", "request_id", "kv_transfer_params",
     "kv_hints", "model", "prompt", "messages", "input", "stream", "stream_options", "logprobs", "prompt_logprobs",
@@ -64,7 +64,7 @@ def _values(names: st.SearchStrategy[str]) -> st.SearchStrategy[Any]:
 
 
 def _forged_seal(tenant: str) -> str:
-    """A seal in all but the proof, whose key only the front door and the scheduler have."""
+    """Returns a seal with an invalid proof: only the frontend and the scheduler have the key."""
     return f"1.{base64.urlsafe_b64encode(tenant.encode()).decode()}.1700000000.{'0' * 16}.{'0' * 64}"
 
 

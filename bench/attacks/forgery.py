@@ -1,8 +1,8 @@
-"""Forgery: thousands of requests that pretend, and whether one of them is taken for another tenant's.
+"""Forgery: thousands of forged requests, and whether one of them is taken for another tenant's.
 
-What another tenant's zone has been charged is read before and after; whatever moves there was taken for that tenant.
-Each request must be answered, or its connection closed; no answer may tell of the server's insides; and the server must
-live on.
+The charges of the other tenants' zones are read before and after; any change there means that a request was taken for
+that tenant. Each request must be answered, or its connection closed; no answer may reveal internals of the server; and
+the server must keep running.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ AT_ONCE = 16
 BOUND_SECONDS = 120.0
 """More than a whole queue of short answers takes."""
 _ENOUGH_HUNG = 2 * AT_ONCE
-"""An engine that lets so many hang is asked no more."""
+"""An engine with this many hanging requests gets no more."""
 _INTERNALS = re.compile(rb"Traceback \(most recent|File \\?\"/|site-packages|/[\w/.-]+\.(?:py|so)\b")
 _OF_PYTHON = re.compile(
     rb'"message": ?"[^"]*(?:'
@@ -51,7 +51,7 @@ class Forgeries:
     hung: list[bytes] = field(default_factory=list)
     """Requests that were neither answered nor closed."""
     telling: list[tuple[bytes, Reply]] = field(default_factory=list)
-    """Requests whose answers tell of the server's insides."""
+    """Requests whose answers reveal internals of the server."""
     failed: list[tuple[bytes, Reply]] = field(default_factory=list)
     """Requests that the server answers as if the fault was its own."""
     moved: list[str] = field(default_factory=list)
@@ -71,14 +71,14 @@ async def forge_at(
     say: Callable[[int], None],
     bound_seconds: float = BOUND_SECONDS,
 ) -> Forgeries:
-    """Send forged requests to an engine, and see what becomes of them.
+    """Send forged requests to an engine, and record the results.
 
     Args:
-        target: the engine, which nobody else uses meanwhile.
+        target: the engine, which has no other clients meanwhile.
         forged: the requests.
         victims: tenants, none of whose keys is in the requests.
-        say: is told how many have been sent.
-        bound_seconds: what is neither answered nor closed by then hangs.
+        say: called with the number of requests sent.
+        bound_seconds: a request neither answered nor closed within this time counts as hanging.
     """
     found = Forgeries()
     before = {tenant: figures_of(target.metrics(), tenant) for tenant in victims}

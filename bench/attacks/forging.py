@@ -1,6 +1,6 @@
-"""Forged requests: what somebody with one tenant's key, or with none, may try to be taken for another tenant.
+"""Forged requests: attempts of a client with one tenant's key, or with none, to be taken for another tenant.
 
-Each is bytes for a connection. They are drawn by Hypothesis, and are the same for the same seed.
+Each is the bytes for a connection. Hypothesis draws them; equal seeds give equal requests.
 """
 
 import json
@@ -189,7 +189,7 @@ def _turned_paths(names: st.SearchStrategy[str]) -> st.SearchStrategy[Callable[[
 
 
 def _bodies_elsewhere(model: str) -> st.SearchStrategy[_Message]:
-    """For each route that there is."""
+    """Draws bodies for every route."""
     paths = st.sampled_from([route.path for route in ROUTES if route.method != WEBSOCKET])
     return st.tuples(paths, st.one_of(st.binary(max_size=40), st.just(json.dumps({"model": model}).encode())))
 
@@ -210,7 +210,7 @@ def _chunked(body: bytes, size: str = "{:x}") -> tuple[list[str], bytes]:
 
 
 def _followed(body: bytes) -> tuple[list[str], bytes]:
-    """With another request behind it, in which nobody's key stands."""
+    """Returns the body followed by another request without a key."""
     return [f"Content-Length: {len(body)}"], body + b"GET /v1/models HTTP/1.1\r\nHost: engine\r\n\r\n"
 
 

@@ -1,4 +1,4 @@
-"""How much one thing that is seen tells of another that is not: mutual information, estimated from pairs of both."""
+"""How much an observation reveals about a hidden value: mutual information, estimated from pairs of both."""
 
 import random
 from collections import Counter
@@ -19,25 +19,25 @@ class Information:
     """The mutual information of the pairs' own frequencies: too high, the more so the fewer pairs there are for each
     value."""
     bias: float
-    """The mean of the plug-in estimate after the secrets were shuffled, so that nothing is told of them."""
+    """The mean of the plug-in estimate after the secrets were shuffled, so that nothing is revealed."""
     p_value: float
-    """How often a shuffled one came to as much; 1 / 201 at the least."""
+    """The part of shuffled estimates that are as high; at least 1 / 201."""
 
 
 def estimate(secrets: Sequence[Hashable], seen: Sequence[Hashable], seed: int = 0) -> Information:
-    """Estimate how many bits what is seen tells of the secrets, pair by pair.
+    """Estimate how many bits the observations reveal about the secrets, pair by pair.
 
-    The bias is right for a channel that tells little, which shuffled pairs are like. Of one that tells much, too much
-    is taken off, but no more than the bias, which is told with it. Pairs are taken as independent of each other: what
-    several of them tell together is left out.
+    The bias is right for a channel that reveals little, like shuffled pairs. For one that reveals much, too much is
+    subtracted, but no more than the bias, which is reported with it. Pairs are assumed to be independent: what several
+    of them reveal together is left out.
 
     Args:
         secrets: of each pair.
-        seen: of each pair; what is continuous has to be put into bins before.
+        seen: of each pair; continuous values must be binned before.
         seed: of the shuffling.
 
     Raises:
-        ValueError: there are no pairs, or not as many of one side.
+        ValueError: there are no pairs, or the numbers differ.
     """
     if not secrets or len(secrets) != len(seen):
         raise ValueError(f"{len(secrets)} secrets and {len(seen)} times something seen are no pairs")
@@ -62,7 +62,7 @@ def _plug_in(first: Sequence[Hashable], second: Sequence[Hashable]) -> float:
 
 
 def into_bins(values: Sequence[float], bins: int) -> list[int]:
-    """Numbers of bins, each of which has as many of the values as another, but equal values are in one bin."""
+    """Returns the bin of each value; bins hold equally many values, but equal values share a bin."""
     edges = sorted(values)
     ends = [edges[len(edges) * number // bins - 1] for number in range(1, bins)]
     return [sum(value > end for end in ends) for value in values]

@@ -17,7 +17,7 @@ from tenantzone_contract.zone_terms import Idle, Lending
 CAPACITY = 1024
 """Blocks of the engine."""
 RESERVED = CAPACITY // 2
-"""Of the lender, which is its limit, too; nobody else reserves anything."""
+"""The reservation of the lender, and its limit; no other zone reserves anything."""
 _MODEL = Model(capacity=CAPACITY, max_running=10_000, prompt_tokens_per_step=1 << 30, prompt_tokens_per_second=1e15)
 _UPKEEP_SECONDS = 0.1
 
@@ -41,7 +41,7 @@ class Terms:
 
     @property
     def room_of_borrower(self) -> int:
-        """Blocks that the borrower can have at the most."""
+        """The most blocks that the borrower can have."""
         return CAPACITY - RESERVED if self.is_borrower_confined else CAPACITY
 
 
@@ -70,7 +70,7 @@ class Scene:
         return self._engine.now
 
     def new_blocks(self, count: int) -> tuple[int, ...]:
-        """A prompt of so many blocks that nobody has sent."""
+        """Returns a new prompt of ``count`` blocks, which was never sent."""
         return tuple(itertools.islice(self._numbers, count))
 
     def send(

@@ -12,7 +12,7 @@ _PROMPTS_PER_SECOND = 5.0
 _TALKS_SECONDS, _SILENT_SECONDS = 20.0, 40.0
 """Of the lender, on average."""
 WARM_UP_SECONDS = 100.0
-"""Of which nothing is counted."""
+"""Seconds at the beginning that are not counted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,13 @@
 """Occupancy: what a borrower learns of a lender's activity from its own evictions and waits.
 
-The borrower fills the engine with prompts of its own. In each round the lender does something or nothing, falls silent,
-and lends again. The borrower then asks for its prompts once more, and counts blocks that it no longer finds: evictions.
-While the lender may be at work it asks for a prompt that needs borrowed blocks, and takes the time: waits. What both
-tell of the secret is estimated in bits for each round (`bench.attacks.information`), and divided by a round's length.
+The borrower fills the engine with its own prompts. In each round the lender is active or not, falls silent, and lends
+again. The borrower then repeats its prompts, and counts the blocks that are no longer cached: evictions. While the
+lender may be active it sends a prompt that needs borrowed blocks, and measures the time: waits. The information that
+both give about the secret is estimated in bits for each round (`bench.attacks.information`), and divided by a round's
+length.
 
-The attacker knows the terms, the rounds, and when each begins; nothing else is on the engine, and compute is not short.
-Each of these helps him: who attacks a busy engine learns less of one lender.
+The attacker knows the terms, the rounds, and when each begins; the engine has no other load, and compute is not scarce.
+All of this helps the attacker: on a busy engine it learns less about one lender.
 """
 
 import random
@@ -18,7 +19,7 @@ from bench.simulator.request import BLOCK_TOKENS
 
 BLOCKS_PER_LEVEL = 32
 LEVELS = 16
-"""Of what the lender does in a round: nothing, or so many requests, which together fit its reservation."""
+"""The levels of the lender's activity in a round: none, or a number of requests; together these fit its reservation."""
 _SMALL = 16
 """Blocks of each prompt of the borrower, but for one."""
 _AT_WORK_SECONDS = 1.0
@@ -40,7 +41,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Leak:
-    """What rounds tell of their secrets."""
+    """What rounds reveal about their secrets."""
 
     entropy: float
     """Bits of each secret."""
@@ -51,13 +52,13 @@ class Leak:
 
     @property
     def bits_per_second(self) -> float:
-        """Of both together, or of one alone if that tells more: taken together, pairs are fewer for each value."""
+        """The rate of both observations together, or of one alone if higher: joint values have fewer pairs each."""
         each = (self.by_evictions, self.by_waits, self.by_both)
         return max(information.bits for information in each) / self.round_seconds
 
 
 def leak(terms: Terms, levels: tuple[int, ...], rounds: int, seed: int = 0) -> Leak:
-    """Attack a lender whose secret is which of these levels it is at in each round, all as likely."""
+    """Attack a lender whose secret is its level in each round; all levels are equally likely."""
     seen = attack(terms, levels, rounds, seed)
     secrets = [each.secret for each in seen]
     evicted, waited = [each.evicted for each in seen], into_bins([each.waited for each in seen], _BINS)
@@ -76,7 +77,7 @@ def round_seconds(terms: Terms) -> float:
 
 
 def attack(terms: Terms, levels: tuple[int, ...], rounds: int, seed: int) -> list[Round]:
-    """Play so many rounds; the first two, in which the engine fills, are left out."""
+    """Play ``rounds`` rounds; the first two, in which the engine fills, are left out."""
     return _Attack(terms, seed).play(levels, rounds + 2)[2:]
 
 
@@ -85,7 +86,7 @@ class _Attack:
         self._terms = terms
         self._dice = random.Random(seed)
         self._scene = Scene(terms)
-        # More than what nobody reserves, where that can be had: it needs a loan.
+        # More than the unreserved blocks, if that is possible: it needs a loan.
         large = RESERVED + RESERVED // 4 if terms.are_of_loans else RESERVED - RESERVED // 4
         self._large = self._scene.new_blocks(large)
         # Each request needs a block besides those that are kept.

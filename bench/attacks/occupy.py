@@ -1,7 +1,7 @@
-"""Prints what a borrower learns of a lender's activity, in bits a second, and what it costs to tell it less.
+"""Prints what a borrower learns of a lender's activity, in bits per second, and the cost of revealing less.
 
-In virtual time, with the real zone core and arbiter: `bench.attacks.occupancy` says what the attacker does and sees,
-and `bench.attacks.lending_cost` under which load the cost is measured.
+In virtual time, with the real zone core and arbiter: `bench.attacks.occupancy` describes the attack, and
+`bench.attacks.lending_cost` the load under which the cost is measured.
 """
 
 import argparse
@@ -55,7 +55,7 @@ def costs(found: dict[str, Found]) -> str:
 
 
 def _told(information: Information) -> str:
-    """Bits, and in brackets what shuffled secrets seem to tell."""
+    """Formats bits, and in brackets the bits that shuffled secrets seem to reveal."""
     return f"{information.bits:.3f} ({information.bias:.3f})"
 
 

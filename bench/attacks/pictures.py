@@ -1,11 +1,10 @@
-"""Pictures: whether a tenant learns by times that another one has sent the same picture.
+"""Pictures: whether a tenant learns from times that another tenant has sent the same picture.
 
-A victim sends a picture; the attacker sends the same one, and one that nobody has sent, each behind words of its own,
-and takes the time to the first token. So no prefix of tokens is the same, and to stock vLLM each sends a salt of its
-own besides: what is left are the caches of what was processed and encoded. Then the victim sends a picture with a
-name (``uuid``), and the attacker asks for it by the name alone. On stock vLLM and with zones, side by side, and once
-more with the victim as its own attacker, which shows that these caches work. The model is a LLaVA with random
-weights.
+A victim sends a picture; the attacker sends the same one and a new one, each after unique words, and measures the time
+to the first token. So no prefix of tokens is the same, and with stock vLLM each also sends its own salt: this leaves
+the caches of processed and encoded pictures. Then the victim sends a picture with a name (``uuid``), and the attacker
+requests it by the name alone. Stock vLLM and zones are attacked in one run, and once more with the victim as its own
+attacker, which shows that these caches work. The model is a LLaVA with random weights.
 
     python -m bench.attacks.pictures
 """
@@ -47,7 +46,7 @@ class Seen:
     sent: list[float] = field(default_factory=list)
     """Seconds until an answer about a picture that the victim had sent."""
     unsent: list[float] = field(default_factory=list)
-    """And about one that nobody had."""
+    """Seconds until an answer about a picture that was never sent."""
     served_by_name: int = 0
     """Of the pictures that were asked for by the victim's name alone."""
 
@@ -70,7 +69,7 @@ def attack(target: Target, samples: int, *, attacker: int, seed: int) -> Seen:
         as_victim, as_attacker = ask_as
         for number in range(_WARM_UP + samples):
             pictures = [picture(dice), picture(dice)]
-            # The one that the victim sends is the first one asked as often as the second, so the order tells nothing.
+            # The victim's picture is requested first as often as second, so the order reveals nothing.
             sent = pictures[number % 2]
             _check(as_victim(_picture(sent)))
             for each in pictures:

@@ -1,9 +1,9 @@
 """Prefix probing: whether an attacker learns that a victim has sent a prompt.
 
-The attacker sends the prompt that the victim may have sent, and one as long that nobody has sent, and compares three
-things: times to first token; the order in which the answers come when both are asked at once, which needs no clock (as
-in Wu et al., "I Know What You Asked: Prompt Leakage via KV-Cache Sharing in Multi-Tenant LLM Serving", NDSS 2025); and
-the cached tokens that the answers' usage tells.
+The attacker sends the prompt that the victim may have sent, and a new one of the same length, and compares three
+things: times to first token; the order of the answers when both are sent at once, which needs no clock (as in Wu et
+al., "I Know What You Asked: Prompt Leakage via KV-Cache Sharing in Multi-Tenant LLM Serving", NDSS 2025); and the
+cached tokens in the answers' usage.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ class Target(Protocol):
     def model(self) -> str: ...
 
     def headers_of(self, tenant: int) -> Mapping[str, str]:
-        """What a request of this tenant shows to be let in."""
+        """Returns the credentials in a request of this tenant."""
         ...
 
 
@@ -62,7 +62,7 @@ class Answer:
 
 @dataclass(slots=True)
 class Samples:
-    """What was seen of the prompts that the victim had sent, and of those that nobody had."""
+    """The observations for prompts that the victim had sent, and for new ones."""
 
     sent: list[Answer] = field(default_factory=list)
     unsent: list[Answer] = field(default_factory=list)
@@ -77,22 +77,22 @@ class Finding:
 
     by_time: Distinction
     sent_came_first: float
-    """As a fraction of the pairs that were asked at once; 0.5 tells nothing."""
+    """The fraction of the pairs sent at once in which the sent prompt came first; 0.5 reveals nothing."""
     order_p_value: float
     cached_tokens: int
-    """The most that an answer has told of a prompt that the victim had sent."""
+    """The most cached tokens that an answer reported for a prompt that the victim had sent."""
 
 
 async def probe(target: Target, how: Probe, say: Callable[[int], None]) -> Finding:
     """Probe an engine.
 
     Args:
-        target: the victim is its first tenant, the attacker its second; of stock vLLM both are nobody.
+        target: the victim is its first tenant, the attacker its second; stock vLLM does not distinguish them.
         how: what is sent.
-        say: is told how many samples have been taken.
+        say: called with the number of samples taken.
 
     Raises:
-        RuntimeError: it refuses a request.
+        RuntimeError: the engine refuses a request.
     """
     dice = random.Random(how.seed)
     seen = Samples()
@@ -110,7 +110,7 @@ _Ask = Callable[[str], Awaitable[Answer]]
 
 
 async def _time_both(seen: Samples, victim: _Ask, attacker: _Ask, first: str, second: str) -> None:
-    # The one that the victim sends is the first one asked as often as the second, so what comes first tells nothing.
+    # The victim's prompt is sent first as often as second, so the order of sending reveals nothing.
     sent = (first, second)[len(seen.sent) % 2]
     await victim(sent)
     for prompt in (first, second):
@@ -163,6 +163,6 @@ def _asker(client: httpx.AsyncClient, target: Target, tenant: int, salt: str | N
 
 
 def two_prompts(dice: random.Random, words: int) -> tuple[str, str]:
-    """Draw two different prompts of so many words."""
+    """Draw two different prompts of ``words`` words."""
     first, second = (" ".join(f"w{dice.randrange(_WORDS)}" for _ in range(words)) for _ in range(2))
     return first, second

@@ -86,7 +86,7 @@ class Engine:
 
     @property
     def headers(self) -> tuple[str, ...]:
-        """What a request of the first tenant shows to be let in, as NAME=VALUE."""
+        """Returns the credentials of the first tenant's requests, as NAME=VALUE."""
         return tuple(f"{name}={value}" for name, value in self.headers_of(0).items())
 
     @property
@@ -95,7 +95,7 @@ class Engine:
         return MODEL
 
     def headers_of(self, tenant: int) -> dict[str, str]:
-        """What a request of this tenant shows to be let in."""
+        """Returns the credentials of this tenant's requests."""
         return {"Authorization": f"Bearer {_key(tenant)}"} if self._zones else {}
 
     def is_ready(self) -> bool:
@@ -269,6 +269,6 @@ def _environment(cores: Iterable[int]) -> dict[str, str]:
         "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, cores)),
         "VLLM_NO_USAGE_STATS": "1",
-        # For the processes beside the worker; the worker's own count follows from its cores.
+        # For the processes next to the worker; the worker's own count follows from its cores.
         "OMP_NUM_THREADS": "1",
     }

@@ -15,7 +15,7 @@ _WORDS = 4096
 
 def make(folder: Path) -> None:
     """Write the model and its tokenizer into a folder, in the form that vLLM loads; the same weights each time."""
-    # Slow to import, and not wanted in this process before it is told on which cores to run.
+    # Slow to import, and not wanted in this process before its cores are set.
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 

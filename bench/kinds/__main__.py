@@ -1,9 +1,9 @@
-"""The demo's flood on each kind of model and feature that vLLM runs on a CPU, with zones and on stock vLLM beside it.
+"""The demo's flood for each kind of model and feature that vLLM runs on a CPU, with zones and on stock vLLM.
 
 For each kind a tiny model with random weights is made, and two engines start with it, the same flags and the same
-blocks. acme, which has reserved half of them, asks a prompt twice; burst asks it, too, then floods the engine with
-distinct prompts; acme asks again. The table has, in tokens, what acme's prompt found cached, and how many tokens of all
-answers are stock vLLM's. Where an engine does not start, its own words are under the table.
+blocks. acme, which has reserved half of them, sends a prompt twice; burst sends it, too, then floods the engine with
+distinct prompts; acme sends it again. The table shows, in tokens, how much of acme's prompt was cached, and how many
+tokens of all answers equal stock vLLM's. If an engine does not start, its error is printed under the table.
 """
 
 import argparse
@@ -134,7 +134,7 @@ def _drafts(engine: Engine) -> Drafts:
 
 
 def say(message: str) -> None:
-    """Tell whoever waits how far it is."""
+    """Print progress for the waiting user."""
     print(message, file=sys.stderr, flush=True)
 
 

@@ -47,7 +47,7 @@ class Kind:
         return (*flags, "--speculative-config", json.dumps(self.speculation | draft))
 
 
-# Of a model with random weights nobody guesses what it says next: these drafts are wrong.
+# The output of a model with random weights is unpredictable: these drafts are wrong.
 _BY_NGRAMS: Final[dict[str, object]] = {
     "method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 3, "prompt_lookup_min": 1,
 }  # fmt: skip
@@ -56,7 +56,7 @@ _BY_A_MODEL: Final[dict[str, object]] = {"method": "draft_model", "num_speculati
 _BF16: Final = ("--dtype", "bfloat16")
 """Where vLLM has no other kernel on CPUs."""
 _STATES: Final = ("--enable-prefix-caching", "--mamba-cache-mode", "align")
-"""vLLM caches the states of Mamba layers only if it is told to."""
+"""vLLM caches the states of Mamba layers only with these flags."""
 
 KINDS: Final[dict[str, Kind]] = {
     kind.name: kind

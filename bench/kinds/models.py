@@ -1,7 +1,7 @@
-"""Tiny models of each kind, with random weights, made on the spot in the form that vLLM loads.
+"""Tiny models of each kind, with random weights, made on the spot in the format that vLLM loads.
 
-Each has the layers that make its kind, in the order of the models that it stands for, and no more of them. Tokens are
-words, so a prompt of n words has n tokens. The seed is fixed: the same weights on each machine.
+Each has only the layers that define its kind, in the order of the models that it stands for. Tokens are words, so a
+prompt of n words has n tokens. The seed is fixed: weights are the same on each machine.
 """
 
 from collections.abc import Mapping
@@ -183,7 +183,7 @@ def _ends(tokenizer: Any) -> dict[str, int]:
 
 
 def _seed() -> None:
-    # Slow to import, and wanted by whoever makes a model only.
+    # Slow to import, and needed only to make a model.
     import torch
 
     torch.manual_seed(0)

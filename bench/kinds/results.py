@@ -38,9 +38,9 @@ class Result:
 
     @property
     def holds(self) -> bool:
-        """Whether the story holds: acme's cache is hers alone, and stays; what is asked alone is answered as by stock.
+        """Whether the story holds: acme's cache is private and stays, and requests that run alone get stock's answers.
 
-        What is computed beside others, or behind a prefix that is cached on one engine only, is rounded otherwise.
+        Requests that run together, or after a prefix that only one engine has cached, are rounded differently.
         """
         if isinstance(self.zones, str) or isinstance(self.stock, str):
             return False
@@ -109,7 +109,7 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def reason_in(log: str) -> str:
-    """The first error that an engine's log tells, in short; errors that follow from it come after it."""
+    """Returns the first error in an engine's log, in short; later errors follow from it."""
     for line in log.splitlines():
         if found := _ERROR.search(line):
             return found["said"].strip()[:_LONGEST]

@@ -1,4 +1,4 @@
-"""The demo's flood, told on one engine: what is left of a tenant's cached prompt, and what the answers are."""
+"""The demo's flood on one engine: how much of a tenant's cached prompt is left, and the answers."""
 
 import base64
 import io
@@ -33,7 +33,7 @@ class Target(Protocol):
     def model(self) -> str: ...
 
     def headers_of(self, tenant: int) -> dict[str, str]:
-        """What a request of this tenant shows to be let in; nothing: it sends a salt of its own."""
+        """Returns the credentials of this tenant's requests; empty: it sends its own salt."""
         ...
 
 
@@ -86,13 +86,13 @@ class Told:
 
 
 def tell(target: Target, flood_tokens: int, *, pictures: bool, say: Callable[[str], None]) -> Told:
-    """Ask, flood, and ask again.
+    """Send the prompts, flood, and send them again.
 
     Args:
-        target: the engine; nobody else asks it.
-        flood_tokens: that burst's prompts have at least, all together.
-        pictures: whether each question has one.
-        say: is told how far it is.
+        target: the engine; it has no other clients.
+        flood_tokens: the least total tokens of burst's prompts.
+        pictures: whether each prompt has one.
+        say: called with progress.
 
     Raises:
         RuntimeError: the engine refuses a request, or fails at it.
@@ -138,7 +138,7 @@ def _ask(client: httpx.Client, target: Target, tenant: int, asked: Question, ans
     headers = target.headers_of(tenant)
     body |= {
         "model": target.model, "max_tokens": answer_tokens, "temperature": 0,
-        # What the random weights take for an end tells nothing, and answers of one length compare better.
+        # An end token by random weights means nothing, and answers of equal length compare better.
         "ignore_eos": True, "return_token_ids": True,
     }  # fmt: skip
     if not headers:

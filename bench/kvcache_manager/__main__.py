@@ -127,7 +127,7 @@ async def _large(index: str, folder: Path, server: RedisServer, blocks: int) -> 
             keys.append(key)
             parent = key
         await backend.commit(Commit(changes))
-        # What it does beside writes has its turn.
+        # Let tasks other than writes run.
         await asyncio.sleep(0)
         if begin % 200_000 == 0:
             say(NAME, f"{index}: {begin:,} blocks")

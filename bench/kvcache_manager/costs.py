@@ -1,6 +1,6 @@
-"""What calls cost a manager's core and Redis' core: processor time of real processes, whoever else uses the machine.
+"""The cost of calls on a manager's core and on Redis' core: processor time of real processes, unaffected by others.
 
-A call's cost is taken to be a part of its own and one for each block; both are from calls of few and of many blocks.
+A call is assumed to have a fixed cost and a cost per block; both come from calls with few and with many blocks.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ class Cost:
     block: float
 
     def of(self, blocks: int) -> float:
-        """A call of so many blocks."""
+        """Returns the cost of a call with ``blocks`` blocks."""
         return self.call + self.block * blocks
 
 

@@ -32,7 +32,7 @@ _NEW: Final = 8
 _LONGEST: Final = 32
 """Blocks of a conversation."""
 _IDLE: Final = 20
-"""Conversations of each engine, of which one at random goes on."""
+"""Conversations of each engine; a random one continues."""
 
 
 @dataclass(frozen=True, slots=True)

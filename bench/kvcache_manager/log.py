@@ -1,8 +1,8 @@
-"""``python -m bench.kvcache_manager.log``: SQLite's log beside the index's file, while blocks are written steadily.
+"""``python -m bench.kvcache_manager.log``: the size of SQLite's log next to the index's file, during steady writes.
 
-Each write changes 65 records, with keys by chance, in one commit, as a prompt of 64 blocks does. It says how many there
-were, how large the log's file became, how often the log was begun anew, how long the slowest write took, and the
-longest time in which nobody else had a turn.
+Each write changes 65 records with random keys in one commit, like a prompt of 64 blocks. It prints the number of
+writes, the size of the log's file, how often the log was restarted, the slowest write, and the longest time in which no
+other task could run.
 """
 
 import argparse

@@ -1,6 +1,6 @@
-"""``python -m bench.kvcache_manager.stores``: SQLite in WAL mode beside an LSM store, asked as the index asks.
+"""``python -m bench.kvcache_manager.stores``: SQLite in WAL mode compared with an LSM store, with the index's queries.
 
-Records are as large as a block's; a read is of 1,000 keys by chance, a write changes 65 records at once.
+Records are as large as a block's; a read is of 1,000 random keys, a write changes 65 records at once.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""A Redis in virtual time, with the costs of a real one: what managers' indices keep in it, and tell each other."""
+"""A Redis in virtual time, with the costs of a real one: the data of managers' indices, and their notifications."""
 
 import asyncio
 from collections.abc import Sequence
@@ -69,7 +69,7 @@ class Store(IndexBackend):
                 other.hear(commit, costs.heard.of(blocks) / 2)
 
     def hear(self, commit: Commit, seconds: float) -> None:
-        """Be told of another manager's commit."""
+        """Receive another manager's commit."""
         task = asyncio.get_running_loop().create_task(self._hear(commit, seconds))
         self._hearing.add(task)
         task.add_done_callback(self._hearing.discard)

@@ -6,7 +6,7 @@ from typing import Any
 
 
 class _Hurry(selectors.DefaultSelector):
-    """Waits for nobody; the loop's time is what was waited."""
+    """Returns from waits at once; the loop's time is the sum of the waits."""
 
     now = 0.0
 

@@ -1,1 +1,1 @@
-"""What a quiet tenant gets beside a noisy neighbour: stock vLLM, what others offer, and zones, in one run."""
+"""What a quiet tenant gets next to a noisy neighbour: stock vLLM, other solutions, and zones, in one run."""

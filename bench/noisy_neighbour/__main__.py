@@ -1,9 +1,9 @@
-"""What a quiet tenant gets beside a noisy neighbour, by each of several ways to serve them from one engine.
+"""What a quiet tenant gets next to a noisy neighbour, by each of several ways to serve both from one engine.
 
-The quiet tenant's requests come at random times; each begins with a prefix that all share. It is measured solo, then
-beside a neighbour that keeps many long requests of distinct prompts under way, then the neighbour alone. All arms are
-measured in turn, in another order with each seed: stock vLLM; with salts and a bounded queue; by priority; with
-KVWarden in front; with zones. They have the same model, flags and cores.
+The quiet tenant's requests come at random times; all share a prefix. It is measured solo, then next to a neighbour with
+many concurrent long requests of distinct prompts, then the neighbour alone. All arms are measured in turn, in another
+order with each seed: stock vLLM; with salts and a bounded queue; by priority; with KVWarden in front; with zones. They
+have the same model, flags and cores.
 
     python -m bench.noisy_neighbour --plot noisy-neighbour.svg
 """

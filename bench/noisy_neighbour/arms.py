@@ -15,7 +15,7 @@ QUIET, FLOOD = "quiet", "flood"
 """The tenants, in the order in which engines give them keys."""
 
 IDLE_SECONDS = 5.0
-"""After so long without requests the quiet tenant's zone needs nothing, and a target of it counts no more."""
+"""After this time without requests the quiet tenant's zone needs nothing, and its target no longer counts."""
 
 _ZONES = (
     ZoneConfig(
@@ -66,7 +66,7 @@ ARMS = (
 
 
 def with_target(seconds: float, *, first_token: bool = False) -> Arm:
-    """Zones, of which the quiet tenant's has this target for the time between two tokens, or for the first one, too."""
+    """Returns an arm of zones whose quiet tenant has this target between tokens, or for the first token, too."""
     quiet, flood = _ZONES
     latency = {"token_time_seconds": seconds, "first_token_seconds": seconds if first_token else None}
     targeted = ZoneConfig.model_validate({**quiet.model_dump(), "latency": latency})

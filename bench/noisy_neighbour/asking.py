@@ -54,7 +54,7 @@ class Answer:
     """Of pieces that are not empty: some servers send an empty one first."""
     status: int = 200
     refused: int = 0
-    """How often, before it was let in."""
+    """The number of refusals before it was admitted."""
 
     @property
     def first_token_seconds(self) -> float:
@@ -92,13 +92,13 @@ async def ask_quietly(session: aiohttp.ClientSession, tenant: Tenant, shape: Sha
 
 
 class Flood:
-    """A neighbour's requests, so many at a time, of distinct prompts, for as long as it is entered.
+    """A neighbour's concurrent requests with distinct prompts, for as long as the flood is entered.
 
     Args:
-        session: that it sends them by.
+        session: that sends them.
         tenant: whose they are.
         shape: of each.
-        at_once: how many.
+        at_once: the number of concurrent requests.
         seed: of its prompts.
     """
 
@@ -113,7 +113,7 @@ class Flood:
         self._answers = 0
         self._tasks: list[asyncio.Task[None]] = []
         self.refused = 0
-        """Requests that were not let in, each of which is sent again."""
+        """Refused requests, each of which is sent again."""
 
     @property
     def tokens(self) -> int:
@@ -127,7 +127,7 @@ class Flood:
 
     @asynccontextmanager
     async def entered(self) -> AsyncIterator[None]:
-        """Begin, and end with all that is under way given up."""
+        """Begin; abandon all running requests at the end."""
         self._tasks = [asyncio.create_task(self._keep_asking()) for _ in range(self._at_once)]
         try:
             yield

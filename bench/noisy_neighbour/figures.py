@@ -1,4 +1,4 @@
-"""What the phases add up to: figures with confidence intervals over seeds, as rows beside each other."""
+"""The results of the phases: figures with confidence intervals over seeds, as rows of one table."""
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -13,13 +13,13 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """The quiet tenant's requests of one phase, alone or beside the flood."""
+    """The quiet tenant's requests of one phase, alone or next to the flood."""
 
     first_token_seconds: tuple[float, ...]
     token_seconds: tuple[float, ...]
     """The times between two tokens, of all answers."""
     refused: int = 0
-    """Times that a request was not let in, and sent again."""
+    """The number of refusals; refused requests are sent again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +29,10 @@ class Seed:
     solo: Phase
     beside: Phase
     flood_tokens_beside: float
-    """Per second, of the flood beside the quiet tenant."""
+    """Tokens per second of the flood next to the quiet tenant."""
     flood_tokens_alone: float
     flood_refused: int
-    """Requests of the flood that were not let in, beside the quiet tenant."""
+    """Refused requests of the flood, next to the quiet tenant."""
 
 
 @dataclass(frozen=True, slots=True)

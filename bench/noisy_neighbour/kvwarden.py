@@ -21,10 +21,10 @@ _START_SECONDS = 60.0
 
 @contextmanager
 def in_front_of(engine_url: str, folder: Path, *, requests_per_minute: int) -> Iterator[str]:
-    """Start it, with what its authors advise where tenants are to be treated fairly; gives its URL.
+    """Start it, with its authors' settings for fairness between tenants; yields its URL.
 
-    Its levers are a bucket of requests per tenant, of which the same size holds for all, and deficit round robin among
-    those that wait. The bucket is as small as its documentation says: one second's worth.
+    It offers a token bucket of requests per tenant, of one size for all, and deficit round robin among waiting ones.
+    The bucket is as small as its documentation says: one second's worth.
 
     Args:
         engine_url: of the engine.
@@ -55,7 +55,7 @@ def in_front_of(engine_url: str, folder: Path, *, requests_per_minute: int) -> I
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            # It attaches to the engine that there is instead of starting one.
+            # It attaches to the existing engine instead of starting one.
             env={"HOME": str(folder), "PATH": "/usr/bin:/bin", "KVWARDEN_DEV_SKIP_ENGINE_LAUNCH": "1"},
         )
     try:

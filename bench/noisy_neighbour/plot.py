@@ -8,7 +8,7 @@ from bench.noisy_neighbour.figures import Seed, figure
 
 
 def draw(arms: Mapping[str, Sequence[Seed]], path: Path) -> None:
-    """Write the distributions of all seeds, solo as dots and beside the flood as a line, in the format of the name."""
+    """Write the distributions of all seeds, solo as dots and with the flood as a line, in the format of the name."""
     # Slow to import, and only wanted where something is drawn.
     import matplotlib as mpl
     from matplotlib.figure import Figure

@@ -1,4 +1,4 @@
-"""What zones promise of a quiet tenant's times beside a flood, held against what was measured."""
+"""Compares the zones' guarantees for a quiet tenant's times under a flood with the measurements."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 

@@ -101,7 +101,7 @@ def measure(
 
 
 def make_driver(folder: Path, arm: Arm, hardware: Hardware, *, seats: int, budget: int) -> Driver:
-    """The scheduler of an arm, with as many blocks as fit beside the model.
+    """Returns the scheduler of an arm, with as many blocks as fit in addition to the model.
 
     Args:
         folder: for vLLM's config.

@@ -1,8 +1,8 @@
-"""Prefill tokens that multi-turn sessions of eight tenants save, whose cache is four times the engine's pool.
+"""Prefill tokens saved for multi-turn sessions of eight tenants that need four times the engine's pool of cache.
 
-Each engine serves the same sessions twice: alone, and beside a tenant that floods it. All have the same model, pool and
+Each engine serves the same sessions twice: alone, and with a tenant that floods it. All have the same model, pool and
 cores; those with tiers have the same CPU memory, and zones a disk below it. Stock vLLM's offloading has no worker for
-CPUs: it runs with the one of the zones, under its own manager.
+CPUs: it runs with the zones' worker, under its own manager.
 
     python -m bench.sessions
 """
@@ -101,7 +101,7 @@ def _arms(folder: Path, shape: Shape) -> list[tuple[str, list[ZoneConfig] | None
 
 
 def _zones(shape: Shape) -> list[ZoneConfig]:
-    """The tenants', one of which reserves its share of each tier, and the one that floods."""
+    """Returns the zones of the tenants, one of which reserves a share of each tier, and of the flooding tenant."""
     shares = (TierShare(tier="cpu", reserved="20%"), TierShare(tier="disk", reserved="20%"))
     # As bench.end_to_end names its plain ones, whose tenants' keys it makes.
     names = [f"tenant-{number}" for number in range(shape.tenants + 1)]

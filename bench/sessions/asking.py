@@ -22,13 +22,13 @@ class Shape:
     """Of each tenant."""
     turns: int = 10
     words: int = 86
-    """That each turn adds, beside the answer."""
+    """Words that each turn adds, in addition to the answer."""
     answer: int = 16
     at_once: int = 4
     flood_prompts: int = 8
     """Between two turns of a session, ..."""
     flood_words: int = 500
-    """... each so long, and like no other."""
+    """Words of each of these prompts, which are all unique."""
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class Saved:
     cached: Counter[int] = field(default_factory=Counter)
 
     def share(self, *tenants: int) -> float:
-        """Of the prompt tokens of these tenants, or all."""
+        """Returns the share for the prompt tokens of these tenants, or of all."""
         chosen = tenants or tuple(self.asked)
         return sum(self.cached[each] for each in chosen) / sum(self.asked[each] for each in chosen)
 
@@ -84,7 +84,7 @@ def _ask(client: httpx.Client, engine: Engine, tenant: int, prompt: str, answer:
     body = {"model": engine.model, "prompt": prompt, "max_tokens": answer, "temperature": 0, "ignore_eos": True}
     headers = engine.headers_of(tenant)
     if not headers:
-        # Stock vLLM tells tenants apart by that alone.
+        # Stock vLLM distinguishes tenants only by the salt.
         body["cache_salt"] = f"tenant-{tenant}"
     response = client.post("/v1/completions", json=body, headers=headers)
     response.raise_for_status()

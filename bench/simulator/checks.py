@@ -1,11 +1,11 @@
-"""What must hold whenever blocks are given and taken.
+"""Invariants that must hold whenever blocks are allocated and freed.
 
-It is worked out from what zones hold and were promised, not from the core's own sums.
+They are computed from what zones hold and were promised, not from the core's own sums.
 
-The names I1 to I7 are those of the invariants: I1 every block has one place and the counts add up; I2 a zone gets its
-reservation within one step; I3 nobody holds more than its limit; I4 a request's blocks are its own zone's; I5 a hit
-never crosses zones; I6 nothing in use is evicted; I7 nobody is cut below its reservation for another's surplus. What
-can be told only of a whole engine after a step is in ``inspection``.
+I1 every block has one place and the counts add up; I2 a zone gets its reservation within one step; I3 no zone holds
+more than its limit; I4 a request's blocks are its own zone's; I5 a hit never crosses zones; I6 nothing in use is
+evicted; I7 no zone is cut below its reservation for another's surplus. Invariants of a whole engine after a step are in
+``inspection``.
 """
 
 from bench.simulator.fairness import Fairness
@@ -39,9 +39,9 @@ class Checks:
             demand(ledger.owner[block_id] is zone, "I5", zone, f"hit block {block_id} of another zone")
 
     def room_made(self, beneficiary: Zone, count: int, evictions: Evictions, *, growing: bool) -> None:
-        """I7 and the order of eviction: what was evicted for a zone was not promised to somebody else.
+        """I7 and the order of eviction: blocks evicted for one zone were not promised to another.
 
-        A request that grows may have what others merely cache above their reservations.
+        A request that grows may take what others merely cache above their reservations.
         """
         quota = beneficiary.spec.quota
         entitled = beneficiary.in_use + count <= quota.reserved
@@ -87,7 +87,7 @@ class Checks:
             demand(not references[block_id], "I6", zone, f"block {block_id} was evicted while in use")
 
     def given_up(self, evictions: Evictions) -> None:
-        """I7 for what goes in the background, and for the relief of others."""
+        """I7 for evictions in the background, and for surplus reclaim."""
         for zone, block_ids in evictions:
             kept = zone.held >= zone.spec.quota.reserved or not zone.requests
             demand(kept or not block_ids, "I7", zone, f"active, and left with {zone.held} blocks")
@@ -99,7 +99,7 @@ class Checks:
             demand(above, "I7", zone, f"was preempted within its reservation, reason {reason}")
 
     def failed(self, request: Request, count: int, error: str, ledger: Ledger, capacity: int) -> None:
-        """A request that is given up on could not have its blocks if nobody else were there."""
+        """A request that is given up on could not have its blocks even without other zones."""
         zone = request.zone
         kept = sum(_kept_while_quiet(other, zone) for other in ledger.zones.values() if other is not zone)
         quota = zone.spec.quota

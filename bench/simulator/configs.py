@@ -17,7 +17,7 @@ _RELEASE = Release(share="25%", every_seconds=10)
 
 @dataclass(frozen=True, slots=True)
 class Population:
-    """What is fixed for a run: who is of which class. The config draws the rest."""
+    """The fixed parts of a run: the class of each tenant. The config draws the rest."""
 
     class_of: dict[str, str]
 
@@ -28,7 +28,7 @@ class Population:
 
     @property
     def golden(self) -> tuple[str, ...]:
-        """Two of those that are not declared: their level reserves something."""
+        """Two undeclared tenants, whose level reserves something."""
         return tuple(tenant for tenant, name in self.class_of.items() if name == "not declared")[:2]
 
     def declared(self) -> list[str]:
@@ -45,13 +45,13 @@ class ConfigDraw:
     """Draws configs.
 
     Args:
-        seed: the same seed gives the same configs, in their order.
+        seed: equal seeds give equal configs, in order.
         population: whose zones.
         capacity: blocks of the engine.
-        largest_request: blocks; so many stay without reservation in most configs, so that each request can be served
-            some day. In some, nothing does: then what is never lent is out of reach.
+        largest_request: blocks; most configs leave this many unreserved, so that each request can be served eventually.
+            In some, none are left: then blocks that are never lent are out of reach.
         lending: whether zones lend what they do not use.
-        eviction_policy: of all zones; None: each draws its own. All else is drawn alike.
+        eviction_policy: of all zones; None: each draws its own. Everything else is drawn alike.
     """
 
     def __init__(

@@ -39,7 +39,7 @@ class Model:
     """Of a decoding step, which gives each running request one token."""
 
     def steps_for(self, request: Request) -> int:
-        """Steps that a request with no other beside it takes to its end, at the most: it finds nothing in the cache."""
+        """Returns the most steps that a request takes if it runs alone: it finds nothing in the cache."""
         prompt = -(-request.tokens // self.prompt_tokens_per_step)
         output = -(-(request.output_tokens - request.generated) // self.tokens_per_step)
         # A step ends where a block does.
@@ -134,10 +134,10 @@ class Engine(WithoutTiers):
         self._arbiter.end_step()
 
     def compute(self) -> float:
-        """The second half: the parts of prompts that are this step's, a step's tokens for whoever decodes.
+        """The second half of a step: this step's parts of prompts, and a token for each decoding request.
 
         Returns:
-            How many seconds it took; 0: there was nothing to compute.
+            The seconds that it took; 0: there was nothing to compute.
         """
         for request in self.failed:
             self._end(request)

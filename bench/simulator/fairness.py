@@ -1,13 +1,13 @@
 """The fairness bound of the fair queue, checked in every step.
 
 Two zones compete while both have a place in the queue: they have requests waiting, and neither's next request was
-denied its blocks. Whoever comes back to the queue starts anew. When one of them is served, none
-that it competes with has had less service; from then on it gets no more than what its running requests still generate.
-So the gap between their accounts stays within half of the bound, and over any stretch of time in which they compete
-neither gets more than the bound ahead of the other (lemma 4.3 and theorem 4.4 of the VTC paper).
+denied its blocks. A zone that returns to the queue starts anew. When one of them is served, none that it competes with
+has had less service; from then on it gets no more than what its running requests still generate. So the gap between
+their accounts stays within half of the bound, and over any stretch of time in which they compete neither gets more than
+the bound ahead of the other (lemma 4.3 and theorem 4.4 of the VTC paper).
 
-The accounts are the core's own. So what each zone was really given is added up here as well: while a zone competes, its
-account may change by nothing else.
+The accounts are the core's own. So the service that each zone was really given is added up here as well: while a zone
+competes, its account may change by nothing else.
 """
 
 from bench.simulator.request import BLOCK_TOKENS

@@ -1,8 +1,8 @@
-"""What must hold of a whole engine after each step, and of what it admitted and what not.
+"""Invariants of a whole engine after each step, and of its admission decisions.
 
-The invariants are those of ``checks``, and two of waiting. Entitled: whoever was denied blocks within its reservation
-has them in the next step. Parked: a zone that nobody looks at, because its next request was denied, loses nothing by
-it; each is asked the slow way, whatever the core remembers of it.
+The invariants are those of ``checks``, and two of waiting. Entitled: a zone that was denied blocks within its
+reservation has them in the next step. Parked: a zone that is skipped because its next request was denied loses nothing
+by it; each is checked without the core's memory of denials.
 """
 
 from collections import Counter
@@ -97,7 +97,7 @@ class Inspection:
             demand(all(not references[block_id] for block_id in zone.cached), "I6", zone, "caches a block in use")
 
     def _check_entitled(self, engine: Engine) -> None:
-        """I2: whoever was denied blocks within its reservation has them one step later."""
+        """I2: a zone that was denied blocks within its reservation has them one step later."""
         denied = [(request, engine.blocks_to_continue(request)) for request in engine.passed_over]
         if engine.is_exhausted:
             # Else those that wait may wait for a seat, or for their turn.

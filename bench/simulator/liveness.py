@@ -1,13 +1,13 @@
-"""Nobody starves: how long an engine may go on without progress, and how many steps it may take to its end.
+"""No starvation: how long an engine may go without progress, and how many steps it may take to finish.
 
-- At any time, while a request waits that can be served, or one runs, no more than ``MAX_EMPTY_STEPS`` steps in
-  succession compute nothing. One is empty if each running request was passed over in the step before: those that
-  can't be helped are sent back to wait, and do not come back in the same step. The next one admits somebody, for
-  where nothing runs, what zones reserve and do not use holds up no request that could ever have its blocks. Only what
-  is due of a loan and merely cached is waited for, until the next upkeep.
-- Once no more requests come, those that are there end within twice the steps that they would take one after the other,
-  counting those in which something is computed. In each of them somebody's work is not lost; what is lost and computed
-  again may take half of the step's budget of prompt tokens from it.
+- At any time, while a request waits that can be served, or one runs, at most ``MAX_EMPTY_STEPS`` steps in a row compute
+  nothing. A step is empty if each running request was skipped in the step before: requests that can't continue are
+  preempted, and do not return in the same step. The next step admits a request, because when nothing runs, unused
+  reservations hold up no request that could ever have its blocks. The engine only waits for a loan's due blocks that
+  are merely cached, until the next upkeep.
+- Once no more requests come, the remaining ones end within twice the steps that they would take one after the other,
+  counting those in which something is computed. In each of them the work of some request is not lost; what is lost and
+  computed again may take half of the step's budget of prompt tokens from it.
 """
 
 from bench.simulator.checks import Violation

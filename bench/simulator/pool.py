@@ -13,12 +13,12 @@ from tenantzone_runtime.zones.zone import Zone
 
 
 class BlockPool:
-    """Blocks of one engine.
+    """The blocks of one engine.
 
     Args:
-        capacity: how many there are.
+        capacity: the number of blocks.
         now: simulated seconds.
-        checks: told of whatever takes, evicts or shares blocks.
+        checks: called when blocks are allocated, evicted or shared.
     """
 
     def __init__(self, capacity: int, now: float, checks: Checks) -> None:

@@ -51,11 +51,11 @@ class Request:
         return self.tokens // BLOCK_TOKENS + 1
 
     def blocks_for(self, tokens: int) -> int:
-        """Blocks that so many tokens fill or begin."""
+        """Returns the number of blocks that ``tokens`` tokens fill or begin."""
         return -(-tokens // BLOCK_TOKENS)
 
     def block_hash(self, index: int) -> int:
-        """What tells the content of one of its blocks; that of generated blocks is like no other's."""
+        """Returns the hash of one of its blocks; those of generated blocks are unique."""
         if index < len(self.prefix):
             return self.prefix[index]
         return -(self.number * _MAX_BLOCKS + index) - 1

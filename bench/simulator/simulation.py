@@ -86,7 +86,7 @@ class Simulation:
         return self._digest.hexdigest()[:16]
 
     def run(self) -> Iterator[None]:
-        """Go on to the end; yields after each step, so that whoever runs it may show how far it is.
+        """Run to the end; yields after each step, so that the caller can show progress.
 
         Raises:
             Violation: with seed, step, time and the state of the zones.

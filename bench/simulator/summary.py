@@ -33,11 +33,11 @@ class ClassTotals:
 
 
 class Summary:
-    """Adds up over all engines of a run.
+    """Adds up the results of all engines of a run.
 
     Args:
-        population: which tenant is of which class.
-        inspection: which counts steps, and measures fairness.
+        population: the class of each tenant.
+        inspection: counts steps, and measures fairness.
     """
 
     def __init__(self, population: Population, inspection: Inspection) -> None:

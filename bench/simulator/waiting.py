@@ -36,7 +36,7 @@ class Waiting:
         return self._queues[zone][0]
 
     def fronts(self, zone: Zone, count: int) -> list[Request]:
-        """The next requests of a zone that has one, ``count`` at the most, in their order."""
+        """Returns at most ``count`` of a zone's next requests, in order; the zone has at least one."""
         return list(islice(self._queues[zone], count))
 
     def add(self, request: Request) -> None:

@@ -50,7 +50,7 @@ class Days:
         self._day_seconds = day_seconds
         self._random = random.Random(seed)
         self._numbers = itertools.count(1)
-        """For generations, and for names that nobody had before."""
+        """Numbers for generations, and for names that were never used."""
         self._zones = [self._draw(index, self._new_name("tenant")) for index in range(zones)]
         self._usage: Iterator[Iterator[Event]] = iter(())
         self._reloaded = -day_seconds
@@ -125,7 +125,7 @@ class Days:
             generation=next(self._numbers),
             reserved=RESERVED,
             weight=draw.randint(1, 4),
-            # Each of them new: nobody keeps to the few that everybody uses.
+            # Often new values: not only the few that are used everywhere.
             priority=0 if index % 4 else draw.randint(-(2**31), 2**31 - 1),
             idle=Idle(after_seconds=60, evict_after_seconds=[None, 3_600, 30 * DAY_SECONDS][index % 3]),
             lending=Lending(

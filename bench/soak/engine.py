@@ -204,7 +204,7 @@ class Engine(WithoutTiers):
         self._wait(work, first=True)
 
     def warn(self, work: Request, warning: str) -> None:
-        """A client is not told: it gives up."""
+        """Do nothing: the client gives up without a warning."""
 
     def fail(self, work: Request, error: str) -> None:
         self._wait_no_more(work)

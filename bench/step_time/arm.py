@@ -24,9 +24,9 @@ class Arm:
 
     Args:
         driver: of the scheduler.
-        load: what it is asked to do.
-        zones: how many are declared, for so many groups of tenants; 0: none.
-        terms: of each zone, beside its reservation.
+        load: that it serves.
+        zones: the number of declared zones, for as many groups of tenants; 0: none.
+        terms: of each zone, in addition to its reservation.
     """
 
     def __init__(self, driver: Driver, load: Load, zones: int, **terms: Any) -> None:
@@ -37,7 +37,7 @@ class Arm:
         self._load = load
         self._sent = 0
         self._tenant_of: dict[str, int] = {}
-        """By request, of those that have not ended."""
+        """The tenant by request, for requests that have not ended."""
         self._kept_house = self._reported = time.perf_counter()
         if zones:
             names = [f"tenant-{number}" for number in range(zones)]
@@ -51,7 +51,7 @@ class Arm:
         return Counter(self._tenant_of.values())
 
     def start(self) -> None:
-        """Fill the pool with what nobody asks for again and then with prefixes, and send the first requests."""
+        """Fill the pool with prompts that are not repeated and then with prefixes, and send the first requests."""
         load = self._load
         blocks = load.prefix + load.own
         filling = (prompt(blocks, seed=_FILLING_SEEDS + number) for number in range(load.capacity // blocks))

@@ -19,20 +19,20 @@ _OWN_SEEDS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Amounts are blocks, if nothing else is said.
+    """A load; amounts are blocks unless stated otherwise.
 
     Args:
         title: the situation that it brings about.
         capacity: of the pool.
         seats: requests that may run at a time.
         stock_seats: the same of stock vLLM.
-        prefix: what all prompts of a tenant begin with.
-        own: what a prompt has of its own behind that.
-        requests: how many there are at any time, tenant after tenant.
-        zones: how many are declared, in each arm beside stock.
+        prefix: shared by all prompts of a tenant.
+        own: the unique rest of a prompt.
+        requests: the number at any time, tenant after tenant.
+        zones: the number of declared zones in each arm other than stock.
         reserved: for each zone.
         tenants: that send.
-        targets: the ratio to stock that the arm with so many zones is to stay under.
+        targets: the most that the ratio to stock should be, by the arm's number of zones.
         step_tokens: the largest number of tokens that a step computes.
     """
 

@@ -1,4 +1,4 @@
-"""What the arms have done, and what is told of it: against stock, and against targets."""
+"""The results of the arms, and how they are printed: against stock, and against targets."""
 
 import statistics
 from collections.abc import Iterator, Sequence
@@ -8,15 +8,15 @@ from itertools import pairwise
 
 @dataclass(slots=True)
 class Record:
-    """What one arm has done.
+    """The measurements of one arm.
 
     Args:
-        zones: how many it has.
+        zones: the number of its zones.
         times: processor seconds of each step.
         running: requests that ran after each step.
         waiting: requests that waited after each step.
         ended: requests that have ended.
-        beside: processor seconds beside the steps.
+        beside: processor seconds outside the steps.
     """
 
     zones: int
@@ -28,12 +28,12 @@ class Record:
 
 
 def describe(stock: Record, arms: Sequence[Record], targets: dict[int, float], seconds: float) -> Iterator[str]:
-    """Lines for people.
+    """Yields lines for people.
 
     Args:
         stock: vLLM's own scheduler.
         arms: ours.
-        targets: the ratio to stock that the arm with so many zones is to stay under.
+        targets: the most that the ratio to stock should be, by the arm's number of zones.
         seconds: how long all of it took.
     """
     yield (

@@ -1,4 +1,4 @@
-"""Lets arms take turns, step by step, so that what the machine does beside them falls on all alike."""
+"""Lets arms take turns, step by step, so that other load of the machine affects all alike."""
 
 import gc
 import sys
@@ -9,7 +9,7 @@ from bench.step_time.arm import Arm
 
 
 def take_turns(arms: Sequence[Arm], warm_up: int, steps: int) -> float:
-    """Start the arms and let each make so many steps; returns how many seconds the timed ones took, all together."""
+    """Start the arms and let each make ``warm_up`` and ``steps`` steps; returns the total seconds of the timed ones."""
     for number, arm in enumerate(arms, start=1):
         _say(f"starting {number} of {len(arms)}: {arm.zones} zones")
         arm.start()

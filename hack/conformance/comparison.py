@@ -38,7 +38,7 @@ _MISSING = Outcome("failed", "it was not run")
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Each test is in one of these: ids in the order of the stock run."""
+    """The outcome by category: each test's id is in exactly one, in the order of the stock run."""
 
     passed: list[str]
     """With both."""

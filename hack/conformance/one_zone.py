@@ -1,12 +1,12 @@
-"""A pytest plugin on top of ``conformance.substitution``: one zone owns the whole pool, and every request is its.
+"""A pytest plugin on top of ``conformance.substitution``: one zone owns the whole pool and every request.
 
-Each block pool gets its zone as soon as it is made, and the scheduler binds each request to it: vLLM's tests show no
-seals. Tests of a KV cache manager or a block pool alone are not left out. There the manager binds a request that it is
-to find blocks for, and whoever calls a pool directly acts for its zone. But while one of our managers is at work, it
-has to say itself on whose behalf the pool acts, as in an engine.
+Each block pool gets its zone when it is made, and the scheduler binds each request to the zone: vLLM's tests show no
+seals. This includes tests of a KV cache manager or a block pool alone. There the manager binds a request before it
+allocates blocks, and a test that calls a pool directly acts for its zone. But while one of our managers runs, it must
+set the acting zone itself, as in an engine.
 
-vLLM keeps cached blocks in its free queue, behind the free ones, and its tests look for them there. A zone has an order
-of its own; so the tests, and nobody else, are shown both as one queue.
+vLLM keeps cached blocks in its free queue, behind the free ones, and its tests look for them there. A zone keeps its
+own order, so the tests, and only they, see both as one queue.
 """
 
 import functools

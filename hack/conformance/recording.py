@@ -44,7 +44,7 @@ def _take_blocks_of_16_tokens() -> None:
 def caplog_vllm(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[pytest.LogCaptureFixture]:
-    """What vLLM logs: its logger does not propagate by itself."""
+    """Captures vLLM's logs; its logger does not propagate to the root logger."""
     monkeypatch.setattr(logging.getLogger("vllm"), "propagate", True)
     with caplog.at_level(logging.INFO):
         yield caplog

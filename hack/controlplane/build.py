@@ -1,6 +1,6 @@
 """Builds programs from Go modules, once per pinned version, into the user's cache: etcd, kube-apiserver and kubectl.
 
-This runs beside the installation of the Python packages, so it imports the standard library only.
+This runs at the same time as the installation of the Python packages, so it imports only the standard library.
 """
 
 import hashlib

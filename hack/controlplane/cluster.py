@@ -24,10 +24,10 @@ class Cluster:
 
     @classmethod
     def named(cls, kubeconfig: str | Path) -> "Cluster":
-        """The cluster of a kubeconfig that the user has named.
+        """Returns the cluster of a kubeconfig that the user named.
 
         Raises:
-            ClusterError: no such file, or nobody answers there.
+            ClusterError: the file does not exist, or no server answers.
         """
         path = Path(kubeconfig).expanduser().absolute()
         if not path.is_file():

@@ -61,7 +61,7 @@ def stop(folder: Path) -> bool:
 
 
 def keep(folder: Path, cluster: AbstractContextManager[object]) -> None:
-    """Run a cluster until this process is told to end."""
+    """Run a cluster until this process gets a signal to stop."""
     signal.signal(signal.SIGTERM, _leave)
     with cluster:
         record_keeper(folder)
@@ -79,7 +79,7 @@ def keeper_of(folder: Path) -> int | None:
         pid, birth = _file(folder).read_text().split()
     except (FileNotFoundError, ValueError):
         return None
-    # A keeper leaves its file behind, and its number may be somebody else's by now.
+    # A keeper leaves its file behind, and its pid may belong to another process by now.
     return int(pid) if _birth(int(pid)) == birth else None
 
 

@@ -1,7 +1,7 @@
-"""Runs a command and ends it as soon as standard input closes: a server on a lifeline.
+"""Runs a command and stops it when standard input closes: a server on a lifeline.
 
-Whoever holds the other end of that pipe need not clean up: the kernel closes it, however the holder dies. This file is
-run as a program of its own, and the holder's end is not passed on to the command.
+The process at the other end of that pipe need not clean up: the kernel closes the pipe, however the process dies. This
+file runs as a separate program, and the other end is not passed on to the command.
 """
 
 import contextlib

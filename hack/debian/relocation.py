@@ -15,10 +15,10 @@ LD_LIBRARY_PATH="$(echo "{folder}"/usr/lib/*-linux-gnu)" exec "{program}" "$@"
 
 
 def relocated(program: Path, folder: Path, home: str) -> Path:
-    """A program beside the given one that takes its own files from the folder. Made if it is not there.
+    """Returns a copy of a program, in the same folder, that reads its own files from ``folder``; makes it if missing.
 
-    The compiled-in path loses its first slash and gets one at its end: as long as before, and relative. So a wrapper
-    starts the copy in the folder, and paths on its command line must be absolute.
+    The compiled-in path loses its first slash and gets one at its end: the length stays the same, and the path becomes
+    relative. So a wrapper starts the copy in the folder, and paths on its command line must be absolute.
 
     Args:
         program: as it was packaged.
@@ -34,7 +34,7 @@ def relocated(program: Path, folder: Path, home: str) -> Path:
 
 
 def with_libraries(program: Path, folder: Path) -> Path:
-    """A wrapper beside the given program, by which it finds the libraries that were unpacked into the folder."""
+    """Returns a wrapper, next to the program, that lets it find the libraries unpacked into the folder."""
     wrapper = program.with_name(f"{program.name}-here")
     if not wrapper.exists():
         _write(wrapper, _WITH_LIBRARIES.format(folder=folder, program=program).encode())

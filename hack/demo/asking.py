@@ -81,7 +81,7 @@ def _client(engine: Engine, key: str) -> OpenAI:
 
 
 def make_prompt(model: Model, blocks: int, seed: str) -> str:
-    """Text of about so many blocks; each seed gives another one from its first word on."""
+    """Returns a text of about ``blocks`` blocks; texts for different seeds differ from the first word on."""
     length = int(blocks * BLOCK_TOKENS * model.characters_per_token)
     choose = random.Random(seed).choice
     vocabulary = _PROSE.split()

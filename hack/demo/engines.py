@@ -1,4 +1,4 @@
-"""The two engines of the demo: vLLM with zones, and stock vLLM beside it with the same model and the same blocks."""
+"""The two engines of the demo: vLLM with zones and stock vLLM, with the same model and the same blocks."""
 
 import os
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ def reach_directly(engine: Engine) -> None:
 
 
 def cores_for(index: int, engines: int) -> str:
-    """An engine's own share of the cores, as vLLM wants it told: left to itself each engine binds to the same ones."""
+    """Returns an engine's own share of the cores, in vLLM's format; by default all engines bind to the same cores."""
     cores = sorted(os.sched_getaffinity(0))
     share = max(1, len(cores) // engines)
     first = index * share % len(cores)
@@ -79,6 +79,7 @@ def zone_command(engine: Engine, model: Model, *, keys: Path, volumes: Path, adm
         "--tenant-keys", str(keys),
         "--salt-key", str(volumes / SALT_VOLUME),
         "--admin-token", str(volumes / ADMIN_VOLUME),
+        "--signed-config",
         "--admin-host", engine.ip,
         "--admin-port", str(admin_port),
     ]  # fmt: skip
@@ -101,7 +102,7 @@ def engine_environment(cores: str, **variables: str) -> dict[str, str]:
     return demo_environment(
         VLLM_CPU_KVCACHE_SPACE="1",
         VLLM_CPU_OMP_THREADS_BIND=cores,
-        # For the processes beside the worker; the worker's own count follows from its cores.
+        # For the processes next to the worker; the worker's own count follows from its cores.
         OMP_NUM_THREADS="1",
         VLLM_NO_USAGE_STATS="1",
         **variables,

@@ -48,7 +48,7 @@ class Flood:
 
 
 def flood(tenants: list[Tenant], turnovers: float) -> list[Flood]:
-    """Let each tenant flood its engine, all at once, until its prompts have filled the pool so many times.
+    """Flood all engines at once, each until its tenant's prompts have filled the pool ``turnovers`` times.
 
     Raises:
         openai.OpenAIError: an engine refused a request.

@@ -93,7 +93,7 @@ def keep(model: Model, kubeconfig: str | None, *, with_tiers: bool = False) -> N
     with running(model, FOLDER, kubeconfig=kubeconfig, compare=False, with_tiers=with_tiers) as stack:
         _EXPORTS.touch(mode=0o600)
         _EXPORTS.write_text(exports(stack))
-        # The guide comes last: it tells up that everything runs.
+        # The guide comes last: it tells `up` that everything runs.
         _GUIDE.write_text(guide(stack))
         signal.pause()
 
@@ -119,7 +119,7 @@ def exports(stack: Stack) -> str:
     """Variables for a shell that plays with it."""
     variables = {
         "KUBECONFIG": str(stack.cluster.kubeconfig),
-        # The plugin lies beside our Python, which must not take the place of the user's own.
+        # The plugin is in our Python's folder, which must not replace the user's own Python.
         "PATH": f"{stack.cluster.kubectl_program.parent}:$PATH:{Path(PYTHON).parent}",
         "OPENAI_BASE_URL": stack.zone.base_url,
         "ENGINE_ADMIN": stack.admin_url,
@@ -179,6 +179,6 @@ def _patch(**spec: object) -> str:
 
 
 def _operator_namespace(stack: Stack) -> str:
-    """The flag for ``doctor``, where the operator is not where it looks by itself."""
+    """Returns the ``doctor`` flag with the operator's namespace, if that is not the default."""
     namespace = stack.place.operator_namespace
     return "" if namespace == OPERATOR_NAMESPACE else f" --operator-namespace {namespace}"

@@ -14,7 +14,7 @@ _INVALID = SAMPLES / "refused" / "invalid.yaml"
 
 
 def refuse_overcommit(stack: Stack, claims: Claims) -> None:
-    """A zone that asks for more than is left is told so; who was there first keeps what it has."""
+    """Show that a zone that requests more than is left is refused, and that earlier zones keep their blocks."""
     chapter("e. What can't be")
     _quote(_OVERCOMMIT)
     show(stack.cluster, "apply", "-f", str(_OVERCOMMIT))

@@ -18,7 +18,7 @@ CLAIMED_ACKNOWLEDGEMENT_SECONDS = 1.0
 
 
 def tell(stack: Stack) -> Claims:
-    """Tell all of it, and collect the claims."""
+    """Run all chapters, and collect the claims."""
     claims = Claims()
     prompt = make_prompt(stack.model, PROMPT_BLOCKS, seed="handbook")
     acme, burst = (tenant_with_key(name, stack.keys[name], stack.zone, stack.model) for name in ("acme", "burst"))

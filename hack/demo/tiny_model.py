@@ -14,11 +14,11 @@ _CHAT_TEMPLATE = (
 
 
 def make(folder: Path, **sizes: int) -> None:
-    """Write the model into a folder, in the form that vLLM loads.
+    """Write the model into a folder, in the format that vLLM loads.
 
     Args:
-        folder: that is there.
-        sizes: in place of those below, by the names that transformers has for them.
+        folder: exists.
+        sizes: override the default sizes below, by their names in transformers.
     """
     # Heavy imports, wanted only on the first run.
     import torch

@@ -12,11 +12,11 @@ _SETTLE_SECONDS = 10.0
 
 
 def show_zones(stack: Stack, *options: str) -> None:
-    """Show the table once it says what the engine reports: the operator reads the reports every so often.
+    """Show the table once it has what the engine reports: the operator polls the reports.
 
     Args:
-        stack: what runs.
-        options: of kubectl's.
+        stack: the running demo.
+        options: for kubectl.
     """
     deadline = time.monotonic() + _SETTLE_SECONDS
     while not _is_current(stack) and time.monotonic() < deadline:

@@ -1,7 +1,7 @@
-"""The part of a cluster that the demo may fill: all of its own control plane, or one fresh namespace of a named one.
+"""The part of a cluster that the demo may fill: all of its own control plane, or one new namespace of a given cluster.
 
-In its own control plane the operator is the service account that the manifests make, with its rights and its guard. In
-a cluster of somebody else these may be in use, so there it is who the kubeconfig says.
+In its own control plane the operator uses the service account from the manifests, with its permissions and its guard.
+In another cluster these may be in use, so there the operator runs as the user of the kubeconfig.
 """
 
 import json
@@ -100,7 +100,7 @@ def show(cluster: Cluster, *args: str, stdin: str | None = None, check: bool = T
 
 @contextmanager
 def watching(cluster: Cluster, *args: str) -> Iterator[IO[str]]:
-    """The lines that a kubectl that does not end by itself prints, as they come."""
+    """Yields the lines that a kubectl command that does not end prints, as they come."""
     process = subprocess.Popen(
         [cluster.kubectl_program, "--kubeconfig", cluster.kubeconfig, *args], stdout=subprocess.PIPE, text=True
     )

@@ -1,4 +1,4 @@
-"""``python -m hack.fleet``: tells the story, and ends; exit code 0 only if each claim held."""
+"""``python -m hack.fleet``: runs all chapters; the exit code is 0 only if each claim held."""
 
 import argparse
 import os
@@ -15,7 +15,7 @@ from hack.fleet.story import tell
 
 
 def main() -> int:
-    """Tell the story, and return the exit code."""
+    """Run all chapters, and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m hack.fleet", description=__doc__)
     parser.parse_args()
     os.chdir(REPOSITORY)

@@ -37,7 +37,7 @@ def storage(options: Mapping[str, str]) -> str:
 
 
 def group(namespace: str, floor_bytes: int, flood_bytes: int) -> str:
-    """What the pool's zones may store: acme is promised so much, and burst has what is left."""
+    """Returns the group of the pool's zones: acme's floor is guaranteed, and burst gets the rest."""
     acme, burst = ({"namespace": namespace, "name": name} for name in TENANTS)
     return _text(
         _object(

@@ -75,7 +75,7 @@ class Killed:
     kill: Callable[[], None]
     start: Callable[[], None]
     problem: Callable[[], str]
-    """What is said of it while it is away, once somebody has noticed."""
+    """Returns the problem that is reported while the server is down, once it was detected."""
 
 
 def told(fleet: Fleet) -> Callable[[], str]:
@@ -84,10 +84,10 @@ def told(fleet: Fleet) -> Callable[[], str]:
 
 
 def is_killed(fleet: Fleet, claims: Claims, letter: str, server: Killed) -> None:
-    """Kill a server under load, start it again, and claim that nobody noticed but by hits.
+    """Kill a server under load, start it again, and claim that the only effect is on hits.
 
     Args:
-        fleet: what runs.
+        fleet: the running fleet.
         claims: collects the claims.
         letter: of the chapter.
         server: that is killed.
@@ -148,7 +148,7 @@ def _move(fleet: Fleet, seed: str, begins: int, goes_on: int) -> tuple[int, int]
 
 
 def await_written(fleet: Fleet, tenant: str, chunks: int) -> None:
-    """Wait until so many chunks of a tenant were written."""
+    """Wait until ``chunks`` chunks of a tenant were written."""
     wait_until(
         lambda: fleet.written(tenant) >= chunks, lambda: f"{chunks} chunks of {tenant}", timeout=_SECONDS, poll=0.1
     )

@@ -54,7 +54,7 @@ class Bucket:
 
     @property
     def options(self) -> dict[str, str]:
-        """Of a storage there, as the manager is told."""
+        """The options of a storage on this server, as the manager takes them."""
         return {"bucket": BUCKET, "endpoint": self.endpoint, "region": _REGION}
 
     def start(self) -> None:

@@ -78,7 +78,7 @@ class Fleet:
         return self._object_bytes
 
     def share(self, acme: int, burst: int) -> None:
-        """Promise acme so many chunks, and let burst have so many."""
+        """Guarantee acme ``acme`` chunks, and let burst store ``burst`` chunks."""
         self.floor_chunks, self.flood_chunks = acme, burst
         namespace = self.cluster.place.namespace
         group = declared.group(namespace, acme * self.object_bytes, burst * self.object_bytes)
@@ -105,7 +105,7 @@ class Fleet:
         self.cluster.show("get", "kvstorages,kvcachegroups,tenantzones", "--output=wide")
 
     def written(self, tenant: str) -> int:
-        """Chunks of a tenant that were written so far, by the manager's events: what is being written serves nobody."""
+        """Returns the chunks of a tenant whose writing is complete, by the manager's events."""
         events = map(json.loads, self.manager.events.read_text().splitlines())
         return sum(
             len(event.get("keys", ()))

@@ -18,7 +18,7 @@ FLOOD_PROMPTS = 30
 
 
 def tell(fleet: Fleet) -> Claims:
-    """Tell all of it, and collect the claims."""
+    """Run all chapters, and collect the claims."""
     claims = Claims()
     chapter("The group")
     size = f"{fleet.object_bytes:,} bytes"
@@ -42,7 +42,7 @@ def tell(fleet: Fleet) -> Claims:
 
 
 def _have_storage_opened(fleet: Fleet, engines: Sequence[int]) -> None:
-    """An engine makes its client of S3 with the first chunk, which takes a second, and a load does not wait so long."""
+    """Have engines create their S3 clients with a first chunk: that takes a second, longer than a load waits."""
     for engine in engines:
         before = fleet.written("acme")
         fleet.tenant("acme", engine).ask(make_prompt(fleet.model, 2, seed=f"hello {engine}"), answer_tokens=1)
@@ -159,7 +159,7 @@ def _engines_come_and_go(fleet: Fleet, claims: Claims) -> None:
 
 
 def _found(fleet: Fleet, prompts: Sequence[str], engines: Sequence[int]) -> float:
-    """Which share of these prompts' tokens is found when they are asked once more, by one engine after the other."""
+    """Returns the share of these prompts' tokens found in the cache when each engine is sent them again in turn."""
     answers = [fleet.tenant("acme", engines[n % len(engines)]).ask(prompt) for n, prompt in enumerate(prompts)]
     return sum(answer.cached_tokens for answer in answers) / sum(answer.prompt_tokens for answer in answers)
 

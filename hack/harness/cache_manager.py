@@ -15,20 +15,20 @@ from hack.harness.manager_access import ManagerAccess
 from hack.ports import free_ports
 
 ADMIN: Final = "administrator"
-"""The token of the one who registers storages and groups, where nobody reviews tokens."""
+"""The token that may register storages and groups if no API server reviews tokens."""
 
 
 class CacheManagerProcess(KillableServer):
-    """A manager on loopback with files of its own; it knows its callers by tokens.
+    """A manager on loopback with files of its own; it identifies its clients by tokens.
 
     Args:
         folder: for its index, its tokens, its log, and ``storage``, a folder for blocks.
-        pools: ``NAMESPACE/POOL`` by the token of its engines, where nobody reviews tokens.
+        pools: ``NAMESPACE/POOL`` by the token of its engines, if no API server reviews tokens.
         index: where the index is; None: a file in ``folder``.
-        arguments: more of its own.
-        tls: what who asks it over https goes by; None: it is served without TLS.
-        environment: further variables, such as those by which it finds S3.
-        access: by which it has an API server review tokens; None: it knows those of ``pools``, and ``ADMIN``.
+        arguments: further command-line arguments.
+        tls: for https clients to verify; None: it serves without TLS.
+        environment: further variables, such as those for its access to S3.
+        access: has an API server review tokens; None: it accepts the tokens of ``pools``, and ``ADMIN``.
     """
 
     def __init__(

@@ -34,7 +34,7 @@ def register() -> None:
 def _all_gatherv(
     self: Any, input_: torch.Tensor | list[torch.Tensor], dim: int = 0, sizes: Sequence[int] | None = None
 ) -> torch.Tensor | list[torch.Tensor]:
-    """The rows of all ranks, of which each has as many as `sizes` says, one after the other."""
+    """Returns the rows of all ranks, one rank after the other; `sizes` has each rank's number of rows."""
     assert dim == 0
     if isinstance(input_, list):
         return [self.all_gatherv(each, dim, sizes) for each in input_]

@@ -45,7 +45,7 @@ KINDS = tuple(kinds for kinds in _ALL_KINDS if KEEPS_ALL_STATES or "mamba all" n
 def caches(
     blocks: int, window: int | None = None, kinds: Sequence[str] = (), config: VllmConfig | None = None
 ) -> KVCacheConfig:
-    """The config of so many blocks.
+    """Returns a config with ``blocks`` blocks.
 
     Args:
         blocks: among them vLLM's null block.

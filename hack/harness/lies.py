@@ -41,7 +41,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Lie:
-    """What an engine tells in place of its report, and what becomes of it."""
+    """A false report that an engine sends in place of its own, and the effect."""
 
     tell: Callable[[Report], Answer]
     programmed: str

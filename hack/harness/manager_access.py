@@ -10,7 +10,7 @@ from hack.controlplane import Cluster
 
 MANIFESTS: Final = Path(__file__).parents[2] / "manifests"
 RIGHTS: Final = tuple(MANIFESTS / "manager" / name for name in ("rbac.yaml", "guard.yaml"))
-"""Of the manager's service account, and those of the operator's beside it."""
+"""The manifests of the manager's service account, and of the operator's permissions at the manager."""
 SYSTEM: Final = "tenantzone-system"
 """The namespace of both."""
 AUDIENCE: Final = "tenantzone-manager"

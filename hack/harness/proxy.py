@@ -51,18 +51,18 @@ class Faults:
     times: int | None = 1
     """How many of each; None: all of them."""
     strikes: Callable[[], bool] = lambda: True
-    """Asked for each of these whether it is hit."""
+    """Called for each matching request; returns whether it is hit."""
     stream: Callable[[list[bytes]], list[bytes]] | None = None
     """What becomes of events that came together, or one by one."""
     drop_every: int = 0
-    """Break a watch after so many events."""
+    """Break a watch after this many events."""
 
 
 class Proxy:
     """Stands between the operator and the API server, in a thread of its own.
 
     Args:
-    kubeconfig: where the API server is, and as whom to call it. Whoever calls the proxy needs no credentials.
+    kubeconfig: where the API server is, and as whom to call it. Clients of the proxy need no credentials.
     """
 
     def __init__(self, kubeconfig: Path) -> None:
@@ -100,7 +100,7 @@ class Proxy:
         self._hits.clear()
 
     def send_into_watches(self, *lines: bytes) -> None:
-        """As if the API server had sent that, to whoever watches now."""
+        """Send lines to all current watches, as if they came from the API server."""
         for line in lines:
             for watch in list(self._watches):
                 self._loop.call_soon_threadsafe(watch.put_nowait, line)
@@ -249,7 +249,7 @@ def _kept(answer: aiohttp.ClientResponse) -> dict[str, str]:
 
 
 def error_event(code: int) -> bytes:
-    """How a watch is told that it can't go on."""
+    """Returns the event that ends a watch with an error."""
     return json.dumps({"type": "ERROR", "object": _status(code)}).encode() + b"\n"
 
 

@@ -9,11 +9,11 @@ from hack.harness.killable import START_SECONDS, KillableServer
 from hack.ports import free_ports
 
 TIMEOUT_SECONDS = 60.0
-"""For whoever asks: on a machine that is busy an answer may take seconds."""
+"""The clients' timeout: on a busy machine an answer may take seconds."""
 
 
 class RedisServer(KillableServer):
-    """Keeps all that it was told in an append-only file, from one start to the next.
+    """Keeps all writes in an append-only file, from one start to the next.
 
     Args:
         folder: for that file, and its log.

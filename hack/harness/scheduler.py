@@ -89,9 +89,9 @@ def with_flags(config: VllmConfig, **scheduling: Any) -> VllmConfig:
 
 
 def with_drafts(config: VllmConfig, method: str, tokens: int) -> VllmConfig:
-    """The same config, of an engine in which so many tokens are drafted at a time, by one of vLLM's methods.
+    """Returns the config of the same engine that drafts ``tokens`` tokens at a time, by one of vLLM's methods.
 
-    What the scheduler knows of a method is how many slots it needs; a `Driver` makes up the drafts.
+    The scheduler only knows how many slots a method needs; a `Driver` makes up the drafts.
     """
     config = copy(config)
     config.speculative_config = SpeculativeConfig(model="ngram", num_speculative_tokens=tokens)
@@ -162,20 +162,20 @@ def give_encoder(scheduler: Scheduler, *, budget: int, cache: int) -> None:
 
 
 class Driver:
-    """Sends requests as the front door would, and runs steps as the engine core would."""
+    """Sends requests as the frontend does, and runs steps as the engine core does."""
 
     def __init__(self, scheduler: Scheduler, *, salt_key: bytes = SALT_KEY, hash_algorithm: str = "sha256") -> None:
         self.scheduler = scheduler
         self.salt_key = salt_key
-        """The front door's."""
+        """The frontend's salt key."""
         self.finished: dict[str, str] = {}
         """Request id → how it finished."""
         self.stop_reasons: dict[str, int | str | None] = {}
         """Request id → what its last output says of why it stopped."""
         self.drafts: Callable[[int], int] = lambda most: most
-        """How many tokens are drafted where there could be so many; and how many of so many drafted ones are right."""
+        """Returns how many tokens are drafted of at most this many, and how many of the drafted tokens are right."""
         self.copy: Callable[[SchedulerOutput], Any] = lambda output: None
-        """What the workers tell of copies from and to tiers, step by step."""
+        """Returns what the workers report about copies from and to tiers in a step."""
         self._cached_tokens: dict[str, int] = {}
         self._ids = itertools.count()
         self._generation = itertools.count(1)
@@ -220,15 +220,14 @@ class Driver:
         adapter: LoRARequest | None = None,
         pooling: bool = False,
     ) -> Request:
-        """Add a request; without a tenant as if it had come past the front door.
+        """Add a request; without a tenant as if it had bypassed the frontend.
 
-        ``sealed`` is a seal in place of the one that the front door would make; ``arrival_time`` is the API server's,
-        None: now. With ``grammar`` the answer is structured, by what the future will hold: :class:`AnyToken`, or an
+        ``sealed`` is a seal in place of the one that the frontend would make; ``arrival_time`` is the API server's,
+        None: now. With ``grammar`` the answer is structured, by the result of the future: :class:`AnyToken`, or an
         exception if it does not compile. ``user`` is the digest of the tenant's user who sends it.
-        ``images`` are each one's name, and the first
-        and the number of its tokens; ``foreign_images``: with names that are not the tenant's.
-        ``adapter``: the LoRA adapter that is asked for; its workers are not there.
-        ``pooling``: what is asked for is no text, but numbers.
+        ``images`` are each image's name, first token and number of tokens; ``foreign_images``: with names that are not
+        the tenant's. ``adapter``: the requested LoRA adapter; its workers are not there.
+        ``pooling``: the request is for numbers and not for text.
         """
         params = SamplingParams(
             max_tokens=max_tokens,
@@ -392,7 +391,7 @@ _distinct = itertools.count()
 
 
 def prompt(blocks: int, seed: int | None = None, extra: int = 1) -> list[int]:
-    """A prompt of so many full blocks and ``extra`` tokens: the same tokens for the same seed, new ones without."""
+    """Returns a prompt of ``blocks`` full blocks and ``extra`` tokens: equal for equal seeds, new without a seed."""
     number = next(_distinct) + 1_000_000 if seed is None else seed
     head = [3 + (number >> shift) % 100 for shift in (0, 6, 12, 18)]
     return (head + [7 + number % 90] * (blocks * BLOCK_TOKENS + extra))[: blocks * BLOCK_TOKENS + extra]

@@ -8,7 +8,7 @@ NO_ROOM = 0.1
 
 
 def manager_alerts(pace: Pace) -> tuple[Alert, ...]:
-    """All of them, for a pace."""
+    """Returns all alerts for a scale of time."""
     wished = f'tenantzone_manager_write_blocks_total{{standing=~"write|no_room"}}[{pace(15)}]'
     refused = f'tenantzone_manager_write_blocks_total{{standing="no_room"}}[{pace(15)}]'
     skipped = f'tenantzone_tier_questions_total{{outcome="skipped"}}[{pace(5)}]'
@@ -26,7 +26,7 @@ def manager_alerts(pace: Pace) -> tuple[Alert, ...]:
         Alert(
             "TenantZoneManagerStorageUnavailable",
             "warning",
-            # What somebody has disabled is no trouble.
+            # A disabled storage is no problem.
             "min by (namespace, storage, type) (tenantzone_manager_storage_available) == 0"
             " unless min by (namespace, storage, type) (tenantzone_manager_storage_enabled) == 0",
             pace(5),
@@ -73,13 +73,13 @@ def manager_alerts(pace: Pace) -> tuple[Alert, ...]:
 
 
 def _down(pace: Pace) -> Alert:
-    """Whether anybody gets an answer: a manager that is gone tells nothing, and nor does one that never was."""
+    """Alerts if no client gets an answer: a manager that is gone, or never was there, reports nothing itself."""
 
     def asked(outcomes: str) -> str:
         return f'sum(increase(tenantzone_tier_questions_total{{outcome=~"{outcomes}"}}[{pace(5)}])) > 0'
 
     answers = "max(tenantzone_operator_manager_answers)"
-    # Engines may ask a manager that the operator is not told of. Where the operator is answered, the trouble is theirs.
+    # Engines may use a manager that the operator does not know. If the operator gets answers, the engines are at fault.
     of_engines = f"{asked('late|failed|skipped')} unless {asked('answered')} unless {answers} == 1"
     return Alert(
         "TenantZoneManagerDown",

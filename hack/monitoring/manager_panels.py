@@ -9,7 +9,7 @@ def manager() -> Row:
     def rate(name: str, by: str) -> str:
         return f"sum by ({by}) (rate(tenantzone_manager_{name}_total[$__rate_interval]))"
 
-    # Each replica tells what all of them have in common.
+    # Each replica reports the shared values.
     used, limit = (f"max by (group, type) (tenantzone_manager_{name}_bytes)" for name in ("used", "limit"))
     slowest = "sum by (le, call) (rate(tenantzone_manager_request_seconds_bucket[$__rate_interval]))"
     hits = f"{rate('matched_blocks', 'group')} / ({rate('queried_blocks', 'group')} > 0)"

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 Severity = Literal["page", "warning"]
-"""page: wake somebody. warning: somebody should look on the same day."""
+"""page: wake an operator. warning: an operator should look on the same day."""
 
 
 @dataclass(frozen=True, slots=True)

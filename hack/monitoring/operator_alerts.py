@@ -7,7 +7,7 @@ _POOL = "{{ $labels.pool_namespace }}/{{ $labels.pool }}"
 
 
 def operator_alerts(pace: Pace) -> tuple[Alert, ...]:
-    """All of them, for a pace."""
+    """Returns all alerts for a scale of time."""
     return (*_config(pace), _overcommitted(pace), _refused(pace), *_operator(pace))
 
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Turns minutes into Prometheus' durations, and rates into rates.
+    """Converts minutes to Prometheus' durations, and rates per minute accordingly.
 
     Args:
-        scale: how long a minute is, in minutes. All windows, holds and intervals of the rules are multiplied by it;
-            thresholds that are shares or ratios mean the same at any pace.
+        scale: the length of a minute, in minutes. All windows, holds and intervals of the rules are multiplied by it;
+            thresholds that are shares or ratios mean the same at any scale.
     """
 
     scale: float = 1.0

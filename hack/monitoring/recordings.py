@@ -17,7 +17,7 @@ terms that it was had on.
 
 
 def recordings(pace: Pace) -> tuple[Recording, ...]:
-    """All of them, for a pace."""
+    """Returns all recordings for a scale of time."""
     window, quarter = pace(5), pace(15)
     return (
         Recording("tenantzone:zone_held_blocks", "tenantzone_zone_blocks_in_use + tenantzone_zone_blocks_cached"),

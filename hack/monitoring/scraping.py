@@ -117,7 +117,7 @@ def _keep(label: str, value: str) -> Document:
 
 
 def pod_monitor() -> Document:
-    """The engines of one pool. It takes credentials from its own namespace only, and so is beside the pool's Secret."""
+    """Scrapes the engines of one pool; it reads credentials only from its own namespace, which is that of the pool."""
     return _monitor(
         "PodMonitor",
         f"tenantzone-{_POOL}",

@@ -29,7 +29,7 @@ def _text(of_zone: str, of_tier: str) -> str:
 
 
 def tier_alerts(pace: Pace) -> tuple[Alert, ...]:
-    """All of them, for a pace."""
+    """Returns all alerts for a scale of time."""
     return (_failing(pace), _full(pace), _floor(pace), _corruption(pace))
 
 

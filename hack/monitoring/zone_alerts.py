@@ -31,7 +31,7 @@ _IN = "in engine {{ $labels.namespace }}/{{ $labels.pod }}"
 
 
 def zone_alerts(pace: Pace) -> tuple[Alert, ...]:
-    """All of them, for a pace."""
+    """Returns all alerts for a scale of time."""
     return (*_evictions(pace), *_promises(pace), _hit_rate(pace), _recomputing(pace), _latency(pace), _guard(pace))
 
 

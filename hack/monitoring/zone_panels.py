@@ -7,7 +7,7 @@ _INTERVAL = "[$__rate_interval]"
 
 
 def overview() -> Row:
-    """The row of panels that tell whether something is wrong."""
+    """Returns the row of panels that show whether something is wrong."""
     firing = 'count(ALERTS{alertname=~"TenantZone.*",alertstate="firing"}) or vector(0)'
     stalled = f"count(tenantzone:zone_stalled:ratio5m{{{_ZONE}}} > 0.1) or vector(0)"
     short = f"sum(tenantzone_zone_blocks_short{{{_ZONE}}})"

@@ -5,7 +5,7 @@ NAME = "node1"
 
 NODE = "10.200.0.1"
 GATEWAY = "10.200.0.254"
-"""Nobody is there: processes of the node need a default route to reach the addresses of Services."""
+"""An unused address: processes of the node need a default route to reach the addresses of Services."""
 
 PODS = "10.244.0.0/24"
 SERVICES = "10.96.0.0/16"

@@ -67,7 +67,7 @@ def _arrange_mounts(state: State) -> None:
 
 
 def _arrange_network() -> None:
-    """The node's address on one end of a pair whose other end nobody uses: not every kernel has dummy devices."""
+    """Set up the node's address on a veth pair whose other end is unused: not every kernel has dummy devices."""
     for command in (
         "link set lo up",
         "link add node0 type veth peer name node1",

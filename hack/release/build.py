@@ -27,7 +27,7 @@ _BUILT_UNIX_TIME = "315532800"
 """1980, the first year that zip files know: the same commit gives the same wheel."""
 
 _CONTENTS = {"operator": "operator.txt", "manager": "manager.txt", "engine-cpu": "cpu.txt", "engine-gpu": "gpu.txt"}
-"""What is told of in an SBOM of its own, and the lock that says what is in it. Images carry theirs inside, too."""
+"""The parts with an SBOM of their own, and the lock of each. Images contain theirs, too."""
 
 
 def build(folder: Path, images: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ from hack.version import ROOT, VERSION
 CRDS = ROOT / "crds"
 RELEASED = CRDS / "released"
 HASHES = RELEASED / "SHA256SUMS"
-"""As ``sha256sum --check`` reads it, beside them. A line that is there is never edited: that would show in a review."""
+"""Checksums for ``sha256sum --check``, next to the schemas. Lines are never edited: a review would show it."""
 
 
 class FrozenError(Exception):

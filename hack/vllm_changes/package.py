@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 CORE = "vllm.v1.core"
-"""What zones live in: all of it is looked at, whoever imports it."""
+"""The package that zones depend on most: all of it is examined, whichever module imports it."""
 _ROUTE = re.compile(r"router\.(get|post|put|patch|delete|websocket|add_api_route)\(\s*\"(/[^\"]*)\"")
 _FLAG = re.compile(r"\"(--[a-z][a-z0-9-]*)\"")
 
@@ -115,6 +115,6 @@ def _note_attribute(module: Module, node: ast.AST, owner: str) -> None:
         case ast.AnnAssign(target=ast.Attribute(value=ast.Name(id="self"), attr=name), annotation=annotation):
             module.fields[owner + name] = ast.unparse(annotation)
         case ast.Assign(targets=[ast.Attribute(value=ast.Name(id="self"), attr=name)], value=value):
-            # Of what is made, which class's it is; the arguments are told where the class is.
+            # For an object, note its class; the arguments are noted with the class.
             made = ast.unparse(value.func) + "(…)" if isinstance(value, ast.Call) else ast.unparse(value)
             module.fields.setdefault(owner + name, f"= {made}")

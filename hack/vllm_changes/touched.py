@@ -19,7 +19,7 @@ class Touched:
     modules: frozenset[str]
     """Those that the adapter imports from: their code is what runs with it."""
     names: frozenset[str]
-    """Attributes that the adapter reads, writes, calls or replaces, whoever's they are."""
+    """Attributes that the adapter reads, writes, calls or replaces, of any class."""
 
 
 def touched(repository: Path = _REPOSITORY) -> Touched:

@@ -1,1 +1,1 @@
-"""What zones would do for a recorded load: vLLM's real scheduler, stock's and ours, over a trace in virtual time."""
+"""Replays a recorded load in virtual time through vLLM's real scheduler, stock and with zones, to show their effect."""

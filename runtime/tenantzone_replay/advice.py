@@ -1,31 +1,33 @@
-"""The zones that are advised, as YAML to apply, with the reasons."""
+"""Renders the advised zones as YAML to apply, with the reasons."""
 
 import json
 import math
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
 from tenantzone_contract.config import ZoneConfig
 from tenantzone_replay.measures import Result
+from tenantzone_replay.policies import changed
 from tenantzone_replay.search import Candidate, pareto
 from tenantzone_replay.setting import Setting
 from tenantzone_replay.tables import columns, percent, whole_percent
 
 _TENANT: Final = re.compile(r"[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?")
-"""As the CRD has ``spec.tenant``."""
+"""The names that the CRD accepts in ``spec.tenant``."""
 _NAMED: Final = 10
-"""Tenants that a message names."""
+"""The number of tenants that a message names."""
 
 
 def choose(candidates: Sequence[Candidate], wanted: float) -> Candidate:
-    """The least memory with which each tenant has so much in time; where none has, what comes closest.
+    """Returns the candidate with the least memory that reaches the target for each tenant, or else the closest one.
 
     Args:
         candidates: at least one.
-        wanted: a part of each tenant's requests.
+        wanted: the part of its requests that each tenant must have in time.
     """
     enough = [each for each in candidates if each.worst >= wanted]
     if enough:
@@ -33,13 +35,14 @@ def choose(candidates: Sequence[Candidate], wanted: float) -> Candidate:
     return max(candidates, key=lambda each: (each.worst, -each.cost))
 
 
-def front_table(candidates: Sequence[Candidate], setting: Setting, stock: Result) -> str:
-    """What each further part of the memory brings, and what stock vLLM makes of some of it.
+def front_table(candidates: Sequence[Candidate], setting: Setting, stock: Result, present: Result | None = None) -> str:
+    """Returns a table of what each larger size of memory gains, with the present zones and with stock vLLM.
 
     Args:
         candidates: that were tried.
         setting: of the load.
-        stock: of stock vLLM.
+        stock: the result of stock vLLM.
+        present: the result of the present zones; None: they are unknown.
     """
     rows: list[Sequence[str]] = [
         (
@@ -70,30 +73,44 @@ def front_table(candidates: Sequence[Candidate], setting: Setting, stock: Result
                 each.zones[0].eviction_policy,
             )
         )
-    rows.append(
-        (
-            f"{stock.blocks:,}",
-            f"{_gibibytes(stock.blocks, setting):.1f}",
-            "0",
-            f"{stock.worst:.1%}",
-            f"{stock.attainment:.1%}",
-            f"{stock.hit_rate:.1%}",
-            "",
-            "",
-            "",
-            "stock vLLM",
-        )
-    )
+    if present is not None:
+        rows.append(_without_search(present, setting, "present zones"))
+    rows.append(_without_search(stock, setting, "stock vLLM"))
     return columns(rows)
 
 
-def beside_stock(chosen: Candidate, stock: Result, wanted: float) -> str:
-    """Says whether what is advised beats stock vLLM with as many blocks.
+def _without_search(result: Result, setting: Setting, what: str) -> Sequence[str]:
+    """Returns the row of what the search did not choose."""
+    size = f"{_gibibytes(result.blocks, setting):.1f}"
+    parts = (f"{part:.1%}" for part in (result.worst, result.attainment, result.hit_rate))
+    return (f"{result.blocks:,}", size, "0", *parts, "", "", "", what)
+
+
+def beside_present(chosen: Candidate, present: Result, wanted: float) -> str:
+    """Returns what the present zones do, and whether what is advised beats them.
 
     Args:
         chosen: that is advised.
-        stock: of stock vLLM.
+        present: of the present zones, with all of the engine's memory.
         wanted: a part of each tenant's requests.
+    """
+    has = (
+        f"The present zones have {_at_least(present.worst)} in time with {present.blocks:,} blocks for the tenant that "
+        f"has least there"
+    )
+    needs_less = present.worst >= wanted and chosen.worst >= wanted and chosen.cost < present.blocks
+    if needs_less or present.worst < min(chosen.worst, wanted):
+        return f"{has}."
+    return f"{has}: what is advised does not beat them for this load."
+
+
+def beside_stock(chosen: Candidate, stock: Result, wanted: float) -> str:
+    """Says whether the advised zones do better than stock vLLM with the same number of blocks.
+
+    Args:
+        chosen: the advised candidate.
+        stock: the result of stock vLLM.
+        wanted: the part of its requests that each tenant must have in time.
     """
     has = f"Stock vLLM with as many blocks has {_at_least(stock.worst)} in time for the tenant that has least there"
     if stock.worst < min(chosen.worst, wanted):
@@ -102,12 +119,12 @@ def beside_stock(chosen: Candidate, stock: Result, wanted: float) -> str:
 
 
 def return_table(candidates: Sequence[Candidate], setting: Setting, gpu_hour: float | None) -> str:
-    """What each further GiB brings, from one size that was tried to the next, with the zones that did best there.
+    """Returns a table of what each further GiB gains, between neighbouring sizes with the best zones of each size.
 
     Args:
         candidates: that were tried.
         setting: of the load.
-        gpu_hour: what a GPU costs in an hour; None: nobody said.
+        gpu_hour: the price of a GPU per hour; None: unknown.
     """
     best: dict[int, Candidate] = {}
     for each in candidates:
@@ -129,11 +146,30 @@ def return_table(candidates: Sequence[Candidate], setting: Setting, gpu_hour: fl
     return columns(rows)
 
 
+def named_as(chosen: Candidate, present: Iterable[ZoneConfig]) -> Candidate:
+    """Returns the candidate with the names of the present zones: applied, its zones take the place of those.
+
+    Args:
+        chosen: that is advised.
+        present: with a zone for each of its tenants.
+    """
+    names = {zone.tenant: zone.name for zone in present}
+    return replace(chosen, zones=tuple(changed(zone, name=names[zone.tenant]) for zone in chosen.zones))
+
+
 def as_yaml(
-    chosen: Candidate, candidates: Sequence[Candidate], setting: Setting, wanted: float, pool: str, stock: Result
+    chosen: Candidate,
+    candidates: Sequence[Candidate],
+    setting: Setting,
+    wanted: float,
+    pool: str,
+    stock: Result,
+    present: Result | None = None,
 ) -> str:
-    """TenantZones of a pool; why they are so, and of whom there is none, stands before them as a comment."""
+    """Returns a pool's TenantZones as YAML; a comment above them gives the reasons, and the tenants without a zone."""
     why = [f"{_why(chosen, candidates, setting, wanted)} {beside_stock(chosen, stock, wanted)}"]
+    if present is not None:
+        why.append(beside_present(chosen, present, wanted))
     if left_out := nobodys(zone.tenant for zone in chosen.zones):
         why.append(left_out)
     comment = [f"# {line}" for text in why for line in textwrap.wrap(text, 110)]
@@ -142,7 +178,7 @@ def as_yaml(
 
 
 def nobodys(tenants: Iterable[str]) -> str:
-    """Says which tenants can't be a zone's; empty: each can."""
+    """Names the tenants that can't have a zone; empty if all can."""
     found = [repr(tenant) for tenant in tenants if not _TENANT.fullmatch(tenant)]
     if not found:
         return ""
@@ -183,7 +219,7 @@ def _why(chosen: Candidate, candidates: Sequence[Candidate], setting: Setting, w
 
 
 def _at_least(part: float) -> str:
-    """Rounded down, so that what falls short of a target does not look as if it reached it."""
+    """Formats a part rounded down, so that a result below a target does not look as if it reached it."""
     return f"{math.floor(1000 * part + 1e-9) / 1000:.1%}"
 
 

@@ -1,4 +1,4 @@
-"""What users say of a load and of an engine, for each command alike."""
+"""The arguments that describe a load and an engine, shared by all commands."""
 
 import argparse
 from collections.abc import Iterator, Sequence
@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from tenantzone_contract.config import Watermarks, ZoneConfig
+from tenantzone_contract.config import RuntimeConfig, Watermarks, ZoneConfig
 from tenantzone_replay.hardware import MODELS, Hardware
 from tenantzone_replay.load import MAX_BLOCKS, MAX_TOKENS, Asked, TraceError
 from tenantzone_replay.measured import read_measured
@@ -21,11 +21,11 @@ from tenantzone_replay.zone_files import read_zones
 from tenantzone_runtime.engine.engine_shape import EngineShape
 
 _TIER_TIMES: Final = 4
-"""As many blocks as the engine has are in a tier below it, if nothing else is said."""
+"""The default size of the tier below the engine, as a multiple of the engine's blocks."""
 
 
 def add_load(parser: argparse.ArgumentParser) -> None:
-    """Arguments that say what is asked for, by whom, of which engine, and what is in time."""
+    """Add the arguments that describe the load, its tenants, the engine and the latency target."""
     add_sources(parser)
     who = parser.add_argument_group("its tenants")
     who.add_argument("--tenants", type=tenants, default=8, help="where the trace names none (default: %(default)s)")
@@ -47,7 +47,7 @@ def add_load(parser: argparse.ArgumentParser) -> None:
 
 
 def add_sources(parser: argparse.ArgumentParser) -> None:
-    """Arguments that say what is asked for."""
+    """Add the arguments that name the traces to replay."""
     load = parser.add_argument_group("the load")
     load.add_argument(
         "sources",
@@ -59,7 +59,7 @@ def add_sources(parser: argparse.ArgumentParser) -> None:
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
-    """Arguments that say how an engine steps, whatever memory it has."""
+    """Add the arguments that say how an engine steps, independent of its memory."""
     engine = parser.add_argument_group("the engine")
     engine.add_argument("--model", choices=MODELS, default="8b", help="default: %(default)s")
     engine.add_argument("--gpus", type=whole(), help="of the model's kind (default: as many as it needs)")
@@ -71,7 +71,7 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
 
 
 def add_zones(parser: argparse.ArgumentParser) -> None:
-    """Arguments that say what a pool has besides equal zones and no tier."""
+    """Add the arguments for a pool that differs from equal zones without a tier."""
     pool = parser.add_argument_group("the pool")
     pool.add_argument(
         "--zones",
@@ -87,14 +87,14 @@ def add_zones(parser: argparse.ArgumentParser) -> None:
 
 
 def setting_of(options: argparse.Namespace, sources: Sequence[Source] | None = None) -> Setting:
-    """The load and the engine that were asked for.
+    """Returns the load and the engine that the options describe.
 
     Args:
-        options: that were given.
-        sources: of the load; None: as they name them.
+        options: the parsed options.
+        sources: of the load; None: the sources that the options name.
 
     Raises:
-        TraceError: the load can't be read, or there is nothing in it.
+        TraceError: the load can't be read, or is empty.
     """
     if sources is None:
         sources = [parse_source(text) for text in options.sources]
@@ -128,15 +128,15 @@ def setting_of(options: argparse.Namespace, sources: Sequence[Source] | None = N
 
 
 def check_sizes(setting: Setting, times: Sequence[float], option: str) -> None:
-    """Refuse sizes that nothing can be replayed with, before anything is.
+    """Refuse sizes that can't be replayed, before any replay begins.
 
     Args:
-        setting: whose blocks they are multiples of.
+        setting: the sizes are multiples of its blocks.
         times: the sizes.
-        option: that named them.
+        option: the option that named them.
 
     Raises:
-        TraceError: there is one.
+        TraceError: a size can't be replayed.
     """
     largest = max(times, default=0.0)
     if setting.shape.blocks * largest > MAX_BLOCKS:
@@ -147,18 +147,34 @@ def check_sizes(setting: Setting, times: Sequence[float], option: str) -> None:
 
 
 def zones_of(options: argparse.Namespace, tenants: list[str], blocks: int) -> tuple[tuple[ZoneConfig, ...], Watermarks]:
-    """The zones of a pool's config and its watermarks, or one for each tenant that all reserve alike, and none.
+    """Returns the zones and watermarks of a pool's config, or else equal zones for all tenants and no watermarks.
 
     Raises:
         TraceError: the config can't be used, or lacks the zone of a tenant.
     """
     if options.zones is None:
         return equal_zones(tenants, blocks), NO_WATERMARKS
-    config = read_zones(options.zones, blocks)
+    config = config_of(options.zones, tenants, blocks)
+    return config.zones, config.pool.watermarks
+
+
+def config_of(path: Path, tenants: Sequence[str], blocks: int) -> RuntimeConfig:
+    """Read the zones of a pool from a file, and check that each of these tenants has one.
+
+    Args:
+        path: the file.
+        tenants: who ask in the load.
+        blocks: of an engine; what the zones reserve must fit into them.
+
+    Raises:
+        OSError: the file can't be read.
+        TraceError: it can't be used, or lacks the zone of a tenant.
+    """
+    config = read_zones(path, blocks)
     missing = set(tenants) - {zone.tenant for zone in config.zones}
     if missing:
-        raise TraceError(f"{options.zones} has no zone for {', '.join(sorted(missing)[:5])}, who ask in the load")
-    return config.zones, config.pool.watermarks
+        raise TraceError(f"{path} has no zone for {', '.join(sorted(missing)[:5])}, who ask in the load")
+    return config
 
 
 def policies_of(
@@ -167,7 +183,7 @@ def policies_of(
     tier_blocks: int | None = None,
     watermarks: Watermarks = NO_WATERMARKS,
 ) -> dict[str, Policy]:
-    """All policies for this load and engine, by name."""
+    """Returns all policies for this load and engine, by name."""
     demand = {tenant: each.prompt_tokens + each.output_tokens for tenant, each in setting.profile.demand.items()}
     blocks = setting.shape.blocks
     tier_blocks = tier_blocks or _TIER_TIMES * blocks

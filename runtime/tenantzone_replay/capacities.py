@@ -13,7 +13,7 @@ from tenantzone_replay.tables import columns
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One capacity, and what came of it."""
+    """The result for one capacity."""
 
     blocks: int
     hit_rate: float
@@ -22,7 +22,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One policy's."""
+    """The hit rates of one policy over capacity."""
 
     policy: str
     points: tuple[Point, ...]
@@ -39,10 +39,10 @@ def curves(
     """Replay each policy with each capacity.
 
     Args:
-        setting: with all its blocks.
-        zones: for these.
-        parts: of the blocks, that are tried. What is reserved, lent and allowed in numbers of blocks changes with them.
-        names: of the policies; what is infinite has no curve.
+        setting: with the full number of blocks.
+        zones: for the full number of blocks.
+        parts: the capacities to try, as parts of the blocks. Reservations, loans and limits in blocks scale with them.
+        names: of the policies; a policy that never evicts has no curve.
         policies_of: makes all policies for a setting and zones.
         told: called with each result.
     """
@@ -59,7 +59,7 @@ def curves(
 
 
 def curves_table(found: Sequence[Curve]) -> str:
-    """Hit rates, one line for each policy and one column for each capacity."""
+    """Returns a table of hit rates with one line for each policy and one column for each capacity."""
     rows: list[Sequence[str]] = [("hit rate with blocks", *(f"{each.blocks:,}" for each in found[0].points))]
     rows += [(curve.policy, *(f"{each.hit_rate:.1%}" for each in curve.points)) for curve in found]
     return columns(rows)

@@ -1,4 +1,4 @@
-"""Time that passes only when somebody says so."""
+"""A clock that advances only when it is told to."""
 
 import sys
 import time
@@ -12,7 +12,7 @@ _PACKAGES = "tenantzone_runtime.engine.", "tenantzone_runtime.housekeeping."
 
 
 class VirtualClock:
-    """The clocks that the runtime reads. Nothing that is done takes time, and pauses are over at once."""
+    """The clock that the runtime reads. Work takes no time on it, and sleeps end at once."""
 
     def __init__(self, seconds: float = 1.0) -> None:
         self.seconds = seconds
@@ -25,7 +25,7 @@ class VirtualClock:
 
     @contextmanager
     def in_force(self) -> Iterator[None]:
-        """The runtime's modules that run in the engine read this clock, in this process, whenever they are loaded."""
+        """Have the runtime's modules in this process read this clock, including modules that are loaded later."""
         clock = SimpleNamespace(
             monotonic=self.monotonic, time=self.time, perf_counter=self.monotonic, sleep=lambda _: None
         )
@@ -50,10 +50,10 @@ class VirtualClock:
 
 
 class _Finder:
-    """Finds modules of the runtime's where Python does, and has each looked at once it is loaded.
+    """Finds the runtime's modules as Python does, and reports each one after it was loaded.
 
     Args:
-        loaded: is given each module.
+        loaded: called with each module.
     """
 
     def __init__(self, loaded: Callable[[ModuleType], None]) -> None:

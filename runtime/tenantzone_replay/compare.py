@@ -1,4 +1,4 @@
-"""Serve a load by several policies side by side: vLLM's real scheduler in virtual time, stock and with zones."""
+"""Serve a load under several policies and compare them: vLLM's real scheduler in virtual time, stock and with zones."""
 
 import argparse
 import json
@@ -21,7 +21,7 @@ from tenantzone_replay.tables import tables
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of the load, and of what is made of the comparison."""
+    """Add the arguments of the load and of the output."""
     arguments.add_load(parser)
     arguments.add_zones(parser)
     parser.add_argument("--policies", nargs="+", choices=NAMES, default=list(NAMES), help="default: all of them")
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Print a table of the policies, and one of the tenants of each.
+    """Print a table of the policies, and a table of tenants for each policy.
 
     Raises:
         TraceError: the load can't be read, or an option does not fit it.
@@ -96,7 +96,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _given(options: argparse.Namespace) -> str:
-    """All options but the load, given or by default, as on the command line."""
+    """Returns all options except the load, including defaults, as on a command line."""
     given = []
     for name, value in vars(options).items():
         if value is not None and name != "sources":
@@ -106,10 +106,10 @@ def _given(options: argparse.Namespace) -> str:
 
 
 def _check_places(places: Mapping[str, Path | None]) -> None:
-    """Refuse a file where another one or a folder is to be."""
+    """Refuse output files whose paths collide with each other or with a folder."""
     real = {option: Path(os.path.realpath(path)) for option, path in places.items() if path}
     for (first, file), (second, other) in combinations(real.items(), 2):
-        # The last one is a folder, which is made with those above it.
+        # The last one is a folder, which is created together with its parents.
         if file == other or file in other.parents:
             raise TraceError(f"{first} and {second} are to be in one place: name another for one of them")
 

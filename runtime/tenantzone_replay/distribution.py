@@ -10,11 +10,11 @@ from typing import Final
 
 _BASE: Final = 1.02
 _LEAST: Final = 1e-6
-"""What is less counts as this much."""
+"""The smallest value told apart; smaller numbers count as this value."""
 
 
 class Distribution:
-    """Of numbers that are not negative."""
+    """The distribution of non-negative numbers."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -27,7 +27,7 @@ class Distribution:
         self._counts[math.ceil(math.log(max(value, _LEAST), _BASE))] += 1
 
     def merge(self, other: "Distribution") -> None:
-        """Add all that another one has counted."""
+        """Add all numbers that another distribution has counted."""
         self.count += other.count
         self.total += other.total
         self._counts.update(other._counts)
@@ -37,17 +37,17 @@ class Distribution:
         return self.total / self.count if self.count else 0.0
 
     def quantile(self, part: float) -> float:
-        """The number that this part of all is not above; 0.0 where there is none."""
+        """Returns the number that ``part`` of the numbers do not exceed; 0.0 if there are none."""
         rank = math.ceil(part * self.count)
         for power in sorted(self._counts):
             rank -= self._counts[power]
             if rank <= 0:
-                # In the middle between the powers that it lies between, as ratios go.
+                # The middle, as a ratio, of the two powers that enclose it.
                 return float(2 * _BASE**power / (_BASE + 1))
         return 0.0
 
     def curve(self) -> list[tuple[float, float]]:
-        """Each value that was counted, and what part of all is not above it."""
+        """Returns each counted value with the part of all numbers that do not exceed it."""
         points, below = [], 0
         for power in sorted(self._counts):
             below += self._counts[power]

@@ -1,4 +1,4 @@
-"""Asks a user's engine, over its OpenAI API, and says when each token came."""
+"""A client of a user's engine over its OpenAI API, which records when each token arrives."""
 
 import asyncio
 import json
@@ -16,20 +16,20 @@ from tenantzone_replay.load import TraceError
 from tenantzone_replay.readers.lines import count, members, whole
 
 _TOKENS: Final = range(10, 200)
-"""That prompts are made of: numbers that each tokenizer has."""
+"""The token ids that prompts are made of; every tokenizer has them."""
 _PATIENCE: Final = aiohttp.ClientTimeout(total=600, sock_connect=30)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One request's."""
+    """The answer to one request."""
 
     sent: float
-    """Seconds on a clock that only runs forward; so are the next ones."""
+    """When the request was sent, in seconds on a monotonic clock; the fields below use the same clock."""
     tokens: tuple[float, ...]
-    """When each came."""
+    """The arrival time of each token."""
     cached_tokens: int | None
-    """Of the prompt, found in the cache; None: the engine does not say (``--enable-prompt-tokens-details``)."""
+    """Prompt tokens found in the cache; None: the engine does not report them (``--enable-prompt-tokens-details``)."""
 
     @property
     def first_token_seconds(self) -> float:
@@ -41,8 +41,8 @@ class EngineClient:
 
     Args:
         url: with or without ``/v1``.
-        model: as it is served; empty: the first one that the engine names.
-        key: of the tenant who asks; empty: none.
+        model: the served model's name; empty: the first one that the engine lists.
+        key: the tenant's API key; empty: none.
     """
 
     def __init__(self, url: str, model: str, key: str) -> None:
@@ -50,10 +50,10 @@ class EngineClient:
         self._headers = {"authorization": f"Bearer {key}"} if key else {}
         self.model = model
         self.longest = 0
-        """Tokens of a request, with its answer."""
+        """The most tokens of a request, including its answer."""
 
     async def __aenter__(self) -> Self:
-        # As many connections as there are requests at a time.
+        # As many connections as there are concurrent requests.
         connector = aiohttp.TCPConnector(limit=0)
         self._session = aiohttp.ClientSession(headers=self._headers, timeout=_PATIENCE, connector=connector)
         try:
@@ -67,10 +67,10 @@ class EngineClient:
         await self._session.close()
 
     async def ask(self, prompt: Sequence[int], answer_tokens: int) -> Answer:
-        """Ask for so many tokens behind these.
+        """Request ``answer_tokens`` tokens that continue a prompt.
 
         Raises:
-            TraceError: it was refused, answered with fewer tokens or with nonsense, or the engine can't be reached.
+            TraceError: the engine refused the request, answered with too few tokens or nonsense, or can't be reached.
         """
         body = {
             "model": self.model, "prompt": list(prompt), "max_tokens": answer_tokens, "min_tokens": answer_tokens,
@@ -86,7 +86,7 @@ class EngineClient:
                 if told.get("choices"):
                     tokens.append(time.perf_counter())
                 usage = members(url, told.get("usage") or usage)
-        # Several may come at a time.
+        # Several tokens may arrive at once.
         came = count(url, usage, "completion_tokens", default=len(tokens)) if tokens else 0
         if came < answer_tokens:
             raise TraceError(
@@ -98,11 +98,11 @@ class EngineClient:
         return Answer(sent, tuple(tokens), None if cached is None else count(url, details, "cached_tokens"))
 
     async def ask_at_once(self, prompts: Sequence[Sequence[int]], answer_tokens: int) -> list[Answer]:
-        """Ask all of it at the same time."""
+        """Send all prompts at the same time, and return their answers."""
         return await asyncio.gather(*(self.ask(prompt, answer_tokens) for prompt in prompts))
 
     async def cache_size(self) -> tuple[int, int]:
-        """The engine's blocks and the tokens of each; zeros where it does not say."""
+        """Returns the engine's number of blocks and the tokens per block; zeros if it does not report them."""
         try:
             async with self._asked("GET", "/metrics") as response:
                 text = await response.text(errors="replace")
@@ -111,7 +111,7 @@ class EngineClient:
         line = next((line for line in text.splitlines() if line.startswith("vllm:cache_config_info{")), "")
         told = dict(re.findall(r'(\w+)="([^"]*)"', line))
         blocks, tokens = told.get("num_gpu_blocks", ""), told.get("block_size", "")
-        # One of them vLLM keeps for itself.
+        # vLLM keeps one block for itself.
         return (int(blocks) - 1, int(tokens)) if blocks.isdecimal() and tokens.isdecimal() else (0, 0)
 
     async def _choose_model(self) -> None:
@@ -142,7 +142,7 @@ class EngineClient:
 
 
 def _told(url: str, line: bytes) -> Mapping[str, Any]:
-    """What a line of a stream tells; nothing, if it is none of those that do."""
+    """Returns the JSON object of a data line of an event stream; empty for all other lines."""
     if not line.startswith(b"data: {"):
         return {}
     told = members(url, _json(url, line.removeprefix(b"data: ")))
@@ -159,5 +159,5 @@ def _json(url: str, text: bytes) -> Any:
 
 
 def new_prompt(dice: random.Random, tokens: int) -> list[int]:
-    """A prompt of so many tokens that nobody has asked before."""
+    """Returns a random prompt of ``tokens`` tokens, which no earlier request has used."""
     return dice.choices(_TOKENS, k=tokens)

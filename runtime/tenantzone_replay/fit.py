@@ -1,7 +1,7 @@
-"""Measure how long an engine's steps take, by asking it over HTTP, and write that down for ``compare --profile``.
+"""Measure how long an engine's steps take over HTTP, and write the result for ``compare --profile``.
 
-Prompts of several lengths are asked alone, which tells what computing a prompt takes; then several at a time are
-answered at length, which tells what a step of so many answers takes. The engine should have nothing else to do.
+Prompts of several lengths are sent alone, which measures the cost of prefill. Then several requests with long answers
+run at a time, which measures the cost of a decode step of each size. The engine should have no other load.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from tenantzone_replay.option_types import file_to_write, whole
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments that say which engine it is."""
+    """Add the arguments that describe the engine."""
     parser.add_argument(
         "url", type=_url, metavar="URL", help="of the engine's OpenAI API, http://127.0.0.1:8000 for instance"
     )
@@ -41,12 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Measure, print how well it fits, and write it down.
+    """Measure the engine, print how well the model fits, and write the result.
 
     Raises:
-        TraceError: the engine can't be asked.
+        TraceError: the engine does not answer.
     """
-    # Imported late: --help needs no client.
+    # Imported late: --help needs no HTTP client.
     from tenantzone_replay.fitting import REPEATS, measure
 
     measured, samples = asyncio.run(measure(options))

@@ -1,4 +1,4 @@
-"""Asks an engine over HTTP for what ``fit`` measures."""
+"""Takes the measurements of ``fit`` over an engine's HTTP API."""
 
 import argparse
 import random
@@ -12,16 +12,16 @@ from tenantzone_replay.measured import Measured, Sample, fitted, work_of
 
 REPEATS: Final = 5
 _ANSWER: Final = 24
-"""Tokens of answers whose steps are measured."""
+"""Tokens of the answers whose steps are measured."""
 _SHORTEST_STEP: Final = 1e-5
-"""Seconds; what is measured as less is noise."""
+"""The shortest step that counts, in seconds; shorter measurements are noise."""
 
 
 async def measure(options: argparse.Namespace) -> tuple[Measured, list[Sample]]:
-    """Measure the engine, and return its costs with the samples that they are from.
+    """Measure the engine; returns its fitted costs and the samples that they were fitted to.
 
     Raises:
-        TraceError: the engine can't be asked.
+        TraceError: the engine does not answer.
     """
     dice = random.Random(options.seed)
     async with EngineClient(options.url, options.model, options.key) as engine:
@@ -30,7 +30,7 @@ async def measure(options: argparse.Namespace) -> tuple[Measured, list[Sample]]:
         longest = min(options.step_tokens, engine.longest - _ANSWER - 2)
         if longest < 64:
             raise TraceError(f"the engine takes {engine.longest} tokens at most: too few to measure it")
-        # The first ones warm up what is compiled or allocated late.
+        # The first requests warm up what is compiled or allocated lazily.
         await engine.ask(new_prompt(dice, longest), _ANSWER)
         samples = [await _prompt(engine, dice, tokens) for tokens in _lengths(longest)]
         room = blocks * block_tokens or engine.longest
@@ -42,7 +42,7 @@ async def measure(options: argparse.Namespace) -> tuple[Measured, list[Sample]]:
 
 
 def _lengths(longest: int) -> list[int]:
-    """Each a half more than the one before."""
+    """Returns prompt lengths, each half as long again as the one before."""
     lengths = [16]
     while lengths[-1] * 1.5 < longest:
         lengths.append(int(lengths[-1] * 1.5))
@@ -56,7 +56,7 @@ async def _prompt(engine: EngineClient, dice: random.Random, tokens: int) -> Sam
 
 
 async def _answers(engine: EngineClient, dice: random.Random, at_once: int, tokens: int) -> Sample:
-    # Tokens may come in bursts, so it is told by whole answers: long ones less those of one token.
+    # Tokens may arrive in bursts, so whole answers are timed: long ones minus those of one token.
     one: list[float] = []
     many: list[float] = []
     for _ in range(REPEATS):

@@ -1,4 +1,4 @@
-"""The least that is enough, between what is too little and what is enough."""
+"""Finds the smallest sufficient number by bisection."""
 
 from collections.abc import Callable
 from typing import Final
@@ -7,15 +7,15 @@ _HALVINGS: Final = 5
 
 
 def halved(too_little: int, enough: int, is_enough: Callable[[int], bool]) -> int:
-    """Halve what lies between, five times at most; more is taken to be at least as good as less.
+    """Bisect between two numbers in at most five steps; larger numbers are assumed to be at least as good.
 
     Args:
-        too_little: which is not tried.
-        enough: neither is this.
-        is_enough: whether so much is.
+        too_little: not tried.
+        enough: not tried.
+        is_enough: whether a number is sufficient.
 
     Returns:
-        the least of those that were enough.
+        the smallest number known to be sufficient.
     """
     for _ in range(_HALVINGS):
         middle = (too_little + enough) // 2

@@ -1,19 +1,19 @@
-"""How long a step takes on hardware that is not there: a roofline of published figures.
+"""Models how long a step takes on hardware that is not present: a roofline from published figures.
 
 A step reads all weights and the KV cache of each request that it computes, and does two operations for each parameter
-and token, besides attention's. It takes as long as the longer of the two takes (Williams et al., "Roofline: an
-insightful visual performance model for multicore architectures", CACM 52(4), 2009), and a fixed time for what is
-neither. Nothing here was measured by us.
+and token, plus those of attention. It takes as long as the slower of the two (Williams et al., "Roofline: an insightful
+visual performance model for multicore architectures", CACM 52(4), 2009), plus a fixed overhead. None of these figures
+was measured by us.
 
 Sources:
 
 - H100 SXM: 3.35 TB/s of memory bandwidth, 80 GB, 1,979 TFLOPS of bfloat16 with sparsity, which is half of that without:
   "NVIDIA H100 Tensor Core GPU", https://www.nvidia.com/en-us/data-center/h100/. Its PCIe Gen5 has 128 GB/s, which is
-  64 GB/s each way; that 0.8 of them are reached is an assumption.
+  64 GB/s each way; that 0.8 of this is reached is an assumption.
 - Llama 3.1 8B and 70B, 8.03 and 70.6 billion parameters: the models' cards, https://huggingface.co/meta-llama; layers,
   width and key and value heads: "The Llama 3 Herd of Models", table 3, https://arxiv.org/abs/2407.21783
-- What part of the peak is reached is an assumption: 0.4 of the operations, which is what that paper reports of training
-  (38 to 43 % of the peak in bfloat16, its table 4), and 0.7 of the bandwidth; 1 ms a step for what is neither.
+- The part of the peak that is reached is an assumption: 0.4 of the operations, which that paper reports for training
+  (38 to 43 % of the peak in bfloat16, its table 4), and 0.7 of the bandwidth; the fixed overhead is 1 ms a step.
 """
 
 from collections.abc import Iterable
@@ -21,68 +21,68 @@ from dataclasses import dataclass, replace
 from typing import Protocol, Self
 
 _BYTES = 2
-"""Of a parameter, and of a number in the KV cache: bfloat16."""
+"""The size of a parameter, and of a number in the KV cache: bfloat16."""
 _USED_MEMORY = 0.9
-"""Of each GPU, as vLLM does by default."""
+"""The part of each GPU's memory that is used: vLLM's default."""
 
 
 class Hardware(Protocol):
-    """What the time of a step depends on, whether it is known by published figures or was measured."""
+    """The hardware that determines the time of a step, from published figures or measurements."""
 
     @property
     def title(self) -> str:
-        """In words."""
+        """The name of the hardware, for people."""
 
     @property
     def prompt_tokens_per_second(self) -> float:
-        """That can be computed, if nothing else is, of prompts so short that attention costs nothing to speak of."""
+        """The tokens per second of prefill alone, for prompts so short that attention costs next to nothing."""
 
     @property
     def cache_bytes_per_token(self) -> int:
-        """Keys and values, of all layers; 0: nobody knows."""
+        """The bytes of a token's keys and values in all layers; 0: unknown."""
 
     @property
     def gpu_count(self) -> int:
-        """GPUs that compute each step together."""
+        """The number of GPUs that compute each step together."""
 
     @property
     def outside_seconds(self) -> float:
-        """What a first token takes outside the engine's steps."""
+        """The part of the time to first token that is spent outside the engine's steps, in seconds."""
 
     def blocks(self, block_tokens: int) -> int:
-        """That fit beside the weights."""
+        """Returns how many blocks fit in memory in addition to the weights."""
 
     def step_seconds(self, scheduled: Iterable[tuple[int, int]]) -> float:
-        """How long one step takes.
+        """Returns how long one step takes, in seconds.
 
         Args:
-            scheduled: of each request in it, the tokens that are computed, and how many it has with them.
+            scheduled: for each request in the step, the tokens that it computes, and its length including them.
         """
 
     def load_seconds(self, tokens: int) -> float:
-        """How long keys and values of so many tokens take from the host's memory."""
+        """Returns how long it takes to load the keys and values of ``tokens`` tokens from host memory, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gpus:
-    """Some GPUs that compute each step together, by tensor parallelism."""
+    """GPUs that compute each step together, by tensor parallelism."""
 
     count: int
     bytes_per_second: float = 3.35e12
-    """Of one of them, at its peak; so are the other two."""
+    """The peak memory bandwidth of one GPU; the next two are also per GPU and at the peak."""
     operations_per_second: float = 989e12
     memory_bytes: float = 80e9
     bandwidth_efficiency: float = 0.7
     compute_efficiency: float = 0.4
     step_overhead_seconds: float = 1e-3
     host_bytes_per_second: float = 64e9
-    """From the host's memory, of one of them, at its peak."""
+    """The peak bandwidth of one GPU from host memory."""
     host_efficiency: float = 0.8
 
 
 @dataclass(frozen=True, slots=True)
 class Transformer:
-    """A model, as far as the time of a step depends on it."""
+    """The properties of a model that determine the time of a step."""
 
     name: str
     parameters: float
@@ -97,7 +97,7 @@ class Transformer:
         return f"{self.name} on {self.gpus.count} H100"
 
     def on(self, gpus: int) -> Self:
-        """The same model on another number of GPUs."""
+        """Returns the same model on another number of GPUs."""
         return replace(self, gpus=replace(self.gpus, count=gpus))
 
     @property
@@ -115,24 +115,24 @@ class Transformer:
 
     @property
     def cache_bytes_per_token(self) -> int:
-        """Keys and values, of all layers."""
+        """The bytes of a token's keys and values in all layers."""
         return 2 * self.layers * self.key_value_heads * self.head_width * _BYTES
 
     def blocks(self, block_tokens: int) -> int:
-        """That fit beside the weights."""
+        """Returns how many blocks fit in memory in addition to the weights."""
         left = self.gpus.count * self.gpus.memory_bytes * _USED_MEMORY - self.parameters * _BYTES
         return int(left // (block_tokens * self.cache_bytes_per_token))
 
     def step_seconds(self, scheduled: Iterable[tuple[int, int]]) -> float:
-        """How long one step takes.
+        """Returns how long one step takes, in seconds.
 
         Args:
-            scheduled: of each request in it, the tokens that are computed, and how many it has with them.
+            scheduled: for each request in the step, the tokens that it computes, and its length including them.
         """
         gpus = self.gpus
         operations, bytes_read = 0.0, self.parameters * _BYTES
         for tokens, context in scheduled:
-            # A token attends to all before it: of a chunk, on average, to all but half of the chunk.
+            # A token attends to all tokens before it: on average to the context less half of the chunk.
             attended = tokens * (context - tokens / 2)
             operations += 2 * self.parameters * tokens + 4 * self.layers * self.width * attended
             bytes_read += context * self.cache_bytes_per_token

@@ -1,4 +1,4 @@
-"""Whether what was advised for one load is worth it on others, beside equal shares as somebody sets them by hand."""
+"""Tests advice for one load on other loads, compared with equal shares."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
@@ -14,29 +14,29 @@ from tenantzone_replay.tables import columns, percent, whole_percent
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One load that the search has not seen."""
+    """The result for one load that the search has not seen."""
 
     load: str
     advised: float
     """The part of its requests that the worst tenant has in time with the advised zones and memory."""
     equal: float
-    """The same with equal shares of as much memory."""
+    """The same part with equal shares of the same memory."""
     advised_blocks: int
-    """The least memory of those that were tried with which the advised zones do as well, or well enough."""
+    """The smallest tried memory with which the advised zones do as well, or reach the target."""
     equal_blocks: int | None
-    """The same for equal shares; None: none that was tried."""
+    """The same for equal shares; None: no tried size is enough."""
 
 
 def check_tenants(load: str, setting: Setting, known: Collection[str]) -> None:
-    """Refuse a load in which somebody asks whom the advice will not be about.
+    """Refuse a load with tenants that the advice does not cover.
 
     Args:
-        load: what it is, in words.
+        load: the load's description.
         setting: the load and the engine.
-        known: tenants of the load that advice is sought for.
+        known: tenants of the load that the advice is for.
 
     Raises:
-        TraceError: there is one.
+        TraceError: the load has such a tenant.
     """
     if missing := sorted(set(setting.profile.demand) - set(known)):
         raise TraceError(
@@ -54,17 +54,17 @@ def try_on(
     told: Callable[[str], None],
     tier_blocks: int = 0,
 ) -> Trial:
-    """Replay a load with the advised zones and with equal ones, over as large a tier.
+    """Replay a load with the advised zones and with equal zones, both with the advised tier.
 
     Args:
-        load: what it is, in words.
-        setting: the load, each of whose tenants has a zone, and the engine.
-        zones: that were advised.
-        blocks: that were advised.
-        sizes: memory to try with both, in blocks; reservations are parts of it.
-        wanted: the part of its requests that each tenant is to have in time.
-        told: called with each step, in words.
-        tier_blocks: that were advised, of CPU memory below the engine.
+        load: the load's description.
+        setting: the load and the engine; each of the load's tenants has a zone.
+        zones: the advised zones.
+        blocks: the advised number of blocks.
+        sizes: sizes of memory to try with both, in blocks; reservations are parts of them.
+        wanted: the part of its requests that each tenant must have in time.
+        told: called with a message for each step.
+        tier_blocks: the advised blocks of CPU memory below the engine.
     """
     tenants = list(setting.profile.demand)
 
@@ -86,7 +86,7 @@ def try_on(
         return None
 
     advised = worst(zones, blocks, "advised")
-    # As good as the advice, or as good as is wanted: more is not needed.
+    # It must do as well as the advice, or reach the target: no more is needed.
     enough = min(advised, wanted)
     return Trial(
         load,
@@ -98,11 +98,11 @@ def try_on(
 
 
 def trials_table(trials: Sequence[Trial], wanted: float) -> str:
-    """What the advice is worth: load by load, and for who buys once for all of them.
+    """Returns a table of what the advice is worth, for each load and for one purchase that serves all of them.
 
     Args:
         trials: one for each load.
-        wanted: the part of its requests that each tenant is to have in time.
+        wanted: the part of its requests that each tenant must have in time.
     """
     rows: list[Sequence[str]] = [
         ("held-out load", "advised, worst in time", "equal shares", "advised need", "equal shares need", "memory saved")
@@ -122,7 +122,7 @@ def trials_table(trials: Sequence[Trial], wanted: float) -> str:
 
 
 def _whole(trials: Sequence[Trial]) -> Trial:
-    """The worst of each, which is what has to be bought where all of these loads are to be served."""
+    """Returns the worst values over all trials: what must be bought to serve all of these loads."""
     needed = [each.equal_blocks for each in trials]
     known = [blocks for blocks in needed if blocks is not None]
     return Trial(

@@ -1,4 +1,4 @@
-"""What policies came to, as a page that needs no network: its pictures are drawn in it."""
+"""The results of policies as an HTML page that needs no network: its pictures are inline."""
 
 import html
 from collections import Counter
@@ -14,7 +14,7 @@ from tenantzone_replay.pictures import Line, as_number, as_part, bars, curve
 from tenantzone_replay.tables import tables
 
 _SHOWN: Final = 20
-"""Tenants in a picture, each for itself."""
+"""The number of tenants that a picture shows individually."""
 _STYLE: Final = """
 body{font:15px/1.5 system-ui,sans-serif;max-width:64rem;margin:2rem auto;padding:0 1rem;color-scheme:light dark}
 pre{overflow-x:auto;font-size:12px} svg{max-width:100%;height:auto} text{fill:currentColor;font-size:12px}
@@ -29,14 +29,14 @@ def report(
     locality: Locality,
     curves: Sequence[Curve] = (),
 ) -> str:
-    """The page.
+    """Returns the page.
 
     Args:
         results: one for each policy.
-        load: what was replayed, in words.
-        about: the load, the model and the options, by what they are called.
+        load: the replayed load's description.
+        about: the load, the model and the options, by label.
         locality: of the load's blocks.
-        curves: hit rates against capacity, if some were asked for.
+        curves: hit rates over capacity, if requested.
     """
     rows = "".join(f"<dt>{html.escape(name)}</dt><dd>{html.escape(text)}</dd>" for name, text in about.items())
     parts = [
@@ -58,7 +58,7 @@ def report(
 
 
 def pictures(results: Sequence[Result], curves: Sequence[Curve]) -> dict[str, tuple[str, str]]:
-    """Those that have all policies in them, with their titles, by a name for a file."""
+    """Returns the pictures that show all policies: title and picture by a file name."""
     rates = [(each.policy, [(float(point.blocks), point.hit_rate) for point in each.points]) for each in curves]
     first = [(each.policy, _cumulative(each.first_token())) for each in results]
     token = [(each.policy, _cumulative(each.token())) for each in results]
@@ -137,7 +137,7 @@ def _by_tenant(result: Result, of: Callable[[Moment], Mapping[str, int]]) -> lis
 
 
 def _largest(amounts: Mapping[str, float]) -> list[tuple[str, Sequence[str]]]:
-    """Whom a picture shows, by name: the tenants that have most, each for itself, and all others together."""
+    """Returns the groups that a picture shows, by name: the largest tenants one by one, and all others together."""
     ranked = sorted(amounts, key=lambda tenant: -amounts[tenant])
     shown: list[tuple[str, Sequence[str]]] = [(tenant, [tenant]) for tenant in sorted(ranked[:_SHOWN])]
     others = ranked[_SHOWN:]

@@ -1,7 +1,7 @@
-"""What it costs that no tenant finds what another one computed: the same load as that of 1 to 64 tenants.
+"""The cost of isolation: the same load is replayed as that of 1 to 64 tenants who share no cached prefixes.
 
-Each line gives the load's conversations to so many tenants, by the rule, and serves it by vLLM with all prefixes
-shared, by vLLM with a salt for each tenant, and by zones that all reserve alike.
+Each line assigns the load's conversations to a number of tenants by the rule. It serves the load by vLLM with all
+prefixes shared, by vLLM with a salt for each tenant, and by zones with equal reservations.
 """
 
 import argparse
@@ -25,7 +25,7 @@ _POLICIES: Final = ("stock", "salted", "zones")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of the load, and how many tenants it is given to."""
+    """Add the arguments of the load and the numbers of tenants."""
     arguments.add_load(parser)
     parser.add_argument(
         "--counts", type=tenants, nargs="+", default=[1, 2, 4, 8, 16, 32, 64], help="of tenants (default: 1 2 4 ... 64)"
@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> None:
 
 def _row(count: int, results: Sequence[Result]) -> Sequence[str]:
     shared, salted, zones = results
-    # Tokens that have to be computed because their prefix is another tenant's.
+    # Tokens that must be computed because their prefix is cached for another tenant.
     price = (1 - salted.hit_rate) / max(1e-9, 1 - shared.hit_rate) - 1
     return (
         str(count),

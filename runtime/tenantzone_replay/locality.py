@@ -1,8 +1,8 @@
-"""How a load uses blocks: after what time one is used again, and how often each is used; whatever a cache then holds.
+"""How a load uses blocks, independent of any cache: the time between uses of a block, and the number of its uses.
 
-Of all blocks only those are followed whose hash is below a bound, and the bound falls as more are followed than fit. So
-it takes the same memory for any load, and each block that is followed is followed whole. (SHARDS: Waldspurger et al.,
-*Efficient MRC Construction with SHARDS*, FAST'15.)
+Only blocks whose hash is below a bound are sampled, and the bound falls when more are sampled than fit. So memory is
+bounded for any load, and every use of a sampled block is counted. (SHARDS: Waldspurger et al., *Efficient MRC
+Construction with SHARDS*, FAST'15.)
 """
 
 import heapq
@@ -14,25 +14,25 @@ from tenantzone_replay.distribution import Distribution
 from tenantzone_replay.load import Asked, content_id
 
 _FOLLOWED: Final = 50_000
-"""Blocks at a time."""
+"""The most blocks sampled at a time."""
 _SPACE: Final = 2**32
 _MIXING: Final = 0x9E3779B97F4A7C15
-"""2^64 over the golden ratio: takes neighbouring ids far apart."""
+"""2^64 over the golden ratio: maps neighbouring ids far apart."""
 
 
 @dataclass(slots=True)
 class _Block:
     place: int
-    """Its hash."""
+    """The block's hash."""
     last: float
     uses: int = 1
 
 
 class Locality:
-    """Of blocks as the load tells them apart, those of each tenant for themselves.
+    """The reuse of blocks, which are distinct per tenant and as distinct as the load describes them.
 
     Args:
-        followed: blocks that are followed at a time.
+        followed: the most blocks sampled at a time.
     """
 
     def __init__(self, followed: int = _FOLLOWED) -> None:
@@ -42,20 +42,20 @@ class Locality:
         self._bound = _SPACE
         self._blocks: dict[tuple[str, int], _Block] = {}
         self._highest: list[tuple[int, tuple[str, int]]] = []
-        """What is given up first."""
+        """Sampled blocks by hash, the highest first: these are dropped first."""
 
     @property
     def sampled(self) -> float:
-        """The part of all blocks that is followed."""
+        """The part of all blocks that is sampled."""
         return self._bound / _SPACE
 
     @property
     def once(self) -> float:
-        """The part of them that is used once."""
+        """The part of the sampled blocks that is used once."""
         return sum(block.uses == 1 for block in self._blocks.values()) / max(1, len(self._blocks))
 
     def add(self, asked: Asked) -> None:
-        """Note a request, in the order of arrival."""
+        """Count a request; requests are added in the order of arrival."""
         salt = content_id(asked.tenant)
         for content in asked.content:
             place = (content * _MIXING ^ salt) * _MIXING >> 32 & 0xFFFF_FFFF
@@ -63,14 +63,14 @@ class Locality:
                 self._use((asked.tenant, content), place, asked.arrival)
 
     def uses(self) -> Distribution:
-        """How often each block is used."""
+        """Returns the distribution of the number of uses of a block."""
         found = Distribution()
         for block in self._blocks.values():
             found.add(block.uses)
         return found
 
     def concentration(self) -> list[tuple[float, float]]:
-        """The hottest blocks as a part of all, and which part of all uses is theirs."""
+        """Returns parts of all blocks, the most used first, each with its part of all uses."""
         counts = sorted((block.uses for block in self._blocks.values()), reverse=True)
         total, points, so_far = sum(counts), [(0.0, 0.0)], 0
         step = max(1, len(counts) // 200)
@@ -95,7 +95,7 @@ class Locality:
 
 
 def lines(locality: Locality) -> Iterable[str]:
-    """What it comes to, for people."""
+    """Returns a description for people."""
     uses = locality.uses()
     if not uses.count:
         return ["  the load does not say what prompts have in common"]

@@ -1,8 +1,8 @@
-"""A load for who has no trace: chats of several turns, of tenants that ask for more and for less.
+"""A synthetic load for users without a trace: multi-turn chats of tenants with unequal demand.
 
-It is no measurement of anybody's users. A chat begins with what all chats of its tenant begin with; each turn's prompt
-is all that was said before, and something new. Chats come at random times (exponential gaps), pauses between turns are
-exponential, and so are the numbers of turns and the lengths of what is said.
+It does not measure real users. A chat begins with a prefix that all chats of its tenant share; each turn's prompt is
+the whole conversation so far and something new. Chats begin at random times (exponential gaps); pauses between turns,
+numbers of turns and lengths of messages are exponential, too.
 """
 
 import heapq
@@ -21,36 +21,36 @@ _MOST: Final = {
 }  # fmt: skip
 _MAY_BE_ZERO: Final = "skew", "system", "seed"
 _SHORTEST: Final = 16
-"""Tokens of what somebody says."""
+"""The fewest tokens of a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chats:
-    """What is made up."""
+    """The parameters of the load."""
 
     tenants: int = 8
     skew: float = 1.0
-    """Tenants' parts are as 1, 1/2, 1/3 and so on, to this power; 0: they are alike."""
+    """The tenants' shares are 1, 1/2, 1/3 and so on, to this power; 0: equal shares."""
     seconds: float = 1800.0
     chats: float = 0.5
-    """That begin in a second."""
+    """Chats that begin per second."""
     turns: float = 6.0
-    """Of a chat, on average; no more than 40."""
+    """The mean number of turns in a chat; at most 40."""
     pause: float = 60.0
-    """Seconds from one turn to the next, on average."""
+    """The mean pause between turns, in seconds."""
     system: int = 1024
-    """Tokens that all chats of a tenant begin with."""
+    """Tokens of the prefix that all chats of a tenant share."""
     said: int = 256
-    """Tokens that a turn adds to the prompt, on average; no more than eight times as many."""
+    """The mean number of tokens that a turn adds to the prompt; at most eight times as many."""
     answer: int = 256
-    """Tokens of an answer, the same."""
+    """The mean number of tokens of an answer; at most eight times as many."""
     seed: int = 1
 
     def with_option(self, name: str, value: str) -> Self:
-        """The same load with another number.
+        """Returns the same load with another value of one parameter.
 
         Raises:
-            ValueError: there is no such option, or no such number.
+            ValueError: there is no such option, or the value is invalid.
         """
         kinds: dict[str, type[int] | type[float]] = {
             each.name: int if isinstance(each.default, int) else float for each in fields(self)
@@ -67,7 +67,7 @@ class Chats:
         raise ValueError(f"{name}= is {kind} {least}, at most {_MOST[name]:,}")
 
     def load(self) -> Iterator[Asked]:
-        """Its requests, in the order of arrival."""
+        """Yields the requests in the order of arrival."""
         dice = random.Random(self.seed)
         parts = [(number + 1) ** -self.skew for number in range(self.tenants)]
         under_way: list[tuple[float, int, _Chat]] = []
@@ -115,11 +115,11 @@ class Chats:
 class _Chat:
     tenant: int
     first: int
-    """Id of its first part."""
+    """The id of its first part."""
     turns: int
-    """That are left."""
+    """The number of turns left."""
     said: int = 0
-    """Tokens, beyond what all chats of the tenant begin with."""
+    """Tokens of the conversation so far, beyond the tenant's shared prefix."""
 
 
 def _length(dice: random.Random, mean: int) -> int:

@@ -1,7 +1,7 @@
-"""How long a step takes on an engine that was measured: what ``fit`` found, as a file that ``compare`` takes.
+"""How long a step takes on a measured engine: the result of ``fit``, as a file that ``compare`` reads.
 
-A step takes a time of its own, and more for each request in it, for each token that is computed, for each pair of
-tokens of which one attends to the other, and for each token whose keys and values are read. None of it is negative.
+A step costs a fixed time, and more for each request in it, each token that is computed, each pair of tokens where one
+attends to the other, and each token whose keys and values are read. None of these costs is negative.
 """
 
 import json
@@ -21,21 +21,21 @@ FORMAT: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What is in one step, as far as its time depends on it."""
+    """The contents of one step that determine its time."""
 
     requests: int
     tokens: int
     attended: float
-    """Pairs of a token and one before it."""
+    """Pairs of a token and an earlier token that it attends to."""
     read: int
-    """Tokens with keys and values, of all requests."""
+    """Tokens of all requests whose keys and values are read."""
 
 
 def work_of(scheduled: Iterable[tuple[int, int]]) -> Work:
-    """What a step comes to.
+    """Returns the work of a step.
 
     Args:
-        scheduled: of each request in it, the tokens that are computed, and how many it has with them.
+        scheduled: for each request in the step, the tokens that it computes, and its length including them.
     """
     requests = tokens = read = 0
     attended = 0.0
@@ -49,22 +49,22 @@ def work_of(scheduled: Iterable[tuple[int, int]]) -> Work:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """An engine, as it was measured; seconds, if nothing else is said."""
+    """A measured engine; costs are in seconds unless stated otherwise."""
 
     name: str
     step: float
-    """Of each step, whatever is in it; the next four are for what is in it."""
+    """The fixed cost of a step; the next four are costs of its contents."""
     request: float
     token: float
     pair: float
     read: float
     first_token: float
-    """Until a request is in the engine, and its first token back from there."""
+    """The time for a request to reach the engine and for its first token to come back."""
     block_count: int
-    """Blocks of the engine; 0: it did not say."""
+    """The number of the engine's blocks; 0: unknown."""
     block_tokens: int
     cache_bytes_per_token: int = 0
-    """Keys and values, of all layers; 0: nobody said."""
+    """The bytes of a token's keys and values in all layers; 0: unknown."""
     gpu_count: int = 1
 
     @property
@@ -73,7 +73,7 @@ class Measured:
 
     @property
     def prompt_tokens_per_second(self) -> float:
-        """Of prompts so short that attention costs nothing to speak of."""
+        """The tokens per second of prefill, for prompts so short that attention costs next to nothing."""
         return 1 / max(self.token, 1e-9)
 
     @property
@@ -81,19 +81,19 @@ class Measured:
         return self.first_token
 
     def blocks(self, block_tokens: int) -> int:
-        """Of this size, that are as many tokens as the engine's own."""
+        """Returns the number of blocks of this size that hold as many tokens as the engine's own blocks."""
         return self.block_count * self.block_tokens // block_tokens
 
     def step_seconds(self, scheduled: Iterable[tuple[int, int]]) -> float:
-        """How long a step takes; see :func:`work_of`."""
+        """Returns how long a step takes, in seconds; see :func:`work_of`."""
         return self.seconds(work_of(scheduled))
 
     def load_seconds(self, tokens: int) -> float:
-        """What nobody has measured: as on an H100 (see ``hardware``)."""
+        """Returns the load time of an H100 (see ``hardware``): this is not measured."""
         return tokens * self.cache_bytes_per_token / 51.2e9
 
     def seconds(self, work: Work) -> float:
-        """How long a step of this work takes."""
+        """Returns how long a step of this work takes, in seconds."""
         return (
             self.step
             + self.request * work.requests
@@ -103,15 +103,15 @@ class Measured:
         )
 
     def write(self, path: Path) -> None:
-        """Write it down for other commands."""
+        """Write the engine to a file for other commands."""
         path.write_text(json.dumps({"format": FORMAT} | asdict(self), indent=1) + "\n")
 
 
 def read_measured(path: Path) -> Measured:
-    """What was written down.
+    """Returns the engine that ``Measured.write`` wrote.
 
     Raises:
-        TraceError: it can't be read.
+        TraceError: the file can't be read.
     """
     try:
         told = json.loads(path.read_text())
@@ -137,23 +137,23 @@ _TYPES: Final = (str, float, float, float, float, float, float, int, int, int, i
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """How long something took."""
+    """One measured duration with its work."""
 
     work: Work
     seconds: float
     with_first_token: bool
-    """Whether a request's way to the engine and back is in it."""
+    """Whether it includes the way of a request to the engine and back."""
 
 
 def fitted(samples: Sequence[Sample], name: str, block_count: int, block_tokens: int) -> Measured:
-    """The costs that are nearest to all samples, none of them negative; what is off counts by the part that it is off.
+    """Returns the non-negative costs that fit the samples best, by the squares of the relative errors.
 
     Raises:
         TraceError: there are too few samples.
     """
     if len(samples) < 4:
         raise TraceError(f"{len(samples)} samples are too few to fit a step's time")
-    # Imported late: help needs none of it.
+    # Imported late: help does not need it.
     import numpy as np
 
     rows = np.array([_row(each) for each in samples])
@@ -164,7 +164,7 @@ def fitted(samples: Sequence[Sample], name: str, block_count: int, block_tokens:
 
 
 def errors(measured: Measured, samples: Iterable[Sample]) -> list[float]:
-    """By which part each sample is off."""
+    """Returns the relative error of each sample."""
     return [
         abs(measured.seconds(each.work) + measured.first_token * each.with_first_token - each.seconds) / each.seconds
         for each in samples
@@ -172,7 +172,7 @@ def errors(measured: Measured, samples: Iterable[Sample]) -> list[float]:
 
 
 def described(measured: Measured, bytes_per_token: int, gpus: int) -> Measured:
-    """The same engine, of which is known how much memory a token takes in its cache, and on how many GPUs it runs."""
+    """Returns the same engine with the cache bytes per token and the number of GPUs filled in."""
     return replace(measured, cache_bytes_per_token=bytes_per_token, gpu_count=gpus)
 
 
@@ -182,9 +182,9 @@ def _row(sample: Sample) -> tuple[float, ...]:
 
 
 def _least_squares(rows: "np.ndarray") -> "np.ndarray":
-    """What times the rows comes nearest to 1, with no negative number: of all choices of what is not 0, the best one.
+    """Returns non-negative factors whose products with the rows come closest to 1, trying each set of non-zero ones.
 
-    With six numbers there are so few choices that each is tried.
+    There are six numbers, so few enough sets to try each of them.
     """
     import numpy as np
 

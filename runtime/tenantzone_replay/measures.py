@@ -1,4 +1,4 @@
-"""What a load came to under one policy, for each tenant and over time."""
+"""The results of a load under one policy, for each tenant and over time."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -9,44 +9,44 @@ from tenantzone_replay.distribution import Distribution
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a request is to take at most, in seconds."""
+    """The latency targets of a request, in seconds."""
 
     first_token: float = 2.0
-    """From its arrival."""
+    """The target for the time to first token."""
     token: float = 0.1
-    """From one token to the next, on average."""
+    """The target for the mean time between tokens."""
 
 
 @dataclass(slots=True)
 class TenantMeasures:
-    """What one tenant got."""
+    """The results of one tenant."""
 
     requests: int = 0
-    """That ended with an answer."""
+    """Requests that ended with an answer."""
     refused: int = 0
-    """That had no answer, or one that ended with an error."""
+    """Requests without an answer, or with one that ended with an error."""
     cut_short: int = 0
-    """Of the requests, those whose answer ended before it was as long as was asked for."""
+    """Requests whose answer ended before the requested length."""
     prompt_tokens: int = 0
     hit_tokens: int = 0
-    """Of these, found in the cache."""
+    """Prompt tokens found in the cache."""
     output_tokens: int = 0
     attained: int = 0
-    """Requests with a whole answer that kept both targets."""
+    """Requests with a complete answer that met both targets."""
     first_token: Distribution = field(default_factory=Distribution)
-    """Seconds from arrival."""
+    """Seconds from arrival to the first token."""
     token: Distribution = field(default_factory=Distribution)
-    """Seconds from one token to the next, of each request on average."""
+    """The mean seconds between tokens of each request."""
     evicted: Counter[str] = field(default_factory=Counter)
-    """Cached blocks that it lost, by reason."""
+    """Cached blocks that the tenant lost, by reason."""
     preemptions: int = 0
     lent: int = 0
-    """Blocks of its reservation that others were lent."""
+    """Blocks of the tenant's reservation that were lent to others."""
     borrowed: int = 0
     withheld_tokens: float = 0.0
-    """That it could have had computed in a step and that were kept for others; or that a token bucket held back."""
+    """Tokens that a step could have computed and kept for others, or that a token bucket held back."""
     seat_seconds: float = 0.0
-    """Requests that ran, times seconds."""
+    """Running requests times seconds."""
     block_seconds: float = 0.0
 
     @property
@@ -55,30 +55,30 @@ class TenantMeasures:
 
     @property
     def attainment(self) -> float:
-        """The part of its requests that kept both targets; one that was refused or cut short did not."""
+        """The part of its requests that met both targets; refused and truncated requests did not."""
         asked = self.requests + self.refused
         return self.attained / asked if asked else 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What the engine looked like at one time."""
+    """The state of the engine at one time."""
 
     seconds: float
     held: dict[str, int]
-    """Blocks by tenant, in use and cached; where prefixes are shared, all stand under the empty name."""
+    """Blocks in use and cached, by tenant; if prefixes are shared, all are under the empty name."""
     hit_tokens: int
-    """Up to then, of all; so is the next."""
+    """Hit tokens of all tenants up to this time; the next is for all tenants up to this time, too."""
     prompt_tokens: int
     waiting: int
     running: int = 0
     lent: dict[str, int] = field(default_factory=dict)
-    """Blocks of each tenant's reservation that others stand on."""
+    """Blocks of each tenant's reservation that others have borrowed."""
 
 
 @dataclass(slots=True)
 class Result:
-    """One policy's."""
+    """The results of one policy."""
 
     policy: str
     what: str
@@ -87,39 +87,39 @@ class Result:
     tenants: dict[str, TenantMeasures]
     moments: list[Moment] = field(default_factory=list)
     seconds: float = 0.0
-    """Virtual ones, until the last answer."""
+    """Virtual seconds until the last answer."""
     busy_seconds: float = 0.0
-    """In which steps ran."""
+    """Virtual seconds in which steps ran."""
     steps: int = 0
     at_a_time: float = 0.0
-    """Requests that ran while others waited, on average; 0.0: none ever waited."""
+    """The mean number of running requests while others waited; 0.0: none ever waited."""
     took_seconds: float = 0.0
-    """Real ones."""
+    """Real seconds that the replay took."""
 
     @property
     def hit_tokens(self) -> int:
-        """Of all tenants."""
+        """Hit tokens of all tenants."""
         return sum(each.hit_tokens for each in self.tenants.values())
 
     @property
     def hit_rate(self) -> float:
-        """Of all tenants' prompt tokens."""
+        """The part of all prompt tokens that was found in the cache."""
         return self.hit_tokens / max(1, sum(each.prompt_tokens for each in self.tenants.values()))
 
     @property
     def worst(self) -> float:
-        """The part of its requests that the tenant which fared worst had in time."""
+        """The part of its requests that the worst tenant had in time."""
         return min(each.attainment for each in self.tenants.values())
 
     @property
     def attainment(self) -> float:
-        """Of all requests."""
+        """The part of all requests that met both targets."""
         asked = sum(each.requests + each.refused for each in self.tenants.values())
         return sum(each.attained for each in self.tenants.values()) / max(1, asked)
 
     @property
     def cut_short(self) -> int:
-        """Of all tenants' requests."""
+        """The truncated requests of all tenants."""
         return sum(each.cut_short for each in self.tenants.values())
 
     @property
@@ -132,7 +132,7 @@ class Result:
         return _merged(each.first_token for each in self.tenants.values())
 
     def token(self) -> Distribution:
-        """Seconds from token to token, of all tenants' requests."""
+        """Seconds between tokens, of all tenants' requests."""
         return _merged(each.token for each in self.tenants.values())
 
 

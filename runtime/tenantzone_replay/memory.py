@@ -1,7 +1,7 @@
-"""What paging brings against one piece of memory for each request: requests at a time, and memory for as many.
+"""Paging compared with one contiguous piece of memory per request: concurrent requests, and memory for as many.
 
-All of the load waits from the beginning, so that as many requests run as fit. One piece of memory for each request is
-the same scheduler with blocks as long as the longest request: each has one, and nothing is shared.
+All of the load waits from the beginning, so that as many requests run as fit. One piece per request is modelled by the
+same scheduler with blocks as long as the longest request: each request has one block, and nothing is shared.
 """
 
 import argparse
@@ -20,9 +20,9 @@ from tenantzone_replay.tables import columns
 
 _BLOCK_TOKENS: Final = 16
 _SEATS: Final = 4096
-"""More than fit."""
+"""More seats than requests fit."""
 _ALL: Final = 1_000_000
-"""Requests that are sent at once."""
+"""The number of requests sent at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +31,16 @@ class Fit:
 
     what: str
     tokens: int
-    """Of memory that there was."""
+    """The memory, in tokens."""
     at_a_time: float
-    """Requests, on average while some waited."""
+    """The mean number of running requests while some waited."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of the load and the engine, and how many requests fit in one piece each."""
+    """Add the arguments of the load and the engine, and the numbers of requests that fit in one piece each."""
     arguments.add_sources(parser)
     arguments.add_engine(parser)
-    # Whose requests they are and when they come does not matter here, and memory and seats are tried.
+    # Tenants and arrival times do not matter here; memory and seats are varied.
     parser.set_defaults(tenants=1, rule="equal", blocks=1, block_tokens=_BLOCK_TOKENS, seats=1, in_flight=_ALL)
     parser.set_defaults(ttft=math.inf, tpot=math.inf)
     parser.add_argument(
@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> None:
     contiguous = _fit(setting, "one piece each", longest, options.pieces)
     paged = _fit(setting, f"pages of {_BLOCK_TOKENS} tokens", _BLOCK_TOKENS, pages)
     fits = [contiguous, paged]
-    # Memory with which as many run at a time: by halving, to a fiftieth of it.
+    # The memory with which as many requests run at a time: by bisection, to a fiftieth of it.
     low, high = 0, pages
     best = paged
     while high - low > max(1, pages // 50):
@@ -99,9 +99,9 @@ def _fit(setting: Setting, what: str, block_tokens: int, blocks: int) -> Fit:
 
     if blocks * block_tokens < setting.profile.longest:
         return Fit(what, blocks * block_tokens, 0.0)
-    seats = min(_SEATS, setting.shape.step_tokens)  # Each that runs takes a token of a step at least.
+    seats = min(_SEATS, setting.shape.step_tokens)  # Each running request takes at least one token of a step.
     shape = replace(setting.shape, blocks=blocks, block_tokens=block_tokens, seats=seats)
-    # Each request's text is its own: what prompts have in common is not what is measured here.
+    # Each request's text is unique: shared prefixes are not measured here.
     alone = replace(setting, shape=shape, load=lambda: (_alone(asked) for asked in setting.load()))
     result = replay(alone, Policy("stock", "vLLM"))
     if not result.at_a_time:

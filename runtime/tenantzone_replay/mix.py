@@ -1,4 +1,4 @@
-"""Loads made of others: denser, later, with bursts, several at once."""
+"""Loads made from others: denser, shifted, with bursts, several at once."""
 
 import heapq
 import math
@@ -21,15 +21,15 @@ MADE_UP: Final = "chats"
 _MOST_RATE: Final = 1e6
 _MOST_TIMES: Final = 1000
 _APART: Final = 2**63
-"""Ids of contents are smaller."""
+"""A bound above all content ids."""
 
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """A time in which each request comes several times, at the same moment, each with a text of its own."""
+    """A time in which each request comes several times at once, each time with unique text."""
 
     begin: float
-    """Seconds since the load began, as it is replayed."""
+    """Seconds since the beginning of the replayed load."""
     seconds: float
     times: int
 
@@ -40,30 +40,30 @@ class Source:
 
     path: Path
     format: str = ""
-    """Empty: by its first line."""
+    """The trace's format; empty: guessed from its first line."""
     rate: float = 1.0
-    """How much denser it is than it was recorded."""
+    """How many times denser than recorded it is replayed."""
     shift: float = 0.0
-    """Seconds that it begins after the others."""
+    """The delay of its first request, in seconds."""
     burst: Burst | None = None
     tenant: str = ""
-    """All its requests are of this one; empty: as the trace or the rule says."""
+    """The tenant of all its requests; empty: as the trace or the rule says."""
     requests: int | None = None
-    """The first so many; None: all."""
+    """The number of its requests that are replayed; None: all."""
     chats: Chats | None = None
-    """In place of a trace."""
+    """A synthetic load in place of a trace."""
     seen: Seen = field(default_factory=Seen, compare=False, repr=False)
-    """What there was of the trace when it was read first."""
+    """The state of the trace's files when they were first read."""
 
     def load(self) -> Iterator[Asked]:
-        """Its requests, in the order of arrival.
+        """Yields the requests in the order of arrival.
 
         Raises:
-            TraceError: while they are read, if they can't be.
+            TraceError: a request can't be read; raised when that request is reached.
         """
         latest = self.shift
         for number, asked in enumerate(islice(self._read(), self.requests)):
-            # What was written down in another order came no later than what is told before it.
+            # Lines may be out of order: a request arrives no earlier than the ones on the lines before it.
             latest = max(latest, asked.arrival / self.rate + self.shift)
             if latest > MAX_SECONDS:
                 days = f"{latest / 86_400:,.0f} days after the beginning, more than {MAX_SECONDS / 86_400:.0f}"
@@ -87,7 +87,7 @@ class Source:
 
 
 def mixed(sources: Iterable[Source]) -> Iterator[Asked]:
-    """The requests of all sources in the order of arrival; those of one trace share no prefix with another's."""
+    """Yields the requests of all sources in the order of arrival; requests of different traces share no prefix."""
     loads = [_apart(source.load(), number) for number, source in enumerate(sources)]
     return heapq.merge(*loads, key=lambda asked: asked.arrival)
 
@@ -99,12 +99,12 @@ def _apart(load: Iterator[Asked], number: int) -> Iterator[Asked]:
 
 
 def parse_source(text: str) -> Source:
-    """A source as users write it: ``FILE[,rate=2][,shift=600][,burst=START:SECONDS:TIMES][,tenant=NAME][,…]``.
+    """Parses a source as users write it: ``FILE[,rate=2][,shift=600][,burst=START:SECONDS:TIMES][,tenant=NAME][,…]``.
 
-    A file that is called ``chats`` need not be there: its requests are made up (``made_up``).
+    A file called ``chats`` need not exist: its requests are synthetic (``made_up``).
 
     Raises:
-        TraceError: there is no such file, or an option can't be understood.
+        TraceError: there is no such file, or an option is invalid.
     """
     path, *options = text.split(",")
     source = Source(Path(path), chats=Chats() if path == MADE_UP else None)
@@ -178,4 +178,4 @@ _OPTIONS: Final[Mapping[str, tuple[Callable[[str], Any], str]]] = {
     "tenant": (_name, "a name"),
     "requests": (lambda text: _within(int(text), 1, sys.maxsize), f"a whole number from 1 to {sys.maxsize:,}"),
 }
-"""How each is understood, and what it is to be."""
+"""The parser and the description of each option."""

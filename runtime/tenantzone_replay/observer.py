@@ -1,4 +1,4 @@
-"""What is read off an engine while a load goes on: who holds what, and what the zones did."""
+"""Samples an engine during a replay: who holds which blocks, and what the zones did."""
 
 from collections import Counter
 
@@ -10,17 +10,17 @@ from tenantzone_runtime.engine.stock_cache import StockCache
 from tenantzone_runtime.zones.audit import Evicted, Lent, Preempted
 
 _LOOK_SECONDS = 1.0
-"""Between two looks at who runs."""
+"""Seconds between two samples of the running requests."""
 
 
 class Observer:
-    """Looks at an engine from time to time, and carries out soft quotas.
+    """Samples an engine periodically, and enforces soft quotas.
 
     Args:
         scheduler: the engine's.
-        policy: by which it is run.
-        tenants: who know what has ended.
-        result: that what is seen is written to.
+        policy: that the engine runs.
+        tenants: they know which requests have ended.
+        result: the samples are written to it.
         begin: the clock's seconds at the load's beginning.
         interval: seconds between two moments that are kept.
     """
@@ -44,20 +44,20 @@ class Observer:
         self._name = {number + 1: tenant for number, tenant in enumerate(result.tenants)}
         self._lost_to_quota: Counter[int] = Counter()
         self._ran: Counter[str] = Counter()
-        """Of each tenant, when somebody looked last; ..."""
+        """The running requests of each tenant at the last sample."""
         self._held_then: dict[str, int] = {}
-        """... blocks then."""
+        """The blocks of each tenant at the last sample."""
         self._absent = TenantMeasures()
-        """Of zones whose tenants ask for nothing in the load."""
+        """The measures of zones whose tenants send nothing in the load."""
         if policy.salted:
             self._quotas = {number: (policy.quotas or {}).get(tenant, 0) for number, tenant in self._name.items()}
 
     def look(self, now: float) -> None:
-        """Called several times a virtual second."""
+        """Take a sample if it is due; called several times per virtual second."""
         if self._policy.quotas is not None and self._stock is not None and now - self._trimmed >= QUOTA_SECONDS:
             self._trimmed = now
             self._lost_to_quota.update(self._stock.evict_above(self._quotas))
-        # Soon after the load's beginning, too: it may be over within a second.
+        # Sample soon after the load's beginning, too: the load may end within a second.
         if self._looked > self._begin and now - self._looked < _LOOK_SECONDS:
             return
         under_way = self._tenants.under_way
@@ -70,7 +70,7 @@ class Observer:
             self._keep(now, self._held_then)
 
     def _account(self, now: float) -> None:
-        """Count what was seen for the time that has passed since it was done last."""
+        """Account the last sample for the time since the one before."""
         passed, self._looked = now - self._looked, now
         for tenant, requests in self._ran.items():
             self._of(tenant).seat_seconds += requests * passed
@@ -78,8 +78,8 @@ class Observer:
             self._of(tenant).block_seconds += blocks * passed
 
     def finish(self, now: float) -> None:
-        """The last answer has been given."""
-        # Nobody runs any more: the rest of the time was as it was when somebody looked last.
+        """End the observation, after the last answer."""
+        # No request runs any more: account the rest of the time with the last sample.
         self._account(now)
         if self._stock is None:
             self._scheduler.let_time_pass()

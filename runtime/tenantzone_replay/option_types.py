@@ -1,4 +1,4 @@
-"""What options take, checked before any work is done for them: each refusal is one line that says what is expected."""
+"""Option values, checked before any work is done: each error is one line that says what is expected."""
 
 import math
 import os
@@ -13,11 +13,11 @@ from tenantzone_replay.load import MAX_TENANTS
 
 _MOST: Final = 2**31 - 1
 _OBJECT_NAME: Final = re.compile(r"[a-z0-9]([-.a-z0-9]{0,61}[a-z0-9])?")
-"""As the CRD has ``spec.pool``."""
+"""The names that the CRD accepts in ``spec.pool``."""
 
 
 def whole(least: int = 1, most: int = _MOST) -> Callable[[str], int]:
-    """A whole number from one to another."""
+    """Returns a parser of whole numbers from ``least`` to ``most``."""
 
     def read(text: str) -> int:
         try:
@@ -32,7 +32,7 @@ def whole(least: int = 1, most: int = _MOST) -> Callable[[str], int]:
 
 
 def tenants(text: str) -> int:
-    """How many tenants there are to be."""
+    """Parses the number of tenants."""
     number = whole()(text)
     if number > MAX_TENANTS:
         raise ArgumentTypeError(f"{text} are more than {MAX_TENANTS:,}, as many as are compared")
@@ -40,7 +40,7 @@ def tenants(text: str) -> int:
 
 
 def amount(text: str) -> float:
-    """A number that is neither negative nor without end."""
+    """Parses a finite number of at least 0."""
     number = _number(text)
     if not 0 <= number < math.inf:
         raise ArgumentTypeError(f"expected a number of at least 0, got {text!r:.60}")
@@ -48,7 +48,7 @@ def amount(text: str) -> float:
 
 
 def part(text: str) -> float:
-    """A part of something, which may be more than all of it: 0.5, or 50%."""
+    """Parses a part, which may be more than 1: 0.5, or 50%."""
     number = _part(text)
     if not 0 < number < math.inf:
         raise ArgumentTypeError(f"{text!r:.60} is no part above 0, such as 0.5 or 50%")
@@ -56,7 +56,7 @@ def part(text: str) -> float:
 
 
 def part_of_all(text: str) -> float:
-    """A part that is all of it at most."""
+    """Parses a part of at most 1."""
     number = _part(text)
     if not 0 < number <= 1:
         raise ArgumentTypeError(f"{text!r:.60} is no part above 0 and up to 1, such as 0.95 or 95%")
@@ -64,7 +64,7 @@ def part_of_all(text: str) -> float:
 
 
 def object_name(text: str) -> str:
-    """The name of a ZonePool."""
+    """Parses the name of a ZonePool."""
     if not _OBJECT_NAME.fullmatch(text):
         raise ArgumentTypeError(
             f"{text!r:.60} is no name of a ZonePool: expected 63 small letters and digits at most, '-' or '.' between"
@@ -73,7 +73,7 @@ def object_name(text: str) -> str:
 
 
 def file_to_write(text: str) -> Path:
-    """A file that can be written when the work is done."""
+    """Parses the path of an output file, which must be writable."""
     path = Path(text)
     with _places_that_can_be_looked_at():
         if path.is_dir():
@@ -84,7 +84,7 @@ def file_to_write(text: str) -> Path:
 
 
 def folder_to_write(text: str) -> Path:
-    """A folder that is there or can be made, with those above it."""
+    """Parses the path of a folder that exists or can be created, with its parents."""
     path = Path(text)
     with _places_that_can_be_looked_at():
         there = next(each for each in (path, *path.absolute().parents) if each.exists())
@@ -112,7 +112,7 @@ def _part(text: str) -> float:
 
 
 def _number(text: str) -> float:
-    """NaN: it is none."""
+    """Returns the number, or NaN if the text is none."""
     try:
         return float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Pictures that are drawn in a page, and load nothing."""
+"""Charts as inline SVG, without external resources."""
 
 import html
 from collections.abc import Callable, Mapping, Sequence
@@ -12,19 +12,19 @@ _COLOURS: Final = (
     "#b3cde3", "#ccebc5",
 )  # fmt: skip
 _A_ROW: Final = 5
-"""Names below a picture."""
+"""The number of names in one row below a chart."""
 
 Line = tuple[str, Sequence[tuple[float, float]]]
-"""A name, and points from left to right."""
+"""A name, and its points from left to right."""
 
 
 def as_part(number: float) -> str:
-    """A part of the whole."""
+    """Formats a number as a part of the whole."""
     return f"{number:.0%}"
 
 
 def as_number(number: float) -> str:
-    """A number as it is."""
+    """Formats a number as it is."""
     return f"{number:,.3g}" if number < 1000 else f"{number:,.0f}"
 
 
@@ -37,14 +37,14 @@ def curve(
     right_as: Callable[[float], str] = as_number,
     dots: bool = False,
 ) -> str:
-    """Lines in one picture.
+    """Returns a line chart.
 
     Args:
         lines: with their names.
-        across: what stands for the horizontal.
-        upward: what stands for the vertical.
-        top_as: how the highest value is written.
-        right_as: how the one most to the right is.
+        across: the label of the horizontal axis.
+        upward: the label of the vertical axis.
+        top_as: formats the highest value.
+        right_as: formats the rightmost value.
         dots: whether each point is marked.
     """
     points = [point for _, line in lines for point in line]
@@ -62,7 +62,7 @@ def curve(
 
 
 def bars(amounts: Mapping[str, Mapping[str, float]], upward: str) -> str:
-    """One bar for each name, of parts one upon the other."""
+    """Returns a chart with one stacked bar for each name."""
     kinds = sorted({kind for parts in amounts.values() for kind in parts})
     top = max((sum(parts.values()) for parts in amounts.values()), default=0.0) or 1.0
     width = (WIDTH - _LEFT) / max(1, len(amounts))
@@ -83,7 +83,7 @@ def bars(amounts: Mapping[str, Mapping[str, float]], upward: str) -> str:
 
 
 def as_file(picture: str) -> str:
-    """A picture as an SVG file of its own, which dark pages show as well as light ones."""
+    """Returns a chart as a standalone SVG file, legible on dark and light pages."""
     begin, end = picture.index("<svg"), picture.index("</svg>")
     head_ends = picture.index(">", begin) + 1
     style = "<style>text{font:12px system-ui,sans-serif;fill:#808080}.axis{stroke:#808080}</style>"
@@ -113,6 +113,6 @@ def _figure(drawn: Sequence[str], names: Sequence[str]) -> str:
 
 
 def _thinned(line: Sequence[tuple[float, float]]) -> Sequence[tuple[float, float]]:
-    """As many points as can be told apart, the last one among them."""
+    """Returns as many of the points as can be distinguished, including the last one."""
     step = max(1, len(line) // WIDTH)
     return [*line[::step], *line[-1:]] if step > 1 else line

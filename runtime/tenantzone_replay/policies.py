@@ -1,4 +1,4 @@
-"""What is compared: ways to serve many tenants from one cache, stock's, others', and ours."""
+"""The policies that are compared: ways to serve many tenants from one cache, of stock vLLM, of others, and ours."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from tenantzone_contract.zone_terms import Lending
 from tenantzone_runtime.engine.engine_shape import EvictionOrder
 
 NO_WATERMARKS: Final = Watermarks()
-"""Nothing is evicted before somebody needs the room."""
+"""Watermarks with which blocks are evicted only on demand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,21 +22,21 @@ class Policy:
     name: str
     what: str
     zones: tuple[ZoneConfig, ...] | None = None
-    """None: vLLM's own scheduler."""
+    """The zones; None: vLLM's own scheduler."""
     salted: bool = True
-    """Whether tenants' prefixes are kept apart; zones do so in any case."""
+    """Whether tenants' prefixes are kept apart; zones always do so."""
     bucket: Mapping[str, float] | None = None
-    """Tokens a second that a front door lets through, by tenant; None: all that comes."""
+    """Tokens per second that a frontend lets through, by tenant; None: no limit."""
     quotas: Mapping[str, int] | None = None
-    """Blocks above which a tenant's cache is evicted every second; None: no quota."""
+    """Blocks by tenant, above which its cache is evicted every second; None: no quota."""
     priorities: Mapping[str, int] | None = None
-    """By tenant, as vLLM has them, of which the smallest is served first; None: who comes first is."""
+    """vLLM's priority by tenant, the smallest first; None: first come, first served."""
     order: EvictionOrder = "lru"
-    """In which vLLM's own cached blocks go."""
+    """The order in which vLLM's own cached blocks are evicted."""
     tier_blocks: int = 0
-    """Of CPU memory below the engine; 0: there is none."""
+    """Blocks of CPU memory below the engine; 0: no tier."""
     watermarks: Watermarks = NO_WATERMARKS
-    """Of the pool that the zones are of."""
+    """The watermarks of the zones' pool."""
     infinite: bool = False
     """Whether nothing is ever evicted."""
 
@@ -47,9 +47,9 @@ class Policy:
 
 
 BUCKET_SECONDS: Final = 60.0
-"""A tenant that was quiet for so long may ask for all that it saved at once."""
+"""The depth of a token bucket: a tenant may use the tokens of this many quiet seconds at once."""
 QUOTA_SECONDS: Final = 1.0
-"""Between two looks at soft quotas, as LMCache has it."""
+"""Seconds between two checks of soft quotas, as in LMCache."""
 
 
 STOCK: Final = Policy("stock", "vLLM, LRU, prefixes shared by all", salted=False)
@@ -63,15 +63,15 @@ def policies(
     tier_blocks: int = 0,
     watermarks: Watermarks = NO_WATERMARKS,
 ) -> dict[str, Policy]:
-    """All that are compared, by name, as a table has them.
+    """Returns all policies that are compared, by name, in the order of a table.
 
     Args:
-        zones: one for each tenant, as they are to be; the others are given the same shares.
+        zones: one for each tenant; the other policies get the same shares.
         blocks: of the engine.
-        tokens_per_second: that the engine can compute of prompts, for the token bucket.
-        demand: tokens of each tenant, for priorities where the zones have none.
+        tokens_per_second: of prefill on the engine, for the token bucket.
+        demand: tokens of each tenant, for priorities if the zones have none.
         tier_blocks: of CPU memory below the engine.
-        watermarks: of the pool, for what is ours.
+        watermarks: of the pool, for our policies.
     """
     priorities = _priorities(zones, demand or {})
     parts = _shares(zones, blocks)
@@ -106,7 +106,7 @@ def policies(
 
 
 def equal_zones(tenants: Sequence[str], blocks: int) -> tuple[ZoneConfig, ...]:
-    """A zone for each tenant; they reserve all blocks, each as many as the others."""
+    """Returns a zone for each tenant; they reserve all blocks in equal shares."""
     return tuple(
         ZoneConfig(name=name, tenant=tenant, generation=1, reserved=blocks // len(tenants))
         for name, tenant in zip(zone_names(tenants), tenants, strict=True)
@@ -114,9 +114,9 @@ def equal_zones(tenants: Sequence[str], blocks: int) -> tuple[ZoneConfig, ...]:
 
 
 def zone_names(tenants: Sequence[str]) -> list[str]:
-    """A name for each tenant's zone that Kubernetes accepts, and that no other of them has.
+    """Returns a unique name for each tenant's zone that Kubernetes accepts.
 
-    A tenant whose name is accepted gives it to its zone; the others' have a number behind what is left of it.
+    A tenant whose name is valid gives it to its zone; other names are made valid and numbered.
     """
     plain = [_plain(tenant) for tenant in tenants]
     taken = {name for name, tenant in zip(plain, tenants, strict=True) if name == tenant}
@@ -135,13 +135,13 @@ def _plain(tenant: str) -> str:
 
 
 def changed(zone: ZoneConfig, **changes: object) -> ZoneConfig:
-    """The same zone with other fields, checked."""
+    """Returns the same zone with other fields, validated."""
     fields = {name: getattr(zone, name) for name in type(zone).model_fields}
     return ZoneConfig(**(fields | changes))
 
 
 def _priorities(zones: Sequence[ZoneConfig], demand: Mapping[str, int]) -> dict[str, int]:
-    """As the zones have them; where these are all alike, who asks for less goes before who asks for more."""
+    """Returns the zones' priorities; if these are all equal, tenants that ask for less go first."""
     if len({zone.priority for zone in zones}) > 1:
         return {zone.tenant: -zone.priority for zone in zones}
     by_demand = sorted(zones, key=lambda zone: (demand.get(zone.tenant, 0), zone.tenant))
@@ -149,23 +149,23 @@ def _priorities(zones: Sequence[ZoneConfig], demand: Mapping[str, int]) -> dict[
 
 
 def _shares(zones: Sequence[ZoneConfig], blocks: int) -> dict[str, float]:
-    """The blocks that each zone reserves, and as many as every other of those that nobody reserved, down to a part."""
+    """Returns each zone's reservation plus an equal share of the unreserved blocks, as fractional blocks."""
     reserved = {zone.tenant: floor_blocks(zone.reserved, blocks) for zone in zones}
     left = max(0, blocks - sum(reserved.values())) / max(1, len(zones))
     return {tenant: share + left for tenant, share in reserved.items()}
 
 
 NAMES: Final = tuple(policies([], 0, 0.0))
-"""Of all policies, in the order of a table."""
+"""The names of all policies, in the order of a table."""
 
 
 def part_of(blocks: int, part: float) -> int:
-    """Whole blocks; what floats make of a whole number may be a hair below it."""
+    """Returns whole blocks: a product of floats may be slightly below the whole number."""
     return int(blocks * part + 1e-9)
 
 
 def scaled(zone: ZoneConfig, part: float) -> ZoneConfig:
-    """A zone for an engine with so many times the blocks: what it has as a number of blocks is as many times that."""
+    """Returns a zone for an engine with ``part`` times the blocks: its numbers of blocks are multiplied by ``part``."""
     amounts = {
         name: part_of(amount, part) for name in ("reserved", "limit") if isinstance(amount := getattr(zone, name), int)
     }

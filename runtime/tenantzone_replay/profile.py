@@ -1,4 +1,4 @@
-"""What a load comes to before anybody serves it: who asks, how much, and what could be found again."""
+"""A summary of a load before any replay: its tenants, their demand, and the repeated prefixes."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from tenantzone_replay.locality import Locality
 
 @dataclass(slots=True)
 class Demand:
-    """What one tenant asks for."""
+    """The demand of one tenant."""
 
     requests: int = 0
     prompt_tokens: int = 0
@@ -18,18 +18,18 @@ class Demand:
 
 @dataclass(slots=True)
 class Profile:
-    """One pass over a load."""
+    """The result of one pass over a load."""
 
     demand: dict[str, Demand] = field(default_factory=dict)
-    """By tenant, in the order in which they came."""
+    """The demand by tenant, in the order of first arrival."""
     seconds: float = 0.0
-    """From the beginning to the last arrival."""
+    """Seconds from the beginning to the last arrival."""
     longest: int = 0
-    """Tokens of the longest request, with its answer."""
+    """Tokens of the longest request, including its answer."""
     content_tokens: int = 16
-    """Of the first request that tells its content."""
+    """``Asked.content_tokens`` of the first request with content ids."""
     tokens: int = 0
-    """Of all prompts and answers."""
+    """Tokens of all prompts and answers."""
     locality: Locality = field(default_factory=Locality)
 
     @property
@@ -37,7 +37,7 @@ class Profile:
         return sum(each.requests for each in self.demand.values())
 
     def blocks(self, block_tokens: int) -> int:
-        """In which all of it fits side by side, whatever it has in common."""
+        """Returns the number of blocks that hold all requests at once without sharing."""
         return self.tokens // block_tokens + 2 * self.requests
 
 
@@ -45,7 +45,7 @@ def profile(load: Iterable[Asked]) -> Profile:
     """Read a load once.
 
     Raises:
-        TraceError: it can't be read.
+        TraceError: the load can't be read.
     """
     found = Profile()
     has_content = False

@@ -1,8 +1,8 @@
-"""Rank services by what they gain if they share engines with zones, and say how many engines fewer would do.
+"""Rank services by what they gain from sharing engines with zones, and say how many fewer engines would do.
 
 Each trace is a service's recorded day. Alone, a service has as many engines as its requests need to be in time;
-together, all services are tenants of one pool, whose zones reserve what each asks for. Conversations are spread over
-engines by their hash, and one engine of each kind is replayed, with its part of the conversations.
+together, all services are tenants of one pool, whose zones reserve in proportion to demand. Conversations are spread
+over engines by their hash, and one engine of each kind is replayed with its part of the conversations.
 """
 
 import argparse
@@ -26,10 +26,10 @@ from tenantzone_replay.setting import Setting
 from tenantzone_replay.tables import columns, percent
 
 _LONGEST_NAME: Final = 200
-"""Of what is taken of a file's name."""
+"""The most characters of a file's name that are used."""
 _MOST_ENGINES: Final = 64
 _SPARED: Final = 0.5
-"""Engines with less than this part of the work of all are not tried: hits do not spare so much."""
+"""Numbers of engines with less than this part of the total work are not tried: hits do not save that much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,11 @@ class Alone:
     name: str
     engines: int
     result: Result
-    """Of one of them."""
+    """The result of one of its engines."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of the services, and of what each is to have."""
+    """Add the arguments of the services and of the target."""
     arguments.add_load(parser)
     parser.add_argument(
         "--attain", type=part_of_all, default=0.95, metavar="PART",
@@ -52,10 +52,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Print the services, those first that free most of their engines, and how many engines all need together.
+    """Print the services, those first that free most of their engines, and the number of engines for all together.
 
     Raises:
-        TraceError: a load can't be read, or one engine after the other does not serve it in time.
+        TraceError: a load can't be read, or no number of engines serves it in time.
     """
     sources = [_named(parse_source(text), number) for number, text in enumerate(options.sources)]
     names = [source.tenant for source in sources]
@@ -109,7 +109,7 @@ def _together(setting: Setting, sources: Sequence[Source], alone: Sequence[Alone
 
 
 def _zones(setting: Setting, alone: Sequence[Alone]) -> tuple[ZoneConfig, ...]:
-    """Reservations of all blocks, in proportion to the engines that each service needs and uses alone."""
+    """Returns zones that reserve all blocks, in proportion to the engines that each service needs and uses alone."""
     needed = {each.name: max(each.result.utilization, 0.01) * each.engines for each in alone}
     total = sum(needed.values())
     return tuple(
@@ -142,7 +142,7 @@ def _replayed(setting: Setting, sources: Sequence[Source], engines: int, policy:
 
 
 def _part(sources: Sequence[Source], engines: int) -> Iterator[Asked]:
-    """What one of so many engines is asked for; conversations of two services may have one number."""
+    """Yields the requests of one of ``engines`` engines; conversations of different services may share a number."""
     every = mixed(sources)
     return (asked for asked in every if content_id(f"{asked.tenant}/{asked.conversation}") % engines == 0)
 
@@ -154,7 +154,7 @@ def _table(alone: Sequence[Alone], engines: int, together: Result) -> str:
     ]  # fmt: skip
     whole = sum(each.block_seconds for each in together.tenants.values()) or 1.0
     parts = {name: engines * each.block_seconds / whole for name, each in together.tenants.items()}
-    # What is not on the engine that was replayed stands last.
+    # Services that are not on the replayed engine come last.
     for each in sorted(alone, key=lambda each: parts.get(each.name, math.inf) - each.engines):
         in_pool = together.tenants.get(each.name)
         part = parts.get(each.name, 0.0)

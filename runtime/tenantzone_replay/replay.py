@@ -1,4 +1,4 @@
-"""One load under one policy: vLLM's real scheduler in virtual time, until the last answer."""
+"""Replays one load under one policy: vLLM's real scheduler in virtual time, until the last answer."""
 
 import tempfile
 import time
@@ -19,17 +19,17 @@ from tenantzone_runtime.engine.engine_shape import EngineShape
 from tenantzone_runtime.engine.modelless import ModellessScheduler
 
 MOMENTS: Final = 120
-"""Of a load, at which the engine is looked at."""
+"""The number of times that the engine is sampled during a load."""
 _STUCK_SECONDS: Final = 3600.0
-"""In which nothing could run and nobody came: what waits then waits for ever, for what no time sets free."""
+"""Seconds without a runnable request or an arrival, after which the waiting requests are considered stuck."""
 
 
 def replay(setting: Setting, policy: Policy) -> Result:
-    """Serve the whole load by one policy.
+    """Serve the whole load under one policy.
 
     Args:
         setting: load and engine.
-        policy: by which.
+        policy: that serves it.
 
     Raises:
         TraceError: an engine without eviction would need too many blocks.

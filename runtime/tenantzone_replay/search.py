@@ -1,4 +1,4 @@
-"""Searches the zones that serve a load best: memory against what is in time, by Optuna.
+"""Searches the zones that serve a load best: memory against requests in time, with Optuna.
 
 (Akiba et al., *Optuna: A Next-generation Hyperparameter Optimization Framework*, KDD'19; its multi-objective TPE: Ozaki
 et al., *Multiobjective Tree-Structured Parzen Estimator*, JAIR 73, 2022.)
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from tenantzone_contract.config import ZoneConfig
+from tenantzone_contract.config import Watermarks, ZoneConfig
 from tenantzone_contract.share import Percent, percentage
 from tenantzone_contract.zone_terms import Lending, SeatShare
 from tenantzone_replay.halving import halved
@@ -19,36 +19,36 @@ from tenantzone_replay.setting import Setting
 from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
 
 SIZES: Final = (0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1.0)
-"""Parts of the engine's blocks that are tried as its memory."""
+"""The sizes of memory to try, as parts of the engine's blocks."""
 _WEIGHTS: Final = (1, 2, 4)
 _LIMITS: Final = (0.0, 1.5, 3.0)
-"""To the reservation; 0: no limit."""
+"""The limits to try, as multiples of the reservation; 0: no limit."""
 _SEATS: Final = ("blocks", "alike")
-"""As they come with the blocks; or reserved by name, for each tenant as many."""
+"""The ways to reserve seats: in proportion to the blocks, or equally by number."""
 _MOST: Final = 8
-"""Parts of what is reserved that a tenant may be given; in all they come to one."""
+"""The most parts of the reservation that a tenant may be given; parts are normalized to sum to 1."""
 _NARROWED: Final = 3
-"""Zones, besides equal ones, that are tried with less memory."""
+"""The number of zones, in addition to equal ones, that are tried with less memory."""
 _KEPT: Final = 0.9
-"""The least part of what is to be reserved that whole percentages have to come to."""
+"""The least part of the intended reservation that whole percentages must sum to."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Zones that were tried, and what came of them."""
+    """Zones that were tried, and their result."""
 
     blocks: int
     zones: tuple[ZoneConfig, ...]
     lends: bool
     tier_blocks: int
-    """Of CPU memory below the engine."""
+    """Blocks of CPU memory below the engine."""
     cost: float
-    """Of its memory, in blocks of the engine: those of the tier count for less."""
+    """The cost of its memory, in engine blocks: blocks of the tier count for less."""
     worst: float
-    """The part of its requests that the tenant which fared worst had in time."""
+    """The part of its requests that the worst tenant had in time."""
     result: Result
     is_equal: bool
-    """Whether all zones are alike, as somebody sets them who has no figures."""
+    """Whether all zones are equal, as an operator sets them without figures."""
 
 
 def search(
@@ -60,18 +60,18 @@ def search(
     tiers: Sequence[float] = (0.0,),
     tier_price: float = 0.1,
 ) -> list[Candidate]:
-    """Try zones, those first that all reserve alike, and return all that were tried.
+    """Try zones, equal ones first, and return all that were tried.
 
     Args:
-        setting: its blocks are the most that are tried.
-        trials: how many, besides those first ones.
-        seed: the same one gives the same trials.
-        told: called with each.
-        wanted: the part of its requests that each tenant is to have in time.
+        setting: its blocks are the largest size that is tried.
+        trials: the number of trials, in addition to the equal zones.
+        seed: equal seeds give equal trials.
+        told: called with each candidate.
+        wanted: the part of its requests that each tenant must have in time.
         tiers: sizes of a tier of CPU memory, as parts of the engine's blocks, in any order.
-        tier_price: of a block of it, to that of one of the engine's.
+        tier_price: the price of a tier block relative to an engine block.
     """
-    # Only who asks for advice needs it.
+    # Only `advise` needs it.
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -92,7 +92,7 @@ def search(
         return candidate.cost, candidate.worst
 
     study.optimize(objective, n_trials=len(alike))
-    # What each holds where there is most room for it; with that it goes on from the least that was enough.
+    # Use what each tenant holds with the most memory, and continue from the smallest size that was enough.
     used = _by_use(tried[len(SIZES) - 1].result, tenants)
     _, least = min(zip(tried, alike, strict=True), key=lambda pair: _short_of(pair[0], wanted))
     for parts in used[:trials]:
@@ -108,19 +108,19 @@ def narrowed(
     told: Callable[[Candidate], None],
     tier_price: float = 0.1,
 ) -> list[Candidate]:
-    """Try with how much less memory those do that reached the target with least; with each tier equal shares do, too.
+    """Try less memory for the cheapest candidates that reached the target, and for equal shares with each tier.
 
     Args:
-        setting: as it was searched for.
+        setting: the same as for the search.
         tried: by the search.
-        wanted: the part of its requests that each tenant is to have in time.
-        told: called with each.
-        tier_price: as for the search.
+        wanted: the part of its requests that each tenant must have in time.
+        told: called with each candidate.
+        tier_price: the same as for the search.
     """
     enough = sorted((each for each in tried if each.worst >= wanted), key=lambda each: (each.cost, -each.worst))
     best: dict[tuple[ZoneConfig, ...], Candidate] = {}
     equal: dict[float, Candidate] = {}
-    """By the tier's part of the engine's blocks."""
+    """By the tier's size as a part of the engine's blocks."""
     for each in enough:
         if each.is_equal:
             equal.setdefault(round(each.tier_blocks / each.blocks, 1), each)
@@ -144,14 +144,27 @@ def narrowed(
 
 
 def stock(setting: Setting, blocks: int) -> Result:
-    """Replay the load with stock vLLM, with this number of blocks and no tier, and return what came of it."""
+    """Replay the load with stock vLLM, with ``blocks`` blocks and no tier, and return the result."""
     from tenantzone_replay.replay import replay
 
     return replay(replace(setting, shape=replace(setting.shape, blocks=blocks)), STOCK)
 
 
+def present(setting: Setting, zones: Sequence[ZoneConfig], watermarks: Watermarks) -> Result:
+    """Replay the load with the zones that a pool has, with all of the setting's blocks and no tier.
+
+    Args:
+        setting: of the load.
+        zones: of the pool.
+        watermarks: of the pool.
+    """
+    from tenantzone_replay.replay import replay
+
+    return replay(setting, Policy("present", "the pool's present zones", zones=tuple(zones), watermarks=watermarks))
+
+
 def pareto(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Those of which none has more in time with as little memory, or as much with less; the smallest first."""
+    """Returns the Pareto front, cheapest first: no other candidate has as much in time at the same cost or less."""
     front: list[Candidate] = []
     for candidate in sorted(candidates, key=lambda each: (each.cost, -each.worst)):
         if not front or candidate.worst > front[-1].worst:
@@ -160,16 +173,16 @@ def pareto(candidates: Iterable[Candidate]) -> list[Candidate]:
 
 
 def shares_of(reserved: float, parts: Sequence[int], base: int) -> Sequence[int | Percent]:
-    """What each zone reserves: whole percentages, which fit engines of other sizes, too, where they are fine enough.
+    """Returns each zone's reservation, in whole percentages if they are fine enough: these fit engines of other sizes.
 
     Args:
-        reserved: by all together, as a part of the base.
-        parts: of it, one for each zone, to each other.
-        base: blocks or seats that there are. So many are named where a zone's percentage would come to nothing, or
-            where more than a tenth of all that is to be reserved would be cut off.
+        reserved: by all zones together, as a part of the base.
+        parts: the zones' parts of it, relative to each other.
+        base: the total number of blocks or seats. Absolute numbers are returned if a zone's percentage would be 0, or
+            if rounding would lose more than a tenth of the reservation.
     """
     exact = [reserved * part / (sum(parts) or 1) for part in parts]
-    # What floats make of a whole number may be a hair below it.
+    # A product of floats may be slightly below the whole number.
     percents = [int(100 * each + 1e-9) for each in exact]
     coarse = sum(percents) < 100 * _KEPT * sum(exact) or any(
         part and not percent for part, percent in zip(parts, percents, strict=True)
@@ -178,7 +191,7 @@ def shares_of(reserved: float, parts: Sequence[int], base: int) -> Sequence[int 
 
 
 def _limit(times: float, share: int | Percent, blocks: int) -> int | Percent | None:
-    """So many times what is reserved; None: no limit."""
+    """Returns ``times`` times the reservation; None: no limit."""
     if isinstance(share, int):
         return min(blocks, int(times * share)) or None
     percent = min(100, int(times * percentage(share)))
@@ -192,7 +205,7 @@ def _equal(size: float, tenants: list[str], tier: float) -> dict[str, Any]:
 
 
 def _by_use(result: Result, tenants: Sequence[str]) -> list[dict[str, int]]:
-    """Parts to begin with: by the blocks that each tenant held, and by those of them that were found again."""
+    """Returns initial parts: by the blocks that each tenant held, and by its hits."""
     held = [result.tenants[tenant].block_seconds for tenant in tenants]
     again = [blocks * result.tenants[tenant].hit_rate for blocks, tenant in zip(held, tenants, strict=True)]
     return [
@@ -203,7 +216,7 @@ def _by_use(result: Result, tenants: Sequence[str]) -> list[dict[str, int]]:
 
 
 def _short_of(each: Candidate, wanted: float) -> tuple[float, float]:
-    """How far from the target it is, and what it costs."""
+    """Returns how far from the target a candidate is, and its cost."""
     return max(0.0, wanted - each.worst), each.cost
 
 
@@ -250,7 +263,7 @@ def _replayed(
     tier_price: float,
     is_equal: bool,
 ) -> Candidate:
-    # Imported late, with vLLM: help needs none of it.
+    # Imported late, with vLLM: help does not need it.
     from tenantzone_replay.replay import replay
 
     at = replace(setting, shape=replace(setting.shape, blocks=blocks))

@@ -1,4 +1,4 @@
-"""What all policies of a comparison have in common."""
+"""The load and the engine that all policies of a comparison share."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ from tenantzone_replay.profile import Profile
 from tenantzone_runtime.engine.engine_shape import EngineShape
 
 Told = Callable[[int, str, int, int], None]
-"""Takes a request's number in the load, its tenant, the tokens of its prompt, and how many of them were found."""
+"""Called with a request's number in the load, its tenant, its prompt tokens and its hit tokens."""
 
 
 def no_one(number: int, tenant: str, prompt_tokens: int, hit_tokens: int) -> None:
-    """Whom nobody tells."""
+    """Do nothing: no one listens to answered requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +22,14 @@ class Setting:
     """A load, and the engine that serves it."""
 
     load: Callable[[], Iterator[Asked]]
-    """Begins it anew; all its tenants are named."""
+    """Restarts the load; all its tenants are named."""
     profile: Profile
     shape: EngineShape
     hardware: Hardware
     target: Target
     steps_in_flight: int = 1
-    """2 as with async scheduling."""
+    """The number of concurrent steps; 2 with async scheduling."""
     in_flight: int | None = None
-    """Requests that are under way at a time, the next one sent when one ends; None: they come when the load says."""
+    """The number of concurrent requests, where the next is sent when one ends; None: they arrive as the load says."""
     told: Told = no_one
-    """Called with each request that was answered."""
+    """Called with each answered request."""

@@ -1,4 +1,4 @@
-"""What policies came to, side by side, for people."""
+"""The results of policies as tables for people."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from tenantzone_replay.measures import Result
 
 
 def tables(results: Sequence[Result]) -> str:
-    """One table of the policies, and one for each of them of its tenants."""
+    """Returns one table of the policies, and a table of tenants for each policy."""
     parts = [_policies(results)]
     for result in results:
         parts.append(f"{result.policy}: {result.what}\n\n{_tenants(result)}")
@@ -94,17 +94,17 @@ def _tenants(result: Result) -> str:
 
 
 def percent(part: float) -> str:
-    """A part that somebody has named, with as many places as they named."""
+    """Formats a part that a user gave, with as many decimals as the user wrote."""
     return f"{100 * part:.10g}%"
 
 
 def whole_percent(part: float) -> str:
-    """A part that was found, rounded; nothing is never less than nothing."""
+    """Formats a computed part, rounded; negative zero is written as zero."""
     return f"{round(part, 2) + 0.0:.0%}"
 
 
 def columns(rows: Sequence[Sequence[str]], *, last_is_text: bool = False) -> str:
-    """Rows as lines with aligned columns: the first to the left, the others to the right."""
+    """Formats rows as lines with aligned columns: the first to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:

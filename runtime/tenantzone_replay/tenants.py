@@ -1,4 +1,4 @@
-"""Which tenant a request belongs to where its trace does not say: a rule, by the request's conversation."""
+"""Assigns requests to tenants if the trace does not: a rule, by the request's conversation."""
 
 import bisect
 import itertools
@@ -15,14 +15,14 @@ _KNUTH: Final = 2_654_435_761
 
 
 def zipf_shares(count: int) -> list[float]:
-    """Parts of the unit interval in proportion to 1, 1/2, 1/3 and so on: where each ends."""
+    """Returns the ends of parts of the unit interval in proportion to 1, 1/2, 1/3 and so on."""
     weights = [1 / (number + 1) for number in range(count)]
     total = sum(weights)
     return list(itertools.accumulate(weight / total for weight in weights))
 
 
 def equal_shares(count: int) -> list[float]:
-    """Parts of the unit interval of one size: where each ends."""
+    """Returns the ends of equal parts of the unit interval."""
     return [(number + 1) / count for number in range(count)]
 
 
@@ -30,13 +30,13 @@ SHARES: Final[dict[Rule, Callable[[int], list[float]]]] = {"zipf": zipf_shares, 
 
 
 class ByConversation:
-    """A conversation belongs to one tenant: the one in whose part of the unit interval its key lies.
+    """Assigns a conversation to the tenant whose part of the unit interval contains the conversation's key.
 
-    The key's place is a number from 0 to 1 that looks random (Knuth's multiplicative hash, *The Art of Computer
-    Programming*, volume 3, 6.4).
+    The key is a number from 0 to 1 that looks random (Knuth's multiplicative hash, *The Art of Computer Programming*,
+    volume 3, 6.4).
 
     Args:
-        tenants: the first one has the first part.
+        tenants: in the order of the parts.
         ends: of the parts.
     """
 
@@ -50,10 +50,10 @@ class ByConversation:
 
 
 def with_tenants(load: Iterable[Asked], count: int, rule: Rule) -> Iterator[Asked]:
-    """The same load; who is named by nobody is one of ``count`` tenants, ``tenant-0`` to the last.
+    """Yields the same load; requests without a tenant are assigned to ``count`` tenants named ``tenant-0`` and so on.
 
     Raises:
-        TraceError: there are too many tenants, or one has a name that can't be shown.
+        TraceError: there are too many tenants, or a name is not printable.
     """
     by_conversation = ByConversation([f"tenant-{number}" for number in range(count)], SHARES[rule](count))
     known: set[str] = set()

@@ -1,4 +1,4 @@
-"""The tenants of a load, as an engine in virtual time asks for their requests and tells them of their tokens."""
+"""The tenants of a load, as clients of an engine in virtual time."""
 
 import heapq
 import math
@@ -24,28 +24,28 @@ class _UnderWay:
     arrival: float
     prompt_tokens: int
     output_tokens: int
-    """That were asked for."""
+    """The requested number of answer tokens."""
     tokens: int = 0
-    """Of its answer, so far."""
+    """The number of answer tokens so far."""
     hit_tokens: int = 0
     first_token: float = 0.0
-    """When it came."""
+    """When the first token came."""
 
 
 class TenantsAtWork:
-    """Sends a load to a scheduler, and measures what becomes of it.
+    """Sends a load to a scheduler, and measures the answers.
 
     Args:
         load: in the order of arrival.
-        scheduler: that it is sent to.
-        policy: by which.
+        scheduler: that the load is sent to.
+        policy: that the scheduler runs.
         measures: of each tenant of the load.
-        target: that a request is to keep.
+        target: that each request should meet.
         begin: the clock's seconds at the load's beginning.
-        in_flight: requests that are under way at a time, whenever they came; None: they come when the load says.
-        outside_seconds: what a first token takes outside the engine.
-        answered: called with the number, the tenant, the prompt's tokens and those that were found of each request that
-            was served.
+        in_flight: the number of concurrent requests, whatever their arrival; None: they arrive as the load says.
+        outside_seconds: the part of the time to first token that is spent outside the engine.
+        answered: called with the number, the tenant, the prompt tokens and the hit tokens of each request that was
+            served.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class TenantsAtWork:
         answered: Callable[[int, str, int, int], None] = lambda *_: None,
     ) -> None:
         self.under_way: dict[str, _UnderWay] = {}
-        """By id."""
+        """By request id."""
         self._load = enumerate(load)
         self._scheduler = scheduler
         self._policy = policy
@@ -76,12 +76,12 @@ class TenantsAtWork:
             tenant: TokenBucket(rate, rate * BUCKET_SECONDS) for tenant, rate in (policy.bucket or {}).items()
         }
         self._at_door: list[tuple[float, int, Asked]] = []
-        """What came and was not sent yet: when it passes the bucket, if there is one, and its number."""
+        """Requests that arrived and were not sent yet: when each passes the bucket, if there is one, and its number."""
         self._next = next(self._load, None)
 
     @property
     def longest(self) -> int:
-        """Tokens of the longest request that the engine takes."""
+        """The most tokens of a request that the engine accepts."""
         shape = self._scheduler.shape
         return min(shape.longest, shape.blocks * shape.block_tokens)
 
@@ -91,7 +91,7 @@ class TenantsAtWork:
             self._next = next(self._load, None)
             if self._in_flight is not None:
                 asked = asked.at(now - self._begin)
-            # What the engine refuses for its length takes nothing out of a bucket.
+            # A request that the engine refuses for its length takes no tokens from the bucket.
             is_too_long = asked.prompt_tokens + asked.output_tokens > self.longest
             if is_too_long or (passes := self._passes_door(asked, now)) == math.inf:
                 self._measures[asked.tenant].refused += 1
@@ -109,7 +109,7 @@ class TenantsAtWork:
 
     def _comes(self, asked: Asked, now: float) -> bool:
         if self._in_flight is not None:
-            # Whoever is held back at the door waits for an answer, too.
+            # A request that the bucket holds back counts as waiting for an answer, too.
             return len(self.under_way) + len(self._at_door) < self._in_flight
         return self._begin + asked.arrival <= now
 
@@ -131,14 +131,14 @@ class TenantsAtWork:
             self._answered(int(output.request_id), request.tenant, request.prompt_tokens, request.hit_tokens)
 
     def give_up(self) -> None:
-        """Nothing more is served: whoever has no answer yet is refused one."""
+        """End the replay: requests without an answer count as refused."""
         rest = [] if self._next is None else [self._next]
         waiting = [asked.tenant for _, _, asked in self._at_door] + [each.tenant for each in self.under_way.values()]
         for tenant in chain(waiting, (asked.tenant for _, asked in chain(rest, self._load))):
             self._measures[tenant].refused += 1
 
     def _passes_door(self, asked: Asked, now: float) -> float:
-        # Who comes now may come a hair later, as floats have it.
+        # Rounding may make an arrival slightly later than the current time.
         arrival = min(self._begin + asked.arrival, now)
         bucket = self._buckets.get(asked.tenant)
         if bucket is None:
@@ -151,7 +151,7 @@ class TenantsAtWork:
 
     def _send(self, number: int, asked: Asked) -> None:
         arrival = self._begin + asked.arrival
-        # Of those that came at one time, vLLM's queue by priority takes the first by name.
+        # vLLM's priority queue sorts requests with equal arrival times by their ids.
         name = f"{number:012}"
         self.under_way[name] = _UnderWay(asked.tenant, arrival, asked.prompt_tokens, asked.output_tokens)
         self._scheduler.send(

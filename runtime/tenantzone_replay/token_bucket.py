@@ -1,4 +1,4 @@
-"""A token bucket before an engine: what a tenant asks for beyond its rate waits at the door.
+"""A token bucket in front of an engine: requests beyond a tenant's rate wait in the frontend.
 
 (Turner, *New Directions in Communications*, IEEE Communications Magazine 24(10), 1986.)
 """
@@ -7,11 +7,11 @@ import math
 
 
 class TokenBucket:
-    """One tenant's.
+    """The token bucket of one tenant.
 
     Args:
-        rate: tokens a second.
-        depth: tokens that may be saved, and be asked for at once.
+        rate: tokens per second.
+        depth: the most tokens that can be saved and used at once.
     """
 
     def __init__(self, rate: float, depth: float) -> None:
@@ -19,12 +19,12 @@ class TokenBucket:
         self._depth = depth
         self._saved = depth
         self._filled = 0.0
-        """Until when; later than a request's arrival where others of its tenant still wait."""
+        """The time up to which tokens are spent; later than a request's arrival if others of its tenant still wait."""
 
     def passes_at(self, arrival: float, tokens: int) -> float:
-        """When a request that comes now may go on; what asks for more than the depth goes when that is full.
+        """Returns when a request that arrives now may proceed; one larger than the depth waits for a full bucket.
 
-        Where nothing ever flows in, that is never: ``math.inf``.
+        With a rate of 0 that is never: ``math.inf``.
         """
         if not self._rate:
             return math.inf

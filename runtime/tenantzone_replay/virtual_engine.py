@@ -1,4 +1,4 @@
-"""An engine core in virtual time, around a real scheduler: steps take what a model of the hardware says."""
+"""An engine core in virtual time around a real scheduler: a model of the hardware gives the duration of steps."""
 
 from collections import deque
 from collections.abc import Callable
@@ -9,50 +9,50 @@ from tenantzone_replay.hardware import Hardware
 
 _HOUSEKEEPING_SECONDS = 0.1
 _IDLE_SECONDS = 1.0
-"""That an engine with nothing to do sleeps at most, ..."""
+"""The longest sleep of an idle engine in seconds, or ..."""
 _LONGER = 0.01
-"""... or so much of the time for which it has had nothing to do: a trace may have a night in it, or a year."""
+"""... this part of the time that it has been idle: a trace may contain a night, or a year."""
 _EMPTY_STEP_SECONDS = 1e-3
-"""Before an engine in which nothing can be scheduled looks again, at the least."""
+"""The shortest time before an engine that could schedule nothing tries again, in seconds."""
 
 
 class Scheduling(Protocol):
-    """A scheduler of vLLM's, and the two halves of a step of it."""
+    """A vLLM scheduler, as the two halves of a step."""
 
     scheduler: Any
 
     def schedule(self) -> tuple[Any, Any]:
-        """What is computed in the next step, and what the model makes of it."""
+        """Schedule the next step; returns what is computed, and the model's result."""
 
     def update(self, output: Any, result: Any) -> list[Any]:
-        """The end of that step; returns what is sent to clients, as vLLM's ``EngineCoreOutput``."""
+        """Finish that step; returns what is sent to clients, as vLLM's ``EngineCoreOutput``."""
 
 
 class Tenants(Protocol):
-    """Who sends requests, and is told of their tokens; each time is the clock's."""
+    """The clients, which send requests and receive tokens; all times are the clock's."""
 
     def send_due(self, now: float) -> None:
-        """Send all that has come up to now."""
+        """Send all requests that have arrived by now."""
 
     def next_arrival(self) -> float | None:
-        """When the next one comes; None: not before something else happens."""
+        """Returns the time of the next arrival; None: no request arrives before another event."""
 
     def told(self, output: Any, now: float) -> None:
-        """Tokens of an answer were sent, or it has ended: an ``EngineCoreOutput`` of vLLM's."""
+        """Receive tokens or the end of an answer: an ``EngineCoreOutput`` of vLLM's."""
 
 
 class VirtualEngine:
-    """An engine core's loop around a real scheduler, as vLLM's ``step_with_batch_queue`` is.
+    """An engine core's loop around a real scheduler, like vLLM's ``step_with_batch_queue``.
 
-    Up to ``steps_in_flight`` steps are scheduled before the first of them has ended; then it waits for that end, and
-    what arrives meanwhile is seen afterwards.
+    Up to ``steps_in_flight`` steps are scheduled before the first of them ends; then the loop waits for that end, and
+    requests that arrive meanwhile are seen afterwards.
 
     Args:
         driver: of the scheduler.
-        clock: in force, which this moves on.
-        hardware: says how long a step takes.
-        tenants: that send.
-        steps_in_flight: 1, or 2 as with async scheduling.
+        clock: the active clock, which this advances.
+        hardware: gives the duration of a step.
+        tenants: that send requests.
+        steps_in_flight: 1, or 2 with async scheduling.
         look: called ten times a second, with the clock's time.
         loaded_tokens: tokens whose keys and values are loaded before a step that was just scheduled.
     """
@@ -69,23 +69,23 @@ class VirtualEngine:
         loaded_tokens: Callable[[], int] = lambda: 0,
     ) -> None:
         self.steps = 0
-        """That were scheduled and had something in them."""
+        """The number of scheduled steps that were not empty."""
         self.busy_seconds = 0.0
-        """What they took together."""
+        """The total duration of these steps."""
         self._crowded_seconds = 0.0
-        """Of them, those of steps beside which requests waited."""
+        """The duration of the steps during which requests waited."""
         self._crowded_seats = 0.0
-        """Requests that ran in these, times seconds."""
+        """Running requests times seconds in these steps."""
         self._driver = driver
         self._clock = clock
         self._hardware = hardware
         self._tenants = tenants
         self._steps_in_flight = steps_in_flight
         self._in_flight: deque[tuple[float, Any, Any]] = deque()
-        """When they end, what was scheduled, what comes of it."""
+        """For each step: its end, what was scheduled, and the result."""
         self._busy_until = 0.0
         self._stands_since: float | None = None
-        """Since when there are requests of which none can run; None: there are none such."""
+        """Since when all requests have been unable to run; None: some can run, or there are none."""
         self._look = look
         self._loaded_tokens = loaded_tokens
         self._kept_house = clock.seconds
@@ -93,16 +93,16 @@ class VirtualEngine:
 
     @property
     def at_a_time(self) -> float:
-        """Requests that ran while others waited, on average; 0.0: none ever waited."""
+        """The mean number of running requests while others waited; 0.0: none ever waited."""
         return self._crowded_seats / self._crowded_seconds if self._crowded_seconds else 0.0
 
     @property
     def standing_seconds(self) -> float:
-        """For how long there have been requests of which none could run."""
+        """Returns for how long there have been requests, none of which could run."""
         return 0.0 if self._stands_since is None else self._clock.seconds - self._stands_since
 
     def run(self, is_over: Callable[[], bool]) -> None:
-        """Go on until something is over, or nothing is left to do."""
+        """Run until ``is_over`` returns true, or nothing is left to do."""
         while not is_over():
             self._tenants.send_due(self._clock.seconds)
             if self._driver.scheduler.has_requests():
@@ -114,7 +114,7 @@ class VirtualEngine:
                 if arrival is None:
                     return
                 self._stands_since = None
-                # What time alone does to zones is done meanwhile.
+                # Time passes in parts, so that timed changes of zones happen meanwhile.
                 idle = self._clock.seconds - self._busy_until
                 self._pass_time(min(arrival, self._clock.seconds + max(_IDLE_SECONDS, _LONGER * idle)))
                 continue
@@ -136,13 +136,13 @@ class VirtualEngine:
                 self._crowded_seconds += seconds
                 self._crowded_seats += seconds * len(self._driver.scheduler.running)
         else:
-            # An empty step ends with what is computed beside it; beside another empty one time would stand still.
+            # An empty step ends with the step that is computed meanwhile; if that is empty, too, time must advance.
             seconds = 0.0 if self._in_flight and begins > self._clock.seconds else self._empty_step()
         self._busy_until = begins + seconds
         self._in_flight.append((self._busy_until, output, result))
 
     def _empty_step(self) -> float:
-        """How long nothing is looked at where nothing can be scheduled: the longer, the longer that has been so."""
+        """Returns the pause before the next attempt if nothing can be scheduled; it grows while that lasts."""
         if self._stands_since is None:
             self._stands_since = self._clock.seconds
         seconds = max(_EMPTY_STEP_SECONDS, min(_IDLE_SECONDS, _LONGER * self.standing_seconds))

@@ -17,23 +17,23 @@ from tenantzone_replay.load import TraceError
 
 _GROUP: Final = "tenantzone.io/"
 _ZONE_ONLY: Final = frozenset({"pool", "tenant"})
-"""Fields of a zone's spec that are read here."""
+"""Fields of a zone's spec that this module reads."""
 _POOL_ONLY: Final = frozenset({"selector", "adminPort", "blocksPerEngine", "advice"})
-"""Fields of a pool's spec that are none of its engines' config."""
+"""Fields of a pool's spec that are not part of its engines' config."""
 
 _Made = TypeVar("_Made")
 Place = str
-"""Where an object stands in its file, for messages."""
+"""The place of an object in its file, for messages."""
 
 
 def read_zones(path: Path, blocks: int) -> RuntimeConfig:
-    """Read a pool's config.json with what is packed beside it, or TenantZones and their ZonePool in YAML or JSON.
+    """Read a pool's config.json and the parts packed with it, or TenantZones and their ZonePool in YAML or JSON.
 
-    Of objects, other kinds are passed over, and so is status: what the zones declare is read, accepted or not.
+    Objects of other kinds are skipped, and status is ignored: declared zones are read, accepted or not.
 
     Args:
         path: the file.
-        blocks: of an engine; what the zones reserve must fit into them.
+        blocks: of an engine; the zones' reservations must fit into them.
 
     Raises:
         OSError: the file can't be read.
@@ -55,7 +55,7 @@ def read_zones(path: Path, blocks: int) -> RuntimeConfig:
 
 
 def _is_config(text: str) -> bool:
-    """Whether a text is, or was meant to be, a config: one JSON object that names no kind."""
+    """Whether a text is, or was meant to be, a config: one JSON object without a kind."""
     if not text.lstrip().startswith("{"):
         return False
     try:
@@ -66,10 +66,10 @@ def _is_config(text: str) -> bool:
 
 
 def _objects(text: str) -> Iterator[tuple[Place, Mapping[str, Any]]]:
-    """All objects of all documents, those of lists too.
+    """Yields all objects of all documents, including members of lists.
 
     Raises:
-        ValueError: a document is no object of Kubernetes'.
+        ValueError: a document is not a Kubernetes object.
     """
     try:
         documents = [*yaml.safe_load_all(text)]
@@ -120,7 +120,7 @@ def _of_objects(objects: Sequence[tuple[Place, Mapping[str, Any]]], blocks: int)
 
 
 def _identity(place: Place, found: Mapping[str, Any]) -> tuple[str, str]:
-    """Namespace, empty where none is said, and name."""
+    """Returns the namespace, empty if not given, and the name."""
     metadata = found.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
     if not isinstance(metadata, dict) or not isinstance(name, str) or not name:
@@ -129,7 +129,7 @@ def _identity(place: Place, found: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _zone(place: Place, found: Mapping[str, Any]) -> tuple[tuple[str, str], ZoneConfig]:
-    """A zone, and its pool's namespace and name."""
+    """Returns a zone, and its pool's namespace and name."""
     namespace, name = _identity(place, found)
     where = f"{place}, TenantZone {name}"
     spec = _spec(where, found)
@@ -156,10 +156,10 @@ def _pool(place: Place, found: Mapping[str, Any]) -> PoolConfig:
 
 
 def _read(where: Place, terms: "_Followed", make: Callable[[], _Made]) -> _Made:
-    """Make a part of the config of a spec, all of which must be known.
+    """Make a part of the config from a spec; unknown fields are refused.
 
     Raises:
-        ValueError: it makes no sense, or has a field that nobody knows; the message names the object and the field.
+        ValueError: the spec is invalid or has an unknown field; the message names the object and the field.
     """
     try:
         made = make()
@@ -176,10 +176,10 @@ def _read(where: Place, terms: "_Followed", make: Callable[[], _Made]) -> _Made:
 
 
 class _Followed(dict[str, Any]):
-    """A part of a spec that knows which of its fields were read: what nobody reads was misspelt.
+    """A part of a spec that records which of its fields were read: unread fields are unknown.
 
     Args:
-        plain: as it was written.
+        plain: the part as written.
         read: the fields that are read elsewhere.
         path: of the part.
     """
@@ -215,7 +215,7 @@ class _Followed(dict[str, Any]):
         return super().keys()
 
     def unread(self) -> Iterator[str]:
-        """The paths of the fields that were not read."""
+        """Yields the paths of the fields that were not read."""
         for name, value in self.items():
             if name not in self._were_read:
                 yield f"{self._path}.{name}"

@@ -11,7 +11,7 @@ from tenantzone_replay.readers.seen import Seen
 
 
 class Reader(Protocol):
-    """Reads a trace: the file, and what there was of it when it was read before."""
+    """Reads a trace: the file, and its state when it was read before."""
 
     def __call__(self, path: Path, seen: Seen | None = None) -> Iterator[Asked]: ...
 
@@ -25,19 +25,19 @@ READERS: Final[Mapping[str, Reader]] = {
     "kv-events": kv_events.read,
     "recorded": recorded.read,
 }
-"""Each yields the requests of a file in the order of their arrival, and reads no further than it is asked."""
+"""Each yields the requests of a file in the order of their arrival, and reads lazily."""
 
 
 def guess_format(path: Path, seen: Seen | None = None) -> str:
-    """The format of a trace, by its first line.
+    """Returns the format of a trace, by its first line.
 
     Raises:
-        TraceError: it looks like none.
+        TraceError: the line matches no format.
     """
     if path.is_dir():
         return "recorded"
     line = first_line(path, seen)
-    # What names its users may have the members that Mooncake's traces are known by besides.
+    # Lines that name users may also have the members that identify Mooncake's traces.
     for name, module in (
         ("recorded", recorded),
         ("kv-events", kv_events),

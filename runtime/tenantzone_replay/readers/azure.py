@@ -1,6 +1,6 @@
 """Azure's LLM inference traces: CSV with TIMESTAMP, ContextTokens and GeneratedTokens.
 
-No two prompts have anything in common: the traces do not say what they begin with.
+No two prompts share a prefix: the traces do not describe their content.
 
 Source: Patel et al., *Splitwise*, ISCA'24; Stojkovic et al., *DynamoLLM*, HPCA'25; github.com/Azure/AzurePublicDataset.
 """
@@ -15,12 +15,12 @@ from tenantzone_replay.readers.seen import Seen
 
 
 def looks_like(line: str) -> bool:
-    """Whether a file that begins with this line is one of these."""
+    """Whether a file with this first line has this format."""
     return "ContextTokens" in line and "GeneratedTokens" in line
 
 
 def read(path: Path, seen: Seen | None = None) -> Iterator[Asked]:
-    """Its requests; each is a conversation of its own."""
+    """Yields the requests; each is its own conversation."""
     first: float | None = None
     doubts = Doubts(seen, "seconds")
     for index, (place, row) in enumerate(csv_rows(path, "TIMESTAMP", "ContextTokens", "GeneratedTokens", seen=seen)):

@@ -15,12 +15,12 @@ from tenantzone_replay.readers.seen import Seen
 
 
 def looks_like(line: str) -> bool:
-    """Whether a file that begins with this line is one of these."""
+    """Whether a file with this first line has this format."""
     return "Request tokens" in line and "Response tokens" in line
 
 
 def read(path: Path, seen: Seen | None = None) -> Iterator[Asked]:
-    """Its requests; those of a session go on with what was said, and one without a session stands alone."""
+    """Yields the requests; a request of a session continues it, and one without a session stands alone."""
     conversations = Conversations()
     first: float | None = None
     doubts = Doubts(seen, "seconds")

@@ -1,4 +1,4 @@
-"""Warnings about what can be read in a trace, and was probably meant otherwise. Each is given once, with the line."""
+"""Warnings about values in a trace that can be read but were probably meant otherwise. Each is given once."""
 
 import sys
 from typing import Final, Literal
@@ -8,9 +8,9 @@ from tenantzone_replay.readers.seen import Seen
 
 _FIRST_UNIX_SECONDS: Final = 1e9
 _FIRST_UNIX_MILLISECONDS: Final = 1e11
-"""What is between the two is a time of this century in seconds, what is above is one in milliseconds."""
+"""Larger times are in milliseconds of this century; smaller ones above the other bound are in seconds."""
 _LOOKED_AT: Final = 100
-"""Requests. Traces do not have this number within a second, unless seconds are taken for milliseconds."""
+"""The number of requests that are examined: traces do not have as many within a second, unless units are mixed up."""
 
 
 class Doubts:
@@ -27,15 +27,15 @@ class Doubts:
         self._requests = 0
 
     def look_at_ids(self, place: str, ids: int, tokens: int, answer_tokens: int, part: int) -> None:
-        """Warn if a prompt has another number of ids than parts; with no ids at all nothing is known of it.
+        """Warn if a prompt has another number of ids than parts; without any ids its content is unknown.
 
-        The last part, if the prompt does not fill it, may be without an id.
+        The last part may lack an id if the prompt does not fill it.
 
         Args:
             place: the file and the line's number.
-            ids: how many there are.
+            ids: the number of ids.
             tokens: of the prompt.
-            answer_tokens: of the answer, which ids may go on for.
+            answer_tokens: of the answer, which the ids may continue into.
             part: tokens for each id.
         """
         parts, most = -(-tokens // part), -(-(tokens + answer_tokens) // part)
@@ -51,7 +51,7 @@ class Doubts:
 
         Args:
             place: the file and the line's number.
-            time: as the line has it.
+            time: the line's value.
             arrival: in seconds since the trace's first request.
         """
         self._requests += 1

@@ -1,10 +1,10 @@
-"""vLLM's KV events as JSON Lines, one batch a line: what an engine stored, from which its misses can be told.
+"""vLLM's KV events as JSON Lines, one batch a line: the blocks that an engine stored, from which misses are derived.
 
 A batch is as vLLM publishes it, ``[ts, [event, ...]]``, or an object with ``ts`` and ``events``; an event is an object
 with ``type``. ``BlockStored`` is a chain of blocks behind a parent, so a batch's chain is a request that came at that
-time, whose prompt ends there. What was found in the cache whole left no event, and answers are not told apart from
-prompts: the load is what the engine had to compute, and one token of an answer for each. An engine with several groups
-of layers stores each prompt in each of them, and one group is read.
+time, whose prompt ends there. Full cache hits leave no event, and answers can't be told from prompts: the load is what
+the engine had to compute, with one answer token per request. An engine with several groups of layers stores each prompt
+in each group; one group is read.
 """
 
 import json
@@ -18,19 +18,19 @@ from tenantzone_replay.readers.lines import count, json_lines, members, number
 from tenantzone_replay.readers.seen import Seen
 
 _REMEMBERED_BLOCKS = 1_000_000
-"""A chain goes back as far as its blocks are among the last so many."""
+"""The number of latest blocks that chains are traced back through."""
 
 _OF_WHOLE_PROMPTS = "full_attention", "mla_attention", "sink_full_attention"
-"""Kinds of groups, as vLLM calls them."""
+"""The kinds of groups that keep whole prompts, in vLLM's names."""
 
 
 def looks_like(line: str) -> bool:
-    """Whether a file that begins with this line is one of these."""
+    """Whether a file with this first line has this format."""
     return '"BlockStored"' in line or '"BlockRemoved"' in line or '"AllBlocksCleared"' in line
 
 
 def read(path: Path, seen: Seen | None = None) -> Iterator[Asked]:
-    """One request for each chain that was stored; its tenant is the salt of its first block, if it has one."""
+    """Yields one request for each stored chain; its tenant is the salt of its first block, if any."""
     chains = _Chains()
     first: float | None = None
     group = _Group()
@@ -69,14 +69,14 @@ class _Group:
         self._is_of_whole_prompts = False
 
     def look_at(self, stored: Iterable[Mapping[str, Any]]) -> None:
-        """See whether a better one is among these."""
+        """Switch to a better group if one is among these events."""
         for fields in stored:
             is_of_whole_prompts = fields.get("kv_cache_spec_kind") in _OF_WHOLE_PROMPTS
             if not self._index or (is_of_whole_prompts and not self._is_of_whole_prompts):
                 self._index, self._is_of_whole_prompts = (fields.get("group_idx"),), is_of_whole_prompts
 
     def has(self, fields: Mapping[str, Any]) -> bool:
-        """Whether an event is of that group."""
+        """Whether an event belongs to this group."""
         return (fields.get("group_idx"),) == self._index
 
 
@@ -91,16 +91,16 @@ def _batch(place: str, line: Any) -> tuple[float, list[Any]]:
 
 
 class _Chains:
-    """Blocks by their hash: which block each one follows, and whose it is."""
+    """Blocks by hash: the parent and the tenant of each."""
 
     def __init__(self) -> None:
         self._before: OrderedDict[int, tuple[int | None, str]] = OrderedDict()
 
     def add(self, place: str, fields: Mapping[str, Any], most: int) -> tuple[tuple[int, ...], str]:
-        """Note a chain; returns the ids of all its blocks from the first on, and its tenant.
+        """Add a chain; returns the ids of all its blocks from the first on, and its tenant.
 
         Raises:
-            TraceError: it is none, or has more blocks than ``most``, as one that bites its tail has.
+            TraceError: the event is not a chain, or has more than ``most`` blocks, as a cyclic one has.
         """
         hashes = fields.get("block_hashes")
         if not isinstance(hashes, list) or not hashes:
@@ -133,7 +133,7 @@ def _id(block_hash: Any) -> int:
 
 
 def _salt(fields: Mapping[str, Any]) -> str:
-    """The last text among what is hashed beside the first block's tokens: a LoRA's name stands before the salt."""
+    """Returns the last text that is hashed in addition to the first block's tokens: a LoRA's name precedes the salt."""
     every = fields.get("extra_keys")
     keys = every[0] if isinstance(every, list) and every else None
     texts = [

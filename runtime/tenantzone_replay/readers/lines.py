@@ -1,4 +1,4 @@
-"""Lines of a trace, packed with gzip or not, and what may stand in them."""
+"""Lines of a trace, gzipped or not, and the values in them."""
 
 import csv
 import gzip
@@ -16,12 +16,12 @@ from tenantzone_replay.load import MAX_TOKENS, TraceError
 from tenantzone_replay.readers.seen import Seen
 
 _LONGEST_LINE: Final = 2**23
-"""Letters. A prompt of four million tokens has less to tell."""
+"""The most characters of a line: a prompt of four million tokens needs fewer."""
 
 
 @contextmanager
 def _opened(path: Path, seen: Seen) -> Iterator[TextIO]:
-    """A file to read, unpacked if its name ends in ``.gz``, without a byte order mark."""
+    """Opens a file as text, unpacked if its name ends in ``.gz``, without a byte order mark."""
     with (
         seen.opened(path) as file,
         gzip.open(file) if path.suffix == ".gz" else file as plain,
@@ -31,7 +31,7 @@ def _opened(path: Path, seen: Seen) -> Iterator[TextIO]:
 
 
 def first_line(path: Path, seen: Seen | None = None) -> str:
-    """The first line that is not empty; an empty one if there is none.
+    """Returns the first line that is not empty; empty if there is none.
 
     Raises:
         TraceError: the file can't be read.
@@ -40,14 +40,14 @@ def first_line(path: Path, seen: Seen | None = None) -> str:
 
 
 def text_lines(path: Path, seen: Seen | None = None) -> Iterator[tuple[int, str]]:
-    """The lines of a file, from number 1 on. However long one is, no more of it is read than a trace may have.
+    """Yields the numbered lines of a file, from 1. At most the longest allowed line is read at a time.
 
     Args:
         path: of the file.
-        seen: what there was of it when it was read before; None: it is read once.
+        seen: the file's state when it was read before; None: it is read once.
 
     Raises:
-        TraceError: the file can't be read, or is none of lines.
+        TraceError: the file can't be read, or does not consist of lines.
     """
     number = 0
     try:
@@ -66,10 +66,10 @@ def text_lines(path: Path, seen: Seen | None = None) -> Iterator[tuple[int, str]
 
 
 def json_lines(path: Path, seen: Seen | None = None) -> Iterator[tuple[str, Any]]:
-    """What each line says, and where it stands.
+    """Yields the place and the JSON value of each line.
 
     Raises:
-        TraceError: a line is no JSON.
+        TraceError: a line is not JSON.
     """
     for number, line in text_lines(path, seen):
         if not line.strip():
@@ -83,15 +83,15 @@ def json_lines(path: Path, seen: Seen | None = None) -> Iterator[tuple[str, Any]
 
 
 def csv_rows(path: Path, *columns: str, seen: Seen | None = None) -> Iterator[tuple[str, dict[str, str]]]:
-    """The rows of a table whose first line names its columns, and where each stands.
+    """Yields the place and the columns of each row of a table whose first line names its columns.
 
     Raises:
-        TraceError: one of these columns is missing, or it is no table.
+        TraceError: a required column is missing, or the file is not a table.
     """
     rows = csv.DictReader(line for _, line in text_lines(path, seen))
     try:
         while rows.fieldnames is not None and not "".join(rows.fieldnames).strip():
-            # A blank line: the names are in one behind it.
+            # A blank line: a later line has the names.
             rows.fieldnames = None
         for column in columns:
             if column not in (rows.fieldnames or ()):
@@ -105,10 +105,10 @@ def csv_rows(path: Path, *columns: str, seen: Seen | None = None) -> Iterator[tu
 
 
 def members(place: str, line: Any) -> Mapping[str, Any]:
-    """A line that is an object.
+    """Returns a line that is a JSON object.
 
     Raises:
-        TraceError: it is none.
+        TraceError: it is not an object.
     """
     if not isinstance(line, dict):
         raise TraceError(f"{place}: expected an object with members, found {str(line)[:50]!r}")
@@ -116,16 +116,16 @@ def members(place: str, line: Any) -> Mapping[str, Any]:
 
 
 def name(line: Mapping[str, Any], member: str) -> str:
-    """What a member calls something, be it a text or a number; empty where there is none, or it is empty."""
+    """Returns a member that is a name, given as text or number; empty if the member is missing or empty."""
     found = line.get(member)
     return "" if found is None else str(found)
 
 
 def number(place: str, line: Mapping[str, Any], *names: str, default: float | None = None) -> float:
-    """The first of these members that is there, as a number of at least 0.
+    """Returns the first of these members that exists, as a number of at least 0.
 
     Raises:
-        TraceError: none is there and no default is given, or it is no such number.
+        TraceError: none exists and there is no default, or the value is not such a number.
     """
     for name in names:
         if line.get(name) not in (None, ""):
@@ -145,15 +145,15 @@ def number(place: str, line: Mapping[str, Any], *names: str, default: float | No
 
 
 def whole(place: str, line: Mapping[str, Any], *names: str, default: int | None = None) -> int:
-    """The same, as a whole number."""
+    """Returns the first of these members that exists, as a whole number of at least 0; raises as `number` does."""
     return int(number(place, line, *names, default=default))
 
 
 def count(place: str, line: Mapping[str, Any], *names: str, default: int | None = None, most: int = MAX_TOKENS) -> int:
-    """The same, of things of which there are no more than so many: tokens, if nothing else is said.
+    """Returns the first of these members that exists, as a whole number of at most ``most``, by default tokens.
 
     Raises:
-        TraceError: as with `number`, or it is more.
+        TraceError: as with `number`, or the value is larger than ``most``.
     """
     found = whole(place, line, *names, default=default)
     if found > most:
@@ -162,12 +162,12 @@ def count(place: str, line: Mapping[str, Any], *names: str, default: int | None 
 
 
 def seconds(place: str, line: Mapping[str, Any], *names: str) -> float:
-    """The first of these members that is there, as seconds: a number, or a date with a time.
+    """Returns the first of these members that exists, as seconds: a number, or a date with a time.
 
-    A date that names no zone is taken as UTC.
+    A date without a time zone is in UTC.
 
     Raises:
-        TraceError: none is there, or it is no time.
+        TraceError: none exists, or the value is not a time.
     """
     for name in names:
         text = line.get(name)
@@ -181,7 +181,7 @@ def seconds(place: str, line: Mapping[str, Any], *names: str) -> float:
             except ValueError:
                 pass
             try:
-                # Azure's have seven digits behind the point, and Python reads six.
+                # Azure's dates have seven decimals of a second, and Python reads six.
                 date = datetime.fromisoformat(_six_digits(text.strip()))
             except ValueError:
                 raise TraceError(f"{place}: {name} is {text[:50]!r}; expected seconds, or a date and a time") from None

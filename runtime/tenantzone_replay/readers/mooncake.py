@@ -17,12 +17,12 @@ CONTENT_TOKENS = 512
 
 
 def looks_like(line: str) -> bool:
-    """Whether a file that begins with this line is one of these."""
+    """Whether a file with this first line has this format."""
     return line.startswith("{") and '"hash_ids"' in line and '"input_length"' in line
 
 
 def read(path: Path, seen: Seen | None = None) -> Iterator[Asked]:
-    """Its requests; a conversation has its second block in common, since nearly all have the first."""
+    """Yields the requests; a conversation is identified by its second block, since nearly all share the first."""
     first: float | None = None
     doubts = Doubts(seen, "milliseconds")
     for index, (place, line) in enumerate(json_lines(path, seen)):

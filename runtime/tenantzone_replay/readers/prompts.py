@@ -1,4 +1,4 @@
-"""What of a prompt a trace tells by ids of its parts."""
+"""Reads the ids of a prompt's parts."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,13 +10,13 @@ from tenantzone_replay.readers.doubts import Doubts
 def known_prompt(
     place: str, fields: Mapping[str, Any], prompt_tokens: int, answer_tokens: int, content_tokens: int, doubts: Doubts
 ) -> tuple[int, ...]:
-    """The ids of ``hash_ids``, as many as the prompt has parts.
+    """Returns the ids of ``hash_ids``, one for each part of the prompt.
 
-    The last one may be of a part that the prompt does not fill: what the answer adds to it nobody else has, which
-    whoever makes blocks of the ids sees to.
+    The last id may belong to a part that the prompt does not fill. The tokens that the answer adds to that part are
+    unique, which the code that makes blocks of the ids takes into account.
 
     Raises:
-        TraceError: they are no list of whole numbers of at least 0 that 63 bits have room for.
+        TraceError: they are not a list of whole numbers of at least 0 that fit into 63 bits.
     """
     ids = fields.get("hash_ids")
     if ids is None:

@@ -16,16 +16,16 @@ from tenantzone_replay.readers.seen import Seen
 
 CONTENT_TOKENS = 16
 _REMEMBERED_CHATS = 200_000
-"""A turn that comes so many others after the one before it begins a conversation of its own."""
+"""Chats that are remembered: a turn that comes this many others after its parent begins a new conversation."""
 
 
 def looks_like(line: str) -> bool:
-    """Whether a file that begins with this line is one of these."""
+    """Whether a file with this first line has this format."""
     return line.startswith("{") and '"parent_chat_id"' in line
 
 
 def read(path: Path, seen: Seen | None = None) -> Iterator[Asked]:
-    """Its requests; a conversation is a chat with all turns that followed."""
+    """Yields the requests; a conversation is a chat with all turns that followed."""
     conversation_of: OrderedDict[int, int] = OrderedDict()
     first: float | None = None
     doubts = Doubts(seen, "seconds")
@@ -33,7 +33,7 @@ def read(path: Path, seen: Seen | None = None) -> Iterator[Asked]:
         fields = members(place, line)
         chat = whole(place, fields, "chat_id")
         parent = fields.get("parent_chat_id")
-        # Where some are missing, pandas writes null for these and 7.0 for the others.
+        # pandas writes null for missing values, and then 7.0 for the others.
         if not (parent is None or isinstance(parent, int) or (isinstance(parent, float) and parent.is_integer())):
             raise TraceError(f"{place}: parent_chat_id is {str(parent)[:50]!r}; expected a whole number, -1 for none")
         conversation = conversation_of[chat] = chat if parent is None else conversation_of.get(int(parent), chat)

@@ -1,10 +1,10 @@
-"""What the front door's recorder wrote: one file of it, or the folder with all of them.
+"""Recordings of the frontend: one file, or the folder with all files.
 
-Lines are in the order in which requests ended. Each says since when the oldest one was under way that had not ended
-yet, so that arrivals can be put in order without reading ahead further than that.
+Lines are in the order in which requests ended. Each gives the arrival time of the oldest request that had not ended
+yet, so that arrivals can be sorted without reading ahead further than that.
 
-Where a disk was full, a process was killed or the power failed, a line may be cut off or have zeros in it, with the
-next one behind it in the same line or in one of its own. What is no whole line is left out, and said.
+After a full disk, a killed process or a power failure, a line may be cut off or contain zeros, with the next one behind
+it on the same line or on its own. Incomplete lines are skipped with a warning.
 """
 
 import heapq
@@ -24,48 +24,48 @@ from tenantzone_replay.readers.seen import Seen
 _FORMAT = 1
 _BEGINNING = '{"recorded":'
 _LETTERS = 8
-"""Of a block's hash."""
+"""The characters of a block's hash."""
 _PATTERN = "requests-*.jsonl*"
 _NAME: Final = re.compile(r"requests-.+\.jsonl(\.[-0-9]+)?(\.gz)?", re.DOTALL)
-"""Rotated, or put away under a date; editors and copies have other endings."""
+"""The names of rotated or archived files; editors and copies use other endings."""
 _MOST_UNDER_WAY = 100_000
 _MOST_ANSWERS = 16_384
-"""To one prompt; vLLM's own bound."""
+"""The most answers to one prompt; vLLM's own bound."""
 
 Arrival = tuple[float, int, Asked]
-"""Unix time, place in the file, and the request, whose own time is not set."""
+"""Unix time, place in the file, and the request, whose arrival is not set yet."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class _Part:
-    """A file of one process, by its first whole line; they are in the order in which they were written.
+    """A file of one process, identified by its first complete line; parts sort in the order of writing.
 
-    Names do not tell it: a file that is packed or moved keeps its number while those after it are rotated.
+    Names do not give the order: a packed or moved file keeps its number while later ones are rotated.
     """
 
     oldest: float
     written: float
-    """When that line was."""
+    """When that line was written."""
     earliest: float = field(compare=False)
-    """Nothing in this file and in later ones came before that."""
+    """No request in this file or in later ones arrived before this time."""
     beginning: int = field(compare=False)
     """An id of that line."""
     path: Path = field(compare=False)
 
 
 def looks_like(line: str) -> bool:
-    """Whether a file that begins with this line is one of these."""
+    """Whether a file with this first line has this format."""
     return line.startswith(_BEGINNING)
 
 
 def read(path: Path, seen: Seen | None = None) -> Iterator[Asked]:
-    """Requests in the order of their arrival.
+    """Yields requests in the order of their arrival.
 
-    What the engine refused is left out: its client asked again. What nobody waited for is there, with as many tokens of
-    an answer as it had.
+    Requests that the engine refused are left out: their clients retried. Abandoned requests are included, with the
+    number of answer tokens that they got.
 
     Raises:
-        TraceError: a line was written by nobody who records, or nothing is recorded there.
+        TraceError: a line was not written by a recorder, or there is no recording.
     """
     seen = seen or Seen()
     by_process = _by_process(path, seen) if path.is_dir() else [[path]]
@@ -82,7 +82,7 @@ def read(path: Path, seen: Seen | None = None) -> Iterator[Asked]:
 
 
 def _by_process(folder: Path, seen: Seen) -> list[list[Path]]:
-    """The files of each process that wrote into a folder."""
+    """Returns the files of each process that wrote into a folder."""
     by_process: dict[str, list[Path]] = {}
     for path in seen.names(folder, _PATTERN):
         if _NAME.fullmatch(path.name):
@@ -93,7 +93,7 @@ def _by_process(folder: Path, seen: Seen) -> list[list[Path]]:
 
 
 def _parts(paths: Iterable[Path], seen: Seen) -> Iterator[_Part]:
-    """The files that have something in them."""
+    """Yields the files that are not empty."""
     for path in paths:
         for where, fields in _whole_lines(path, seen):
             oldest, arrival = number(where, fields, "oldest"), number(where, fields, "time")
@@ -103,12 +103,12 @@ def _parts(paths: Iterable[Path], seen: Seen) -> Iterator[_Part]:
 
 
 def _once(parts: Iterable[_Part], seen: Seen) -> Iterator[_Part]:
-    """Of files that begin alike one: no two lines of a process are alike, so the others are copies, packed or not."""
+    """Yields one of several files that begin alike: no two lines of a process are equal, so the others are copies."""
     by_beginning: dict[int, list[_Part]] = {}
     for part in parts:
         by_beginning.setdefault(part.beginning, []).append(part)
     for alike in by_beginning.values():
-        # What was still being written when it was copied has more in it than the copy.
+        # A file that was copied while it was written has more lines than the copy.
         longest = alike[0] if len(alike) == 1 else max(alike, key=lambda part: _length(part.path, seen))
         yield longest
         for part in alike:
@@ -121,7 +121,7 @@ def _length(path: Path, seen: Seen) -> int:
 
 
 def _when_due(parts: list[_Part], seen: Seen) -> Iterator[tuple[float, int, Asked | None]]:
-    # Until something in them may be next, they need not be open: there may be more files than can be.
+    # Files are opened only when they may be next: there may be more files than can be open.
     yield parts[0].earliest, 0, None
     yield from _in_order(parts, seen)
 
@@ -170,7 +170,7 @@ def _is_cut_off(line: str) -> bool:
 
 
 def _behind_what_was_cut_off(line: str) -> Any:
-    """The whole line at the end of one; None: there is none."""
+    """Returns the complete line at the end of a damaged one; None: there is none."""
     try:
         return json.loads(line[line.rindex(_BEGINNING) :])
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""What a trace had in it when it was seen first: it is read several times, and others may still write to it."""
+"""The contents of a trace when it was first read: it is read several times, and others may still write to it."""
 
 import hashlib
 import io
@@ -13,9 +13,9 @@ from typing import Any, BinaryIO, Final
 from tenantzone_replay.load import TraceError
 
 _TRIES: Final = 10
-"""To look at files that are renamed meanwhile."""
+"""Attempts to list files that are being renamed."""
 _END_BYTES: Final = 4096
-"""Of a file's beginning, and of its end: by these it is known again."""
+"""The bytes at a file's beginning and end that identify it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +26,9 @@ class _File:
 
 
 class Seen:
-    """The files of one trace, as they were when they were seen first. That is what is read of them, each time.
+    """The files of one trace as they were when first read. Every later read returns the same contents.
 
-    What is written behind it is another load's. A file is found again under whatever name its folder has it.
+    Data appended later is ignored. A renamed file is found again within its folder.
     """
 
     def __init__(self) -> None:
@@ -36,16 +36,16 @@ class Seen:
         self._files: dict[Path, _File | None] = {}
         self._ends: dict[Path, bytes] = {}
         self._now: dict[_File, Path] = {}
-        """Where files are that were renamed, as far as somebody has looked."""
+        """The current paths of renamed files that were found."""
         self.warned: set[str] = set()
-        """What a warning about the trace was given for."""
+        """The warnings about the trace that were given."""
 
     def names(self, folder: Path, pattern: str) -> list[Path]:
-        """The files of a folder, by the names that they had."""
+        """Returns the files of a folder by their original names."""
         if self._names is None:
             for _ in range(_TRIES):
                 self._files = _files(folder, pattern)
-                # They are renamed one after another: between two looks that find the same, nobody did.
+                # Files are renamed one by one: two equal listings mean that none was renamed in between.
                 if self._files == _files(folder, pattern):
                     break
             self._names = list(self._files)
@@ -53,11 +53,11 @@ class Seen:
 
     @contextmanager
     def opened(self, path: Path) -> Iterator[BinaryIO]:
-        """A file, up to where it had been written.
+        """Opens a file, limited to its original length.
 
         Raises:
-            OSError: it can't be read.
-            TraceError: what it had in it is not there any more.
+            OSError: the file can't be read.
+            TraceError: its original contents are gone.
         """
         first = self._files.get(path)
         if first is not None and not first.size:
@@ -73,7 +73,7 @@ class Seen:
 
 
 class _UpTo(io.RawIOBase):
-    """A file's first bytes."""
+    """The first bytes of a file."""
 
     def __init__(self, file: io.FileIO, size: int, path: Path) -> None:
         self._file = file
@@ -96,7 +96,7 @@ def _files(folder: Path, pattern: str) -> dict[Path, _File | None]:
     found: dict[Path, _File | None] = {}
     for path in sorted(folder.glob(pattern)):
         found[path] = None
-        # Whoever opens one that is none will hear why.
+        # Opening a file that does not exist reports the error.
         with suppress(OSError):
             state = path.stat()
             found[path] = _file(state) if stat.S_ISREG(state.st_mode) else None
@@ -112,7 +112,7 @@ def _found(path: Path, wanted: _File, now: dict[_File, Path]) -> io.FileIO:
         for candidate in (path, now.get(wanted)):
             if candidate is not None and (file := _opened_if(candidate, wanted)):
                 return file
-        # Its folder is looked through only where it is under neither name, and for all files at once.
+        # The folder is searched only if the file has neither name, and for all files at once.
         for other in path.parent.iterdir():
             with suppress(OSError):
                 now[_file(other.stat())] = other
@@ -130,7 +130,7 @@ def _opened_if(path: Path, wanted: _File) -> io.FileIO | None:
 
 
 def _ends(file: io.FileIO, size: int) -> bytes:
-    """A hash: a disk gives the number of a file that is removed to the next one that is made."""
+    """Returns a hash of the file's ends: a disk may reuse the inode number of a removed file."""
     digest = hashlib.blake2b(file.read(min(size, _END_BYTES)))
     file.seek(max(0, size - _END_BYTES))
     digest.update(file.read(min(size, _END_BYTES)))

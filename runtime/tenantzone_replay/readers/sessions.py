@@ -1,8 +1,8 @@
-"""Any JSON Lines that name who asks: ``user_id`` or ``session_id``, a time, and lengths.
+"""JSON Lines that name the client: ``user_id`` or ``session_id``, a time, and lengths.
 
-The names of members that are understood: ``timestamp``, ``arrival``, ``time`` or ``ts`` (seconds, or a date and a time;
+Accepted names of members: ``timestamp``, ``arrival``, ``time`` or ``ts`` (seconds, or a date and a time;
 ``timestamp_ms``: milliseconds); ``prompt_tokens``, ``input_length`` or ``input_tokens``; ``output_tokens``,
-``completion_tokens`` or ``output_length``; ``hash_ids`` with ``block_size`` (512 if it is not said).
+``completion_tokens`` or ``output_length``; ``hash_ids`` with ``block_size`` (512 by default).
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,12 +18,12 @@ from tenantzone_replay.readers.seen import Seen
 
 
 def looks_like(line: str) -> bool:
-    """Whether a file that begins with this line is one of these."""
+    """Whether a file with this first line has this format."""
     return line.startswith("{") and ('"user_id"' in line or '"session_id"' in line)
 
 
 def read(path: Path, seen: Seen | None = None) -> Iterator[Asked]:
-    """Its requests; the tenant is the user, and a session goes on with what was said in it."""
+    """Yields the requests; the tenant is the user, and each request of a session continues it."""
     conversations = Conversations()
     first: float | None = None
     doubts: Doubts | None = None
@@ -56,7 +56,7 @@ def read(path: Path, seen: Seen | None = None) -> Iterator[Asked]:
 
 
 def _time(place: str, fields: Mapping[str, Any]) -> tuple[float, int]:
-    """The time of a line, and how many of its units are a second."""
+    """Returns the time of a line, and how many of its units are a second."""
     if fields.get("timestamp_ms") not in (None, ""):
         return number(place, fields, "timestamp_ms"), 1000
     return seconds(place, fields, "timestamp", "arrival", "time", "ts"), 1

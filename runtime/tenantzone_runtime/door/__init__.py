@@ -1,1 +1,1 @@
-"""The front door: ASGI middleware in vLLM's API server that binds each request to a tenant and seals the binding."""
+"""The frontend: ASGI middleware in vLLM's API server that binds each request to a tenant and seals the binding."""

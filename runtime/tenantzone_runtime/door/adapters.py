@@ -1,6 +1,6 @@
-"""Which models a tenant may name: the base model, and of the engine's LoRA adapters those that the tenant's zone lists.
+"""The models that a tenant may name: the base model, and those of the engine's LoRA adapters that its zone lists.
 
-To whoever may not use an adapter it is as if it were not there: the same answer as for a name that nobody has.
+A tenant that may not use an adapter gets the same answer as for a name that does not exist.
 """
 
 import json
@@ -14,11 +14,11 @@ MODELS_PATH = "/v1/models"
 
 
 def usable_models(scope: Scope, zone: ZoneConfig | None) -> frozenset[str] | None:
-    """The names that a tenant may give as ``model``.
+    """Returns the names that a tenant may give as ``model``.
 
     Args:
-        scope: of the request, with vLLM's application, which knows what its base model is called.
-        zone: of the tenant; None: one that bounds nothing.
+        scope: of the request; vLLM's application in it knows the name of the base model.
+        zone: of the tenant; None: no bounds.
 
     Returns:
         None if the zone lists no adapters, so that any name may be given.
@@ -33,10 +33,10 @@ def check_model(body: Mapping[str, Any], usable: frozenset[str] | None) -> None:
     """Check that a request names a model that its tenant may use.
 
     Raises:
-        Refusal: it does not.
+        Refusal: the tenant may not use it.
     """
     model = body.get("model")
-    # Without a name it is the base model's; what is no text vLLM refuses.
+    # Without a name the base model is used; vLLM refuses names that are not texts.
     if usable is not None and isinstance(model, str) and model and model not in usable:
         raise Refusal(
             404, "model", f"The model `{model}` does not exist, or this tenant may not use it (adapters)", param="model"
@@ -44,7 +44,7 @@ def check_model(body: Mapping[str, Any], usable: frozenset[str] | None) -> None:
 
 
 def listing(app: App, usable: frozenset[str] | None) -> App:
-    """The application, for a request that lists models: only those that the tenant may use are in the answer."""
+    """Returns the application for requests that list models: its answer has only the models that the tenant may use."""
     if usable is None:
         return app
 
@@ -55,10 +55,10 @@ def listing(app: App, usable: frozenset[str] | None) -> App:
 
 
 class _Listing:
-    """The answer to one request, which is changed once it is whole.
+    """The answer to one request, which is changed once it is complete.
 
     Args:
-        names: of the models that stay in it.
+        names: of the models to keep.
         send: takes the answer's messages.
     """
 
@@ -69,7 +69,7 @@ class _Listing:
         self._body = b""
 
     async def send(self, message: Message) -> None:
-        """Take a message of the application's; the last one sends all."""
+        """Collect a message of the application's; the last one sends the answer."""
         if message["type"] == "http.response.start":
             self._head = message
             return

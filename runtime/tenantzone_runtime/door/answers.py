@@ -1,4 +1,4 @@
-"""The front door's own answers, in the error format of the API that a request is for: OpenAI's or Anthropic's."""
+"""The frontend's own answers, in the error format of the request's API: OpenAI's or Anthropic's."""
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
@@ -38,11 +38,11 @@ _ANTHROPIC_ERROR_TYPES = {
     429: "rate_limit_error",
     503: "overloaded_error",
 }
-"""Of Anthropic's API. Every other status is an ``invalid_request_error`` or, from 500 on, an ``api_error``."""
+"""Anthropic's types by status. Others are an ``invalid_request_error`` or, from 500 on, an ``api_error``."""
 
 
 def error_body(scope: Scope, status: int, message: str, param: str | None = None) -> bytes:
-    """The JSON body of an error, as clients of the request's API expect it.
+    """Returns the JSON body of an error, as clients of the request's API expect it.
 
     Args:
         scope: of the request.
@@ -61,11 +61,11 @@ def error_body(scope: Scope, status: int, message: str, param: str | None = None
 
 
 def error_event(scope: Scope, body: bytes) -> bytes:
-    """The end of a stream that fails after it has begun.
+    """Returns the end of a stream that fails after it has begun.
 
     Args:
         scope: of the request.
-        body: of the error, as `error_body` makes it.
+        body: of the error, from `error_body`.
     """
     return (
         b"event: error\ndata: " + body + b"\n\n" if is_anthropic(scope) else b"data: " + body + b"\n\ndata: [DONE]\n\n"
@@ -79,11 +79,11 @@ def is_anthropic(scope: Scope) -> bool:
 
 
 class Refusal(Exception):
-    """A request that the door does not let through.
+    """A request that the frontend refuses.
 
     Args:
         status: HTTP status.
-        reason: for whoever counts refusals.
+        reason: for the metric of refusals.
         message: what is wrong and what to do, for the client.
         param: the field of the body that is at fault.
         headers: further response headers.
@@ -105,7 +105,7 @@ class Refusal(Exception):
         self.headers = headers or {}
 
     def body(self, scope: Scope) -> bytes:
-        """What is wrong, in the error format of the API that the request is for."""
+        """Returns the JSON body, in the error format of the request's API."""
         return error_body(scope, self.status, str(self), self.param)
 
     async def send(self, scope: Scope, send: Send) -> None:

@@ -1,6 +1,6 @@
-"""Has the application's errors answered in the error format of the API that a request is for.
+"""Converts the application's errors to the error format of the request's API.
 
-Most of vLLM's errors have OpenAI's format. Those of the framework below it do not, such as ``{"detail": "Not Found"}``
+Most of vLLM's errors have OpenAI's format. Errors of the framework below it do not, such as ``{"detail": "Not Found"}``
 for a route that an engine does not serve. On Anthropic's routes some errors have OpenAI's format, or its error types.
 """
 
@@ -15,7 +15,7 @@ _REPLACED = frozenset({b"content-length", b"content-type"})
 
 
 def in_api_format(app: App) -> App:
-    """The application, whose errors have the format of the API that the request is for."""
+    """Returns the application with its errors in the format of the request's API."""
 
     async def call(scope: Scope, receive: Receive, send: Send) -> None:
         await app(scope, receive, _Errors(scope, send).send)
@@ -35,7 +35,7 @@ class _Errors:
         self._scope = scope
         self._send = send
         self._head: Message | None = None
-        """Of an error whose body is not complete yet."""
+        """The start of an error whose body is not complete yet."""
         self._body = b""
 
     async def send(self, message: Message) -> None:
@@ -62,16 +62,16 @@ class _Errors:
 
 
 def reformatted(scope: Scope, status: int, body: bytes, headers: Mapping[bytes, bytes]) -> bytes | None:
-    """The body of an error in the format of the API that the request is for.
+    """Returns the body of an error in the format of the request's API.
 
     Args:
         scope: of the request.
         status: HTTP status.
-        body: as the application made it.
-        headers: of the answer, by names in small letters.
+        body: from the application.
+        headers: of the answer, by lower-case names.
 
     Returns:
-        None if the body has the format already, or is not one that this function knows.
+        None if the body has the format already, or has an unknown one.
     """
     try:
         parsed: Any = json.loads(body)
@@ -90,7 +90,7 @@ def reformatted(scope: Scope, status: int, body: bytes, headers: Mapping[bytes, 
 
 
 def _message(scope: Scope, status: int, detail: object, headers: Mapping[bytes, bytes]) -> str:
-    """What the framework's word for an error means here, and what to do."""
+    """Returns what the framework's error text means here, and what to do."""
     path = routed_path(scope["path"], scope.get("root_path", ""))
     if (status, detail) == (404, "Not Found"):
         return f"{path} is not served by this engine, whose model may be for other routes; check the URL"

@@ -1,8 +1,8 @@
-"""Bears what is known of a request past the parts of vLLM that drop it, to where it is handed to the engine.
+"""Context propagation: carries a request's seal and limits past the parts of vLLM that drop them, to the engine.
 
-That is its seal. Most bodies have a field for it. Where vLLM makes several requests of one, as for beam search, or has
-no such field, as for embeddings, it goes along with the task in which the request is served, and with those that are
-begun in there. So does what all the engine's requests of one body come to together, and what its media may still take.
+Most bodies have a field for the seal. Where vLLM makes several requests of one, as for beam search, or has no such
+field, as for embeddings, the seal travels with the task that serves the request, and with the tasks that it starts. So
+do the totals of all the engine's requests of one body, and the limits of its media.
 """
 
 from contextvars import ContextVar
@@ -14,17 +14,17 @@ from tenantzone_runtime.door.parsing_budget import ParsingBudget
 
 
 class Closing(Protocol):
-    """Something that is held for a request."""
+    """A resource that is held for a request."""
 
     def close(self) -> None:
-        """Give it up."""
+        """Release it."""
 
 
 class Bearing:
-    """What goes along with one request, known when its body has been read.
+    """The context of one request, known when its body has been read.
 
     Args:
-        media: what the request's images, sounds and videos come to; None: they are not bounded.
+        media: the use of images, sounds and videos by the request; None: they are not bounded.
         tenant: whose request it is.
     """
 
@@ -32,28 +32,28 @@ class Bearing:
         self.media = media
         self.tenant = tenant
         self.seal = ""
-        """Empty: it has none."""
+        """The seal; empty: it has none."""
         self.answers_in_one_piece = 0
-        """How many answers the body comes to that are made in one piece each; 0: they are streamed."""
+        """The number of the body's answers that are each sent in one piece; 0: they are streamed."""
         self.prompt_logprobs_field = ""
-        """The body's field that asks for log probabilities of its prompts."""
+        """The body's field that requests log probabilities of its prompts."""
         self.prompt_logprobs = 0
-        """How many of them those prompts come to that have become tokens."""
+        """The number of log probabilities for the prompts tokenized so far."""
         self.parsing = ParsingBudget()
-        """What the parsers of the request's answers may still take."""
+        """The processor time that the parsers of the request's answers may still use."""
         self.held: list[Closing] = []
-        """What is closed once the request has ended."""
+        """Resources to close when the request has ended."""
         self._has_ended = False
 
     def hold(self, closing: Closing) -> None:
-        """Hold something until the request has ended. If it has, close it at once: a task of the request's goes on."""
+        """Hold a resource until the request has ended; if it has (a task may outlive it), close it at once."""
         if self._has_ended:
             closing.close()
         else:
             self.held.append(closing)
 
     def carried_through(self, app: App) -> App:
-        """The application, for that request."""
+        """Returns the application with this context set while it serves the request."""
 
         async def call(scope: Scope, receive: Receive, send: Send) -> None:
             token = _current.set(self)
@@ -72,11 +72,11 @@ _current: ContextVar[Bearing | None] = ContextVar("tenantzone_bearing", default=
 
 
 def borne() -> Bearing | None:
-    """What goes along with the request that this is called for; None: it did not come through the door."""
+    """Returns the context of the current request; None: it did not come through the frontend."""
     return _current.get()
 
 
 def borne_seal() -> str:
-    """The seal of the request that this is called for; empty: it has none, or did not come through the door."""
+    """Returns the seal of the current request; empty: it has none, or did not come through the frontend."""
     bearing = borne()
     return "" if bearing is None else bearing.seal

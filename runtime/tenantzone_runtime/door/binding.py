@@ -1,4 +1,4 @@
-"""Puts the binding of a request to its tenant into the request's body."""
+"""Writes a request's binding to its tenant into the request's body."""
 
 import json
 from collections.abc import Mapping
@@ -17,16 +17,16 @@ _JSON_SPACE = b" \t\n\r"
 
 
 def parse_body(body: bytes) -> dict[str, Any]:
-    """Parse a request's body into the object that it holds.
+    """Parse a request's body into the object that it contains.
 
     Raises:
-        Refusal: it holds none, or nests deeper than Python parses.
+        Refusal: it contains none, or nests deeper than Python parses.
     """
     try:
         parsed = json.loads(body)
     except RecursionError:
         raise refuse_depth("complex_body", "The request's body") from None
-    # Besides malformed JSON: bytes that are no text, and numbers too long to convert.
+    # In addition to malformed JSON: bytes that are not text, and numbers too long to convert.
     except ValueError as error:
         raise Refusal(400, "malformed_body", f"The request's body is not valid JSON: {error}") from None
     if not isinstance(parsed, dict):
@@ -35,10 +35,10 @@ def parse_body(body: bytes) -> dict[str, Any]:
 
 
 def check_fields(body: Mapping[str, Any], refused: Mapping[str, str]) -> None:
-    """Check that a request sets no field that would lead around the binding.
+    """Check that a request sets no field that would bypass the binding.
 
     Raises:
-        Refusal: a field that is set, named.
+        Refusal: such a field is set; the message names it.
     """
     for name, reason in refused.items():
         if body.get(name) not in (None, False):
@@ -63,16 +63,16 @@ def bind(
 ) -> bytes:
     """Returns the request's body with the tenant's cache salt and the seal in it, as JSON.
 
-    A salt or extra arguments that the client sent, even twice, are not in it: only ours are.
+    A salt or extra arguments that the client sent, even twice, are dropped: only ours are kept.
 
     Args:
-        raw: the body, as it came.
+        raw: the body as received.
         body: the same, parsed.
         seal_key: shared with the scheduler.
         salt_key: of the pool.
-        tenant: who asks.
-        user: the digest of who of the tenant asks; empty: that is not told.
-        bearing: is given the seal, too.
+        tenant: whose request it is.
+        user: the digest of the tenant's user; empty: unknown.
+        bearing: gets the seal, too.
         takes_arguments: whether the route's body has a field for the seal.
 
     Raises:
@@ -100,7 +100,7 @@ def _extended(raw: bytes, body: Mapping[str, Any], more: Mapping[str, Any]) -> b
     Serializing a large body again would hold the interpreter's lock for longer than parsing it did.
 
     Args:
-        raw: the object, as it came.
+        raw: the object as received.
         body: the same, parsed.
         more: fields that are not in it.
     """
@@ -109,10 +109,10 @@ def _extended(raw: bytes, body: Mapping[str, Any], more: Mapping[str, Any]) -> b
 
 
 def without_seal(raw: bytes, body: dict[str, Any]) -> bytes:
-    """Returns the request's body without any seal, as JSON: whatever the client sent as one is worth nothing.
+    """Returns the request's body without any seal, as JSON: a seal from a client is invalid.
 
     Args:
-        raw: the body, as it came.
+        raw: the body as received.
         body: the same, parsed.
 
     Raises:
@@ -131,7 +131,7 @@ def _other_arguments(body: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     if not isinstance(arguments, dict):
         raise Refusal(400, "malformed_body", f"'{_EXTRA_ARGUMENTS}' must be an object", param=_EXTRA_ARGUMENTS)
-    # vLLM puts some of a body's own fields among these, and looks for them here.
+    # vLLM copies some of a body's own fields into these arguments, and reads them from here.
     for name, reason in MACHINERY.items():
         if name in arguments:
             raise _unsupported(f"{_EXTRA_ARGUMENTS}.{name}", reason)

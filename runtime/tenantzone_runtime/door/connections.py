@@ -1,7 +1,7 @@
-"""Bounds below the front door: of heads in size and time, of connections, and of requests that wait on one of them.
+"""Bounds below the frontend: the size and time of request heads, connections, and pipelined requests.
 
-The door sees a request once its head is complete. Until then uvicorn collects the head, whoever sends it, without a
-bound: its parser copies what it has of a header with each piece that comes. So this is uvicorn's own protocol, with a
+The frontend sees a request when its head is complete. Until then uvicorn collects the head of any client, without a
+bound: its parser copies the collected part of a header with each new piece. So this is uvicorn's own protocol, with a
 bound and a deadline for the head. It takes effect in each process in which :func:`bound_connections` was called before
 uvicorn is configured.
 """
@@ -18,26 +18,26 @@ from tenantzone_runtime.door.peer import PeerProtocol
 from tenantzone_runtime.door.refusals import Reason, count_refusal
 
 MAX_HEAD_BYTES = 64 * 2**10
-"""Of the request line and all headers; ``--h11-max-incomplete-event-size`` can lower it."""
+"""The most bytes of the request line and all headers; ``--h11-max-incomplete-event-size`` can lower it."""
 MAX_HEADERS = 256
-"""``--h11-max-header-count`` can lower it."""
+"""The most headers; ``--h11-max-header-count`` can lower it."""
 HEAD_SECONDS = 10.0
-"""Until the head of a request is complete: since the connection was made, or since the last answer ended."""
+"""The time for a complete head, from the connection's start or the end of the last answer."""
 UNREAD_SECONDS = 120.0
-"""How long a client may take next to nothing of an answer that it was sent."""
+"""The time for which a client may read next to nothing of its answer."""
 MIN_READ_PER_SECOND = 2**10
-"""Bytes; less than that is next to nothing."""
+"""In bytes; a slower client reads next to nothing."""
 READING_SECONDS = 1.0
-"""Whoever has not taken an answer whole for so long may have to make room for another connection."""
+"""A client that has not read its whole answer within this time may have to make room for another connection."""
 MAX_PIPELINED = 16
-"""Requests of a connection that wait for the answer to one before them: each takes far more memory than bytes."""
+"""Requests of a connection that wait for an earlier answer: each takes far more memory than its bytes."""
 MAX_CONNECTIONS = 4096
-"""In one API server. Beyond it, the connections that have waited longest without a request are closed first, and then
-those whose clients have not taken their answers for longest."""
+"""The most connections of one API server. Beyond it, the connections idle for longest are closed first, and then those
+whose clients have not read their answers for longest."""
 
 
 def bound_connections() -> None:
-    """Have uvicorn take the bounded protocol where it would choose one itself, as vLLM lets it."""
+    """Have uvicorn use the bounded protocol where it would choose a protocol itself, as vLLM does."""
     uvicorn.config.HTTP_PROTOCOLS["auto"] = f"{__name__}:BoundedProtocol"
 
 
@@ -67,9 +67,9 @@ class BoundedProtocol(PeerProtocol):
     unread_seconds: float = UNREAD_SECONDS
     max_connections: int = MAX_CONNECTIONS
     _idle: ClassVar[dict["BoundedProtocol", None]] = {}
-    """The connections of this process that have no request, the one that has waited longest first."""
+    """The connections of this process without a request, the one idle for longest first."""
     _unread: ClassVar[dict["BoundedProtocol", float]] = {}
-    """Those whose clients have not taken all that was sent, and since when on the loop's clock; the longest first."""
+    """Connections with unread output, and since when on the loop's clock; the longest first."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -77,24 +77,24 @@ class BoundedProtocol(PeerProtocol):
         self._max_headers = min(MAX_HEADERS, getattr(self.config, "h11_max_header_count", None) or MAX_HEADERS)
         self._in_head = False
         self._has_progressed = False
-        """Whether what came last has ended a head, or brought some of a body."""
+        """Whether the last data ended a head or contained part of a body."""
         self._unfinished_bytes = 0
-        """Of a head, or of what may stand behind a body in chunks, what came in pieces that did neither."""
+        """The bytes of a head, or of trailers after a chunked body, in data that did neither."""
         self._running: RequestResponseCycle | None = None
-        """What is being answered; uvicorn knows the last request only, which may be waiting for this one."""
+        """The request being answered; uvicorn knows only the last request, which may be waiting for this one."""
         self._deadline: asyncio.TimerHandle | None = None
         self._reader: asyncio.TimerHandle | None = None
-        """Looks whether the client takes its answer."""
+        """Checks whether the client reads its answer."""
         self._unread_bytes = 0
-        """What was left of the answer when that was last looked at."""
+        """The unread rest of the answer at the last check."""
         self._has_strayed = False
-        """Whether the parser took what is no request of HTTP's for one that has ended."""
+        """Whether the parser took data that is not an HTTP request for the end of one."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         if self.scheme == "http":
-            # So that uvicorn waits, and the clock runs, for the last byte of an answer, too: what is closed is closed
-            # when the client has taken that. With TLS asyncio has a time-out for closing.
+            # So that uvicorn waits, and the clock runs, for the last byte of an answer, too: a connection closes only
+            # when the client has read it. With TLS asyncio has a time-out for closing.
             transport.set_write_buffer_limits(0)
         if len(self.connections) > self.max_connections:
             self._make_room()
@@ -128,7 +128,7 @@ class BoundedProtocol(PeerProtocol):
         if self._unfinished_bytes > self._max_head:
             self._close_for_head()
         elif not self._is_answering():
-            # Whatever came, uvicorn has just stopped its own clock for connections that do nothing.
+            # Uvicorn has just stopped its own timer for idle connections, whatever data came.
             self._await_head()
 
     def on_message_begin(self) -> None:
@@ -138,14 +138,14 @@ class BoundedProtocol(PeerProtocol):
         self._in_head = self._has_progressed = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        # What stands behind a body in chunks is no header: whoever is before this server has not looked at it.
+        # Trailers after a chunked body are not headers: proxies in front of this server have not checked them.
         if self._in_head:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._in_head, self._has_progressed = False, True
         self._stop_awaiting()
-        # With Upgrade, or CONNECT, the parser ends the request here, and takes its body for the next one.
+        # With Upgrade, or CONNECT, the parser ends the request here, and takes its body for the next request.
         self._has_strayed = self.parser.should_upgrade() and not self._should_upgrade()
         if len(self.headers) > self._max_headers or self._head_bytes() > self._max_head:
             self.app = _refuse_head
@@ -157,11 +157,11 @@ class BoundedProtocol(PeerProtocol):
         if not self.pipeline:
             self._running = self.cycle
         else:
-            # Uvicorn has stopped reading, and would not hear that the client has gone.
+            # Uvicorn has stopped reading, and would not notice that the client disconnected.
             self.flow.resume_reading()
 
     def on_chunk_header(self) -> None:
-        """Note that a piece of a body in chunks begins; the parser calls this."""
+        """Note that a chunk of a body begins; called by the parser."""
         self._has_progressed = True
 
     def on_body(self, body: bytes) -> None:
@@ -171,7 +171,7 @@ class BoundedProtocol(PeerProtocol):
             self._abort_pipeline()
 
     def handle_websocket_upgrade(self) -> None:
-        """Hand the connection over, unless there is still something to be answered, or to be read, on it."""
+        """Hand the connection over, unless it still has a request to answer, or output to read."""
         if self._is_answering() or self in self._unread:
             count_refusal("pipelined")
             self.transport.abort()
@@ -179,14 +179,14 @@ class BoundedProtocol(PeerProtocol):
         begun = len(self.tasks)
         super().handle_websocket_upgrade()
         if len(self.tasks) == begun and not self.transport.is_closing():
-            # What was handed over is no handshake, and nobody else would end the connection.
+            # The request was not a valid handshake, and no other code would end the connection.
             self.transport.abort()
 
     def _should_upgrade(self) -> bool:
         return super()._should_upgrade() and self.parser.get_method() == b"GET" and not self._has_body()
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Nothing: whoever likes could fill the log."""
+        """Do nothing: any client could fill the log."""
 
     def _has_body(self) -> bool:
         return any(
@@ -224,11 +224,11 @@ class BoundedProtocol(PeerProtocol):
     def _abort_pipeline(self) -> None:
         count_refusal("pipelined")
         self.transport.abort()
-        # Nothing else ends the parser's work on what came in the same piece.
+        # Nothing else stops the parser from processing the rest of this data.
         raise ConnectionAbortedError("too much waits for the answer to a request before it")
 
     def _head_bytes(self) -> int:
-        # As it stands on the wire: ": " and a line's end with each header.
+        # As on the wire: ": " and a line's end with each header.
         return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
 
     def _is_answering(self) -> bool:

@@ -1,8 +1,8 @@
-"""Keeps from tenants what the server's own failures tell of its insides.
+"""Error masking: hides the server's internals from tenants when the server itself fails.
 
-Where vLLM meets a request that it did not foresee, the client gets 500 and the text of Python's exception: classes,
-attributes, paths. Some of these vLLM answers itself, others come as exceptions past the door to what stands around it.
-All that is for whoever runs the engine, and stands in the log; the tenant is told that it happened.
+Where vLLM meets a request that it did not expect, the client gets 500 and the text of Python's exception: classes,
+attributes, paths. vLLM answers some of these itself; others are exceptions that pass the frontend to the code around
+it. The details are in the log for the engine's operator; the tenant only learns that the request failed.
 """
 
 import json
@@ -19,29 +19,29 @@ _log = logging.getLogger(__name__)
 _LONGEST_LOGGED = 2000
 _EVENT = b"data: "
 _SIGNS = (b'"code":500', b'"code": 500', b'"internal_error"')
-"""One is in each event of a failure; the last is how the routes that are like Anthropic's say it."""
+"""Each event of a failure has one of these; the last is the form of the routes like Anthropic's."""
 _READ_BODIES = (
     ("fastapi.", "request_body_to_args"),
     ("vllm.entrypoints.", "to_chat_completion_request"),
     ("vllm.entrypoints.", "construct_input_messages"),
     ("vllm.", "_parse_chat_message_content"),
-    # Its name since 0.33.
+    # The function's name since 0.33.
     ("vllm.", "parse_chat_message_content"),
 )
-"""Functions, by the beginning of their module's name, that make of a body what its route takes, and nothing else:
-FastAPI's for the body's model, and vLLM's for conversations that come in another form than chat completions, and for
-each message of a conversation."""
+"""Functions, by the beginning of their module's name, that only parse a body into its route's input: FastAPI's for the
+body's model, and vLLM's for conversations in another form than chat completions, and for each message of a
+conversation."""
 
 
 def discreet(app: App) -> App:
-    """The application, whose answers of status 500, and events of a stream that say the same, are told by the door."""
+    """Returns the application with its 500 answers, and stream events of such failures, replaced by the frontend's."""
 
     async def call(scope: Scope, receive: Receive, send: Send) -> None:
         answer = _Discretion(scope, send)
         try:
             await app(scope, receive, answer.send)
         except Exception as error:
-            # What stands around the door would tell the client of it.
+            # The code around the frontend would send the details to the client.
             if answer.has_begun:
                 raise
             if _is_of_the_body(error):
@@ -53,7 +53,7 @@ def discreet(app: App) -> App:
 
 
 def _is_of_the_body(error: Exception) -> bool:
-    """Whether it was raised while the request's body was read, before anything was done with what it says."""
+    """Whether an error was raised while the request's body was parsed, before anything was done with its contents."""
     return any(
         frame.f_code.co_name == name and frame.f_globals.get("__name__", "").startswith(module)
         for frame, _ in traceback.walk_tb(error.__traceback__)
@@ -82,12 +82,12 @@ class _Discretion:
         self._path = str(scope["path"])
         self._send = send
         self._failure: bytes | None = None
-        """What has come of the body of an answer that is to be replaced."""
+        """The collected body of an answer that is to be replaced."""
         self.has_begun = False
-        """Whether the client has been sent something."""
+        """Whether anything was sent to the client."""
 
     async def send(self, message: Message) -> None:
-        """Pass on a message of the application's, or what is told in its place."""
+        """Pass on a message of the application's, or its replacement."""
         if message["type"] == "http.response.start" and message["status"] == 500:
             self._failure = b""
         elif self._failure is None:
@@ -100,7 +100,7 @@ class _Discretion:
                 await self._tell()
 
     async def fail(self, error: Exception) -> None:
-        """Tell the client that the application has failed, before it answered."""
+        """Answer that the application failed before it answered."""
         _log.error("vLLM failed at a request to %s", self._path, exc_info=error)
         await self._tell()
 
@@ -118,7 +118,7 @@ class _Discretion:
         return {**message, "body": b"\n".join(map(self._without_failure, body.split(b"\n")))}
 
     def _without_failure(self, line: bytes) -> bytes:
-        """A line of a stream; one that says of what the server failed becomes one that says that it did."""
+        """Returns a line of a stream; one that describes a server failure is replaced by one without details."""
         if not line.startswith(_EVENT):
             return line
         try:
@@ -131,7 +131,7 @@ class _Discretion:
         self._note(line)
         shown = {**error, "message": FAILED}
         if error.get("type") == "internal_error":
-            # vLLM's word. Anthropic's API has this one.
+            # vLLM's word, replaced by that of Anthropic's API.
             shown["type"] = "api_error"
         return _EVENT + json.dumps({**event, "error": shown}).encode()
 

@@ -1,7 +1,7 @@
-"""Answers requests at which the front door itself fails, without repeating to anyone what the request says.
+"""Answers requests at which the frontend itself fails, without disclosing the request's contents.
 
-Such a failure is a bug in the door. The client gets an error of its API that it understands. The log gets one line: the
-text of an exception, and the locals that some log handlers add to a traceback, may quote the request's body.
+Such a failure is a bug in the frontend. The client gets an error in its API's format. The log gets one line without the
+exception's text or a traceback: the text, and the locals that some log handlers add, may quote the request's body.
 """
 
 import logging
@@ -13,18 +13,18 @@ _log = logging.getLogger(__name__)
 
 
 class BodyCheckFailed(Exception):
-    """A check of a request's body has failed with an exception, which is this one's cause. It would fail again."""
+    """A check of a request's body has failed with an exception, which is this one's cause. A retry would fail, too."""
 
 
 def failure(scope: Scope, error: Exception) -> Refusal:
-    """Log an exception of the door's own, and return what the client gets.
+    """Log an exception of the frontend's own, and return the client's answer.
 
     Args:
         scope: of the request.
         error: raised before the request reached vLLM.
 
     Returns:
-        A refusal with 400, which clients do not repeat, if the door fails at the body; otherwise with 503.
+        A refusal with 400, which clients do not retry, if the body causes the failure; otherwise with 503.
     """
     cause = error.__cause__ if isinstance(error, BodyCheckFailed) and error.__cause__ is not None else error
     frame = traceback.extract_tb(cause.__traceback__)[-1]

@@ -1,4 +1,4 @@
-"""Follows what is in force also while no request comes, and reports it to the engine core."""
+"""Follows the active config even while no request comes, and reports it to the engine core."""
 
 import asyncio
 import logging
@@ -15,16 +15,16 @@ _log = logging.getLogger(__name__)
 
 INTERVAL_SECONDS: Final = 0.2
 RENEWAL_SECONDS: Final = 5.0
-"""After which a state is written again that has not changed, so that the engine core sees that it is followed."""
+"""The time after which an unchanged state is written again, so that the engine core sees that it is followed."""
 
 
 @asynccontextmanager
 async def following(known: Known, folder: Path) -> AsyncIterator[None]:
-    """Follow what is in force, from an API server's start to its end.
+    """Follow the active config, from an API server's start to its end.
 
     Args:
-        known: what the front door of this process knows.
-        folder: shared with the engine core, which makes it again if it is removed.
+        known: the active config of this process's frontend.
+        folder: shared with the engine core, which recreates it if it is removed.
     """
     reporter = _Reporter(known, folder)
     reporter.report()
@@ -55,7 +55,7 @@ async def _follow(known: Known, reporter: "_Reporter") -> None:
 
 
 class _Reporter:
-    """Writes this process's state when it has changed, when it is old, and when its file is gone."""
+    """Writes this process's state when it has changed, when it is old, and when its file is missing."""
 
     def __init__(self, known: Known, folder: Path) -> None:
         self._known = known
@@ -63,7 +63,7 @@ class _Reporter:
         self._written: ApiServerState | None = None
 
     def report(self) -> None:
-        """Write the state, unless its file has it. A failed write is tried again with the next call."""
+        """Write the state, unless its file is up to date. A failed write is retried with the next call."""
         config = self._known.config
         state = state_of_this_process(
             config.generation if config is not None else None,
@@ -73,7 +73,7 @@ class _Reporter:
         )
         if self._is_written(state):
             return
-        # The engine core makes the folder again, and reports that this process is silent.
+        # The engine core recreates the folder, and reports that this process is silent.
         with suppress(OSError):
             state.write(self._folder)
             self._written = state

@@ -1,7 +1,7 @@
-"""Finds in what a request wants of its answer's form what can be dear at any length: patterns and grammars.
+"""Finds patterns and grammars in a request's answer format, which can be expensive at any length.
 
-What a schema or a list of choices costs grows with its size, which is bounded. By a regular expression or a grammar of
-a few hundred bytes a processor can be kept busy for hours, with nobody able to stop it.
+The cost of a schema or a list of choices grows with its size, which is bounded. A regular expression or a grammar of a
+few hundred bytes can keep a processor busy for hours, and can't be interrupted.
 
 Texts that nest too deep are refused by :func:`check_grammars`, which comes first.
 """
@@ -14,24 +14,24 @@ from tenantzone_runtime.door.grammars import FIELDS
 from tenantzone_runtime.door.values import Container, levels, read_text
 
 _PATTERNS: Final = ("regex", "grammar", "structural_tag", "pattern", "whitespace_pattern")
-"""Names whose text is one. A schema may have properties of these names, whose values are no texts."""
+"""Names whose text is a pattern or grammar. A schema may have properties of these names, whose values are not texts."""
 _TYPES: Final = ("regex", "grammar", "structural_tag")
-"""Of formats that are one."""
+"""Format types that are a pattern or grammar."""
 _OF_PATTERNS: Final = "patternProperties"
 _AS_TEXT: Final = ("json", "guided_json", "schema", "json_schema")
 """Names of schemas that may be sent as a text."""
 _LONGEST_PLACE: Final = 200
-"""Characters of a place that an error names."""
+"""The most characters of a place in an error message."""
 _WITH_OTHERS: Final = "structural_tag"
-"""A text in JSON that has schemas and patterns in it."""
+"""A JSON text that contains schemas and patterns."""
 _OF_SIZE: Final = frozenset({*_PATTERNS, *_AS_TEXT, _OF_PATTERNS})
 _OF_PRESENCE: Final = _OF_SIZE | {"type"}
 
 
 def check_pattern_sizes(body: Mapping[str, Any], limit: int) -> None:
-    """Check that the patterns and grammars of each field are not too large together.
+    """Check that the patterns and grammars of each field together are not too large.
 
-    What a schema costs grows with its size. What a pattern costs grows with its square, in memory, too: 64 KiB of
+    The cost of a schema grows with its size; that of a pattern grows with its square, in memory, too: 64 KiB of
     ``a?`` take xgrammar gigabytes.
 
     Args:
@@ -39,7 +39,7 @@ def check_pattern_sizes(body: Mapping[str, Any], limit: int) -> None:
         limit: characters.
 
     Raises:
-        Refusal: they are; named is the field.
+        Refusal: they are too large; the message names the field.
     """
     for field in FIELDS:
         if _pattern_size({field.removeprefix("guided_"): body.get(field)}) > limit:
@@ -52,7 +52,7 @@ def check_pattern_sizes(body: Mapping[str, Any], limit: int) -> None:
 
 
 def _pattern_size(value: Container) -> int:
-    """The characters of all patterns and grammars in a parsed value, and in the schemas in it that are texts."""
+    """Returns the characters of all patterns and grammars in a parsed value and in its schemas that are texts."""
     size = 0
     left = [value]
     while left:
@@ -68,7 +68,7 @@ def _pattern_size(value: Container) -> int:
 
 
 def _has_pattern(value: Container) -> bool:
-    """Whether a parsed value, or a schema in it that is a text, has a pattern or a grammar in it."""
+    """Whether a parsed value, or a schema in it that is a text, contains a pattern or a grammar."""
     left = [value]
     while left:
         for name, member in _members_named(_OF_PRESENCE, left.pop()):
@@ -86,7 +86,7 @@ def _is_pattern(name: str | int, member: object) -> bool:
 
 
 def _members_named(names: frozenset[str], value: Container) -> Iterator[tuple[str, Any]]:
-    """The members of these names of all objects in a parsed value."""
+    """Yields the members with these names of all objects in a parsed value."""
     return (
         (name, member)
         for level in levels(value)
@@ -98,10 +98,10 @@ def _members_named(names: frozenset[str], value: Container) -> Iterator[tuple[st
 
 
 def check_without_patterns(body: Mapping[str, Any]) -> None:
-    """Check that no field that says what the answer is to look like has a pattern or a grammar in it.
+    """Check that no field for the answer's format contains a pattern or a grammar.
 
     Raises:
-        Refusal: one has; named is where.
+        Refusal: a field contains one; the message names the place.
     """
     for field in FIELDS:
         value = {field.removeprefix("guided_"): body.get(field)}
@@ -118,7 +118,7 @@ def check_without_patterns(body: Mapping[str, Any]) -> None:
 
 
 def _path_to_pattern(value: Container) -> list[str]:
-    """The names and numbers on the way to one of the patterns and grammars in a parsed value; empty if it has none."""
+    """Returns the names and indices that lead to one of the patterns and grammars in a parsed value; empty if none."""
     left = [_Step("", value, None)]
     while left:
         step = left.pop()
@@ -134,10 +134,9 @@ def _path_to_pattern(value: Container) -> list[str]:
 
 
 class _Step(NamedTuple):
-    """An object or a list within a value, and how it is reached.
+    """An object or a list within a value, and the way to it.
 
-    The path to it is written out only when an error needs it: thousands of values may share one of thousands of
-    characters.
+    The path is built only for error messages: thousands of values may share one of thousands of characters.
     """
 
     name: str | int
@@ -145,7 +144,7 @@ class _Step(NamedTuple):
     parent: "_Step | None"
 
     def path(self) -> list[str]:
-        """The names and numbers on the way here, without the outermost value's."""
+        """The names and indices that lead here, without the outermost value's."""
         names: list[str] = []
         step = self
         while step.parent is not None:

@@ -1,4 +1,4 @@
-"""Lets a tenant's requests to what is behind the door a few at a time, so that others' come between them."""
+"""Limits a tenant's concurrent requests behind the frontend, so that other tenants' requests come between them."""
 
 import asyncio
 from collections import deque
@@ -6,26 +6,26 @@ from collections.abc import Hashable
 
 
 class Gate:
-    """Bounds the weight that is inside at a time. Callers take turns; the entries of one caller keep their order.
+    """Limits the total weight of admitted entries. Callers take turns; the entries of one caller keep their order.
 
-    The caller whose turn it is waits until there is room for its entry. No other entry passes it, however light.
+    The next caller in turn waits until there is room for its entry. No other entry passes it, however light.
 
     Args:
-        room: the most weight. An entry that is heavier than that goes in alone.
+        room: the most weight. An entry heavier than this is admitted alone.
     """
 
     def __init__(self, room: int) -> None:
         self.room = room
         self._inside = 0
         self._waiting: dict[Hashable, deque[tuple[int, asyncio.Future[None]]]] = {}
-        """By caller, the one whose turn is next first; none of the queues is empty."""
+        """By caller, the next one in turn first; none of the queues is empty."""
 
     async def enter(self, weight: int, caller: Hashable = None) -> None:
         """Wait until there is room, and take it.
 
         Args:
-            weight: that enters.
-            caller: whose turn it takes; callers that give none are one.
+            weight: of the entry.
+            caller: whose turn it takes; callers without one share None.
         """
         weight = min(weight, self.room)
         if not self._waiting and self._inside + weight <= self.room:
@@ -37,14 +37,14 @@ class Gate:
             await turn
         except asyncio.CancelledError:
             if turn.cancelled():
-                # Whoever is behind it may be lighter.
+                # The entries behind it may be lighter.
                 self._let_in()
             else:
                 self.leave(weight)
             raise
 
     def leave(self, weight: int) -> None:
-        """Give back the room that so much weight has taken."""
+        """Release the room that ``weight`` has taken."""
         self._inside -= min(weight, self.room)
         self._let_in()
 

@@ -1,4 +1,4 @@
-"""Bounds what a request wants its answer to look like: schemas, regular expressions, grammars, lists of choices.
+"""Bounds a request's answer format: schemas, regular expressions, grammars, lists of choices.
 
 Each is compiled before the first token, and its size alone does not bound that: a repetition in a schema's pattern
 costs the square of its count, so that a kilobyte can take half a minute.
@@ -13,9 +13,9 @@ from tenantzone_runtime.door.answers import Refusal
 from tenantzone_runtime.door.values import Reader, TooDeep, TooMuch, refuse_depth
 
 MAX_REPETITIONS_SQUARED = 10**6
-"""Of all repetitions in a field, ``{3,1000}`` and such, the sum of their squares."""
+"""The most that the squares of all repetitions in a field, ``{3,1000}`` and such, may sum to."""
 MAX_REPETITIONS_TOGETHER = 5 * 10**7
-"""Of one text, that sum times how many repetitions there are: where what repeats may be left out, xgrammar keeps a
+"""The most for that sum times the number of repetitions of one text: if the repeated part is optional, xgrammar keeps a
 state for each pair of them, so that one mask for 8 KiB took 1.5 GiB."""
 
 FIELDS = (
@@ -30,26 +30,27 @@ FIELDS = (
     "output_format",
     "output_config",
 )
-"""Of all routes: what has such a thing in it."""
+"""The fields of all routes that contain an answer format."""
 _TOGETHER = 4
 """All fields, and the JSON texts in them and in these texts, may have this many times the characters of one field."""
 _REPETITION = re.compile(r"\{\s*(?:(\d+)\s*)?(?:,\s*(?:(\d+)\s*)?)?\}")
-"""Blanks can be divided in one way only: where there are several, a text of a few kilobytes takes hours."""
+"""Blanks match in one way only: with several ways, a text of a few kilobytes takes hours."""
 _LONGEST_COUNT = 6
-"""Digits; a longer one is too large, whatever it says."""
+"""The most digits of a count; a longer one is too large in any case."""
 
 
 def check_grammars(body: Mapping[str, Any], limit: int) -> None:
-    """Check that what a request wants of its answer's form is no dearer than it may be.
+    """Check that a request's answer format is not too expensive.
 
-    The other checks of these fields read some of the same JSON texts, and so stay within the bounds that hold here.
+    The other checks of these fields read some of the same JSON texts, and so stay within the bounds checked here.
 
     Args:
         body: parsed.
         limit: bytes of each field.
 
     Raises:
-        Refusal: a field that is too large, repeats too often, or has JSON texts that are too deep or too large, named.
+        Refusal: a field is too large, repeats too often, or contains JSON texts that are too deep or too large; the
+            message names it.
     """
     reader = Reader(limit * _TOGETHER)
     for field in FIELDS:
@@ -83,7 +84,7 @@ def _refused(field: str, problem: str, advice: str = "ask for a simpler form") -
 
 
 def _repetitions(text: str) -> tuple[int, int]:
-    """How many repetitions a text has, and the sum of the squares of their counts."""
+    """Returns the number of repetitions in a text, and the sum of the squares of their counts."""
     squares = [_count(*match.groups()) ** 2 for match in _REPETITION.finditer(text)]
     return len(squares), sum(squares)
 

@@ -1,18 +1,18 @@
-"""Checks the headers that say how a request's body is to be read."""
+"""Checks the headers that determine how a request's body is read."""
 
 from collections.abc import Sequence
 
 from tenantzone_runtime.door.answers import Refusal
 
 _SINGLE = (b"host", b"content-length", b"content-type", b"transfer-encoding")
-"""Of two of them, one server may believe the first, and another the second."""
+"""Headers that may not be repeated: one server could use the first, and another the second."""
 
 
 def check_headers(headers: Sequence[tuple[bytes, bytes]]) -> None:
-    """Check that a request's headers say one thing of its body, and that it is not compressed.
+    """Check that a request's headers describe its body unambiguously, and that it is not compressed.
 
     Raises:
-        Refusal: they do not, or it is.
+        Refusal: they are ambiguous, or it is compressed.
     """
     names = [name.lower() for name, _ in headers]
     for single in _SINGLE:

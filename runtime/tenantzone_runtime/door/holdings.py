@@ -1,4 +1,4 @@
-"""What the API server holds for each tenant: how many requests are under way, and the bytes of their bodies."""
+"""In-flight quota: the requests and the bytes of their bodies that the API server holds for each tenant."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -12,10 +12,10 @@ from tenantzone_runtime.settings import Bounds
 _LATER = {"retry-after": "1", "connection": "close"}
 
 _ROOM = 16
-"""Prompts, or as much, of one tenant that are being made ready for the engine at a time. A few keep vLLM's thread at
-work; what becomes ready at once is begun at once, on the event loop."""
+"""Prompts, or equivalent work, of one tenant that are prepared for the engine at a time. A few keep vLLM's thread busy;
+requests that become ready at the same time start at the same time, on the event loop."""
 _BYTES_OF_WEIGHT = 64 * 2**10
-"""So many bytes of a body are as much work as one prompt."""
+"""The bytes of a body that count as much work as one prompt."""
 
 
 @dataclass(slots=True)
@@ -28,7 +28,7 @@ class _Tenant:
 
 
 class Holdings:
-    """The requests under way of all tenants, within bounds.
+    """The in-flight requests of all tenants, within bounds.
 
     Args:
         bounds: of each tenant and of all.
@@ -39,13 +39,13 @@ class Holdings:
         self._tenants: dict[str, _Tenant] = {}
         self._media = AllMedia(bounds)
         self.size = 0
-        """Bytes, of all tenants."""
+        """The bytes of all tenants."""
 
     def admit(self, name: str) -> "Held":
         """Begin to hold a request of a tenant.
 
         Raises:
-            Refusal: the tenant has too many.
+            Refusal: the tenant has too many requests.
         """
         if name not in self._tenants:
             self._tenants[name] = _Tenant(TenantMedia(self._media))
@@ -58,18 +58,18 @@ class Holdings:
         return held
 
     def forget(self, name: str) -> None:
-        """Keep nothing of a tenant that has no request."""
+        """Drop the state of a tenant without requests."""
         if not self._tenants[name].requests:
             del self._tenants[name]
 
 
 class Held:
-    """One request that is held, until it is let go.
+    """One request, which is held until `let_go`.
 
     Args:
-        all: it belongs to these.
+        all: the quota that the request counts in.
         name: of its tenant.
-        tenant: its tenant's.
+        tenant: its tenant's state.
         bounds: of each tenant and of all.
     """
 
@@ -81,20 +81,20 @@ class Held:
         self._requests = 0
         self._size = 0
         self._weight = 0
-        """Of what is being made ready of it."""
+        """The weight of its part that is being prepared."""
         self.media = MediaUse(bounds, tenant.media)
-        """What its images, sounds and videos come to."""
+        """The use of its images, sounds and videos."""
 
     @property
     def turn(self) -> asyncio.Lock:
-        """Whoever works on a large body of the tenant's holds it: one at a time, so that other tenants' are between."""
+        """Held while a large body of the tenant is processed: one at a time, so that other tenants get their turn."""
         return self._tenant.turn
 
     def count(self, requests: int) -> None:
-        """Hold so many requests of the engine more.
+        """Hold ``requests`` more requests of the engine.
 
         Raises:
-            Refusal: the tenant has too many.
+            Refusal: the tenant has too many requests.
         """
         if self._tenant.requests + requests > self._bounds.max_tenant_requests:
             raise Refusal(
@@ -107,26 +107,26 @@ class Held:
         self._tenant.requests += requests
 
     async def make_ready(self) -> None:
-        """Wait until the request may be made ready for the engine, which all tenants' are on one thread of vLLM's.
+        """Wait until the request may be prepared for the engine; one vLLM thread does this for all tenants.
 
-        So of each tenant there is at most so much before another one's request.
+        So each tenant has at most a bounded amount of work ahead of another tenant's request.
         """
         weight = max(self._requests, ceil(self._size / _BYTES_OF_WEIGHT))
         await self._tenant.gate.enter(weight)
         self._weight = weight
 
     def is_ready(self) -> None:
-        """Say that the request is ready, or has ended; its media need no memory here then. Harmless if said before."""
+        """Note that the request is prepared, or has ended; its media then need no memory here. May be called twice."""
         weight, self._weight = self._weight, 0
         if weight:
             self._tenant.gate.leave(weight)
         self.media.leave()
 
     def add(self, size: int) -> None:
-        """Hold so many bytes more.
+        """Hold ``size`` more bytes.
 
         Raises:
-            Refusal: the tenant, or all together, have too many.
+            Refusal: the tenant, or all tenants together, have too many bytes.
         """
         if self._tenant.size + size > self._bounds.max_tenant_body_bytes:
             raise Refusal(
@@ -144,7 +144,7 @@ class Held:
         self._all.size += size
 
     def let_go(self) -> None:
-        """Hold nothing of the request any more."""
+        """Stop holding the request."""
         self.is_ready()
         self._tenant.requests -= self._requests
         self._tenant.size -= self._size

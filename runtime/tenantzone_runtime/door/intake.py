@@ -1,4 +1,4 @@
-"""Takes in the bodies of requests: whole, within bounds, and worked on beside the event loop where they are large."""
+"""Reads and checks request bodies within bounds; large ones are processed outside the event loop."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,30 +20,30 @@ from tenantzone_runtime.door.shape import check_count, check_depth, check_kinds,
 from tenantzone_runtime.settings import Bounds
 
 _SMALL_BYTES = 16 * 2**10
-"""Up to this a body costs less than the way to another thread and back."""
+"""A body up to this size costs less than a switch to another thread and back."""
 
 _WORKERS = 2
 """Threads that check the bodies of all tenants."""
 
 _PATTERN_PART = 8
-"""Patterns and grammars may be so much smaller than what else says how an answer is to look."""
+"""The divisor of the size limit for patterns and grammars, relative to that of an answer's format."""
 
 Remake = Callable[[bytes, dict[str, Any], int], bytes]
-"""Makes the body that goes on of the one that came, of what that holds, and of how many answers it comes to."""
+"""Makes the body that is passed on from the received one, its parsed contents, and its number of answers."""
 
 
 class Intake:
-    """Takes in the bodies of requests.
+    """Reads and checks the bodies of requests.
 
     Args:
-        bounds: of what tenants send.
+        bounds: of requests.
     """
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
-        # Bodies are checked in the order in which they arrive here, and a tenant has at most one among them: so the
-        # workers serve tenants in turn. Threads of Python's share a processor, so that more would only slow the event
-        # loop down. With one, everyone would wait for the tenant whose body takes longest.
+        # Bodies are checked in the order of arrival here, and a tenant has at most one among them: so the workers serve
+        # tenants in turn. Python's threads share a processor, so more would only slow the event loop down. With one,
+        # every request would wait for the tenant whose body takes longest.
         self._workers = ThreadPoolExecutor(_WORKERS, "tenantzone-door")
 
     async def take(
@@ -55,20 +55,20 @@ class Intake:
         remake: Remake,
         limit: int | None = None,
     ) -> bytes:
-        """Read a request's body, and make the one that goes on, once it is its turn to be made ready for the engine.
+        """Read a request's body, and return the one to pass on, once the request may be prepared for the engine.
 
         Args:
             receive: the request's messages.
             declared_length: its ``Content-Length`` header, if it has one.
             route: of the request.
             held: the request, as it counts for its tenant.
-            remake: makes the body that goes on, on whatever thread.
-            limit: bytes that a body of this zone may have, if that is less than any may; None: it is not.
+            remake: makes the body to pass on; called on any thread.
+            limit: bytes of a body in this zone, if that is less than the general limit; None: no own limit.
 
         Raises:
-            Refusal: the body is not within bounds, or holds no object in JSON, or ``remake`` refuses it.
+            Refusal: the body is not within bounds, or is not a JSON object, or ``remake`` refuses it.
             BodyCheckFailed: a check has failed with another exception.
-            ClientDisconnected: it never came to its end.
+            ClientDisconnected: the body did not arrive completely.
         """
         of_any = self._bounds.max_body_bytes if route.brings_media else self._bounds.max_text_bytes
         body = await read_body(receive, declared_length, min(of_any, limit or of_any), held.add)
@@ -93,7 +93,7 @@ class Intake:
             raise BodyCheckFailed from error
 
     def _work(self, body: bytes, route: Route, remake: Remake) -> tuple[int, bytes]:
-        """How many requests of the engine a body comes to, and the body that goes on."""
+        """Returns the number of engine requests that a body makes, and the body to pass on."""
         check_count(body)
         parsed = parse_body(body)
         check_depth(body, parsed)

@@ -1,4 +1,4 @@
-"""What the front door knows of tenants: how they are told apart, whose keys count, who has a zone."""
+"""The active config of the frontend: how tenants are identified, which keys are valid, which tenants have a zone."""
 
 import asyncio
 import logging
@@ -21,44 +21,44 @@ from tenantzone_runtime.state_folder import UnsafeFolder, check_state_folder
 _log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.1
-"""How old what is known gets while requests come in, until it is looked at anew, ..."""
+"""The age of the config at which it is read again while requests come in, ..."""
 MAX_AGE_SECONDS = 0.2
-"""... and how old it may be while that is done; a request that finds it older waits."""
+"""... and its largest age meanwhile; a request that finds it older waits."""
 
 
 class Known:
-    """Reads the folders that a pod mounts, and the one in which the engine tells the config that it enforces.
+    """Reads the folders that a pod mounts, and the one in which the engine publishes the config that it enforces.
 
     Args:
         settings: where the folders are.
         state_dir: the engine's.
-        has_changed: called, on whatever thread, when another config is in force.
+        has_changed: called, on any thread, when another config becomes active.
     """
 
     def __init__(self, settings: Settings, state_dir: Path, has_changed: Callable[[], None]) -> None:
         self._identity_dir = settings.identity_dir
         self._has_changed = has_changed
         self._keys = KeyRing(settings.keys_dir, settings.seal_key)
-        # Not the folder of the operator's config: the engine may refuse what stands there.
+        # Not the folder of the operator's config: the engine may refuse that one.
         self._source = ConfigSource(state_dir)
         self._state_dir = state_dir
         self._unsafe = ""
-        """Why the engine's folder is not read; empty: it is."""
+        """Why the engine's folder is not read; empty: it is read."""
         self._salt = SaltKeySource(settings.salt_dir, settings.seal_key)
         self._declared: IdentityConfig | None = None
         self._has_identity_files = False
-        """Whether the folder of another identity than API keys has or had anything in it."""
+        """Whether the folder of an identity other than API keys has or had files."""
         self._registers_unknown = False
         self._looking: asyncio.Task[None] | None = None
         self._looked_at = 0.0
         self.identity: Identity = make_identity(None, self._keys, self._identity_dir)
         self.zones: Mapping[str, ZoneConfig] = {}
-        """The declared ones, by tenant."""
+        """The declared zones, by tenant."""
         self.look()
 
     @property
     def config(self) -> RuntimeConfig | None:
-        """The one in force; None: there was none yet."""
+        """The active config; None: there was none yet."""
         return self._source.config
 
     @property
@@ -67,28 +67,28 @@ class Known:
 
     @property
     def salt_key_id(self) -> str:
-        """The id of the pool's salt key; empty: this engine has one of its own."""
+        """The id of the pool's salt key; empty: this engine uses its own key."""
         return self._salt.id
 
     @property
     def keys_digest(self) -> str:
-        """The digest of the API keys that count, under a key that only this engine's processes have."""
+        """The digest of the valid API keys, with a key that only this engine's processes have."""
         return self._keys.digest
 
     @property
     def is_required(self) -> bool:
-        """Whether tenants must be known at all."""
+        """Whether tenants must be identified at all."""
         return self._keys.required or self._has_identity_files or self.config is not None
 
     def tenant_of(self, scope: Scope, identity: Identity) -> str:
-        """The tenant whose request it is, who has a zone or may get one.
+        """Returns the tenant of a request; the tenant has a zone or may get one.
 
         Args:
             scope: of the request.
-            identity: by which tenants were told apart when it came.
+            identity: the identity that was active when the request arrived.
 
         Raises:
-            Refusal: it is nobody's, or that tenant is not served here.
+            Refusal: no tenant is identified, or the tenant is not served here.
         """
         if self.config is None and self._has_identity_files:
             raise unusable()
@@ -100,18 +100,18 @@ class Known:
         return tenant
 
     async def look_if_due(self) -> None:
-        """See to it that what is known is not too old."""
+        """Read the folders again if the config is too old."""
         age = time.monotonic() - self._looked_at
         if age <= LOOK_SECONDS:
             return
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(asyncio.to_thread(self.look))
         if age > MAX_AGE_SECONDS:
-            # Others don't: all at once they would go on then, and hold up whoever comes behind them.
+            # Other requests do not wait: they would all continue at once then, and delay the requests behind them.
             await asyncio.shield(self._looking)
 
     def look(self) -> None:
-        """Read what has changed."""
+        """Read changes of the folders."""
         began = time.monotonic()
         self._keys.refresh()
         self._salt.poll()
@@ -124,20 +124,20 @@ class Known:
                 _log.error("the front door keeps its last good config: %s", rejection.error)
         declared = self.config.pool.identity if self.config is not None else None
         if declared != self._declared:
-            # Told after it is made: where that fails, nobody is served until it does not.
+            # Set after it is made: if that fails, no tenant is served until it succeeds.
             self.identity = make_identity(declared, self._keys, self._identity_dir)
             self._declared = declared
         self.identity.refresh()
         self._looked_at = began
 
     def _is_safe(self) -> bool:
-        """Whether the engine's folder, if it is there, is the engine's; writes a change to the log."""
+        """Whether the engine's folder is safe to read, or missing; logs a change."""
         unsafe = ""
         try:
             check_state_folder(self._state_dir)
         except UnsafeFolder as error:
             unsafe = str(error)
-        except OSError:  # the source says what is wrong with it
+        except OSError:  # the source reports the error
             pass
         if unsafe and unsafe != self._unsafe:
             _log.error("the front door keeps its last good config: %s", unsafe)

@@ -1,4 +1,4 @@
-"""Reads a request's body whole, within bounds of size and time."""
+"""Reads a request's complete body, within bounds of size and time."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,13 +6,13 @@ from collections.abc import Callable
 from tenantzone_runtime.door.answers import Receive, Refusal
 
 BODY_SECONDS = 10.0
-"""What any body may take; a large one gets more, ..."""
+"""The time that any body may take; a large one gets more, ..."""
 MIN_BYTES_PER_SECOND = 64 * 2**10
-"""... a second for each so many bytes that have come."""
+"""... one second for this many bytes that have arrived."""
 
 
 class ClientDisconnected(Exception):
-    """The client went away before its request was complete."""
+    """The client disconnected before its request was complete."""
 
 
 async def read_body(
@@ -23,21 +23,21 @@ async def read_body(
     *,
     seconds: float = BODY_SECONDS,
 ) -> bytes:
-    """Read a request's body, whether it comes in one piece or in chunks.
+    """Read a request's body, in one piece or in chunks.
 
     Args:
         receive: the request's messages.
-        declared_length: its ``Content-Length`` header, if it has one: what is too large is then refused unread.
+        declared_length: its ``Content-Length`` header, if it has one: a body that is too large is then refused unread.
         limit: bytes.
-        hold: is told of each further number of bytes before they are kept; what it raises ends the reading.
-        seconds: what any body may take.
+        hold: called with the size of each further piece before it is kept; an exception ends the reading.
+        seconds: that any body may take.
 
     Raises:
-        Refusal: it is larger than ``limit``, or comes too slowly.
-        ClientDisconnected: it never came to its end.
+        Refusal: the body is larger than ``limit``, or arrives too slowly.
+        ClientDisconnected: it did not arrive completely.
     """
     if declared_length is not None and declared_length.isdigit():
-        # Python takes no number of thousands of digits, be they zeros.
+        # Python converts no number with thousands of digits, even if they are zeros.
         digits = declared_length.lstrip(b"0")
         if len(digits) > len(str(limit)) or int(digits or b"0") > limit:
             raise _too_large(limit)

@@ -1,8 +1,8 @@
-"""Bounds the memory of the API server that decoded images, sounds and videos of requests take.
+"""Bounds the API server's memory for decoded images, sounds and videos.
 
 An image of a few kilobytes can become gigabytes of pixels. So all media of a request are measured by their headers
-before any of them is decoded, and the media that are decoded and processed at a time are bounded: those of one tenant,
-and those of all tenants together. The files of media are bounded apart, before they are decoded.
+before any of them is decoded, and the media that are decoded and processed at a time are bounded, for one tenant and
+for all tenants together. The files of media have a separate bound, before they are decoded.
 """
 
 import asyncio
@@ -22,15 +22,15 @@ from tenantzone_runtime.settings import (
 )
 
 BYTES_OF_PIXEL: Final = 64
-"""Memory for a pixel, as measured where a model's processor keeps images at their size: of the image, of the
-model's input (three channels of 4 bytes, twice in models that also read videos), and of what the processor needs."""
+"""Memory per pixel, measured with a model's processor that keeps images at their size: for the image, the model's input
+(three channels of 4 bytes, twice in models that also read videos), and the processor's working memory."""
 BYTES_OF_SAMPLE: Final = 32
-"""Memory for a sample of a sound, as measured: of the sound as decoded, mixed down and at another rate, and of the
-processor's spectrum."""
+"""Memory per sample of a sound, measured: for the decoded sound, mixed down and resampled, and the processor's
+spectrum."""
 _PARTS_FOR_FILES: Final = 8
 """Fetched files may take the memory for decoded media divided by this, in addition to it."""
 _FRAMES_OF_IMAGE: Final = 4
-"""Frames of a video that count as one image at least: processors enlarge frames, and less than images."""
+"""This many small video frames count as one small image: processors enlarge frames less than images."""
 _THREADS: Final = 2
 """Threads that fetch, measure or decode files of one tenant at a time. vLLM has 8 for all tenants."""
 
@@ -39,7 +39,7 @@ class AllMedia:
     """The memory that the media of all tenants of one API server may take at a time.
 
     Args:
-        bounds: of it.
+        bounds: of the memory.
     """
 
     def __init__(self, bounds: Bounds) -> None:
@@ -92,11 +92,11 @@ class TenantMedia:
 
 
 class MediaUse:
-    """What the media of one request come to.
+    """The use of media by one request.
 
     Args:
         bounds: of one request.
-        tenant: what the request's tenant may take.
+        tenant: the memory and threads of the request's tenant.
     """
 
     def __init__(self, bounds: Bounds, tenant: TenantMedia) -> None:
@@ -108,9 +108,9 @@ class MediaUse:
         self._samples = 0
         self._file_bytes = 0
         self._entered = 0
-        """Bytes of the tenant's memory that it has taken."""
+        """Bytes of the tenant's memory that the request has taken."""
         self._entered_files = 0
-        """Bytes of the tenant's memory for files that it has taken."""
+        """Bytes of the tenant's memory for files that the request has taken."""
         self._entering = asyncio.Lock()
         """Held while the request waits for memory: several conversations of one body wait for it once."""
 
@@ -161,7 +161,7 @@ class MediaUse:
         A small one counts as a larger one: a model's processor may enlarge it.
 
         Raises:
-            Refusal: it is too large, or all of the request's are.
+            Refusal: the image is too large, or all images of the request are.
         """
         self._add_pixels(width * height, 1, least_pixels(self.bounds))
 
@@ -213,11 +213,11 @@ class MediaUse:
     async def enter(self) -> None:
         """Wait until there is memory for the request's decoded media. Further calls have no effect.
 
-        Conversations of one body that waited for each other's memory would wait for ever. So the first of several
+        Conversations of one body that wait for each other's memory would wait forever. So the first of several
         conversations takes all the memory that a tenant may have.
 
         Raises:
-            Refusal: it needs more than a tenant may have.
+            Refusal: the request needs more than a tenant may have.
         """
         room = self._tenant.memory.size
         size = self._pixels * BYTES_OF_PIXEL + self._samples * BYTES_OF_SAMPLE
@@ -237,7 +237,7 @@ class MediaUse:
             self._entered = size
 
     def leave(self) -> None:
-        """Give back all memory; harmless if that was done before."""
+        """Release all memory. May be called again."""
         size, self._entered = self._entered, 0
         if size:
             self._tenant.memory.leave(size)

@@ -1,7 +1,7 @@
-"""Bounds what a request's options for media ask for: how they are decoded, and to what size they are brought.
+"""Bounds a request's options for decoding and resizing media.
 
-vLLM hands these options to its decoders and to the model's processor, which does what a number says: of an image of
-one pixel it makes one of any size.
+vLLM passes these options to its decoders and to the model's processor, which obeys any number: it can make an image of
+any size from one pixel.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ _EDGES: Final = frozenset({"height", "width", "shortest_edge", "longest_edge"})
 _FEWEST_PIXELS: Final = "min_pixels"
 _MOST_PIXELS: Final = "max_pixels"
 _FRAMES: Final = frozenset({"fps", "num_frames", "min_frames", "max_frames"})
-"""They choose among the frames of a video, which are bounded themselves."""
+"""Options that choose frames of a video, which have their own bound."""
 _OF_DECODERS: Final[Mapping[str, frozenset[str]]] = {
     "image": frozenset({"image_mode", "rgba_background_color"}),
     "video": _FRAMES
@@ -39,14 +39,14 @@ _OF_DECODERS: Final[Mapping[str, frozenset[str]]] = {
 
 
 def check_media_options(body: Mapping[str, Any], bounds: Bounds) -> None:
-    """Check that a body's options for media let no image become larger than what it counts as.
+    """Check that a body's options for media do not enlarge an image beyond its counted size.
 
     Args:
         body: parsed.
         bounds: of the pixels of a request.
 
     Raises:
-        Refusal: an option asks for more, or is not known; the message names it.
+        Refusal: an option asks for more, or is unknown; the message names it.
     """
     for name, value in _options(body, _PROCESSOR).items():
         _check_of_processor(name, value, bounds)

@@ -1,4 +1,4 @@
-"""The front door itself: ASGI middleware that lets a request through under its tenant's name, or not at all."""
+"""The frontend itself: ASGI middleware that binds a request to its tenant, or refuses it."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 
 class TenantMiddleware:
-    """Binds each request to the tenant who asks, as the pool's identity knows tenants: by API keys if it says nothing.
+    """Binds each request to its tenant, with the pool's identity: by API keys unless it declares another.
 
-    The config is the one that the engine enforces, and says so. Without any key file and without a config, requests
+    The config is the one that the engine enforces and publishes. Without any key file and without a config, requests
     pass untouched: stock vLLM. With keys and no config, a key is required and requests go to the default zone. With
-    files for another identity and no config, nobody is served. With a config, a tenant needs a zone in it, unless the
-    pool registers unknown tenants: the scheduler makes a zone for such a tenant when its request arrives.
+    files for another identity and no config, all requests are refused. With a config, a tenant needs a zone in it,
+    unless the pool registers unknown tenants: the scheduler makes a zone for such a tenant when its request arrives.
 
     Args:
-        app: what is behind the door.
+        app: the application behind the frontend.
         settings: by default from the environment, as vLLM gives its ``--middleware`` no arguments.
 
     Raises:
-        ValueError: a setting that is wrong, or no seal key.
+        ValueError: a setting is invalid, or there is no seal key.
     """
 
     def __init__(self, app: App, settings: Settings | None = None) -> None:
@@ -86,7 +86,7 @@ class TenantMiddleware:
                 await self._app(scope, receive, _opening(scope.get("app"), send))
             return
         try:
-            # Probes come while the server has most to do, and go by no key.
+            # Probes come while the server is busiest, and need no key.
             if not self._is_open(scope):
                 await self._known.look_if_due()
         except Exception as error:
@@ -102,7 +102,7 @@ class TenantMiddleware:
             await _refuse(Refusal(403, "websocket", message), scope, send)
 
     def _is_open(self, scope: Scope) -> bool:
-        """Whether the path is everybody's, however it is asked."""
+        """Whether the path is open to all clients, with every method."""
         if scope["type"] != "http":
             return False
         routes = self._routes.at(routed_path(scope["path"], scope.get("root_path", "")))
@@ -116,7 +116,7 @@ class TenantMiddleware:
         try:
             route = self._route(scope)
             if scope["method"] != "OPTIONS" and route.access is not Access.OPEN:
-                identity = self._known.identity  # another may come into force meanwhile
+                identity = self._known.identity  # another may become active meanwhile
                 tenant = self._known.tenant_of(scope, identity)
                 is_sealed = route.access is Access.SEALED
                 if is_sealed:
@@ -131,7 +131,7 @@ class TenantMiddleware:
                     await self._check_still(asked, tenant)
                     app = bearing.carried_through(app)
                 if is_sealed:
-                    # Once more: it may have waited behind one that was refused.
+                    # Check again: an earlier request of the tenant may have been refused meanwhile.
                     self._full_queues.check(tenant)
                     attributes = self._attributes(tenant)
                     bound_app = bearing.carried_through(self._recorded(self._formatted_app, scope, tenant))
@@ -157,7 +157,7 @@ class TenantMiddleware:
         return recorded(app, self._recorder, tenant, _header(scope["headers"], b"authorization"), self._known.salt_key)
 
     def _attributes(self, tenant: str) -> dict[str, str | int]:
-        """The attributes that a trace of the tenant's request should have."""
+        """Returns the attributes for the trace of the tenant's request."""
         config = self._known.config
         if config is None:
             return {"tenantzone.tenant": tenant}
@@ -177,7 +177,7 @@ class TenantMiddleware:
             raise Refusal(
                 404, "unknown_route", f"{path} is not a route of this server, letter by letter; check the URL"
             )
-        # A browser asks with OPTIONS, and without a key, before it sends anything: vLLM's CORS middleware answers.
+        # Browsers send OPTIONS without a key before a request: vLLM's CORS middleware answers.
         wanted = {"HEAD": "GET", "OPTIONS": routes[0].method}.get(method, method)
         route = next((route for route in routes if route.method == wanted), None)
         if route is None:
@@ -188,7 +188,7 @@ class TenantMiddleware:
         return route
 
     async def _check_still(self, scope: Scope, tenant: str) -> None:
-        """Check that a request is the tenant's still: a body may take minutes to come, and keys are revoked at once."""
+        """Check that the request still belongs to the tenant: a body may take minutes, and keys are revoked at once."""
         await self._known.look_if_due()
         if self._known.tenant_of(scope, self._known.identity) != tenant:
             raise unauthorized("unknown_key", "Whose request this is has changed while it came; repeat it")
@@ -196,7 +196,7 @@ class TenantMiddleware:
     async def _take(
         self, scope: Scope, receive: Receive, route: Route, tenant: str, held: Held, bearing: Bearing
     ) -> tuple[Scope, Receive]:
-        """The request with the body that goes on in the place of the client's."""
+        """Returns the request with our body in place of the client's."""
         check_headers(scope["headers"])
         declared_length = _header(scope["headers"], b"content-length")
         zone = self._known.zones.get(tenant)
@@ -243,12 +243,12 @@ class TenantMiddleware:
 
 
 class _Hearing:
-    """Passes on what becomes of a request behind the door.
+    """Passes on the engine's decision on a request.
 
     Args:
-        tenant: whose it is.
+        tenant: whose request it is.
         held: the request, as it counts for its tenant.
-        full_queues: hears of refusals.
+        full_queues: gets refusals.
     """
 
     def __init__(self, tenant: str, held: Held, full_queues: FullQueues) -> None:
@@ -267,12 +267,12 @@ async def _refuse(refusal: Refusal, scope: Scope, send: Send) -> None:
     if scope["type"] == "http":
         await refusal.send(scope, send)
     else:
-        # A WebSocket. Closed before it is accepted, it is answered with 403.
+        # A WebSocket: closed before it is accepted, it is answered with 403.
         await send({"type": "websocket.close", "code": 1008, "reason": str(refusal)})
 
 
 def _tracing() -> Tracing | None:
-    """The tracing of requests; None where OpenTelemetry is not installed."""
+    """Returns the tracing of requests; None if OpenTelemetry is not installed."""
     try:
         from tenantzone_runtime.door.tracing import Tracing
     except ModuleNotFoundError as error:
@@ -293,7 +293,7 @@ def _header(headers: Headers, name: bytes) -> bytes | None:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """A ``receive`` that gives the new body first, and then what the client still sends: that it went away."""
+    """Returns a ``receive`` that gives the new body first, and then the client's later messages: its disconnect."""
     replayed = False
 
     async def receive_replayed() -> Message:
@@ -307,7 +307,7 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 
 
 def _opening(application: Any, send: Send) -> Send:
-    """Have done what is to be done once vLLM's application has started, before the server hears that it has."""
+    """Returns a ``send`` that runs the start-up hooks after vLLM's application has started, before it is reported."""
 
     async def opened(message: Message) -> None:
         if message["type"] == "lifespan.startup.complete":

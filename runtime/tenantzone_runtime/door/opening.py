@@ -1,4 +1,4 @@
-"""What is to be done in the API server's process before the first request, by parts that the door does not know."""
+"""Start-up hooks of the API server's process, for packages that the frontend does not import."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,24 +11,24 @@ _serving_openers: list[ServingOpener] = []
 
 
 def before_opening(opener: Opener) -> None:
-    """Have something done when the door is made; the same thing once, however often it is said."""
+    """Register a function to run when the frontend is made; a function is registered once."""
     if opener not in _openers:
         _openers.append(opener)
 
 
 def open_all() -> None:
-    """Do it."""
+    """Run the functions of `before_opening`."""
     for opener in _openers:
         opener()
 
 
 def before_serving(opener: ServingOpener) -> None:
-    """Have something done with vLLM's application when the API server has started, and serves nobody yet."""
+    """Register a function to run with vLLM's application when the API server has started, before its first request."""
     _serving_openers.append(opener)
 
 
 def open_for_serving(application: Any) -> None:
-    """Do it.
+    """Run the functions of `before_serving`.
 
     Args:
         application: vLLM's, with its state.

@@ -1,8 +1,8 @@
 """Bounds the processor time that the parsers of one request's answers may take.
 
-vLLM's parsers find tool calls and reasoning in an answer. They run on the API server's event loop, where all requests
-wait meanwhile, and for some texts their time grows with the square or the cube of the length. What takes them longer
-than a turn of the event loop may last goes on in another process.
+vLLM's parsers find tool calls and reasoning in an answer. They run on the API server's event loop and block all
+requests meanwhile, and for some texts their time grows with the square or the cube of the length. Calls that take
+longer than a turn of the event loop may last are moved to another process.
 """
 
 from typing import Final
@@ -11,34 +11,34 @@ BASE_SECONDS: Final = 0.05
 SECONDS_OF_TOKEN: Final = 0.001
 """A request's parsers may take `BASE_SECONDS`, and this for each token of its answers."""
 EXCESS_SECONDS: Final = 0.01
-"""What parsers may take between two turns of the event loop. They are interrupted up to 4 ms later."""
+"""The time that parsers may take between two turns of the event loop. They are interrupted up to 4 ms later."""
 LINEAR_SECONDS: Final = 10e-6
-"""What a linear parser takes for one character of an answer, on a slow processor. A call that can't go on in another
-process may take that more."""
+"""The time of a linear parser for one character of an answer, on a slow processor. A call that can't be moved to
+another process may take this in addition."""
 LINEAR_SECONDS_OF_ID: Final = 0.2e-6
-"""What a loop takes to look at one token id, of an answer or of a prompt."""
+"""The time of a loop to look at one token id, of an answer or of a prompt."""
 _TURNS_AHEAD: Final = 3
 """Turns that the budget should still have time for: the last one of a stream may take longer than the others."""
 
 
 class ParsingBudget:
-    """How long the parsers of one request may still run. Times are seconds of a processor."""
+    """The remaining time of one request's parsers. Times are seconds of a processor."""
 
     def __init__(self) -> None:
         self.tokens = 0
-        """Of the request's answers so far."""
+        """The tokens of the request's answers so far."""
         self._spent = 0.0
-        """By all calls of the request's parsers so far."""
+        """The time of all calls of the request's parsers so far."""
         self._excess = 0.0
-        """By the calls of this turn, beyond what a linear parser would have taken."""
+        """The time of this turn's calls beyond that of a linear parser."""
         self._of_turn = 0.0
-        """By all calls for what the engine has given last."""
+        """The time of all calls for the engine's last output."""
 
     def begin_turn(self, tokens: int) -> None:
         """Note that the engine has generated more of the answers, and that the event loop has served other requests.
 
         Args:
-            tokens: new ones.
+            tokens: the number of new tokens.
         """
         self.tokens += tokens
         self._excess = self._of_turn = 0.0
@@ -46,11 +46,11 @@ class ParsingBudget:
     def has_time_for(self, tokens: int) -> bool:
         """Return whether the request has time for another turn like the last one, and for some more of them.
 
-        Many parsers read all of an answer again for each piece of a stream. Where that takes more than the tokens of
-        the pieces are worth, larger pieces take less.
+        Many parsers read the whole answer again for each piece of a stream. If that takes longer than the budget of the
+        pieces' tokens, larger pieces take less time.
 
         Args:
-            tokens: new ones, which that turn would begin with.
+            tokens: the number of new tokens that the turn would begin with.
         """
         return _TURNS_AHEAD * self._of_turn <= self._of_request(tokens)
 

@@ -1,7 +1,7 @@
-"""Who is at the other end of a connection, for the front door, by what nobody but the connection says.
+"""Identifies the peer of a connection for the frontend, only by properties of the connection itself.
 
-Uvicorn leaves a client's certificate out of what it passes on. And for requests from loopback, or from
-``FORWARDED_ALLOW_IPS``, the client's address is what ``X-Forwarded-For`` says: a header, which whoever is there writes.
+Uvicorn does not pass on a client's certificate. And for requests from loopback, or from ``FORWARDED_ALLOW_IPS``, it
+takes the client's address from ``X-Forwarded-For``: a header that any client there can write.
 """
 
 import ssl
@@ -14,15 +14,15 @@ _EXTENSION = "tenantzone.peer"
 
 
 def peer_address(scope: Mapping[str, Any]) -> str | None:
-    """The address that the request's connection comes from; None: it has none, or that is not known."""
+    """Returns the address that the request's connection comes from; None: it has none, or it is unknown."""
     address: str | None = scope.get("extensions", {}).get(_EXTENSION)
     return address
 
 
 class PeerProtocol(HttpToolsProtocol):
-    """Uvicorn's own protocol, which passes on where the connection comes from, and its client's certificate.
+    """Uvicorn's own protocol, which also passes on the address of the connection, and its client's certificate.
 
-    The certificate is passed on as ASGI's TLS extension has it. There is one only where the server asks for it
+    The certificate is passed on as in ASGI's TLS extension. There is one only if the server asks for it
     (``--ssl-cert-reqs``), and then TLS has checked that the client has its key.
     """
 

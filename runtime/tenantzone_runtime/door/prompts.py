@@ -1,7 +1,7 @@
-"""Counts what one body comes to in the engine: a request for each prompt in it, as often as it is to be answered.
+"""Counts the engine requests of one body: one for each prompt in it and each answer to the prompt.
 
-The engine's requests of one body begin at once, and vLLM's event loop does nothing else meanwhile; whoever may send
-lists without end stops everybody with one request of a few kilobytes.
+The engine's requests of one body begin at once, and vLLM's event loop does nothing else meanwhile: without a bound, one
+body of a few kilobytes could block all clients.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from typing import Any, Final
 from tenantzone_runtime.door.answers import Refusal
 
 _PROMPTS: Final = ("prompt", "prompt_embeds")
-"""Of one body vLLM answers both."""
+"""vLLM answers both of one body."""
 _CONVERSATIONS: Final = "messages"
 _TEXTS_OR_MESSAGES: Final = "input"
 """Texts to be embedded, conversations, or the messages of a single one."""
@@ -18,14 +18,14 @@ _CHOICES: Final = ("n", "best_of")
 
 
 def check_prompts(body: Mapping[str, Any], limit: int) -> int:
-    """Check that a body comes to no more requests of the engine than it may, and return to how many.
+    """Check that a body makes at most ``limit`` requests of the engine, and return their number.
 
     Args:
         body: parsed.
-        limit: prompts, each as often as it is to be answered.
+        limit: prompts, each times the number of its answers.
 
     Raises:
-        Refusal: it comes to more; named is the list, or what asks for more than one answer to a single prompt.
+        Refusal: it makes more; the message names the list, or the field that requests several answers to one prompt.
     """
     field, prompts = prompts_in(body)
     choice, choices = max(((name, _count(body.get(name))) for name in _CHOICES), key=lambda it: it[1])
@@ -41,7 +41,7 @@ def check_prompts(body: Mapping[str, Any], limit: int) -> int:
 
 
 def prompts_in(body: Mapping[str, Any]) -> tuple[str, int]:
-    """The field that has most of a body's prompts, and how many there are."""
+    """Returns the field with the most prompts of a body, and their number."""
     counts = {name: _members(body, name) for name in (*_PROMPTS, _CONVERSATIONS, _TEXTS_OR_MESSAGES)}
     together = sum(counts[name] for name in _PROMPTS if body.get(name) is not None)
     return max(counts, key=counts.__getitem__), max(together, *counts.values())
@@ -55,12 +55,12 @@ def _members(body: Mapping[str, Any], name: str) -> int:
         return sum(isinstance(member, list) for member in value) or 1
     if name == _TEXTS_OR_MESSAGES:
         return sum(isinstance(member, str | list) for member in value) or 1
-    # One prompt may be a list itself, of token ids. What is neither vLLM refuses, at a cost for each member.
+    # One prompt may itself be a list, of token ids. vLLM refuses other lists, at a cost for each member.
     return 1 if {int}.issuperset(map(type, value)) else len(value)
 
 
 def _count(value: object) -> int:
-    """As vLLM may read it, which takes texts and fractions for whole numbers, too; what it does not take is one."""
+    """Returns a number as vLLM may read it, including texts and fractions; values that it refuses count as 1."""
     if isinstance(value, str | float):
         try:
             value = int(float(value))

@@ -1,7 +1,7 @@
-"""What a recording says of one request: when it came, whose it was, its lengths, what it has in common with others.
+"""The recorded data of one request: its arrival, tenant, lengths, and the prefix that it shares with others.
 
-No text and no token is in it. What prompts have in common is told by a hash of each of their blocks with all before it,
-keyed with the pool's salt key: who does not have that key can't tell from a recording what anybody wrote.
+It contains no text and no tokens. Shared prefixes are recorded as a hash of each block with all blocks before it, keyed
+with the pool's salt key: without that key a recording does not reveal what was written.
 """
 
 import base64
@@ -14,46 +14,46 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 FORMAT: Final = 1
-"""Of a line."""
+"""The version of a line's format."""
 HASH_BYTES: Final = 6
-"""Of a block's hash, which are 8 letters of base64."""
+"""The bytes of a block's hash, which are 8 letters of base64."""
 
 
 @dataclass(slots=True)
 class Generation:
-    """One prompt on its way through the engine, and what was heard of it."""
+    """One prompt on its way through the engine, and its recorded data so far."""
 
     arrival: float
-    """Unix time, when the engine was given it."""
+    """The Unix time when the engine got the prompt."""
     tenant: str
-    """Empty: no tenants are known."""
+    """The tenant; empty: tenants are not identified."""
     caller: str
-    """Whose API key it came with, as a salted hash, where no tenants are known; empty: with none."""
+    """The salted hash of the request's API key if tenants are not identified; empty: it has none."""
     key: bytes
-    """Of the hashes."""
+    """The key of the hashes."""
     block_tokens: int
     prompt: Sequence[int] = ()
-    """Its tokens."""
+    """The tokens of the prompt."""
     apart: tuple[str, ...] = ()
-    """What keeps its prefixes from being another's with the same tokens: an adapter's name, the client's own salt."""
+    """What separates its prefixes from others with the same tokens: an adapter's name, the client's own salt."""
     media: tuple[tuple[int, str], ...] = ()
-    """Where in the prompt images and the like begin, and their hashes, in the order of the prompt."""
+    """The positions of images and the like, and their hashes, in the order of the prompt."""
     answers: dict[int, list[int]] = field(default_factory=dict)
-    """The tokens of each."""
+    """The tokens of each answer."""
     cached_tokens: int = 0
     first_token_seconds: float | None = None
     finish: str = ""
-    """Why it ended, in vLLM's words; empty: nobody waited for it any more."""
+    """Why it ended, in vLLM's words; empty: the client disconnected."""
 
 
 def line_of(generation: Generation, seconds: float, oldest: float, lost: int) -> str:
-    """The line of a request that has ended.
+    """Returns the line of a request that has ended.
 
     Args:
         generation: the request.
         seconds: since its arrival.
-        oldest: no line that is written later is of a request that arrived before this, in unix time.
-        lost: requests since the line before that no line was written of.
+        oldest: no later line is of a request that arrived before this Unix time.
+        lost: requests since the previous line for which no line was written.
     """
     tokens = [len(answer) for answer in generation.answers.values()]
     whole = [*generation.prompt, *(generation.answers.get(0, ()) if len(tokens) == 1 else ())]
@@ -78,22 +78,22 @@ def line_of(generation: Generation, seconds: float, oldest: float, lost: int) ->
 
 
 def caller_of(authorization: bytes | None, key: bytes) -> str:
-    """Whose API key a request came with, so that nobody can tell the key; empty if it came with none."""
+    """Returns a keyed hash of a request's API key, which does not reveal the key; empty if it has none."""
     if not authorization:
         return ""
     return hmac.digest(key, b"caller " + authorization, hashlib.sha256).hex()[:16]
 
 
 def recording_key(salt_key: bytes) -> bytes:
-    """The key of a recording's hashes: of the pool's salt key, from which nothing else is told by it."""
+    """Returns the key of a recording's hashes, derived from the pool's salt key, which it does not reveal."""
     return hmac.digest(salt_key, b"hashes of recorded blocks", hashlib.sha256)
 
 
 def apart_of(prompt: Any, adapter: Any) -> tuple[str, ...]:
-    """What keeps a prompt's prefixes from those of others with the same tokens.
+    """Returns what separates a prompt's prefixes from others with the same tokens.
 
     Args:
-        prompt: as the engine is given it, with the salt that the door has put there.
+        prompt: as the engine gets it, with the salt that the frontend has set.
         adapter: a LoRA adapter; None: the model alone.
     """
     salt = prompt.get("cache_salt") if isinstance(prompt, Mapping) else None
@@ -101,7 +101,7 @@ def apart_of(prompt: Any, adapter: Any) -> tuple[str, ...]:
 
 
 def media_of(prompt: Any) -> tuple[tuple[int, str], ...]:
-    """Where images and the like begin in a prompt, and the hashes that the engine knows them by."""
+    """Returns the positions of images and the like in a prompt, and the hashes by which the engine identifies them."""
     if not isinstance(prompt, Mapping):
         return ()
     places, hashes = prompt.get("mm_placeholders") or {}, prompt.get("mm_hashes") or {}
@@ -118,7 +118,7 @@ def _ids(tokens: Sequence[int]) -> "array[int]":
     try:
         return array("I", tokens)
     except OverflowError:
-        # vLLM's protocol lets such tokens through, and the engine refuses them: no model has any.
+        # vLLM's protocol accepts such tokens, and the engine refuses them: they are in no model's vocabulary.
         return array("I")
 
 
@@ -134,7 +134,7 @@ def _hashes(generation: Generation, tokens: "array[int]") -> Iterable[str]:
 
 
 def _bytes(text: str) -> bytes:
-    # JSON may have half a letter in it.
+    # JSON may contain half of a surrogate pair.
     return text.encode(errors="surrogatepass")
 
 

@@ -1,7 +1,7 @@
-"""The recorder: writes down what is asked for, so that it can be replayed. It is off unless it is given a folder.
+"""The recorder: writes requests to files, so that they can be replayed. It is off unless it is given a folder.
 
-What a line says, ``record`` has. Lines are made and written by a thread, and a request waits for none of it: what the
-disk does not take is lost, and so is what no line can be made of; the next line says how much. vLLM may have several
+The format of a line is in ``record``. A thread makes and writes the lines, and requests never wait for it: if the disk
+is too slow, or a line can't be made, the line is lost; the next line has the number of lost ones. vLLM may have several
 processes that serve its API, and pods may share a folder, so each process writes files of its own:
 ``requests-HOST-PID.jsonl`` and, rotated, ``requests-HOST-PID.jsonl.1`` and so on, the oldest last.
 """
@@ -26,14 +26,14 @@ from tenantzone_runtime.door.record import Generation, caller_of, line_of, recor
 _log = logging.getLogger(__name__)
 
 _WAITING: Final = 10_000
-"""Requests that have ended and may wait to be written."""
+"""The most ended requests that may wait to be written."""
 _LEAVE_SECONDS: Final = 5.0
-"""For which the end of the process waits for what is not written yet."""
+"""The time that the end of the process waits for the rest to be written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Who asks, for each prompt of one HTTP request."""
+    """The client of one HTTP request, for each of its prompts."""
 
     recorder: "Recorder"
     tenant: str
@@ -41,13 +41,13 @@ class Asker:
     key: bytes
 
     def begin(self, block_tokens: int) -> Generation:
-        """The engine is given a prompt now."""
+        """Begin to record a prompt, which the engine gets now."""
         generation = Generation(self.recorder.now(), self.tenant, self.caller, self.key, block_tokens)
         self.recorder.under_way[generation.arrival] = None
         return generation
 
     def end(self, generation: Generation) -> None:
-        """Nothing more comes of a prompt that was begun."""
+        """End the recording of a prompt."""
         self.recorder.end(generation)
 
 
@@ -55,7 +55,7 @@ _asker: ContextVar[Asker | None] = ContextVar("tenantzone_asker", default=None)
 
 
 def current_asker() -> Asker | None:
-    """Who asks here; None: nothing is recorded."""
+    """Returns the client of the current request; None: nothing is recorded."""
     return _asker.get()
 
 
@@ -63,22 +63,22 @@ class Recorder:
     """Writes recordings.
 
     Args:
-        folder: made if there is none.
+        folder: created if needed.
         max_bytes: of a file, before the next one is begun.
-        keep: rotated files of this process that stay.
+        keep: the number of this process's rotated files to keep.
 
     Raises:
-        OSError: the folder can't be made.
+        OSError: the folder can't be created.
     """
 
     def __init__(self, folder: Path, max_bytes: int, keep: int) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.under_way: dict[float, None] = {}
-        """When each began that has not ended, oldest first; no two began at once."""
+        """The start times of requests that have not ended, oldest first; no two are equal."""
         self._path = folder / f"requests-{socket.gethostname()}-{os.getpid()}.jsonl"
         self._files = _Files(self._path, maxBytes=max_bytes, backupCount=keep, encoding="utf-8", delay=True)
         self._ended: queue.Queue[tuple[Generation, float, float] | None] = queue.Queue(_WAITING)
-        # Each is counted by one thread.
+        # Only one thread writes each of these counters.
         self._no_room = self._not_taken = self._told = 0
         self._is_failing = False
         self._latest = 0.0
@@ -87,12 +87,12 @@ class Recorder:
         atexit.register(self.close)
 
     def now(self) -> float:
-        """Unix time, which only runs forward here, by more than is rounded: the order of arrivals is that of times."""
+        """Returns a strictly increasing Unix time; steps exceed the rounding, so that times order arrivals."""
         self._latest = max(time.time(), self._latest + 2e-6)
         return self._latest
 
     def end(self, generation: Generation) -> None:
-        """Have a line written of a request that has ended."""
+        """Queue the line of a request that has ended."""
         del self.under_way[generation.arrival]
         now = self.now()
         oldest = next(iter(self.under_way), now)
@@ -102,7 +102,7 @@ class Recorder:
             self._no_room += 1
 
     def close(self) -> None:
-        """Write what has ended, and end."""
+        """Write the lines of all ended requests, and stop."""
         atexit.unregister(self.close)
         self._ended.put(None)
         self._thread.join(_LEAVE_SECONDS)
@@ -119,23 +119,23 @@ class Recorder:
             line = line_of(generation, seconds, oldest, lost - self._told)
             self._files.emit(logging.makeLogRecord({"msg": line}))
             self._told, self._is_failing = lost, False
-        # Whatever it is: the thread has to write what comes after it.
+        # Any exception: the thread must write the later lines.
         except Exception as error:
             self._not_taken += 1
             if not self._is_failing:
-                # An error may say in its text what somebody asked.
+                # The text of an error may quote the request.
                 why = error.strerror if isinstance(error, OSError) else type(error).__name__
                 _log.error("requests are not recorded in %s: %s", self._path, why)
             self._is_failing = True
 
 
 def recorded(app: App, recorder: Recorder, tenant: str, authorization: bytes | None, salt_key: bytes) -> App:
-    """The application, for a request of which the recorder hears.
+    """Returns the application for a request that is recorded.
 
     Args:
-        app: what answers it.
+        app: that answers it.
         recorder: that writes.
-        tenant: whose it is; empty: no tenants are known, and who asks is told by the API key.
+        tenant: whose request it is; empty: tenants are not identified, and the API key's hash stands for the client.
         authorization: the header.
         salt_key: of the pool.
     """
@@ -153,9 +153,9 @@ def recorded(app: App, recorder: Recorder, tenant: str, authorization: bytes | N
 
 
 class _Files(RotatingFileHandler):
-    """Files that say so when they can't be written, and go on with a line of its own behind one that was cut off.
+    """Files that log write errors, and start a new line after one that was cut off.
 
-    One that somebody has removed or moved is begun again, with its folder: what is written into it nobody would find.
+    A file that was removed or moved is created again, with its folder: writes to the old one would be lost.
     """
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -178,7 +178,7 @@ class _Files(RotatingFileHandler):
 
     def handleError(self, record: logging.LogRecord) -> None:
         self.close()
-        raise  # It is called where an exception is being handled.
+        raise  # This is called while an exception is handled.
 
 
 def _ends_in_a_line(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Counts what the front door refuses, in the registry of the API server's process, which vLLM's own /metrics shows."""
+"""Counts the frontend's refusals, in the API server process's registry, which vLLM's own /metrics shows."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -49,15 +49,15 @@ Reason = Literal[
     "parsing_budget",
     "failed",
 ]
-"""Why a request is refused. Each is a label value of a metric, so no more may be made while it runs."""
+"""Why a request is refused. Each is a label value of a metric, so the set must not grow at run time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A metric of the front door, as far as it can be described without any sample of it."""
+    """A metric of the frontend, described without a sample."""
 
     name: str
-    """As a scrape shows it."""
+    """The name as in a scrape."""
     type: Literal["counter"]
     labels: tuple[str, ...]
     help: str
@@ -75,10 +75,10 @@ for _reason in get_args(Reason):
 
 
 def families() -> tuple[Family, ...]:
-    """All metrics of the front door."""
+    """Returns all metrics of the frontend."""
     return (_REFUSED,)
 
 
 def count_refusal(reason: Reason) -> None:
-    """Count a request that the front door has refused."""
+    """Count a request that the frontend has refused."""
     _refused.labels(reason).inc()

@@ -1,7 +1,7 @@
-"""What the front door does with each route of vLLM's API server.
+"""How the frontend treats each route of vLLM's API server.
 
-Declared for every route of each supported vLLM, in all its modes. What is not here is refused, so a route that a later
-vLLM adds stays shut until somebody has decided on it.
+Declared for every route of each supported vLLM, in all its modes. Other routes are refused, so a route that a later
+vLLM adds stays closed until it is declared here.
 """
 
 import re
@@ -10,42 +10,42 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 WEBSOCKET = "websocket"
-"""Stands for the method of a route that is no HTTP request."""
+"""The method of a route for WebSockets."""
 
 
 class Access(Enum):
     """Who may use a route, and how."""
 
     OPEN = "open"
-    """Anybody: probes and what is public about the server."""
+    """All clients: probes and public information about the server."""
     KEYED = "keyed"
-    """Whoever has a key; the route touches no KV cache."""
+    """Clients with a key; the route touches no KV cache."""
     SEALED = "sealed"
-    """Whoever has a key and a zone; the JSON body gets the tenant's cache salt and the seal."""
+    """Clients with a key and a zone; the JSON body gets the tenant's cache salt and the seal."""
     REFUSED = "refused"
-    """Nobody: it crosses tenants, or it can't carry the seal."""
+    """No client: it crosses tenants, or it can't carry the seal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One route of vLLM's API server, and what the front door does with it.
+    """One route of vLLM's API server, and how the frontend treats it.
 
     ``reason`` says why it is refused and what to do instead.
     """
 
     method: str
     path: str
-    """As vLLM declares it, with ``{parameters}``."""
+    """The path as vLLM declares it, with ``{parameters}``."""
     access: Access
     reason: str = ""
     refused_fields: Mapping[str, str] = field(default_factory=dict)
-    """Fields of a sealed route's body that would lead around the seal, and why."""
+    """Fields of a sealed route's body that would bypass the seal, and why."""
     takes_arguments: bool = True
-    """Whether a sealed route's body has ``vllm_xargs``; where it has not, the seal goes beside the body."""
+    """Whether a sealed route's body has ``vllm_xargs``; if not, the seal travels outside the body."""
     brings_media: bool = False
-    """Whether its body may have images in it, which are large; what tenants send is else text."""
+    """Whether its body may contain images, which are large; other bodies are text."""
     since: str = ""
-    """The first vLLM that has it; "" for a route that every supported one has. The door treats it alike in all."""
+    """The first vLLM that has it; "" for a route of every supported one. It is treated alike in all versions."""
 
 
 MACHINERY = dict.fromkeys(
@@ -75,7 +75,7 @@ _KEYED = (
     ("GET", "/redoc"),
 )
 
-# Each of these has `cache_salt` in its protocol and hands it on to the engine; most have `vllm_xargs`, too.
+# Each of these has `cache_salt` in its protocol and passes it on to the engine; most have `vllm_xargs`, too.
 _SEALED: tuple[tuple[str, Mapping[str, str]], ...] = (
     ("/v1/chat/completions", MACHINERY),
     ("/v1/chat/completions/batch", MACHINERY),
@@ -215,10 +215,10 @@ class RouteTable:
     """Finds the declared routes of a path.
 
     Args:
-        open_routes: paths that are opened to everybody although they are keyed or refused by default.
+        open_routes: paths that are opened to all clients although they are keyed or refused by default.
 
     Raises:
-        ValueError: an open route that is unknown, or that can't be opened without letting requests around the zones.
+        ValueError: an open route is unknown, or opening it would let requests bypass the zones.
     """
 
     def __init__(self, open_routes: Iterable[str] = ()) -> None:
@@ -237,7 +237,7 @@ class RouteTable:
             raise ValueError(f"TENANTZONE_OPEN_ROUTES: {path!r} can't be opened, only {', '.join(sorted(readable))}")
 
     def at(self, path: str) -> tuple[Route, ...]:
-        """The routes of a path, one for each of its methods; none for a path that is not exactly one of vLLM's."""
+        """Returns the routes of a path, one for each method; none for a path that is not exactly one of vLLM's."""
         return self._exact.get(path) or tuple(route for pattern, route in self._patterns if pattern.fullmatch(path))
 
 
@@ -246,7 +246,7 @@ def _pattern(path: str) -> re.Pattern[str]:
 
 
 def routed_path(path: str, root_path: str) -> str:
-    """The path that the application routes on: without the prefix under which it is mounted."""
+    """Returns the path that the application routes on: without the prefix under which it is mounted."""
     if root_path and path.startswith(root_path) and path.removeprefix(root_path)[:1] in ("", "/"):
         return path.removeprefix(root_path)
     return path

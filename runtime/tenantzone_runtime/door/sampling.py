@@ -1,7 +1,7 @@
-"""Bounds what a request has the engine do for each token: steps that are a tenant's own are still everybody's time.
+"""Bounds the engine's work per token for a request: one tenant's work delays all tenants' steps.
 
-vLLM looks at these fields in the engine core's step or in the worker's, between the tokens of all requests. Its newer
-model runner has room for so many tokens of a list, and ends the engine where a request names more.
+vLLM processes these fields in the engine core's step or in the worker's, between the tokens of all requests. Its newer
+model runner has room for a fixed number of tokens in a list, and ends the engine if a request names more.
 """
 
 from collections.abc import Mapping
@@ -11,16 +11,16 @@ from typing import Any, Final
 from tenantzone_runtime.door.answers import Refusal
 
 LONGEST: Final = {"logit_bias": 1024, "allowed_token_ids": 1024, "stop_token_ids": 64}
-"""Members of each. Of the tokens that end an answer the model's own are among the 128 that there is room for."""
+"""The most members of each field. An answer has room for 128 stop tokens, including the model's own."""
 MAX_CHARACTERS: Final = {"stop": 4096, "stop_sequences": 4096, "bad_words": 16_384}
-"""Characters of each, and one more for each text in it. vLLM searches an answer for the former after each token, on its
-event loop; it makes tokens of the latter there, and looks for them in each step."""
+"""The most characters of each field, plus one for each text in it. vLLM searches an answer for stop strings after each
+token, on its event loop; it tokenizes bad words there, and checks for them in each step."""
 MAX_LOGPROBS: Final = 2**17
-"""Of an answer in one piece: vLLM makes an object of each on its event loop."""
+"""The most log probabilities of an answer in one piece: vLLM makes an object of each on its event loop."""
 MAX_PROMPT_LOGPROBS: Final = 2**15
-"""Of all prompts of a body: fewer, for vLLM does so at once for these, and not token by token."""
+"""The most log probabilities of all prompts of a body: fewer, since vLLM makes these at once, not token by token."""
 _UNSAID_TOKENS: Final = 4096
-"""Of an answer whose length nobody has said: how long it may get the door does not know."""
+"""The assumed tokens of an answer without a given length: the frontend does not know how long it may get."""
 _ANSWER_TOKENS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 _LOGPROBS: Final = ("logprobs", "top_logprobs")
 _LOGPROB_TOKENS: Final = "logprob_token_ids"
@@ -33,17 +33,17 @@ _PROMPT_LOGPROBS: Final = "prompt_logprobs"
 _ECHO: Final = "echo"
 _REPETITION: Final = "repetition_detection"
 _MOST_COMPARED: Final = 2**14
-"""Tokens at most, to be compared after each token."""
+"""The most tokens to compare after each token."""
 
 
 def check_sampling(body: Mapping[str, Any]) -> None:
-    """Check that a request asks for no more work with each token than it may.
+    """Check that a request's work per token is within bounds.
 
     Args:
         body: parsed.
 
     Raises:
-        Refusal: a field that asks for more, named.
+        Refusal: a field asks for more; the message names it.
     """
     for field, longest in LONGEST.items():
         value = body.get(field)
@@ -62,15 +62,15 @@ def check_sampling(body: Mapping[str, Any]) -> None:
 
 
 def check_logprobs(body: Mapping[str, Any], answers: int, path: str) -> None:
-    """Check that an answer in one piece, or a stream's piece, has not too many log probabilities in it.
+    """Check that an answer in one piece, or a stream's piece, does not have too many log probabilities.
 
     Args:
         body: parsed.
-        answers: how many the body comes to.
+        answers: the number of the body's answers.
         path: of its route.
 
     Raises:
-        Refusal: it has.
+        Refusal: it has too many.
     """
     wanted_by = {name: _logprobs(body.get(name)) for name in _LOGPROBS}
     wanted_by[_LOGPROB_TOKENS] = _members(body.get(_LOGPROB_TOKENS))
@@ -89,37 +89,37 @@ def check_logprobs(body: Mapping[str, Any], answers: int, path: str) -> None:
 
 
 def is_in_pieces(body: Mapping[str, Any], path: str) -> bool:
-    """Whether a body's answer is streamed, and no piece of it has more than a few tokens.
+    """Whether a body's answer is streamed, and each piece has at most a few tokens.
 
-    The engine divides pieces that have more, such as those of a stream with an interval.
+    The engine divides larger pieces, such as those of a stream with an interval.
     """
     return body.get("stream") is True and path in _STREAMED and body.get(_BEAM_SEARCH) in (None, False)
 
 
 def tokens_with_logprobs(answers: int, each: int) -> int:
-    """How many tokens an answer in one piece may have, however long it is asked to be.
+    """Returns the most tokens that an answer in one piece may have, however long it is requested to be.
 
     Args:
-        answers: how many the body comes to.
-        each: log probabilities that each token has, its own with them.
+        answers: the number of the body's answers.
+        each: log probabilities of each token, including its own.
     """
     return max(1, MAX_LOGPROBS // (answers * each))
 
 
 def prompt_logprobs_field(body: Mapping[str, Any]) -> str:
-    """The field that asks for log probabilities of the prompts, if one does."""
+    """Returns the field that requests log probabilities of the prompts; empty if none does."""
     return _ECHO if body.get(_PROMPT_LOGPROBS) is None else _PROMPT_LOGPROBS
 
 
 def check_prompt_logprobs(count: int, field: str) -> None:
-    """Check that an answer has not too many log probabilities of its prompts in it, streamed or not.
+    """Check that an answer does not have too many log probabilities of its prompts, streamed or not.
 
     Args:
-        count: of all prompts of the body that have become tokens, each as often as it is answered.
-        field: what asks for them.
+        count: for all tokenized prompts of the body, each times the number of its answers.
+        field: that requests them.
 
     Raises:
-        Refusal: it has.
+        Refusal: it has too many.
     """
     if count > MAX_PROMPT_LOGPROBS:
         raise _refused(
@@ -130,7 +130,7 @@ def check_prompt_logprobs(count: int, field: str) -> None:
 
 
 def _compared(repetition: Mapping[str, Any]) -> float:
-    """How many tokens vLLM compares at most: each length of a pattern is tried, and may differ in its last token."""
+    """Returns the most tokens that vLLM compares if it tries each length of a pattern to its last token."""
     size, count = (_number(repetition.get(name)) for name in ("max_pattern_size", "min_count"))
     return size * size * max(count, 2.0) if size > 0 else 0.0
 
@@ -146,7 +146,7 @@ def _members(value: object) -> float:
 
 
 def _number(value: object) -> float:
-    """As vLLM may read it, which takes texts for numbers, too; what can't be told is too large."""
+    """Returns a number as vLLM may read it, including texts; an unreadable value counts as too large."""
     if value is None:
         return 0.0
     try:

@@ -1,7 +1,7 @@
-"""Bounds the shape of a request's body: how many values it has, how deep they nest, how much of it is no image.
+"""Bounds the shape of a request's body: the number of values, their nesting, and the size without media.
 
-What is cheap to send can be dear to read: a megabyte of brackets makes half a million objects, and each of them is
-looked at several times before the engine hears of the request.
+A body that is cheap to send can be expensive to read: a megabyte of brackets makes half a million objects, and each is
+processed several times before the engine gets the request.
 """
 
 from collections.abc import Mapping
@@ -11,23 +11,23 @@ from tenantzone_runtime.door.answers import Refusal
 from tenantzone_runtime.door.values import MAX_DEPTH, TooDeep, levels, nests_deeper, read_text, refuse_depth, texts_in
 
 MAX_VALUES = 2**18
-"""Of objects, lists and their members. A prompt of token ids has one for each."""
+"""The most objects, lists and members. A prompt of token ids has one for each token."""
 MAX_MESSAGES = 4096
-"""Of one conversation, or parts of one message; vLLM looks at each several times, on its event loop."""
+"""The most messages of a conversation, or parts of a message; vLLM reads each several times, on its event loop."""
 
 _MEDIA = frozenset({"image_url", "input_image", "image", "audio_url", "input_audio", "video_url"})
-"""The types of the parts of a message that bring an image, a sound or a video along."""
+"""The types of message parts that contain an image, a sound or a video."""
 _OBJECTS = ("structured_outputs", "response_format", "stream_options")
 _CONVERSATIONS = ("messages", "input", "previous_input_messages", "system")
 _ARGUMENTS = "arguments"
 _BITS = 64
-"""Of a whole number, as vLLM's processes can tell each other."""
+"""The bits of a whole number that vLLM's processes can exchange."""
 
 
 def check_count(body: bytes) -> None:
-    """Check, before it is parsed, that a body in JSON has few enough values.
+    """Check, before it is parsed, that a JSON body does not have too many values.
 
-    Counted are the characters that begin or part values, those within texts with them.
+    It counts the characters that begin or separate values, including those within texts.
 
     Raises:
         Refusal: it has too many.
@@ -37,14 +37,14 @@ def check_count(body: bytes) -> None:
 
 
 def check_depth(raw: bytes, body: Mapping[str, Any]) -> None:
-    """Check that a body does not nest too deep, and neither do the arguments of tool calls that it has as JSON texts.
+    """Check that a body, and the JSON texts of tool call arguments in it, do not nest too deep.
 
     Args:
-        raw: the body, as it came.
+        raw: the body as received.
         body: parsed.
 
     Raises:
-        Refusal: a field does, named.
+        Refusal: a field does; the message names it.
     """
     # Each level opens with a bracket: a long prompt of token ids needs no walk.
     if raw.count(b"{") + raw.count(b"[") > MAX_DEPTH:
@@ -58,7 +58,7 @@ def check_depth(raw: bytes, body: Mapping[str, Any]) -> None:
 
 
 def _is_deep(arguments: object) -> bool:
-    """Whether the arguments of a tool call are a JSON text that nests too deep: vLLM parses such a text."""
+    """Whether a tool call's arguments are a JSON text that nests too deep: vLLM parses such a text."""
     if not isinstance(arguments, str) or arguments.count("{") + arguments.count("[") <= MAX_DEPTH:
         return False
     try:
@@ -69,14 +69,14 @@ def _is_deep(arguments: object) -> bool:
 
 
 def check_texts(raw: bytes, body: Mapping[str, Any]) -> None:
-    """Check that all texts are Unicode: JSON can spell half of a surrogate pair, for which there are no bytes.
+    """Check that all texts are Unicode: JSON can contain half of a surrogate pair, which has no encoding.
 
     Args:
-        raw: the body, as it came.
+        raw: the body as received.
         body: parsed.
 
     Raises:
-        Refusal: a field with such a text, named.
+        Refusal: a field contains such a text; the message names it.
     """
     if raw.isascii() and b"\\ud" not in raw and b"\\uD" not in raw:
         return
@@ -94,12 +94,12 @@ def check_texts(raw: bytes, body: Mapping[str, Any]) -> None:
 
 
 def check_kinds(body: Mapping[str, Any]) -> None:
-    """Check that fields of which vLLM takes for granted what they are, are that, and that conversations end.
+    """Check the types of fields that vLLM does not check itself, and the length of conversations.
 
-    Of numbers it takes for granted that they can be passed on from one of its processes to another.
+    Numbers must fit into what one of vLLM's processes can pass to another.
 
     Raises:
-        Refusal: one that is something else, or longer than any, named.
+        Refusal: a field has another type, or is too long; the message names it.
     """
     for name, value in body.items():
         if isinstance(value, int) and value.bit_length() >= _BITS:
@@ -126,15 +126,15 @@ def _length(value: object) -> int:
 
 
 def check_text(body: Mapping[str, Any], size: int, limit: int) -> None:
-    """Check that a body which may bring images along is not too large without them.
+    """Check that a body that may contain images is not too large without them.
 
     Args:
         body: parsed.
-        size: its bytes, as they came.
-        limit: bytes of all that is no image.
+        size: the bytes of the body as received.
+        limit: bytes of everything but images.
 
     Raises:
-        Refusal: it is.
+        Refusal: it is too large.
     """
     if size > limit and size - _media_bytes(body.get("messages")) - _media_bytes(body.get("input")) > limit:
         raise Refusal(
@@ -143,9 +143,9 @@ def check_text(body: Mapping[str, Any], size: int, limit: int) -> None:
 
 
 def _media_bytes(messages: object) -> int:
-    """The bytes of images in messages.
+    """Returns the bytes of images in messages.
 
-    Only where vLLM reads one: what stands in a tool's arguments, for instance, becomes a part of the prompt.
+    Only parts that vLLM reads as images count: those in a tool's arguments, for instance, become part of the prompt.
     """
     size = 0
     left = [messages] if isinstance(messages, list) else []
@@ -161,7 +161,7 @@ def _media_bytes(messages: object) -> int:
 
 
 def _text_bytes(value: object) -> int:
-    """The characters of all texts in a parsed value."""
+    """Returns the characters of all texts in a parsed value."""
     size = 0
     left = [value]
     while left:

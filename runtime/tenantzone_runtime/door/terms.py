@@ -1,7 +1,7 @@
-"""Bounds what a zone's tenant may ask for in one request: how long, how many and how detailed answers, how urgent.
+"""Bounds a request by its zone's limits: the length, number and detail of answers, and the priority.
 
-vLLM reads some numbers from texts and from other kinds of number. Here only whole numbers count as such where there is
-a bound, so that door and vLLM never read two different ones.
+vLLM reads some numbers from texts and from other types of number. Bounded fields must be whole numbers here, so that
+the frontend and vLLM never read different values.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from tenantzone_runtime.door.prompts import prompts_in
 from tenantzone_runtime.door.refusals import Reason
 
 PRIORITY_HEADER: Final = "x-vllm-priority"
-"""What stands there goes before the body's ``priority``, for vLLM."""
+"""The header that overrides the body's ``priority`` in vLLM."""
 
 _ANSWER_TOKENS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens", "min_tokens")
 _BEAM_SEARCH: Final = "use_beam_search"
@@ -24,24 +24,24 @@ _CHOICES: Final = ("n", "best_of")
 _LOGPROBS: Final = ("logprobs", "top_logprobs", "prompt_logprobs")
 _LOGPROB_TOKENS: Final = "logprob_token_ids"
 _WITH_COUNTED_LOGPROBS: Final = "/v1/completions"
-"""Where ``logprobs`` is a number; elsewhere it says whether."""
+"""The route where ``logprobs`` is a number; elsewhere it is a switch."""
 
 
 def check_terms(
     body: Mapping[str, Any], headers: Sequence[tuple[bytes, bytes]], path: str, zone: ZoneConfig | None
 ) -> None:
-    """Check that a request asks for no more than its zone lets it.
+    """Check that a request is within its zone's limits.
 
-    An answer's length that is not asked for the scheduler bounds, but for beams, which it sees token by token.
+    If an answer's length is not given, the scheduler bounds it, except for beams, which it sees token by token.
 
     Args:
         body: parsed.
         headers: of the request.
         path: of its route.
-        zone: of its tenant; None: one that bounds nothing.
+        zone: of its tenant; None: no limits.
 
     Raises:
-        Refusal: a field or header beyond its bound, named.
+        Refusal: a field or header exceeds its limit; the message names it.
     """
     urgent = _priorities_in(headers)
     if any(value.bit_length() >= 64 for value in urgent):
@@ -101,12 +101,12 @@ def _check_prompts(body: Mapping[str, Any], bound: int | None) -> None:
 
 
 def _priorities_in(headers: Sequence[tuple[bytes, bytes]]) -> list[int]:
-    """The priorities that headers name."""
+    """Returns the priorities in the headers."""
     found = []
     for name, text in headers:
         if name.lower() == PRIORITY_HEADER.encode():
-            with suppress(ValueError):  # vLLM passes over it
-                # As vLLM reads it: there are blanks in Latin-1 that are none in ASCII.
+            with suppress(ValueError):  # vLLM ignores it
+                # As vLLM reads it: Latin-1 has blanks that ASCII does not have.
                 found.append(int(text.decode("latin-1")))
     return found
 

@@ -1,14 +1,13 @@
-"""OpenTelemetry: a span for each request that the door lets through, and the zone on the spans that vLLM makes for it.
+"""OpenTelemetry: a span for each request that the frontend admits, and the zone on the spans that vLLM makes for it.
 
-vLLM makes its span ``llm_request`` when a request has ended, as a child of the span that the request's ``traceparent``
-names. The door puts a span of its own there, which goes on with the client's trace. Whatever span starts as a child of
-one of the door's gets the attributes of that one.
+vLLM makes its span ``llm_request`` when a request has ended, as a child of the span in the request's ``traceparent``.
+The frontend puts its own span there, which continues the client's trace. Every span that starts as a child of one of
+the frontend's spans gets its attributes.
 
-So an attribute comes from the door's own memory, found by an id that the door's process has just drawn. Of what a
-client sends only its trace's ids and state are read. Its baggage is not, and none is made that could leak.
+So attributes come from the frontend's own memory, by an id that its process has just drawn. From the client only the
+ids and state of the trace are used. Its baggage is ignored, and none is made that could leak.
 
-Nothing of this happens unless somebody has set up tracing in this process, as vLLM does if it is given
-``--otlp-traces-endpoint``.
+Nothing of this happens unless tracing is set up in this process, as vLLM does with ``--otlp-traces-endpoint``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,21 +27,21 @@ _propagator = TraceContextTextMapPropagator()
 
 
 class Tracing(SpanProcessor):
-    """Makes a span for each request that the door lets through, and marks the spans that vLLM makes within it."""
+    """Makes a span for each request that the frontend admits, and marks the spans that vLLM makes within it."""
 
     def __init__(self) -> None:
         self._provider: TracerProvider | None = None
         self._open: dict[tuple[int, int], Attributes] = {}
-        """By the ids of trace and span: what is true of each request that is under way."""
+        """The attributes of each in-flight request, by the ids of trace and span."""
 
     async def call(self, app: App, scope: Scope, receive: Receive, send: Send, attributes: Attributes) -> None:
         """Call the application, in a span if tracing is set up.
 
         Args:
-            app: what is behind the door.
+            app: the application behind the frontend.
             scope: of an HTTP request.
             receive: its messages.
-            send: takes the answer's.
+            send: takes the answer's messages.
             attributes: of the request.
         """
         provider = self._find_provider()
@@ -52,7 +51,7 @@ class Tracing(SpanProcessor):
         span = provider.get_tracer(_NAME).start_span(
             f"{scope['method']} {scope['path']}", _propagator.extract(_trace_headers(scope), Context()), SpanKind.SERVER
         )
-        # Last: a client that says it is a part of another's request has been believed by `on_start`.
+        # Set last, to override `on_start`, which trusts a client that claims to continue another request's trace.
         span.set_attributes({**attributes, "http.request.method": scope["method"], "http.route": scope["path"]})
 
         async def send_noted(message: Message) -> None:
@@ -75,7 +74,7 @@ class Tracing(SpanProcessor):
             span.end()
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
-        """Give a span that starts within one of the door's spans that one's attributes; OpenTelemetry calls this."""
+        """Give a child of one of the frontend's spans that span's attributes; called by OpenTelemetry."""
         parent = trace.get_current_span(parent_context).get_span_context()
         attributes = self._open.get((parent.trace_id, parent.span_id))
         if attributes is not None:
@@ -101,7 +100,7 @@ def _trace_headers(scope: Scope) -> dict[str, str]:
 
 
 def _continuing(scope: Scope, span: trace.Span) -> Scope:
-    """The request as it goes on: its trace headers name this span."""
+    """Returns the request with trace headers that name this span."""
     carrier: dict[str, str] = {}
     _propagator.inject(carrier, trace.set_span_in_context(span, Context()))
     others = [header for header in scope["headers"] if header[0].decode("latin-1").lower() not in _propagator.fields]

@@ -1,4 +1,4 @@
-"""Who of a tenant sends a request, as a header of the tenant's choice says, in a form that does not tell the name."""
+"""The tenant's user who sends a request, from a header that the tenant chooses, as a digest that hides the name."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -8,25 +8,25 @@ from tenantzone_runtime.door.answers import Refusal
 from tenantzone_runtime.seal import user_digest
 
 MAX_BYTES: Final = 256
-"""Of a user's name."""
+"""The most bytes of a user's name."""
 
 
 def naming_users(zone: ZoneConfig | None) -> frozenset[bytes]:
-    """The header, in small letters, that names users, and so goes no further than the door; empty if none does."""
+    """Returns the lower-case header that names users, which is not passed on; empty if there is none."""
     header = None if zone is None else zone.fairness.header
     return frozenset() if header is None else frozenset({header.encode()})
 
 
 def user_of(headers: Sequence[tuple[bytes, bytes]], zone: ZoneConfig | None, key: bytes) -> str:
-    """The digest of the user that a request names; empty where the zone asks for none, or the request names none.
+    """Returns the digest of the user that a request names; empty if the zone has no users, or the request names none.
 
     Args:
         headers: of the request.
-        zone: of its tenant; None: one that asks for none.
+        zone: of its tenant; None: a zone without users.
         key: the seal key.
 
     Raises:
-        Refusal: the header is there more than once, or is no name.
+        Refusal: the header is repeated, or is not a name.
     """
     naming = naming_users(zone)
     if zone is None or not naming:

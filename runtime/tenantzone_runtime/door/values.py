@@ -1,8 +1,8 @@
 """Walks parsed JSON level by level, without recursion, and reads the JSON texts in it within bounds.
 
-Clients choose how deep their bodies nest. A function that calls itself for each level fails at about a thousand of
-them, and a generator that delegates to itself passes each value through all levels above it, so that a text of 60 kB
-takes half a second. Every walk over client data in this package is therefore a loop.
+Clients choose how deep their bodies nest. A recursive function fails at about a thousand levels, and a recursive
+generator passes each value through all levels above it, so that a text of 60 kB takes half a second. Every walk over
+client data in this package is therefore a loop.
 """
 
 import json
@@ -13,11 +13,11 @@ from typing import Any, Final, Literal
 from tenantzone_runtime.door.answers import Refusal
 
 MAX_DEPTH: Final = 128
-"""Levels of objects and lists within each other, of a request body and of each JSON text in it."""
+"""The most levels of objects and lists within each other, of a request body and of each JSON text in it."""
 
 _CONTAINERS: Final = frozenset({dict, list})
 _CHARACTERS_OF_CONTAINER: Final = 16
-"""A `Reader` may read one object or list for each of these many characters; schemas and tools have far fewer."""
+"""The characters for each object or list that a `Reader` may read; schemas and tools have far fewer."""
 
 Container = dict[str, Any] | list[Any]
 
@@ -27,23 +27,23 @@ class TooDeep(Exception):
 
 
 class TooMuch(Exception):
-    """Values, with the JSON texts in them, are larger than a `Reader` may read. Its text says in what respect."""
+    """Values, with the JSON texts in them, exceed the limits of a `Reader`. The exception's text names the limit."""
 
 
 def refuse_depth(reason: Literal["complex_body", "complex_grammar"], what: str, param: str | None = None) -> Refusal:
-    """The refusal of what nests too deep.
+    """Returns the refusal of a value that nests too deep.
 
     Args:
-        reason: what the refusal counts as.
-        what: nests too deep, as the subject of a sentence.
-        param: the field that has it; None: unknown.
+        reason: for the metric.
+        what: the value, as the subject of a sentence.
+        param: the field that contains it; None: unknown.
     """
     advice = "send flatter data; in a schema, move inner schemas to '$defs' and refer to them"
     return Refusal(400, reason, f"{what} nests deeper than {MAX_DEPTH} levels; {advice}", param=param)
 
 
 def levels(value: object) -> Iterator[list[Container]]:
-    """The objects and lists in a parsed value, itself included, level by level from the outside."""
+    """Yields the objects and lists in a parsed value, itself included, level by level from the outside."""
     level: list[Any] = [value] if type(value) in _CONTAINERS else []
     while level:
         yield level
@@ -51,12 +51,12 @@ def levels(value: object) -> Iterator[list[Container]]:
 
 
 def members(container: Container) -> Collection[Any]:
-    """The values in an object or a list."""
+    """Returns the values in an object or a list."""
     return container.values() if isinstance(container, dict) else container
 
 
 def texts_in(value: object) -> Iterator[str]:
-    """The texts in the objects and lists of a parsed value, and the names in its objects."""
+    """Yields the texts in the objects and lists of a parsed value, and the names in its objects."""
     for level in levels(value):
         for each in level:
             if isinstance(each, dict):
@@ -65,12 +65,12 @@ def texts_in(value: object) -> Iterator[str]:
 
 
 def nests_deeper(value: object, depth: int) -> bool:
-    """Whether a parsed value has more than this many levels of objects and lists."""
+    """Whether a parsed value has more than ``depth`` levels of objects and lists."""
     return next(islice(levels(value), depth, None), None) is not None
 
 
 def read_text(text: str) -> Container | None:
-    """The object or list that a text holds as JSON; None if it holds neither.
+    """Returns the object or list that a text contains as JSON; None if it contains neither.
 
     Raises:
         TooDeep: the text nests deeper than `MAX_DEPTH` levels.
@@ -90,9 +90,10 @@ def read_text(text: str) -> Container | None:
 
 
 class Reader:
-    """Reads some values of one request body and the JSON texts in them, up to a size of all together.
+    """Reads some values of one request body and the JSON texts in them, up to a total size.
 
-    A text may hold further texts, and each of them is read anew. The bound keeps the work linear in what was sent.
+    A text may contain further texts, and each of them is parsed again. The bound keeps the work linear in the size of
+    the body.
 
     Args:
         limit: characters of all values, as JSON, and of all texts.
@@ -104,7 +105,7 @@ class Reader:
         self._containers = 0
 
     def texts_in(self, value: object, size: int) -> Iterator[str]:
-        """The texts and names with a brace or a square bracket, in a parsed value and in the JSON texts in it.
+        """Yields the texts and names with a brace or a square bracket, in a parsed value and in the JSON texts in it.
 
         Args:
             value: parsed.
@@ -112,7 +113,7 @@ class Reader:
 
         Raises:
             TooDeep: a text nests too deep.
-            TooMuch: it is more than the limit, with what was read before.
+            TooMuch: together with earlier values it exceeds the limit.
         """
         self._count_characters(size)
         left: list[Container] = [[value]]

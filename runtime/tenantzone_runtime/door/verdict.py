@@ -1,9 +1,9 @@
-"""Lets the engine refuse a request that the door has let through, with an answer of the door's, and say that it has it.
+"""Lets the engine refuse an admitted request with an answer of the frontend, and report that it has the request.
 
-vLLM knows of no request that is refused where blocks are known: whatever ends there with an error is answered with 500,
-or in the midst of a stream. So the part of the engine that hears of a refusal passes it on to the door, and waits. For
-vLLM the client then has gone away, which it takes calmly on each route; and the door answers. Until the engine begins
-to answer, the door keeps back what vLLM sends, so that a refusal has its own status.
+vLLM has no way to refuse a request where blocks are known: an error there is answered with 500, or within a stream. So
+the engine's code passes a refusal to the frontend, and waits. The frontend then tells vLLM that the client has
+disconnected, which vLLM handles on each route, and answers itself. Until the engine begins to answer, the frontend
+keeps back what vLLM sends, so that a refusal has its own status.
 """
 
 import asyncio
@@ -15,21 +15,21 @@ from tenantzone_runtime.door.answers import App, Message, Receive, Refusal, Scop
 from tenantzone_runtime.door.refusals import count_refusal
 
 _PATIENCE_SECONDS = 30.0
-"""How long a refusal waits until vLLM takes the client for gone."""
+"""How long a refusal waits until vLLM handles the client's disconnect."""
 
 
 class Hearing(Protocol):
-    """Who hears what becomes of one request behind the door."""
+    """Listens to the engine's decision on one request."""
 
     def is_ready(self) -> None:
-        """The engine has it: it was made tokens of."""
+        """Called when the engine has the request: it was tokenized."""
 
     def is_refused(self, refusal: Refusal, seconds: float) -> None:
-        """The engine has refused it, and would refuse others of the same tenant for so long."""
+        """Called when the engine has refused it, and would refuse others of the same tenant for ``seconds``."""
 
 
 async def _nothing_kept() -> None:
-    """Does nothing: no answer has begun yet."""
+    """Do nothing: no answer has begun yet."""
 
 
 class _Verdict:
@@ -43,24 +43,24 @@ class _Verdict:
         self.is_accepted = False
         """Whether the engine has begun to answer."""
         self.release: Callable[[], Awaitable[None]] = _nothing_kept
-        """Sends the part of the answer that was kept back until then."""
+        """Sends the part of the answer that was kept back so far."""
 
 
 _current: ContextVar[_Verdict | None] = ContextVar("tenantzone_verdict", default=None)
 
 
 def arrive() -> None:
-    """Tell the door that the request that this is called for is in the engine; nothing if no door is there."""
+    """Report that the current request is in the engine; does nothing without a frontend."""
     verdict = _current.get()
     if verdict is not None:
         verdict.hearing.is_ready()
 
 
 async def accept() -> None:
-    """Tell the door that the engine has begun to answer the request that this is called for.
+    """Report that the engine has begun to answer the current request.
 
-    The door then sends the part of the answer that it has kept back. Further calls have no effect, and neither has a
-    call for a request that did not come through the door.
+    The frontend then sends the part of the answer that it has kept back. Further calls have no effect, nor has a call
+    for a request that did not come through the frontend.
     """
     verdict = _current.get()
     if verdict is not None and not verdict.is_accepted:
@@ -76,13 +76,13 @@ async def refuse(
     *,
     param: str | None = None,
 ) -> None:
-    """Have the door answer the request that this is called for with an error of the engine's; see `refuse_with`.
+    """Have the frontend answer the current request with an error of the engine's; see `refuse_with`.
 
     Args:
-        status: HTTP status, one that the door answers with.
+        status: HTTP status of the answer.
         message: for the client.
-        retry_after: seconds after which the client should ask again; None: that is not said.
-        closed_seconds: for which the door may refuse by itself whatever else comes of the tenant.
+        retry_after: seconds after which the client should retry; None: not given.
+        closed_seconds: for which the frontend may refuse all further requests of the tenant itself.
         param: the field of the body that is at fault; None: no field.
     """
     headers = {} if retry_after is None else {"retry-after": str(retry_after)}
@@ -90,17 +90,17 @@ async def refuse(
 
 
 async def refuse_with(refusal: Refusal, closed_seconds: float = 0.0) -> None:
-    """Have the door answer the request that this is called for with a refusal; returns if no door is there."""
+    """Have the frontend answer the current request with a refusal; returns if there is no frontend."""
     if give_verdict(refusal, closed_seconds):
         # Until vLLM cancels this.
         await asyncio.sleep(_PATIENCE_SECONDS)
 
 
 def give_verdict(refusal: Refusal, closed_seconds: float = 0.0) -> bool:
-    """Have the door answer the request that this is called for with a refusal, in place of whatever vLLM still sends.
+    """Have the frontend answer the current request with a refusal, in place of anything that vLLM still sends.
 
     Returns:
-        Whether a door is there.
+        Whether there is a frontend.
     """
     verdict = _current.get()
     if verdict is None:
@@ -112,7 +112,7 @@ def give_verdict(refusal: Refusal, closed_seconds: float = 0.0) -> bool:
 
 
 def judged(app: App, hearing: Hearing) -> App:
-    """The application, for a request that the engine may refuse."""
+    """Returns the application for a request that the engine may refuse."""
 
     async def call(scope: Scope, receive: Receive, send: Send) -> None:
         verdict = _Verdict(hearing)
@@ -150,11 +150,11 @@ def _gone_when_refused(verdict: _Verdict, receive: Receive) -> Receive:
 class _Answer:
     """The answer to a request, which is kept back until it is known whether the engine refuses the request.
 
-    That is known when the engine begins to answer, or when the application's answer is whole. Some routes send the
-    first events of a stream before the engine is asked.
+    That is known when the engine begins to answer, or when the application's answer is complete. Some routes send the
+    first events of a stream before the engine gets the request.
 
     Args:
-        verdict: once a refusal is given, nothing more of the application's is sent.
+        verdict: once it has a refusal, nothing more of the application's is sent.
         send: takes the answer's messages.
     """
 
@@ -164,7 +164,7 @@ class _Answer:
         self._kept: list[Message] = []
         self._has_begun = False
         self._turn = asyncio.Lock()
-        """Held while messages are sent, so that they stay in order: the engine's part may run in a task of its own."""
+        """Held while messages are sent, to keep their order: the engine's part may run in another task."""
 
     async def send(self, message: Message) -> None:
         """Pass on a message of the application's, or keep it back."""
@@ -177,13 +177,13 @@ class _Answer:
                 await self._pass_on()
 
     async def release(self) -> None:
-        """Pass on what was kept back."""
+        """Send the messages that were kept back."""
         async with self._turn:
             if self._verdict.refusal is None:
                 await self._pass_on()
 
     async def _pass_on(self) -> None:
-        # The head goes out together with the first piece behind it: until then the status can still be another one.
+        # The head is sent together with the first piece after it: until then the status can still change.
         if not self._has_begun and len(self._kept) < 2:
             return
         self._has_begun = True

@@ -1,1 +1,1 @@
-"""Who asks: the ways in which a request's tenant is known. A pool has exactly one, and nothing else is looked at."""
+"""The ways to identify a request's tenant. A pool has exactly one, and nothing else is considered."""

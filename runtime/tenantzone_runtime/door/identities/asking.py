@@ -1,4 +1,4 @@
-"""What all ways of knowing a tenant have in common: the port, and how headers and names are read."""
+"""What all identities share: the protocol, and how headers and names are read."""
 
 import re
 from collections.abc import Sequence
@@ -8,45 +8,45 @@ from tenantzone_runtime.door.answers import Refusal, Scope
 from tenantzone_runtime.door.refusals import Reason
 
 ABOUT = "the front door's identity"
-"""What the files are for that an identity goes by, as the log says it."""
+"""The purpose of an identity's files, as in the log."""
 
 Headers = Sequence[tuple[bytes, bytes]]
 
 _TENANT = re.compile(r"[A-Za-z0-9]([-_.A-Za-z0-9]{0,251}[A-Za-z0-9])?")
-"""As the CRD has it of a TenantZone's ``tenant``."""
+"""The names that the CRD accepts for a TenantZone's ``tenant``."""
 
 
 class Identity(Protocol):
-    """One way of knowing the tenant of a request."""
+    """One way to identify the tenant of a request."""
 
     @property
     def problem(self) -> str:
-        """Why nobody can be let in; empty if that is not so."""
+        """Why no tenant can be identified; empty if that is possible."""
 
     @property
     def secret_headers(self) -> frozenset[bytes]:
-        """The headers, in small letters, that go no further than the door."""
+        """The headers, in lower case, that are not passed on behind the frontend."""
 
     def refresh(self) -> None:
-        """Read what has changed of the files that it goes by."""
+        """Read changes of the identity's files."""
 
     def tenant_of(self, scope: Scope) -> str:
-        """The tenant who asks.
+        """Returns the tenant of a request.
 
         Raises:
-            Refusal: nobody that is known, or not in a way that can be believed.
+            Refusal: the request names no known tenant, or has no valid proof.
         """
 
 
 def only_header(headers: Headers, name: bytes) -> bytes | None:
-    """The value of a header; None if the request does not have it.
+    """Returns the value of a header; None if the request does not have it.
 
     Args:
         headers: of the request.
-        name: in small letters.
+        name: in lower case.
 
     Raises:
-        Refusal: it is there twice. Whoever has put it there second may not be who put it there first.
+        Refusal: the header is repeated: the second value may come from another party than the first.
     """
     values = [value for key, value in headers if key.lower() == name]
     if len(values) > 1:
@@ -55,10 +55,10 @@ def only_header(headers: Headers, name: bytes) -> bytes | None:
 
 
 def check_tenant_name(name: str) -> str:
-    """The name, if it can be a tenant's.
+    """Returns the name, if a tenant can have it.
 
     Raises:
-        Refusal: it can't.
+        Refusal: no tenant can have it.
     """
     if _TENANT.fullmatch(name) is None:
         raise unauthorized(
@@ -69,19 +69,19 @@ def check_tenant_name(name: str) -> str:
 
 
 def without_headers(scope: Scope, names: frozenset[bytes]) -> Scope:
-    """The request without the headers of these names, which are in small letters."""
+    """Returns the request without the headers of these lower-case names."""
     if not names:
         return scope
     return {**scope, "headers": [header for header in scope["headers"] if header[0].lower() not in names]}
 
 
 def unauthorized(reason: Reason, message: str) -> Refusal:
-    """A refusal of somebody who is not known, or not believed."""
+    """Returns the refusal of a client that is unknown or not trusted."""
     return Refusal(401, reason, message, headers={"www-authenticate": "Bearer"})
 
 
 def unusable() -> Refusal:
-    """The refusal of everybody, where tenants can't be known. What is missing is told on the admin port."""
+    """Returns the refusal of all clients while tenants can't be identified; the admin port names what is missing."""
     return Refusal(
         503,
         "identity_unusable",

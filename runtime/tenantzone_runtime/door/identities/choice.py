@@ -1,4 +1,4 @@
-"""The one way that a pool's config asks for, and nothing in its place."""
+"""Selects the one identity that a pool's config declares, without a fallback."""
 
 from pathlib import Path
 
@@ -11,11 +11,11 @@ from tenantzone_runtime.door.identities.trusted_header import HeaderIdentity
 
 
 def make_identity(declared: IdentityConfig | None, keys: KeyRing, folder: Path) -> Identity:
-    """The way in which tenants are known.
+    """Returns the identity.
 
     Args:
-        declared: by the pool; None: by API keys.
-        keys: the API keys that are mounted.
+        declared: by the pool; None: API keys.
+        keys: the mounted API keys.
         folder: where secrets, certificates and token keys are mounted.
     """
     if declared is not None and declared.trusted_header is not None:
@@ -29,7 +29,7 @@ def make_identity(declared: IdentityConfig | None, keys: KeyRing, folder: Path) 
 
 
 def has_identity_files(folder: Path) -> bool:
-    """Whether what tenants are known by is mounted, besides API keys; yes if that can't be told."""
+    """Whether files of an identity other than API keys are mounted; true if the folder can't be read."""
     try:
         return any((folder / name).exists() for name in (SECRET_FILE, CA_FILE, JWKS_FILE))
     except OSError:

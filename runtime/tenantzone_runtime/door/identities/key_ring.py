@@ -1,13 +1,13 @@
-"""Which tenant an API key belongs to, from a folder with one file per tenant, as a Secret is mounted.
+"""Maps API keys to tenants, from a folder with one file per tenant, as a Secret is mounted.
 
 The file's name is the tenant. Each line is a key, in clear or as ``sha256:`` and the digest; several lines let a key be
 rotated. Only digests are kept in memory.
 
-A projection is swapped whole. In a plain folder a file may be half-written, and half a key would be a key; so what was
-written there counts once it has stayed the same for a while.
+A projection is swapped atomically. In a plain folder a file may be half-written, and half a key would be a key; so its
+contents count once they have stayed the same for a while.
 
-A look at the folder costs a bounded amount of work, however many tenants there are. A new projection is read in parts,
-and takes effect when all of it is read.
+A look at the folder has a bounded cost, however many tenants there are. A new projection is read in parts, and takes
+effect when all of it is read.
 """
 
 import hashlib
@@ -29,31 +29,31 @@ _log = logging.getLogger(__name__)
 
 _HASHED = "sha256:"
 MIN_KEY_LENGTH = 8
-"""Characters of a key in clear: what is shorter can be guessed, or is a beginning of one."""
+"""The fewest characters of a key in clear: a shorter one can be guessed, or is the beginning of another."""
 REST_SECONDS = 1.0
-"""How long a file of a plain folder must have stayed the same."""
+"""The time for which a file of a plain folder must have stayed the same."""
 FILES_PER_LOOK = 500
 """Files that one look at a large folder opens or examines, ..."""
 STALE_SECONDS = 5.0
-"""... unless the last time that all of them were known to be unchanged is longer ago: few requests cause few looks."""
+"""... unless all files were last known to be unchanged longer ago than this: few requests cause few looks."""
 _TENANT = re.compile(r"[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?")
-"""As in a TenantZone."""
+"""The names that a TenantZone's tenant may have."""
 _COPY = re.compile(r".*\.(bak|backup|old|orig|rej|save|sw[a-z]|tmp|dpkg-\w+|rpm\w+)", re.IGNORECASE)
-"""What editors and administrators call the copies that they leave beside a file."""
+"""The names of copies that editors and administrators leave next to a file."""
 
 
 class KeyFileError(ValueError):
-    """A key file that can't be used; the message names the line and never shows a key."""
+    """A key file can't be used; the message names the line and never shows a key."""
 
 
 def parse_keys(content: bytes) -> frozenset[bytes]:
-    """The SHA-256 digests of a key file's keys.
+    """Returns the SHA-256 digests of a key file's keys.
 
     Raises:
-        KeyFileError: a line that is no key.
+        KeyFileError: a line is not a key.
     """
     try:
-        # No other line ends than these: what else Unicode takes for one would make two keys of one.
+        # Only these end a line: Unicode's other line ends would split a key in two.
         lines = content.decode().replace("\r\n", "\n").split("\n")
     except UnicodeDecodeError:
         raise KeyFileError("not UTF-8 text") from None
@@ -83,15 +83,15 @@ def _digest_of_line(number: int, key: str) -> bytes:
 @dataclass(frozen=True, slots=True)
 class _KeyFile:
     stamp: FileStamp | None
-    """None: read it again at the next look."""
+    """The stamp of the file; None: read it again at the next look."""
     digests: frozenset[bytes]
-    """Of the last content that was good."""
+    """The digests of the last valid content."""
     error: str | None = None
 
 
 @dataclass(slots=True)
 class _Part:
-    """A new projection that is not read whole yet."""
+    """A new projection that is not read completely yet."""
 
     projection: Path
     remaining: list[str]
@@ -99,24 +99,24 @@ class _Part:
 
 
 class KeyRing:
-    """The API keys of all tenants, in digests, as the key files have them.
+    """The API keys of all tenants, as digests, from the key files.
 
-    A file that breaks keeps the keys that it had. A file that goes away revokes them. Once there was a key file, keys
-    are required until the process ends, whatever becomes of the folder.
+    A file that becomes invalid keeps its last valid keys. A file that is removed revokes them. Once there was a key
+    file, keys are required until the process ends, whatever happens to the folder.
 
     Args:
         folder: may be missing: no keys then.
         digest_key: of this engine, the same in all of its processes; empty: no digest is made.
-        clock: seconds, that never go back.
+        clock: monotonic seconds.
     """
 
     required: bool = False
     """Whether there is or was any key file."""
 
     digest: str = ""
-    """Of all keys that the files have, to compare processes of one engine; empty: there are none.
+    """A digest of all keys in the files, to compare processes of one engine; empty: there are none.
 
-    It is made with a key that ends with the engine, so that a reader cannot test guesses of an API key by it.
+    Its key exists only as long as the engine, so that a reader can't test guesses of an API key with it.
     """
 
     def __init__(self, folder: Path, digest_key: bytes = b"", clock: Callable[[], float] = time.monotonic) -> None:
@@ -124,26 +124,26 @@ class KeyRing:
         self._digest_key = digest_key
         self._clock = clock
         self._current_at = clock()
-        """When all files in force were last known to be what is in the folder."""
+        """When all active files were last known to match the folder."""
         self._round_began = self._current_at
-        """When the looks that examine the whole plain folder, part by part, began with its first file."""
+        """When the current round of looks over the plain folder began."""
         self._projection: Path | None = None
-        """The projection that all files in force come from; None if they come from a plain folder."""
+        """The projection that all active files come from; None if they come from a plain folder."""
         self._part: _Part | None = None
         self._listed: FileStamp | None = None
         """The stamp of the plain folder whose names are known; None: list it at the next look."""
         self._names: list[str] = []
         """The tenants' files of the plain folder, in order."""
         self._next = 0
-        """The place in the names from which the next look at a plain folder goes on."""
+        """The index of the name at which the next look at a plain folder continues."""
         self._unsettled: dict[str, tuple[FileStamp, float]] = {}
-        """Of files of a plain folder that changed a moment ago: their stamps, and when they were first seen."""
+        """Recently changed files of a plain folder: their stamps, and when they were first seen."""
         self._left_out: frozenset[str] = frozenset()
         self._files: dict[str, _KeyFile] = {}
         self._folder_error: str | None = None
-        # The table is looked up by a digest under a key of this process's own. Whoever measures the time of look-ups
-        # can't choose or predict such digests, so he learns nothing from how far a comparison got; and thousands of
-        # tenants cost no more than one.
+        # The table is indexed by digests with a key of this process. A client that measures the time of look-ups can't
+        # choose or predict such digests, so it learns nothing from how far a comparison got; and thousands of tenants
+        # cost no more than one.
         self._table_key = secrets.token_bytes(32)
         self._tenants: dict[bytes, str] = {}
 
@@ -154,17 +154,17 @@ class KeyRing:
 
     @property
     def problem(self) -> str:
-        """Why it knows nobody's key; empty if it knows one."""
+        """Why it knows no keys; empty if it knows any."""
         if self._tenants:
             return ""
         return f"the key folder {self._folder} {self._folder_error or 'has no key in it that counts'}"
 
     def tenant_of(self, key: bytes) -> str | None:
-        """The tenant whose key this is; None if it is nobody's."""
+        """Returns the tenant of a key; None if the key is unknown."""
         return self._tenants.get(self._table_digest(hashlib.sha256(key).digest()))
 
     def refresh(self) -> None:
-        """Read what has changed in the folder; what goes wrong is logged once and leaves everything else in force."""
+        """Read changes in the folder; errors are logged once and leave everything else active."""
         try:
             files = across_swaps(self._folder, self._read_files)
         except FileNotFoundError:
@@ -176,7 +176,7 @@ class KeyRing:
             self._complain(f"can't be read: {error.strerror}; the keys stay as they were")
             return
         self._folder_error = None
-        # A file that is no tenant's shuts the door, too: somebody meant it to be one.
+        # A file without a tenant's name also makes keys required: it was meant to be a tenant's.
         self.required = self.required or bool(files) or bool(self._names) or bool(self._left_out)
         if files != self._files:
             self._files = files
@@ -193,7 +193,7 @@ class KeyRing:
         return self._read_projection(projection)
 
     def _read_projection(self, projection: Path) -> dict[str, _KeyFile]:
-        """Read the next part of a projection; returns its files once all are read, and until then those in force."""
+        """Read the next part of a projection; returns its files once all are read, and until then the active ones."""
         # All from one projection, so that a swap in the meantime never mixes two.
         if self._part is None or self._part.projection != projection:
             self._part = _Part(projection, self._list(projection)[::-1])
@@ -210,7 +210,7 @@ class KeyRing:
         return part.files
 
     def _read_plain(self) -> dict[str, _KeyFile]:
-        """Read the files of a plain folder that are new or not settled, and examine the next part of the others."""
+        """Read the new and unsettled files of a plain folder, and examine the next part of the others."""
         self._part = self._projection = None
         began_ns = time.time_ns()
         stamp = FileStamp.of(self._folder)
@@ -234,12 +234,12 @@ class KeyRing:
             if name in due or name in known
         }
         if None in files.values():
-            # A file that is gone revokes its keys. Where the whole folder is gone, this raises, and revokes none.
+            # A removed file revokes its keys. If the whole folder is gone, this raises, and revokes none.
             FileStamp.of(self._folder)
         return {name: file for name, file in files.items() if file is not None}
 
     def _read_if_there(self, tenant: str) -> _KeyFile | None:
-        """Read a file of a plain folder; None if there is none, or a link that leads nowhere."""
+        """Read a file of a plain folder; None if there is none, or it is a broken link."""
         try:
             return self._read(self._folder / tenant, tenant, is_plain=True)
         except FileNotFoundError:
@@ -247,16 +247,16 @@ class KeyRing:
 
     @property
     def _limit(self) -> int:
-        """How many files a look may read.
+        """The number of files that a look may read.
 
-        All of them if it is the first look, before which no key is accepted, or if a key that was revoked may have
-        counted for long.
+        It is unlimited for the first look, before which no key is accepted, and if a revoked key may have been accepted
+        for too long.
         """
         is_stale = self._clock() - self._current_at > STALE_SECONDS
         return sys.maxsize if is_stale or not self._files else FILES_PER_LOOK
 
     def _list(self, source: Path) -> list[str]:
-        """The names of the tenants' files in a folder. Files of other names are logged once."""
+        """Returns the names of the tenants' files in a folder. Files with other names are logged once."""
         names = _key_file_names(source)
         tenants = [name for name in names if is_tenants_name(name)]
         left_out = frozenset(names) - frozenset(tenants)
@@ -269,7 +269,7 @@ class KeyRing:
         return all(file.stamp is not None for file in self._files.values())
 
     def _is_at_rest(self, tenant: str, stamp: FileStamp) -> bool:
-        """Whether a file of a plain folder has stayed the same for a while: by its time, or by what was seen of it."""
+        """Whether a file of a plain folder has stayed the same for a while: by its time, or by previous looks."""
         if time.time_ns() - stamp.modified_ns < REST_SECONDS * 1e9:
             before, since = self._unsettled.get(tenant, (None, 0.0))
             if before != stamp:
@@ -314,7 +314,7 @@ class KeyRing:
                 owners.setdefault(digest, []).append(tenant)
         for digest, tenants in owners.items():
             if len(tenants) > 1:
-                # Whichever tenant it was given to, the other one would be served its answers.
+                # If it were given to either tenant, the other one would get its answers.
                 _log.error(
                     "the key sha256:%s... stands in the files of several tenants (%s); it is accepted for none",
                     digest.hex()[:8],
@@ -340,7 +340,7 @@ class KeyRing:
 
 
 def is_tenants_name(name: str) -> bool:
-    """Whether a file of this name may be a tenant's: a name that a TenantZone may have, and of no copy of a file."""
+    """Whether a file of this name may be a tenant's: a TenantZone may have the name, and it is not that of a copy."""
     return bool(_TENANT.fullmatch(name)) and not _COPY.fullmatch(name)
 
 
@@ -350,9 +350,9 @@ def _key_file_names(folder: Path) -> list[str]:
 
 
 def _is_meant_as_file(entry: os.DirEntry[str]) -> bool:
-    """Whether an entry of a folder is a file, or a link that leads to one or nowhere: a file may come there later."""
+    """Whether an entry of a folder is a file, or a link to one or to nothing: a file may be created there later."""
     try:
         return entry.is_file() or (entry.is_symlink() and not Path(entry).exists())
     except OSError:
-        # Links in a circle, for instance. Reading it says what is wrong, and stops no other file.
+        # A circle of links, for instance. Reading it reports the error, and does not affect other files.
         return True

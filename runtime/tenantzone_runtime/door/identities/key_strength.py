@@ -1,4 +1,4 @@
-"""Which public keys are strong enough for signatures that say who asks."""
+"""Decides which public keys are strong enough for signatures that identify tenants."""
 
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
@@ -9,12 +9,12 @@ T = TypeVar("T")
 
 MIN_RSA_BITS: Final = 2048
 CURVES: Final = {"secp256r1": "P-256", "secp384r1": "P-384", "secp521r1": "P-521"}
-"""The curves of EC keys that are strong enough: their names in JSON Web Keys, by those in the package cryptography."""
+"""The EC curves that are strong enough: their names in JSON Web Keys, by those in the package cryptography."""
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted(Generic[T]):
-    """The keys, or the certificates, of a mounted file that are accepted."""
+    """The accepted keys or certificates of a mounted file."""
 
     value: T
     problems: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""API keys: a request belongs to the tenant whose key it shows."""
+"""API keys: a request belongs to the tenant whose key it has."""
 
 from tenantzone_runtime.door.answers import Scope
 from tenantzone_runtime.door.identities.asking import Headers, unauthorized
@@ -6,10 +6,10 @@ from tenantzone_runtime.door.identities.key_ring import KeyRing
 
 
 class KeyIdentity:
-    """Knows tenants by the API keys of a ring.
+    """Identifies tenants by the API keys of a ring.
 
     Args:
-        keys: whose folder somebody else has looked at.
+        keys: refreshed by other code.
     """
 
     secret_headers: frozenset[bytes] = frozenset()
@@ -22,13 +22,13 @@ class KeyIdentity:
         return self._keys.problem
 
     def refresh(self) -> None:
-        """Nothing: the ring is looked at with every config, for it says whether there are keys at all."""
+        """Do nothing: the ring is refreshed with every config, since it says whether keys are required at all."""
 
     def tenant_of(self, scope: Scope) -> str:
-        """The tenant whose API key the request shows.
+        """Returns the tenant whose API key the request has.
 
         Raises:
-            Refusal: it shows none, several, or one that is nobody's.
+            Refusal: it has none, several, or an unknown one.
         """
         tenant = self._keys.tenant_of(_shown_key(scope["headers"]))
         if tenant is None:
@@ -39,7 +39,7 @@ class KeyIdentity:
 
 
 def _shown_key(headers: Headers) -> bytes:
-    """The one key that the request shows.
+    """Returns the one key in the request.
 
     Raises:
         Refusal: there is none, or there are two different ones.

@@ -1,4 +1,4 @@
-"""That a request comes from the gateway: by a secret that only it knows, or by its certificate."""
+"""Proofs that a request comes from the gateway: a secret that only the gateway knows, or its certificate."""
 
 import hashlib
 import hmac
@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
-# The field's own; vLLM brings it. It reads certificates, and checks who has signed them.
+# The standard library for this; vLLM depends on it. It reads certificates, and checks their signatures.
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 
@@ -26,25 +26,25 @@ _Certificates = tuple[x509.Certificate, ...]
 
 
 class HopProof(Protocol):
-    """What shows that a request comes from the gateway."""
+    """A proof that a request comes from the gateway."""
 
     @property
     def problem(self) -> str:
-        """Why nothing can show it; empty if that is not so."""
+        """Why no request can prove it; empty if that is possible."""
 
     def refresh(self) -> None:
-        """Read what has changed of the mounted file."""
+        """Read changes of the mounted file."""
 
     def check(self, scope: Scope) -> None:
         """Check a request.
 
         Raises:
-            Refusal: nothing shows that it comes from the gateway.
+            Refusal: it does not prove that it comes from the gateway.
         """
 
 
 def make_proof(declared: Proof, folder: Path) -> HopProof:
-    """The proof that is declared, by what is mounted in the folder."""
+    """Returns the declared proof, from the files in the folder."""
     if declared.secret_header is not None:
         return SharedSecret(declared.secret_header, folder)
     assert declared.client_certificate is not None, "a proof is one of two"
@@ -66,7 +66,7 @@ class SharedSecret:
         self._file.refresh()
 
     def check(self, scope: Scope) -> None:
-        """Check the secret that the request has; see `HopProof`."""
+        """Check the request's secret; see `HopProof`."""
         secrets = self._file.value
         if secrets is None:
             raise unusable()
@@ -74,16 +74,16 @@ class SharedSecret:
         if shown is None:
             raise unauthorized("no_proof", "The request does not come through this server's gateway; send it there")
         digest = hashlib.sha256(shown).digest()
-        # Each of them, so that the time tells neither which one it was nor how far it was right.
+        # Compare all of them, so that the time reveals neither which one matched nor how far.
         if not sum(hmac.compare_digest(digest, secret) for secret in secrets):
             raise unauthorized("wrong_proof", "The request does not come through this server's gateway; send it there")
 
 
 def _read_secrets(content: bytes) -> tuple[bytes, ...]:
-    """The SHA-256 digests of the secrets.
+    """Returns the SHA-256 digests of the secrets.
 
     Raises:
-        ValueError: a line that is no secret, or none.
+        ValueError: a line is not a secret, or there is none.
     """
     secrets = []
     for number, line in enumerate(content.replace(b"\r\n", b"\n").split(b"\n"), start=1):
@@ -100,14 +100,13 @@ def _read_secrets(content: bytes) -> tuple[bytes, ...]:
 
 
 class GatewayCertificate:
-    """A certificate that the gateway has shown to the TLS server, which has checked that the gateway has its key."""
+    """The gateway's client certificate; the TLS server has checked that the gateway has its key."""
 
     def __init__(self, declared: ClientCertificate, folder: Path) -> None:
         self._subjects = frozenset(declared.subjects)
         self._file = MountedFile(folder, CA_FILE, _read_certificates, about=ABOUT)
         self._known: tuple[_Certificates, dict[str, x509.Certificate]] = ((), {})
-        """The issuers, and certificates that were found good by these very ones, by their PEM. How long they are valid
-        is looked at each time."""
+        """The issuers, and certificates verified with them, by PEM. Validity periods are checked each time."""
 
     @property
     def problem(self) -> str:
@@ -168,10 +167,10 @@ def _has_issued(issuer: x509.Certificate, certificate: x509.Certificate) -> bool
 
 
 def _read_certificates(content: bytes) -> Accepted[_Certificates]:
-    """The certificates in PEM. Those whose keys are too weak are left out, and the others count.
+    """Returns the certificates in PEM. Those with keys that are too weak are left out.
 
     Raises:
-        ValueError: there is none, one is broken, or none has a key that is strong enough.
+        ValueError: there is none, one is invalid, or none has a key that is strong enough.
     """
     try:
         certificates = x509.load_pem_x509_certificates(content)

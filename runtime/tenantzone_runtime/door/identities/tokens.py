@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-# The field's own, well kept and small; written by hand this would be the part to get wrong. vLLM brings it.
+# The usual library, small and well maintained; our own code would be easy to get wrong. vLLM depends on it.
 import jwt
 
 from tenantzone_contract.identity import JWKS_FILE, Jwt
@@ -24,13 +24,13 @@ _MAX_KEYS = 256
 _MAX_FOUND = 10_000
 
 _TYPES: Mapping[str, str] = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
-"""Which type of key signs, by the first letters of the algorithm."""
+"""The type of the signing key, by the first letters of the algorithm."""
 _CURVES: Mapping[str, str] = {"ES256": "P-256", "ES384": "P-384", "ES512": "P-521", "EdDSA": "Ed25519"}
 _PRIVATE = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "priv"})
-"""Members that a key has of which the private half is there, too; of RFC 7518 and 8037, and of ML-DSA's keys."""
+"""Members that only a private key has; from RFC 7518 and 8037, and of ML-DSA's keys."""
 
 Keys = Mapping[tuple[str | None, str], jwt.PyJWK]
-"""By id and algorithm, for each algorithm that a key may be used with."""
+"""Keys by id and algorithm, for each algorithm that a key may be used with."""
 
 
 _Found = dict[bytes, tuple[str, float]]
@@ -38,10 +38,10 @@ _Found = dict[bytes, tuple[str, float]]
 
 
 class TokenIdentity:
-    """Knows tenants by signed tokens of one issuer.
+    """Identifies tenants by signed tokens of one issuer.
 
-    To check a signature is work. What was found is remembered by the token's digest for as long as the token is valid,
-    and forgotten with each change of the keys.
+    Checking a signature is expensive. The result is cached by the token's digest for as long as the token is valid,
+    and dropped when the keys change.
 
     Args:
         declared: issuer, audiences, algorithms, leeway, the tenant's claim.
@@ -56,7 +56,7 @@ class TokenIdentity:
             folder, JWKS_FILE, lambda content: read_keys(content, declared.algorithms), about=ABOUT
         )
         self._known: tuple[Accepted[Keys] | None, _Found] = (None, {})
-        """The keys, and what was found with these very keys: they may change while a token is looked at."""
+        """The keys, and the results with these keys: they may change while a token is checked."""
 
     @property
     def problem(self) -> str:
@@ -69,7 +69,7 @@ class TokenIdentity:
                 _log.error("%s: %s: %s", ABOUT, JWKS_FILE, problem)
 
     def tenant_of(self, scope: Scope) -> str:
-        """The tenant that the request's token names; see `Identity`."""
+        """Returns the tenant that the request's token names; see `Identity`."""
         accepted, found = self._known
         if accepted is None:
             raise unusable()
@@ -105,7 +105,7 @@ class TokenIdentity:
             raise _refused("is of another issuer, or for somebody else") from None
         except jwt.MissingRequiredClaimError as error:
             raise _refused(f"has no claim {error.claim}") from None
-        # Besides what PyJWT says: text that is none, numbers beyond all bounds, brackets nested too deep.
+        # In addition to PyJWT's errors: invalid text, numbers that are too large, nesting that is too deep.
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError):
             raise _refused("can't be believed; get a new one") from None
 
@@ -119,12 +119,12 @@ class TokenIdentity:
 
 
 def read_keys(content: bytes, algorithms: Sequence[str]) -> Accepted[Keys]:
-    """The keys of a JSON Web Key Set that can have signed with one of the algorithms; others are passed over.
+    """Returns the keys of a JSON Web Key Set for one of the algorithms; others are skipped.
 
-    Keys that are too weak are left out, and the other keys count.
+    Keys that are too weak are left out.
 
     Raises:
-        ValueError: not such a set, a private key, two keys of one id, or no key in it that is of use.
+        ValueError: the content is not such a set, has a private key or two keys with one id, or has no usable key.
     """
     try:
         found = json.loads(content)["keys"]
@@ -137,7 +137,7 @@ def read_keys(content: bytes, algorithms: Sequence[str]) -> Accepted[Keys]:
     problems: dict[str, None] = {}
     for number, entry in enumerate(entries):
         if not _PRIVATE.isdisjoint(entry):
-            # Also of a key that would be passed over: whoever reads this file could sign in the issuer's name.
+            # Refuse even a key that would be skipped: every reader of this file could sign in the issuer's name.
             raise ValueError(
                 f"keys[{number}] is a private key; put the public half of a new key here, and let the issuer sign "
                 "with this one no more"
@@ -165,7 +165,7 @@ def read_keys(content: bytes, algorithms: Sequence[str]) -> Accepted[Keys]:
 
 
 def _is_for(entry: Mapping[str, Any], algorithm: str) -> bool:
-    """Whether a key is there to check signatures of an algorithm."""
+    """Whether a key is meant to check signatures of an algorithm."""
     operations = entry.get("key_ops") or ["verify"]
     return (
         entry.get("kty") == _TYPES[algorithm[:2]]
@@ -179,7 +179,7 @@ def _is_for(entry: Mapping[str, Any], algorithm: str) -> bool:
 
 
 def _key_for(header: Mapping[str, Any], keys: Keys) -> jwt.PyJWK:
-    """The key that a token says it was signed with; without an id only where there is one key for its algorithm."""
+    """Returns the key that a token names; a token without an id needs a single key for its algorithm."""
     kid, algorithm = header.get("kid"), header.get("alg")
     if kid is None:
         fitting = [key for (_, known), key in keys.items() if known == algorithm]

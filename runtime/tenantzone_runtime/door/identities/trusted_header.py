@@ -1,4 +1,4 @@
-"""A header that names the tenant, and counts only where something proves that the gateway has set it."""
+"""A header that names the tenant, trusted only with a proof that the gateway has set it."""
 
 from ipaddress import ip_address, ip_network
 from pathlib import Path
@@ -11,10 +11,10 @@ from tenantzone_runtime.door.peer import peer_address
 
 
 class HeaderIdentity:
-    """Knows tenants by what the gateway says.
+    """Identifies tenants by the gateway's header.
 
     Args:
-        declared: the header, its proof, and where gateways are.
+        declared: the header, its proof, and the gateways' addresses.
         folder: where the proof's file is mounted.
     """
 
@@ -34,7 +34,7 @@ class HeaderIdentity:
             self._proof.refresh()
 
     def tenant_of(self, scope: Scope) -> str:
-        """The tenant that the gateway names; see `Identity`."""
+        """Returns the tenant that the gateway names; see `Identity`."""
         if self._proof is None:
             raise unusable()
         self._proof.check(scope)
@@ -52,6 +52,6 @@ class HeaderIdentity:
             address = ip_address(peer_address(scope) or "")
         except ValueError:
             return False
-        # An IPv4 address as a socket for both versions shows it.
+        # An IPv4 address as a dual-stack socket reports it.
         mapped = getattr(address, "ipv4_mapped", None)
         return any((mapped or address) in network for network in self._networks)
