@@ -129,17 +129,17 @@ class WatchedFile:
 
 _Stamps = tuple[FileStamp, FileStamp | None, FileStamp | None]
 _Content = tuple[bytes, bytes | None, bytes | None]
-"""What ``config.json``, ``config.jsonl.gz`` and ``config.signature`` have; None: there is no such file."""
+"""The contents of ``config.json``, ``config.jsonl.gz`` and ``config.signature``; None for a missing file."""
 
 
 class ConfigSource:
     """The newest config of a folder that could be read completely, and what is wrong with a newer file.
 
     Args:
-        folder: where the pool's ConfigMap is projected. It need not exist yet.
-        tokens: reads the pool's admin tokens that are in force; given, a config counts only if it is signed with one of
-            them, and is not older than the newest one that was so. None: signatures are not looked at.
-        now: Unix time in seconds.
+        folder: the folder into which the pool's ConfigMap is projected. It need not exist yet.
+        tokens: reads the pool's valid admin tokens; then a config is accepted only if it is signed with one of them and
+            not older than the newest config that was. None to ignore signatures.
+        now: returns Unix time in seconds.
     """
 
     config: RuntimeConfig | None = None
@@ -158,9 +158,9 @@ class ConfigSource:
         self._path = folder / CONFIG_KEY
         self._read_tokens = tokens
         self._tokens: Sequence[bytes] = ()
-        """Those by which the signature was verified last."""
+        """The tokens with which the signature was last verified."""
         self._newest: tuple[str, int] = "", 0
-        """When the pool was created, and the generation, of the newest config whose signature held."""
+        """The pool's creation time and the generation of the newest config with a valid signature."""
         self._now = now
         self._stamps: _Stamps | None = None
         self._content: _Content | None = None
@@ -168,7 +168,7 @@ class ConfigSource:
         """The previous value of ``config``: the last good one if ``config`` is refused."""
 
     def poll(self) -> bool:
-        """Look at the config's file, and read it if it has changed; verify it again if the tokens have.
+        """Check the config's file, and read it if it has changed; verify it again if the tokens have changed.
 
         Returns:
             Whether ``config`` or ``rejection`` has changed.
@@ -204,7 +204,7 @@ class ConfigSource:
         # Kubelet swaps the content first, and then creates links to files that are new in it.
         folder = projection_of(self._folder) or self._folder
         path, packed_path, signature_path = (folder / name for name in (CONFIG_KEY, PACKED_KEY, SIGNATURE_KEY))
-        # The stamps come first: if a file changes in between, the next look sees another stamp and reads again.
+        # The stamps come first: if a file changes in between, the next check sees another stamp and reads again.
         began_ns = time.time_ns()
         stamps = FileStamp.of(path), _stamp_if_there(packed_path), _stamp_if_there(signature_path)
         if stamps == self._stamps:
@@ -221,7 +221,7 @@ class ConfigSource:
         text, packed, signature = content
         pool_created = ""
         if self._read_tokens is not None:
-            # Before anything of it is read: who wrote it is not known yet.
+            # Before anything of the config is parsed, because its author is not verified yet.
             files = {CONFIG_KEY: text} | ({} if packed is None else {PACKED_KEY: packed})
             try:
                 pool_created = verify_config(files, signature, self._tokens)
@@ -246,9 +246,9 @@ class ConfigSource:
         self.config = config
 
     def _is_newest(self, pool_created: str, config: RuntimeConfig) -> bool:
-        """Whether no newer signed config was read since the start; rejects the config if one was.
+        """Returns whether no newer signed config was read since the start; rejects the config otherwise.
 
-        A pool that is deleted and created again counts its generations anew.
+        A pool that is deleted and created again restarts its generations.
         """
         if (pool_created, config.generation) < self._newest:
             error = (
@@ -265,7 +265,7 @@ class ConfigSource:
         self._reject(error, None)
 
     def _reject(self, error: str, generation: int | None, *, is_untrusted: bool = False) -> None:
-        # The same complaint about the same file keeps its time.
+        # The same error of the same file keeps its time.
         if self.rejection is None or (self.rejection.error, self.rejection.generation) != (error, generation):
             self.rejection = Rejection(
                 generation=generation, error=error, untrusted=is_untrusted, unix_time=self._now()
@@ -273,7 +273,7 @@ class ConfigSource:
 
 
 def _read_start(path: Path) -> bytes:
-    """What a signature's file has; what is longer than any signature is read one byte beyond."""
+    """Returns a signature file's content, at most one byte more than a signature may have."""
     with path.open("rb") as file:
         return file.read(MAX_SIGNATURE_BYTES + 1)
 

@@ -118,9 +118,9 @@ class Settings:
     identity_dir: Path = Path("/etc/tenantzone/identity")
     """The folder of the proof of a trusted header, or of the keys that sign tokens."""
     admin_open: bool = False
-    """Whether the admin port answers everybody who reaches it."""
+    """Whether the admin port answers every client that reaches it."""
     signed_config: bool = False
-    """Whether a config is refused that is not signed with one of the admin port's tokens."""
+    """Whether a config must be signed with one of the admin port's tokens."""
     scrub_blocks: bool = False
     """Whether workers are prepared to zero blocks that move to another zone; on a CPU they always are."""
     journal_dir: Path | None = None

@@ -26,10 +26,10 @@ class Reloading:
     """Keeps an engine's zones in line with the config folder.
 
     Args:
-        engine: whose zones.
-        folder: where the pool's ConfigMap is projected.
-        refused: is told generation and error of each config that is refused, once.
-        tokens: reads the pool's admin tokens; a config must be signed with one of them. None: it need not be signed.
+        engine: the engine of the zones.
+        folder: the folder into which the pool's ConfigMap is projected.
+        refused: called once with the generation and the error of each refused config.
+        tokens: reads the pool's admin tokens; a config must be signed with one of them. None to accept unsigned ones.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Reloading:
         self._source = ConfigSource(folder, tokens=tokens)
         self._refused = refused
         self.status = ConfigStatus(demands_signature=tokens is not None)
-        """Which config is in force whole, and why the newest one is not."""
+        """The config that is completely in force, and why the newest one is not."""
         self.in_force: RuntimeConfig | None = None
         """The last config that was completely enforced; None until there was one."""
         self.reloads: dict[ReloadResult, int] = {"applied": 0, "rejected": 0}

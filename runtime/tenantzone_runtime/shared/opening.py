@@ -16,7 +16,7 @@ from tenantzone_runtime.shared.tier import SharedTier
 from tenantzone_runtime.shared.writing import Shape
 
 _TOKEN_SECONDS: Final = 2.0
-"""After which a token is read again: one that was wrong, and is put right, is shown soon."""
+"""Seconds after which a token is read again, so that a corrected token is used soon."""
 
 
 def open_shared_tier(

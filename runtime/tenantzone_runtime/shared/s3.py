@@ -16,13 +16,13 @@ _MISSING: Final = ("404", "NoSuchKey", "NotFound")
 
 
 class S3Storages:
-    """Buckets. After a request that the server did not allow, the next one looks for credentials again.
+    """S3 buckets. After a request that the server did not permit, the next one looks for credentials again.
 
     Args:
-        connect: makes a client of botocore's, which any number of threads may use.
+        connect: makes a botocore client, which any number of threads may use.
 
     Raises:
-        OSError: there is none now.
+        OSError: no client can be made now.
     """
 
     def __init__(self, connect: Callable[[], Any]) -> None:
@@ -59,7 +59,7 @@ class S3Storages:
 
     @contextmanager
     def _asked(self) -> Iterator[Any]:
-        """The client, for one request.
+        """Yields the client for one request.
 
         Raises:
             OSError: the request failed.
@@ -102,7 +102,7 @@ def open_s3() -> S3Storages:
 
 
 def _is_shut_out(error: BaseException | None) -> bool:
-    """Whether a server does not allow what was asked, or there was nothing to show to it."""
+    """Returns whether a server did not permit a request, or there were no credentials for it."""
     from botocore.exceptions import ClientError, NoCredentialsError
 
     if isinstance(error, ClientError):
