@@ -1,1 +1,1 @@
-"""The zone-aware vLLM runtime: what runs in an engine pod."""
+"""The zone-aware vLLM runtime: the code that runs in an engine pod."""

@@ -6,7 +6,7 @@ from importlib import import_module
 
 
 def main() -> None:
-    """Run a subcommand with the arguments that follow its name; those that ``serve`` does not know are vLLM's."""
+    """Run a subcommand with the arguments after its name; ``serve`` passes unknown arguments to vLLM."""
     parser = argparse.ArgumentParser(prog="tenantzone-runtime", description=__doc__)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, module, what in (
@@ -15,7 +15,7 @@ def main() -> None:
         ("journal", "journal.command", "check an audit journal, make a bill from it"),
     ):
         commands.add_parser(name, help=what, add_help=False).set_defaults(module=module)
-    # Only the module of this command: the others have imports of their own.
+    # Import only this command's module: the others have imports of their own.
     module = parser.parse_args(sys.argv[1:2]).module
     import_module(f"tenantzone_runtime.{module}").main(sys.argv[2:])
 

@@ -1,10 +1,10 @@
 """The admin port: the engine's report, its health, its metrics and a picture of its blocks, over HTTP.
 
-All but the health, which says nothing of tenants, is for whoever shows a token. All is read-only but one page, which
-has a zone's cache moved.
+Everything but the health, which contains nothing of tenants, requires a token. Everything is read-only except one page,
+which starts migrations of a zone's cache.
 
-It runs in threads of the engine core's process and only reads a report that is published whole, so it never holds up a
-scheduling step with a lock.
+It runs in threads of the engine core's process and only reads a report that is published as a whole, so it never holds
+up a scheduling step with a lock.
 """
 
 import errno
@@ -37,14 +37,14 @@ _log = logging.getLogger(__name__)
 ReadReport = Callable[[], EngineReport]
 ReadFigures = Callable[[], EngineFigures]
 TakeBlockMap = Callable[[int], BlockMap]
-"""Takes a picture with so many cells at most."""
+"""Takes a picture with at most this many cells."""
 TakeTierMap = Callable[[str, int], BlockMap | None]
-"""The same of a tier's chunks, by its name; None: there is no such tier."""
+"""Takes a picture of the chunks of the tier with this name; returns None if there is no such tier."""
 
 MAX_CONNECTIONS = 64
-"""Each has a thread. Beyond it, the one that was made first is closed: a client with a token takes no time."""
+"""The maximum connections, each with a thread. Beyond it, the oldest is closed: authorized clients are fast."""
 CONNECTION_SECONDS = 30.0
-"""What a connection may take in all; of that its request may wait 10 s for each further piece."""
+"""The maximum seconds of a connection; a request may wait 10 s of them for each further piece."""
 
 _TEXT = "text/plain; charset=utf-8"
 
@@ -54,19 +54,19 @@ class AdminServer:
 
     Args:
         host: address to bind to.
-        port: 0 chooses a free one.
-        access: who may read it.
-        read_report: the newest report; called in other threads, so it must be safe there.
-        read_figures: what a scrape of the metrics tells; called in other threads. None: there is no such path.
-        take_block_map: called in other threads, one at a time; None: there is no such path.
-        take_tier_map: the same; None: there are no tiers.
-        migration: called in other threads; None: nothing can be moved.
-        metrics_level: how much a scrape says of each zone.
-        max_age: seconds after which a report says that the engine hangs.
-        now: Unix time in seconds.
+        port: the port; 0 chooses a free one.
+        access: decides who may read.
+        read_report: returns the newest report; called in other threads, so it must be thread-safe.
+        read_figures: returns the figures of a metrics scrape; called in other threads. None to omit the path.
+        take_block_map: takes the block map; called in other threads, one at a time. None to omit the path.
+        take_tier_map: takes a tier's map, in the same way; None if there are no tiers.
+        migration: handles migrations; called in other threads. None if nothing can be moved.
+        metrics_level: the level of detail of a scrape for each zone.
+        max_age: age in seconds from which a report indicates that the engine hangs.
+        now: returns Unix time in seconds.
 
     Raises:
-        OSError: the address can't be bound; the message says which, and what to change.
+        OSError: the address can't be bound; the message names it, and what to change.
     """
 
     def __init__(
@@ -105,14 +105,14 @@ class AdminServer:
 
     @property
     def port(self) -> int:
-        """The port that the server really listens on."""
+        """The port that the server actually listens on."""
         return int(self._server.server_address[1])
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
-        """Free the port; returns when no request is accepted any more."""
+        """Free the port; returns once no more requests are accepted."""
         if self._thread.is_alive():
             self._server.shutdown()
             self._thread.join()
@@ -120,7 +120,7 @@ class AdminServer:
 
 
 class _Pages:
-    """What the admin server answers for each path: status, content type, body."""
+    """The admin server's answers by path: status, content type, body."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class _Pages:
         return self.refusal(headers) or self._told(path, query, headers.get("Accept", ""))
 
     def refusal(self, headers: Message) -> Page | None:
-        """Why who asks with these headers is not answered; None: he is."""
+        """Returns the answer that refuses a request with these headers, or None if it is permitted."""
         refusal = self._access.refusal(headers.get("Authorization", ""), headers.get(ADMIN_TOKEN_HEADER, ""))
         return (HTTPStatus.UNAUTHORIZED, _TEXT, f"{refusal}\n".encode()) if refusal else None
 
@@ -192,7 +192,7 @@ class _Pages:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    # One request per connection, and a client that sends nothing is dropped.
+    # One request per connection; a silent client is dropped.
     protocol_version = "HTTP/1.0"
     timeout = 10.0
     server: "_Server"
@@ -216,7 +216,7 @@ class _Handler(BaseHTTPRequestHandler):
         status, content_type, body = page
         self.send_response(status)
         if status == HTTPStatus.UNAUTHORIZED:
-            # By the realm the operator tells our engines from whatever else may be at a port.
+            # The operator recognizes our engines by the realm.
             self.send_header("WWW-Authenticate", f'Bearer realm="{ADMIN_REALM}"')
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))
@@ -241,7 +241,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    # As many as may come at once, and not five: who finds no place asks again after a second.
+    # As many as may arrive at once, instead of five: a client that finds no place retries only after a second.
     request_queue_size = 128
     pages: _Pages
     max_connections: int = MAX_CONNECTIONS
@@ -249,11 +249,11 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._since: dict[socket.socket, float] = {}
-        """The connections that are open, and since when; the oldest first. Its thread takes each out."""
+        """The open connections with their start times, the oldest first. Each connection's thread removes it."""
         super().__init__(*args, **kwargs)
 
     def server_bind(self) -> None:
-        # HTTPServer's own would ask DNS for this machine's name, which can take seconds.
+        # HTTPServer's own method would look up this machine's name in DNS, which can take seconds.
         socketserver.TCPServer.server_bind(self)
 
     def process_request(self, request: Any, client_address: Any) -> None:
@@ -263,7 +263,7 @@ class _Server(ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def service_actions(self) -> None:
-        """End the connections that take too long; the server's thread calls this, ten times a second."""
+        """End connections that take too long; the server's thread calls this ten times a second."""
         latest = time.monotonic() - self.connection_seconds
         for connection, since in self._since.copy().items():
             if since < latest:
@@ -282,7 +282,7 @@ class _Server(ThreadingHTTPServer):
 
 
 def _end(connection: socket.socket) -> None:
-    """Have the thread that waits for a connection go on, and find it closed."""
+    """Wake the thread that waits for a connection, which then finds it closed."""
     with suppress(OSError):  # it has just been closed
         connection.shutdown(socket.SHUT_RDWR)
 

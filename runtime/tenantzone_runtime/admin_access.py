@@ -17,14 +17,14 @@ _SCHEME = "bearer "
 class AdminTokens:
     """The tokens of a folder.
 
-    A file that breaks, or that is gone, takes nothing away: the tokens before it stay in force until there are others.
+    If the file becomes invalid or disappears, the previous tokens stay valid until there are new ones.
 
     Args:
-        folder: where the pool's Secret is mounted. It need not exist yet.
+        folder: the folder into which the pool's Secret is mounted. It need not exist yet.
     """
 
     accepted: tuple[bytes, ...] = ()
-    """Those in force, the newest first; none as long as there never were any."""
+    """The valid tokens, the newest first; empty until there were any."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / ACCEPTED_FILE
@@ -33,31 +33,31 @@ class AdminTokens:
 
     @property
     def problem(self) -> str:
-        """Why the file as it is now is not in force; empty if it is."""
+        """Why the present file is not in force; empty if it is."""
         return self._file.problem
 
     def poll(self) -> None:
-        """Look at the file, and read it if it has changed."""
+        """Check the file, and read it if it has changed."""
         self._file.refresh()
         if self._file.value is not None:
             self.accepted = self._file.value
 
     def read(self) -> tuple[bytes, ...]:
-        """Look at the file, and return the tokens in force."""
+        """Check the file, and return the valid tokens."""
         self.poll()
         return self.accepted
 
 
 class AdminAccess:
-    """Admits requests to the admin port. As long as there never were any tokens, it refuses all of them.
+    """Admits requests to the admin port. Until there are any tokens, it refuses all requests.
 
     Args:
-        folder: where the pool's Secret is mounted; None: all requests are admitted.
+        folder: the folder into which the pool's Secret is mounted; None to admit all requests.
     """
 
     def __init__(self, folder: Path | None) -> None:
         self.tokens = None if folder is None else AdminTokens(folder)
-        """Those that admit a request; None: none is needed."""
+        """The tokens that admit a request; None if no token is needed."""
         self._refused = 0
         self._counting = threading.Lock()
         if folder is None:
@@ -65,27 +65,27 @@ class AdminAccess:
 
     @property
     def refused(self) -> int:
-        """Requests that were refused since the start."""
+        """The number of refused requests since the start."""
         return self._refused
 
     @property
     def status(self) -> AdminPortStatus:
-        """What the report says of it."""
+        """The admin port's status in the report."""
         if self.tokens is None:
             return AdminPortStatus(open=True)
         return AdminPortStatus(error=self.tokens.problem)
 
     def poll(self) -> None:
-        """Look at the file of tokens, and read it if it has changed."""
+        """Check the file of tokens, and read it if it has changed."""
         if self.tokens is not None:
             self.tokens.poll()
 
     def refusal(self, authorization: str, token: str) -> str:
-        """Why a request is refused, and how it would not be; empty if it is let in. Any thread may ask.
+        """Returns why a request is refused, and what it needs; empty if it is permitted. Thread-safe.
 
         Args:
-            authorization: the request's header of this name; empty: it has none.
-            token: the header ``TenantZone-Admin-Token``, likewise.
+            authorization: the request's ``Authorization`` header; empty if missing.
+            token: the request's ``TenantZone-Admin-Token`` header; empty if missing.
         """
         why = "" if self.tokens is None else self._refusal(self.tokens, authorization, token)
         if why:
@@ -107,7 +107,7 @@ class AdminAccess:
                 f"'{ADMIN_TOKEN_HEADER}: TOKEN'; it is in the pool's Secret tenantzone-admin-POOL"
             )
         shown = token.encode("utf-8", "surrogateescape")
-        # All are compared, so that the time does not say which.
+        # All tokens are compared, so that the time does not reveal which one matches.
         if not sum(hmac.compare_digest(shown, accepted) for accepted in tokens.accepted):
             return "this token is not in force; the one that is, is in the pool's Secret tenantzone-admin-POOL"
         return ""

@@ -1,4 +1,4 @@
-"""What the admin port answers about migration: the only one of its pages that takes orders."""
+"""The admin port's migration page: the only one that takes orders."""
 
 from collections.abc import Callable
 from http import HTTPStatus
@@ -15,24 +15,24 @@ from tenantzone_contract.migration import (
 )
 
 Page = tuple[HTTPStatus, str, bytes]
-"""Status, content type, body."""
+"""Status, content type and body."""
 
 _TEXT = "text/plain; charset=utf-8"
 
 
 class MigrationPage:
-    """Takes orders, and tells how far they have come.
+    """Takes migration orders, and reports their progress.
 
     Args:
-        do: begins what is asked for; raises a :class:`MigrationError` if it can't be done now.
-        report: how far it has come for a tenant's zone, and if the other argument says so, the prompts that it used.
+        do: begins or stops a migration; raises a :class:`MigrationError` if it can't.
+        report: returns the progress for a tenant's zone, and its recent prompts if the second argument is True.
     """
 
     def __init__(self, do: Callable[[MigrationOrder], object], report: Callable[[str, bool], MigrationReport]) -> None:
         self._do, self._report = do, report
 
     def told(self, query: str) -> Page:
-        """The answer to who asks."""
+        """Returns the answer to a query of the progress."""
         asked = parse_qs(query)
         tenant = asked.get(TENANT_PARAMETER, [""])[-1]
         if not tenant:
@@ -40,7 +40,7 @@ class MigrationPage:
         return self._tell(tenant, asked.get(PROMPTS_PARAMETER, [""])[-1] == "true")
 
     def ordered(self, body: bytes) -> Page:
-        """The answer to who gives an order."""
+        """Returns the answer to an order."""
         try:
             order = parse_order(body)
         except ValueError as error:
@@ -53,7 +53,7 @@ class MigrationPage:
 
     @staticmethod
     def refuse_length(length: str | None) -> Page | None:
-        """Why an order of such a ``Content-Length`` is not read; None: it is."""
+        """Returns the answer that refuses an order with this ``Content-Length``, or None if it is acceptable."""
         if length is None or not (length.isascii() and length.isdigit()):
             return HTTPStatus.LENGTH_REQUIRED, _TEXT, b"say the order's length with Content-Length\n"
         if len(length) > len(str(LONGEST_ORDER)) or int(length) > LONGEST_ORDER:

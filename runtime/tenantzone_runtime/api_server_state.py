@@ -1,7 +1,7 @@
-"""What each API server process enforces, in one file per process in the folder that it shares with the engine core.
+"""The config that each API server process enforces, in one file per process in a folder shared with the engine core.
 
-A process writes its own file and no other. The engine core reads all of them for its report, and removes those of
-processes that have ended.
+A process writes only its own file. The engine core reads all of them for its report, and removes those of ended
+processes.
 """
 
 import json
@@ -21,44 +21,44 @@ from tenantzone_runtime.state_folder import check_state_folder
 _PREFIX: Final = "api-server-"
 _SUFFIX: Final = ".json"
 _MAX_BYTES: Final = 4096
-"""Of a file; a state has about 300."""
+"""The maximum size of a file; a state has about 300 bytes."""
 _ENDED: Final = frozenset("ZXx")
-"""States of a process in ``/proc`` that has ended, even if its parent has not noticed."""
+"""States in ``/proc`` of an ended process, even if its parent has not noticed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApiServerState:
-    """What one API server process enforces."""
+    """The config that one API server process enforces."""
 
     process: Annotated[int, Field(gt=0)]
-    """Its process id."""
+    """The process id."""
     started: int
-    """The time at which the process started, in clock ticks since the machine did: process ids are used again."""
+    """The start time of the process in clock ticks since boot, because process ids are reused."""
     config_generation: int | None
     config_hash: str | None
-    """None: no config is in force yet."""
+    """The hash of the config in force; None if there is none yet."""
     keys: str
     """The digest of its API keys; see ``KeyRing.digest``."""
     salt_key: str
-    """The id of the pool's salt key; empty: the engine has one of its own."""
+    """The id of the pool's salt key; empty if the engine uses its own key."""
     unix_time: float
-    """The time at which this was written."""
+    """The time of writing, in Unix time."""
 
     @property
     def is_running(self) -> bool:
-        """Whether the process still runs."""
+        """Whether the process is still running."""
         return start_of(self.process) == self.started
 
     def is_in(self, folder: Path) -> bool:
-        """Whether the folder has a file of this process."""
+        """Returns whether the folder has a file of this process."""
         return _path(folder, self.process).exists()
 
     def write(self, folder: Path) -> None:
-        """Write the state to its file, whole or not at all.
+        """Write the state to its file atomically.
 
         Raises:
-            OSError: it can't be written; FileNotFoundError if the folder is gone, which the engine core makes again;
-                UnsafeFolder if another user could write into it.
+            OSError: it can't be written; FileNotFoundError if the folder is gone, which the engine core creates again;
+                UnsafeFolder if another user could write to it.
         """
         check_state_folder(folder)
         path = _path(folder, self.process)
@@ -72,9 +72,9 @@ _STATES: Final = TypeAdapter(ApiServerState)
 
 
 def read_states(folder: Path) -> Sequence[ApiServerState]:
-    """The state of each API server process that runs, by process id; removes the files of those that have ended.
+    """Returns the states of the running API server processes by process id, and removes the files of ended ones.
 
-    A folder that another user could write into is not read.
+    A folder that another user could write to is not read.
     """
     states = []
     try:
@@ -102,7 +102,7 @@ def remove_state(folder: Path) -> None:
 def state_of_this_process(
     config_generation: int | None, config_hash: str | None, keys: str, salt_key: str
 ) -> ApiServerState:
-    """The state of this process now; for the arguments, see `ApiServerState`."""
+    """Returns the present state of this process; for the arguments, see `ApiServerState`."""
     process = os.getpid()
     started = start_of(process)
     assert started is not None, "this process runs"
@@ -110,12 +110,12 @@ def state_of_this_process(
 
 
 def start_of(process: int) -> int | None:
-    """The time at which a process started, in clock ticks since the machine did; None if it does not run."""
+    """Returns the start time of a process in clock ticks since boot, or None if it is not running."""
     try:
         text = Path(f"/proc/{process}/stat").read_text(errors="replace")
     except OSError:
         return None
-    # The name comes second, in parentheses, and may have any of these characters in it.
+    # The second field is the name in parentheses, which may contain any of these characters.
     fields = text.rpartition(")")[2].split()
     return None if fields[0] in _ENDED else int(fields[19])
 
@@ -125,7 +125,7 @@ def _path(folder: Path, process: int) -> Path:
 
 
 def _read(path: Path) -> ApiServerState | None:
-    """Read a state from its file; None if there is none, or if it is not what a process writes."""
+    """Read a state from its file; returns None if the file is missing or invalid."""
     try:
         content = _content(path)
         if len(content) > _MAX_BYTES:
@@ -137,10 +137,10 @@ def _read(path: Path) -> ApiServerState | None:
 
 
 def _content(path: Path) -> bytes:
-    """The content of a regular file, at most one byte more than a state may have.
+    """Returns the content of a regular file, at most one byte more than a state may have.
 
     Raises:
-        OSError: it can't be read, or it is a link, a pipe or another thing that could block the reader.
+        OSError: it can't be read, or is a link, a pipe or another file that could block the reader.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:

@@ -1,7 +1,7 @@
-"""``tenantzone-runtime hand-down``: before its pod ends, an engine hands down to shared storages what they do not have.
+"""``tenantzone-runtime hand-down``: before its pod ends, an engine copies to shared storages what they do not have.
 
-For a ``preStop`` hook: whatever drains the node, the pod does this by itself, and other engines find its zones' caches.
-As the pod ends anyway, what somebody else moves there is stopped, and a zone that can't be moved holds up no other.
+For a ``preStop`` hook: the pod runs this whatever drains the node, and other engines find its zones' caches. As the pod
+ends anyway, other clients' migrations on it are stopped, and a zone that can't be moved does not delay the others.
 """
 
 import argparse
@@ -26,26 +26,26 @@ from tenantzone_contract.report import DEFAULT_ADMIN_PORT, REPORT_PATH, parse_re
 
 _LOOK_SECONDS: Final = 0.1
 CALL_SECONDS: Final = 10.0
-"""That a call may take at most, ..."""
+"""The maximum seconds of a call, ..."""
 _LAST_SECONDS: Final = 1.0
-"""... and when the time is over."""
+"""... and of a call after the deadline."""
 _OK: Final = 200
 _CONFLICT: Final = 409
 
 
 class HandDownError(Exception):
-    """The engine did not do it; the message says why."""
+    """The engine failed to hand down; the message states why."""
 
 
 class _Refused(HandDownError):
-    """It does not take this order, and may take others."""
+    """The engine refused this order, and may accept others."""
 
 
 def main(arguments: Sequence[str]) -> None:
     """Hand down zone after zone, until all is done or the time is over.
 
     Args:
-        arguments: of the command.
+        arguments: the command's arguments.
     """
     parsed = _parser().parse_args(arguments)
     deadline = time.monotonic() + parsed.seconds
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _result(engine: "_Engine", tenant: str, rate: int, deadline: float) -> bool:
-    """Hand down a zone, and print the result; returns whether storages have all of it."""
+    """Hand down a zone, and print the result. Returns whether storages have all of it."""
     try:
         report = _hand_down(engine, tenant, rate, deadline)
     except _Refused as error:
@@ -93,7 +93,7 @@ def _hand_down(engine: "_Engine", tenant: str, rate: int, deadline: float) -> Mi
             report = engine.migration(tenant)
         if report.work == order.order and report.state != "Stopped":
             return report
-        # Somebody else has asked for something else of this zone.
+        # Another client has ordered something else for this zone.
         if time.monotonic() >= deadline:
             raise HandDownError(_late(tenant, report))
         time.sleep(_LOOK_SECONDS)
@@ -105,7 +105,7 @@ def _begun(engine: "_Engine", order: MigrationOrder) -> MigrationReport:
     except _Refused:
         if engine.was_stopped:
             raise
-        # Another zone is being moved, for somebody who does not know that the pod ends.
+        # Another zone is being moved, for a client that does not know that the pod ends.
         engine.stop_all()
         return engine.order(order)
 
@@ -121,10 +121,10 @@ class _Engine:
         self._host, self._port, self._deadline = host, port, deadline
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self.was_stopped = False
-        """Whether all that others had asked for was stopped once; what is asked for since then goes on."""
+        """Whether the other clients' migrations were stopped once; those ordered since then continue."""
 
     def tenants(self) -> list[str]:
-        """Of the zones that the config names."""
+        """Returns the tenants of the zones in the config."""
         zones = parse_report(self._ask("GET", REPORT_PATH)).zones
         return [zone.tenant for zone in zones if not zone.auto_registered]
 
@@ -135,7 +135,7 @@ class _Engine:
         self.order(MigrationOrder(order="stop", tenant=tenant))
 
     def stop_all(self) -> None:
-        """End what is moved, whoever's zone it is."""
+        """Stop all migrations, whichever zones they are for."""
         self.was_stopped = True
         for tenant in self.tenants():
             self.stop(tenant)
@@ -144,7 +144,7 @@ class _Engine:
         return parse_migration(self._ask("GET", f"{MIGRATION_PATH}?{urlencode({TENANT_PARAMETER: tenant})}"))
 
     def _ask(self, method: str, target: str, body: str | None = None) -> bytes:
-        # The pod's grace period does not wait for an engine that is slow to answer.
+        # The pod's grace period does not wait for a slow engine.
         seconds = min(CALL_SECONDS, max(_LAST_SECONDS, self._deadline - time.monotonic()))
         connection = http.client.HTTPConnection(self._host, self._port, timeout=seconds)
         try:
@@ -161,7 +161,7 @@ class _Engine:
 
 
 def _token(folder: Path) -> str:
-    """The newest token that the engine takes; empty where there is none, as with ``--admin-open``."""
+    """Returns the newest token that the engine accepts; empty if there is none, as with ``--admin-open``."""
     try:
         return parse_accepted((folder / ACCEPTED_FILE).read_bytes())[0].decode()
     except FileNotFoundError:

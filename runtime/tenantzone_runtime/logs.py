@@ -1,6 +1,6 @@
-"""The runtime's log lines as JSON, and vLLM's with them.
+"""JSON log lines of the runtime and of vLLM.
 
-vLLM reads its logging configuration from a file that an environment variable names, in each of its processes, and its
+vLLM reads its logging configuration from a file named in an environment variable, in each of its processes, and its
 HTTP server reads the same file. So one file turns all lines into JSON.
 """
 
@@ -18,34 +18,34 @@ CONFIG_VARIABLE = "VLLM_LOGGING_CONFIG_PATH"
 LEVEL_VARIABLE = "VLLM_LOGGING_LEVEL"
 
 JSON_CONFIG = Path(__file__).with_name("logging.json")
-"""In the schema of ``logging.config``."""
+"""The configuration file, in the schema of ``logging.config``."""
 
 LEVEL = os.environ.get(LEVEL_VARIABLE, "INFO").upper()
-"""That file takes vLLM's level from here: such a file would otherwise count for more than what the user has set."""
+"""vLLM's log level, which the file reads from here: otherwise the file would override the user's setting."""
 
 _process: Mapping[str, object] = {}
 
 
 def describe_process(**fields: object) -> None:
-    """Say what every further line of this process is about, unless the line itself says otherwise.
+    """Set fields of every further log line of this process, unless the line itself sets them.
 
     Args:
-        fields: by their names; others that were set before stay.
+        fields: the fields by name; earlier fields stay.
     """
     global _process
-    # As a whole: other threads may be writing lines.
+    # Replaced as a whole, because other threads may be writing lines.
     _process = {**_process, **fields}
 
 
 class ProcessJsonFormatter(JsonFormatter):
-    """Each line says what the process is about, too."""
+    """Adds the fields of the process to each line."""
 
     def fields(self, record: logging.LogRecord) -> Mapping[str, object]:
         return {**_process, **super().fields(record)}
 
 
 def configure_if_json() -> None:
-    """Write log lines and Python's warnings as JSON from now on, if this process is to."""
+    """Write log lines and Python's warnings as JSON from now on, if this process is configured for it."""
     if os.environ.get(CONFIG_VARIABLE) == str(JSON_CONFIG):
         logging.config.dictConfig(json.loads(JSON_CONFIG.read_text()))
         logging.captureWarnings(True)

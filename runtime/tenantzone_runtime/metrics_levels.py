@@ -1,7 +1,7 @@
-"""How much a scrape says of each zone: little by default, as pools have many engines, each with up to a thousand zones.
+"""The level of detail of a scrape for each zone: low by default, as pools have many engines, each with many zones.
 
-A family of a higher level may have the name of one of a lower level, and more labels. At each level,
-zeros by label are left out, so what alerts ask for has a total of its own, which is always there.
+A family of a higher level may have the same name as one of a lower level, with more labels. At each level, zeros by
+label are omitted, so metrics for alerts have an unlabelled total that always exists.
 """
 
 from collections.abc import Mapping
@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import Final, Literal, get_args
 
 Level = Literal["basic", "detailed", "full"]
-"""basic: what alerts and everyday questions need. detailed: all that is counted, durations as sum and count. full: whom
-evictions were for, and histograms of durations."""
+"""basic: what alerts and everyday questions need. detailed: all counters, durations as sum and count. full: the
+beneficiaries of evictions, and histograms of durations."""
 
 LEVELS: Final[tuple[Level, ...]] = get_args(Level)
 DEFAULT_LEVEL: Final[Level] = "basic"
@@ -20,5 +20,5 @@ DETAILED: Final[tuple[Level, ...]] = ("detailed",)
 FULL: Final[tuple[Level, ...]] = ("full",)
 
 MAX_ZONE_SERIES: Final[Mapping[Level, int]] = MappingProxyType({"basic": 20, "detailed": 160, "full": 209})
-"""The most series of one zone that has latency targets and all three tiers, and in which all that is counted has
+"""The maximum series of one zone with latency targets and all three tiers, in which every counted event has
 happened."""

@@ -1,4 +1,4 @@
-"""One file of a mounted folder, read again whenever it has changed."""
+"""A file of a mounted folder that is read again whenever it changes."""
 
 import logging
 from collections.abc import Callable
@@ -12,17 +12,17 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _MAX_BYTES = 2**20
-"""As much as a Secret can hold."""
+"""The maximum size of a Secret."""
 
 
 class MountedFile(Generic[T]):
-    """What a file means. One that breaks keeps what it meant before; one that is gone means nothing any more.
+    """The parsed value of a file. An invalid file keeps the previous value; a missing file has none.
 
     Args:
-        folder: where a Secret or ConfigMap is projected. It need not exist yet.
-        name: of the file in it.
-        parse: what a content means; raises ValueError with a message that shows nothing of it.
-        about: what the file is for, as the log says it.
+        folder: the folder into which a Secret or ConfigMap is projected. It need not exist yet.
+        name: the name of the file.
+        parse: parses the content; raises ValueError with a message that reveals nothing of the content.
+        about: the purpose of the file, for the log.
     """
 
     def __init__(self, folder: Path, name: str, parse: Callable[[bytes], T], *, about: str) -> None:
@@ -33,12 +33,12 @@ class MountedFile(Generic[T]):
         self._file = WatchedFile(folder, name, _MAX_BYTES)
         self._content: bytes | None = None
         self.value: T | None = None
-        """What it means; None: there is no file, or none that was good."""
+        """The value; None if there is no file, or was no valid one."""
         self.problem = f"{name} has not been read"
-        """What is wrong with the file as it is; empty if nothing."""
+        """What is wrong with the present file; empty if nothing is."""
 
     def refresh(self) -> bool:
-        """Look at the file, and read it if it has changed; returns whether it means something else than before."""
+        """Check the file, and read it if it has changed. Returns whether the value has changed."""
         before = self.value
         try:
             content = self._file.read_if_changed()

@@ -1,4 +1,4 @@
-"""What of vLLM's ``--kv-transfer-config`` turns tiers on, and what it says of them."""
+"""The parts of vLLM's ``--kv-transfer-config`` that configure tiers."""
 
 import json
 import os
@@ -25,7 +25,7 @@ _TLS_FILES: Final = {
 }
 _BUDGET: Final = "manager_budget_seconds"
 SHARED_STORAGES: Final = frozenset(("manager_url", "manager_token_file", _BUDGET, *_TLS_FILES))
-"""What says that there are storages that engines share."""
+"""Keys that configure storages shared by engines."""
 _DISK: Final = ("disk_folder", "disk_bytes")
 _OURS: Final = ("spec_name", "spec_module_path", "cpu_bytes_to_use", *_DISK, *CHUNK_SIZES, _EVENTS)
 _KNOWN: Final = SHARED_STORAGES.union(_OURS)
@@ -47,13 +47,13 @@ class ManagerFlags:
     """The KV-cache manager whose storages an engine shares with others."""
 
     url: str
-    """Of its HTTP port."""
+    """The URL of its HTTP port."""
     token_file: Path | None = None
-    """Has the token to show; None: it is shown none."""
+    """The file with the token to send; None for no token."""
     tls: TlsFiles = DEFAULT_TLS
-    """Whom to believe, and what to show, where the URL begins with https."""
+    """The trusted and the own certificates, for an https URL."""
     budget_seconds: float = QUERY_SECONDS
-    """How long a request's question to it may take: whoever waits for it computes instead then."""
+    """The time budget of a request's query in seconds: a request computes instead of waiting longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,19 +63,19 @@ class TierFlags:
     cpu_bytes: int
     disk: DiskFlags | None = None
     tokens_per_chunk: int | None = None
-    """What is moved at once; None: a block."""
+    """Tokens that are moved together; None for one block."""
     manager: ManagerFlags | None = None
 
 
 class TierFlagError(ValueError):
-    """Tiers that can't be made so; the message says what to change."""
+    """The tier configuration is invalid; the message states what to change."""
 
 
 def parse_bytes(text: str) -> int:
-    """A size as people write it: a number of bytes, or with a unit, as 64GiB.
+    """Parse a size: a number of bytes, or a number with a unit such as 64GiB.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not a size.
     """
     number = text.rstrip("KMGTiB")
     unit = text[len(number) :]
@@ -85,7 +85,7 @@ def parse_bytes(text: str) -> int:
 
 
 def kv_transfer_config(flags: TierFlags) -> str:
-    """The value of ``--kv-transfer-config`` that turns these tiers on."""
+    """Returns the value of ``--kv-transfer-config`` for these tiers."""
     extra: dict[str, Any] = {
         "spec_name": _SPEC,
         "spec_module_path": _SPEC_MODULE,
@@ -115,7 +115,7 @@ def kv_transfer_config(flags: TierFlags) -> str:
 
 
 def is_ours(transfer: Any) -> bool:
-    """Whether a ``--kv-transfer-config``, as JSON or as vLLM's own object, names the connector of the zones."""
+    """Returns whether a ``--kv-transfer-config``, as JSON or as vLLM's object, names the zones' connector."""
     if isinstance(transfer, str):
         try:
             transfer = json.loads(transfer)
@@ -126,10 +126,10 @@ def is_ours(transfer: Any) -> bool:
 
 
 def check_kv_transfer_config(value: str) -> None:
-    """Check what ``--kv-transfer-config`` says of the zones' own connector, and that there is room for it.
+    """Check the configuration of the zones' own connector in ``--kv-transfer-config``, and the room for it.
 
     Raises:
-        TierFlagError: it can't be made so.
+        TierFlagError: the configuration is invalid, or there is no room.
     """
     if is_ours(value):
         flags = read_tier_flags(json.loads(value).get("kv_connector_extra_config", {}))
@@ -140,7 +140,7 @@ def read_tier_flags(extra: Mapping[str, Any]) -> TierFlags:
     """Read the tiers of an engine from the connector's extra config.
 
     Raises:
-        TierFlagError: it says something else than tiers of the zones can be, by name.
+        TierFlagError: a setting is unknown or invalid; the message names it.
     """
     unknown = sorted(extra.keys() - _KNOWN)
     if unknown:
@@ -192,15 +192,15 @@ def _path(extra: Mapping[str, Any], name: str) -> Path:
 
 
 def check_shared_memory(size: int, engine_id: str = "", folder: Path = SHARED_MEMORY) -> None:
-    """Check that the CPU memory tier fits into the system's shared memory, after removing what dead engines left there.
+    """Check that the CPU memory tier fits into the system's shared memory, after removing leftovers of dead engines.
 
     Args:
-        size: of the tier, in bytes.
-        engine_id: vLLM's; if the tier's file is there already, it has its memory.
-        folder: where shared memory is.
+        size: the size of the tier, in bytes.
+        engine_id: vLLM's engine id; if the tier's file exists already, it has its memory.
+        folder: the folder of shared memory.
 
     Raises:
-        TierFlagError: there is not so much.
+        TierFlagError: there is not enough shared memory.
     """
     if (folder / f"vllm_offload_{engine_id}.mmap").exists() or not folder.is_dir():
         return
@@ -234,14 +234,14 @@ def _is_own(path: Path) -> bool:
 
 
 def _mapped_files() -> str:
-    """What the processes that can be seen from here have mapped or open, as text in which paths can be looked for."""
+    """Returns the files that visible processes have mapped or open, as text in which paths can be searched for."""
     texts = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             texts.append((process / "maps").read_text())
             texts += [str(each.readlink()) for each in (process / "fd").iterdir()]
         except OSError:
-            # It has ended, or is another user's.
+            # The process has ended, or is another user's.
             continue
     return "\n".join(texts)
 

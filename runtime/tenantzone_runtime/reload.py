@@ -1,6 +1,6 @@
-"""The last good config: looks at a folder that kubelet projects, reads what changed, keeps what worked.
+"""The last good config: watches a folder that kubelet projects, reads changes, and keeps what worked.
 
-It polls: kubelet swaps a symbolic link, not every volume sends events for that, and a look costs microseconds.
+It polls, because kubelet swaps a symbolic link, not every volume sends events for that, and a check costs microseconds.
 """
 
 import json
@@ -24,9 +24,9 @@ T = TypeVar("T")
 
 
 def projection_of(folder: Path) -> Path | None:
-    """The folder that kubelet's link leads to now, with everything in it from one ConfigMap or Secret.
+    """Returns the folder that kubelet's link refers to now, whose files are all of one ConfigMap or Secret.
 
-    None in a plain folder, or where there is none.
+    Returns None for a plain or missing folder.
     """
     try:
         return folder / (folder / _PROJECTION_LINK).readlink()
@@ -35,10 +35,10 @@ def projection_of(folder: Path) -> Path | None:
 
 
 def across_swaps(folder: Path, read: Callable[[], T]) -> T:
-    """Read something in a projected folder, again if kubelet swapped the content meanwhile.
+    """Read something in a projected folder, and repeat it if kubelet swapped the content meanwhile.
 
-    A path is followed link by link, so even a single open can arrive in a projection that is just gone; and a listing
-    can see one that is half deleted.
+    A path is resolved link by link, so even a single open can end in a projection that has just been removed; and a
+    listing can see one that is half deleted.
 
     Raises:
         FileNotFoundError: it is missing, not merely swapped.
@@ -57,7 +57,7 @@ def across_swaps(folder: Path, read: Callable[[], T]) -> T:
 
 @dataclass(frozen=True, slots=True)
 class FileStamp:
-    """The stamp of a file's state, which tells it from the next one without reading the file."""
+    """The stamp of a file's state, which distinguishes it from the next state without reading the file."""
 
     device: int
     inode: int
@@ -66,18 +66,18 @@ class FileStamp:
 
     @classmethod
     def of(cls, path: Path) -> Self:
-        """The stamp of the file that the path leads to, through all links.
+        """Returns the stamp of the file at the end of the path's links.
 
         Raises:
-            OSError: there is none, or it is out of reach.
+            OSError: the file does not exist or is inaccessible.
         """
         status = path.stat()
         return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
     def is_settled(self, before_ns: int) -> bool:
-        """Whether any later write will show in the stamp.
+        """Returns whether any later write will change the stamp.
 
-        File systems tell the time in ticks, and one tick may see two writes.
+        File systems record time in ticks, and one tick may contain two writes.
 
         Args:
             before_ns: Unix time before the stamp was taken, in nanoseconds.
@@ -86,12 +86,12 @@ class FileStamp:
 
 
 class WatchedFile:
-    """One file of a projected folder, read again when it has changed.
+    """A file of a projected folder that is read again when it has changed.
 
     Args:
-        folder: where a ConfigMap or Secret is projected. It need not exist yet.
-        name: of the file in it.
-        max_bytes: what is longer is read this far and one byte beyond.
+        folder: the folder into which a ConfigMap or Secret is projected. It need not exist yet.
+        name: the name of the file.
+        max_bytes: a longer file is read up to one byte beyond this.
     """
 
     def __init__(self, folder: Path, name: str, max_bytes: int) -> None:
@@ -99,14 +99,14 @@ class WatchedFile:
         self._name = name
         self._max_bytes = max_bytes
         self._stamp: FileStamp | None = None
-        """None: it is read at the next look."""
+        """The stamp at the last read; None makes the next check read the file."""
 
     def read_if_changed(self) -> bytes | None:
-        """What the file has, or None if it is as it was at the last look.
+        """Returns the file's content, or None if it has not changed since the last check.
 
         Raises:
-            FileNotFoundError: it is missing.
-            OSError: it can't be read. After either it is read at the next look that finds it.
+            FileNotFoundError: the file is missing.
+            OSError: the file can't be read. After either error, the next check that finds the file reads it.
         """
         try:
             return across_swaps(self._folder, self._read_if_changed)
@@ -116,7 +116,7 @@ class WatchedFile:
 
     def _read_if_changed(self) -> bytes | None:
         path = (projection_of(self._folder) or self._folder) / self._name
-        # The stamp comes first: if the file changes in between, the next look sees another stamp and reads again.
+        # The stamp comes first: if the file changes in between, the next check sees another stamp and reads again.
         began_ns = time.time_ns()
         stamp = FileStamp.of(path)
         if stamp == self._stamp:
@@ -129,23 +129,23 @@ class WatchedFile:
 
 _Stamps = tuple[FileStamp, FileStamp | None, FileStamp | None]
 _Content = tuple[bytes, bytes | None, bytes | None]
-"""What ``config.json``, ``config.jsonl.gz`` and ``config.signature`` have; None: there is no such file."""
+"""The contents of ``config.json``, ``config.jsonl.gz`` and ``config.signature``; None for a missing file."""
 
 
 class ConfigSource:
-    """The newest config of a folder that could be read whole, and what is wrong with the file if it is another one.
+    """The newest config of a folder that could be read completely, and what is wrong with a newer file.
 
     Args:
-        folder: where the pool's ConfigMap is projected. It need not exist yet.
-        tokens: reads the pool's admin tokens that are in force; given, a config counts only if it is signed with one of
-            them, and is not older than the newest one that was so. None: signatures are not looked at.
-        now: Unix time in seconds.
+        folder: the folder into which the pool's ConfigMap is projected. It need not exist yet.
+        tokens: reads the pool's valid admin tokens; then a config is accepted only if it is signed with one of them and
+            not older than the newest config that was. None to ignore signatures.
+        now: returns Unix time in seconds.
     """
 
     config: RuntimeConfig | None = None
-    """The last good one; None until there was one."""
+    """The last good config; None until there was one."""
     rejection: Rejection | None = None
-    """Why the file as it is now is not ``config``; None if it is, or if there never was a file."""
+    """Why the present file is not ``config``; None if it is, or if there never was a file."""
 
     def __init__(
         self,
@@ -158,20 +158,20 @@ class ConfigSource:
         self._path = folder / CONFIG_KEY
         self._read_tokens = tokens
         self._tokens: Sequence[bytes] = ()
-        """Those by which the signature was verified last."""
+        """The tokens with which the signature was last verified."""
         self._newest: tuple[str, int] = "", 0
-        """When the pool was created, and the generation, of the newest config whose signature held."""
+        """The pool's creation time and the generation of the newest config with a valid signature."""
         self._now = now
         self._stamps: _Stamps | None = None
         self._content: _Content | None = None
         self.fallback: RuntimeConfig | None = None
-        """What ``config`` was before it is what it is; the last good one if ``config`` is refused."""
+        """The previous value of ``config``: the last good one if ``config`` is refused."""
 
     def poll(self) -> bool:
-        """Look at the config's file, and read it if it has changed; verify it again if the tokens have.
+        """Check the config's file, and read it if it has changed; verify it again if the tokens have changed.
 
         Returns:
-            Whether ``config`` or ``rejection`` is another one than before.
+            Whether ``config`` or ``rejection`` has changed.
         """
         before = self.config, self.rejection
         tokens = self._read_tokens() if self._read_tokens is not None else ()
@@ -191,20 +191,20 @@ class ConfigSource:
         return self.config is not before[0] or self.rejection is not before[1]
 
     def refuse(self, error: str) -> None:
-        """Note that ``config`` can't be applied here, so that the one before it is the last good one."""
+        """Record that ``config`` can't be applied here, so that the previous one is the last good one."""
         assert self.config is not None, "there is no config to refuse"
         self._reject(error, self.config.generation)
         self.config = self.fallback
 
     def read_again(self) -> None:
-        """Have the next :meth:`poll` take the file for one that has never been read."""
+        """Make the next :meth:`poll` treat the file as never read."""
         self._stamps = self._content = None
 
     def _read_if_changed(self) -> _Content | None:
-        # Kubelet swaps the content first, and then makes links to files that are new in it.
+        # Kubelet swaps the content first, and then creates links to files that are new in it.
         folder = projection_of(self._folder) or self._folder
         path, packed_path, signature_path = (folder / name for name in (CONFIG_KEY, PACKED_KEY, SIGNATURE_KEY))
-        # The stamps come first: if a file changes in between, the next look sees another stamp and reads again.
+        # The stamps come first: if a file changes in between, the next check sees another stamp and reads again.
         began_ns = time.time_ns()
         stamps = FileStamp.of(path), _stamp_if_there(packed_path), _stamp_if_there(signature_path)
         if stamps == self._stamps:
@@ -221,7 +221,7 @@ class ConfigSource:
         text, packed, signature = content
         pool_created = ""
         if self._read_tokens is not None:
-            # Before anything of it is read: who wrote it is not known yet.
+            # Before anything of the config is parsed, because its author is not verified yet.
             files = {CONFIG_KEY: text} | ({} if packed is None else {PACKED_KEY: packed})
             try:
                 pool_created = verify_config(files, signature, self._tokens)
@@ -230,7 +230,7 @@ class ConfigSource:
                 return
         try:
             config = unpack_config(ConfigFiles(text.decode(), packed))
-        # Besides ConfigError: bytes that are no text, numbers too long to convert, brackets nested too deep.
+        # In addition to ConfigError: bytes that are not text, numbers too long to convert, brackets nested too deep.
         except (ValueError, RecursionError) as error:
             self._reject(printable(str(error), _MAX_ERROR_LENGTH), _generation_in(text))
             return
@@ -246,9 +246,9 @@ class ConfigSource:
         self.config = config
 
     def _is_newest(self, pool_created: str, config: RuntimeConfig) -> bool:
-        """Whether no newer signed config was read since the start; rejects the config if one was.
+        """Returns whether no newer signed config was read since the start; rejects the config otherwise.
 
-        A pool that is deleted and created again counts its generations anew.
+        A pool that is deleted and created again restarts its generations.
         """
         if (pool_created, config.generation) < self._newest:
             error = (
@@ -265,7 +265,7 @@ class ConfigSource:
         self._reject(error, None)
 
     def _reject(self, error: str, generation: int | None, *, is_untrusted: bool = False) -> None:
-        # The same complaint about the same file keeps its time.
+        # The same error of the same file keeps its time.
         if self.rejection is None or (self.rejection.error, self.rejection.generation) != (error, generation):
             self.rejection = Rejection(
                 generation=generation, error=error, untrusted=is_untrusted, unix_time=self._now()
@@ -273,7 +273,7 @@ class ConfigSource:
 
 
 def _read_start(path: Path) -> bytes:
-    """What a signature's file has; what is longer than any signature is read one byte beyond."""
+    """Returns a signature file's content, at most one byte more than a signature may have."""
     with path.open("rb") as file:
         return file.read(MAX_SIGNATURE_BYTES + 1)
 
@@ -291,7 +291,7 @@ def _identity(config: RuntimeConfig) -> tuple[int, str]:
 
 
 def _generation_in(content: bytes) -> int | None:
-    """The generation of a file that is no valid config, if that much can be told."""
+    """Returns the generation of a file that is not a valid config, if it can be determined."""
     try:
         raw = json.loads(content)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""The salt key of a pool, from the folder where its Secret is mounted: it reads what changed, and keeps what worked."""
+"""The salt key of a pool, from the folder of its mounted Secret: it reads changes, and keeps what worked."""
 
 import hashlib
 import hmac
@@ -11,25 +11,25 @@ from tenantzone_runtime.reload import WatchedFile
 _log = logging.getLogger(__name__)
 
 _MAX_BYTES = 2**20
-"""As much as a Secret can hold."""
+"""The maximum size of a Secret."""
 
 
 class SaltKeySource:
-    """The newest salt key of a folder that could be read, and what is wrong with the file if it is another one.
+    """The newest salt key of a folder that could be read, and what is wrong with a newer file.
 
-    Until there was one it is a key of this process's own: what is cached under it is found again by nobody once the
-    process has ended.
+    Until there is one, the key is this engine's own: blocks cached under it are never found again once the engine has
+    ended.
 
     Args:
-        folder: where the pool's Secret is mounted. It need not exist yet.
-        seal_key: of this engine, from which its own key is derived, the same in all of its processes.
+        folder: the folder into which the pool's Secret is mounted. It need not exist yet.
+        seal_key: this engine's seal key, from which its own salt key is derived, the same in all of its processes.
     """
 
     key: bytes
     id: str = ""
-    """Of the pool's key; empty: it is this process's own."""
+    """The id of the pool's key; empty if the key is the engine's own."""
     error: str = ""
-    """Why the file as it is now is not in force; empty if it is, or if there never was one."""
+    """Why the present file is not in force; empty if it is, or if there never was one."""
 
     def __init__(self, folder: Path, seal_key: bytes) -> None:
         self._path = folder / SALT_KEY_FILE
@@ -37,7 +37,7 @@ class SaltKeySource:
         self.key = hmac.digest(seal_key, b"salt key of this process's own", hashlib.sha256)
 
     def poll(self) -> bool:
-        """Look at the key's file, and read it if it has changed; returns whether the key is another one than before."""
+        """Check the key's file, and read it if it has changed. Returns whether the key has changed."""
         before = self.id
         try:
             content = self._file.read_if_changed()

@@ -1,11 +1,12 @@
 """The sealed binding of a request to a tenant.
 
-The front door knows who asks; the scheduler decides who pays. Between them lie vLLM's own request models, and routes
-that may not pass the door at all. So the door seals the binding with a key that only the two share, and the scheduler
-believes nothing without a valid seal.
+The frontend knows the client; the scheduler decides which zone pays. Between them lie vLLM's own request models, and
+routes that may bypass the frontend. So the frontend seals the binding with a key that only the two share, and the
+scheduler trusts nothing without a valid seal.
 
-The cache salt that the door sets is under the same seal. It puts the request into the tenant's prefix namespace, and is
-made with another key: the seal's is an engine's own, the salt's is the pool's (``tenantzone_contract.salt``).
+The seal also covers the cache salt that the frontend sets. The salt puts the request into the tenant's prefix
+namespace, and is made with another key: the seal key is an engine's own, the salt key is the pool's
+(``tenantzone_contract.salt``).
 """
 
 import base64
@@ -26,32 +27,32 @@ _SEAL = re.compile(r"\b1\.[\w-]*=*\.\d+\.[0-9a-f]{16}\.[0-9a-f]*(\.[0-9a-f]*)?")
 
 
 class Sealed(NamedTuple):
-    """What a seal says of a request."""
+    """The contents of a request's seal."""
 
     tenant: str
     user: str
-    """Who of the tenant asks, as :func:`user_digest` says it; empty: that is not told."""
+    """The user of the tenant, as a digest from :func:`user_digest`; empty if unknown."""
 
 
 class SealError(ValueError):
-    """A seal that is absent, forged, stale, or of another request."""
+    """The seal is absent, forged, stale, or another request's."""
 
 
 def new_seal_key() -> bytes:
-    """A new random key, for the front door and the scheduler to share."""
+    """Returns a new random key, for the frontend and the scheduler to share."""
     return secrets.token_bytes(32)
 
 
 def _digest(key: bytes, *parts: str) -> bytes:
-    # Each part's length goes in, so that no two lists of parts give the same message.
-    # JSON can spell half of a surrogate pair; a client that does must not make this raise.
+    # Each part's length is included, so that no two lists of parts give the same message.
+    # JSON can contain half of a surrogate pair; a client that sends one must not make this raise.
     encoded = [part.encode("utf-8", "surrogatepass") for part in parts]
     message = b"".join(len(part).to_bytes(4) + part for part in encoded)
     return hmac.digest(key, message, hashlib.sha256)
 
 
 def user_digest(key: bytes, tenant: str, name: str) -> str:
-    """A user of a tenant, in a form that tells nothing of the name and is no other tenant's: hexadecimal digits."""
+    """Returns a tenant's user as hexadecimal digits that reveal nothing of the name and differ between tenants."""
     return _digest(key, "user", tenant, name).hex()[:_USER_DIGITS]
 
 
@@ -59,10 +60,10 @@ def seal(key: bytes, tenant: str, cache_salt: str, user: str = "", *, now: float
     """Make the seal that binds a request to a tenant.
 
     Args:
-        key: shared by the front door and the scheduler.
-        tenant: who asks.
-        cache_salt: what the door has set on this request.
-        user: the digest of who of the tenant asks; empty: that is not told.
+        key: the key shared by the frontend and the scheduler.
+        tenant: the tenant of the client.
+        cache_salt: the salt that the frontend has set on this request.
+        user: the digest of the tenant's user; empty if unknown.
         now: Unix time in seconds; the present by default.
     """
     issued = f"{time.time() if now is None else now:.0f}"
@@ -73,12 +74,12 @@ def seal(key: bytes, tenant: str, cache_salt: str, user: str = "", *, now: float
 
 
 def without_seals(text: str) -> str:
-    """The text with each seal in it blotted out, also one that is cut off in its last part."""
+    """Returns the text with each seal in it redacted, even one that is truncated in its last part."""
     return _SEAL.sub("(seal)", text)
 
 
 def unseal(key: bytes, text: str, cache_salt: str, *, now: float | None = None) -> Sealed:
-    """Check a seal, and return what it says.
+    """Verify a seal, and return its contents.
 
     Raises:
         SealError: the seal is not valid for a request with this salt.
@@ -94,7 +95,7 @@ def unseal(key: bytes, text: str, cache_salt: str, *, now: float | None = None) 
         raise SealError(f"the seal has version {version!r}, expected {_VERSION!r}")
     if not hmac.compare_digest(given, _digest(key, "seal", _VERSION, tenant, issued, nonce, user, cache_salt)):
         raise SealError("the seal does not fit this request")
-    # A clock that was set back makes an age negative; a minute of it is forgiven.
+    # After a clock was set back, the age is negative; up to a minute is accepted.
     if not -60.0 <= age <= _LIFETIME_SECONDS:
         raise SealError(f"the seal is {age:.0f} s old")
     return Sealed(tenant, user)

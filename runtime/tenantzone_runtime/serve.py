@@ -41,14 +41,14 @@ _MANAGER_FILES: Final = {
     "client-cert": "a certificate to show to it (default: none is shown)",
     "client-key": "the key of that certificate",
 }
-"""What there is of the KV-cache manager in files, as in ``--manager-token-file``."""
+"""Settings of the KV-cache manager that are read from files, as in ``--manager-token-file``."""
 
 
 def main(arguments: Sequence[str]) -> None:
     """Become ``vllm serve``, or print what to add to it.
 
     Args:
-        arguments: ours and vLLM's, mixed.
+        arguments: our arguments and vLLM's, mixed.
     """
     parser = _parser()
     own, vllm_arguments = parser.parse_known_args(arguments)
@@ -72,21 +72,21 @@ def main(arguments: Sequence[str]) -> None:
             raise UsageError("vLLM is not installed: pip install 'tenantzone[gpu]', or 'tenantzone[cpu]' without a GPU")
     except (UsageError, TierFlagError) as error:
         sys.exit(f"tenantzone-runtime serve: {error}")
-    # -P: a module of vLLM's must never come from the current folder.
+    # -P: vLLM's modules must never be imported from the current folder.
     command = [sys.executable, "-P", "-m", _LAUNCHER, *with_flags(vllm_arguments)]
     _say(f"vllm serve {shlex.join(with_flags(vllm_arguments))}", own.log_format)
     os.execve(sys.executable, command, {**os.environ, **variables})
 
 
 def with_flags(arguments: Sequence[str]) -> list[str]:
-    """The arguments for vLLM, ours at their end: the last middleware is the outermost, so nothing runs before it."""
+    """Returns the arguments for vLLM, ours last: the last middleware is the outermost, so nothing runs before it."""
     given = flag_values(arguments)
     missing = [(name, value) for name, value in FLAGS.items() if value not in given.get(name, ())]
     return [*arguments, *(part for flag in missing for part in flag)]
 
 
 def _variables(own: argparse.Namespace) -> dict[str, str]:
-    """The environment variables that our own flags stand for."""
+    """Returns the environment variables for our own flags."""
     for flag, folder in (
         ("--zones-config", own.zones_config),
         ("--tenant-keys", own.tenant_keys),
@@ -122,11 +122,11 @@ def _variables(own: argparse.Namespace) -> dict[str, str]:
 
 
 def _tiers(own: argparse.Namespace, arguments: Sequence[str]) -> list[str]:
-    """The arguments for vLLM that turn tiers on.
+    """Returns the arguments for vLLM that configure tiers.
 
     Raises:
-        UsageError: what is said of tiers does not go together.
-        TierFlagError: a tier can't be made so.
+        UsageError: the flags for tiers are inconsistent.
+        TierFlagError: a tier is invalid.
     """
     given = flag_values(arguments).get(TIERS_FLAG, ())
     if own.cpu_tier is None:
@@ -151,10 +151,10 @@ def _tiers(own: argparse.Namespace, arguments: Sequence[str]) -> list[str]:
 
 
 def _manager(own: argparse.Namespace) -> ManagerFlags | None:
-    """The KV-cache manager that is meant.
+    """Returns the KV-cache manager that the flags name.
 
     Raises:
-        UsageError: what is said of it does not go together.
+        UsageError: the flags for the manager are inconsistent.
     """
     files = _manager_files(own)
     for flag, path in files.items():
@@ -184,7 +184,7 @@ def _manager(own: argparse.Namespace) -> ManagerFlags | None:
 
 
 def _manager_files(own: argparse.Namespace) -> dict[str, Path | None]:
-    """The files that are named of the manager, by flag."""
+    """Returns the manager's files by flag."""
     named = {name: getattr(own, f"manager_{name.replace('-', '_')}_file") for name in _MANAGER_FILES}
     return {f"--manager-{name}-file": path and path.absolute() for name, path in named.items()}
 
@@ -197,10 +197,10 @@ def _size(text: str) -> int:
 
 
 def _json_logs(arguments: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment variables that make vLLM write JSON.
+    """Returns the environment variables that make vLLM log JSON.
 
     Raises:
-        UsageError: something else was said about the log.
+        UsageError: another setting configures the log.
     """
     flags = flag_values(arguments)
     for name in ("--log-config-file", "--logging-config", logs.CONFIG_VARIABLE, "VLLM_CONFIGURE_LOGGING"):
@@ -211,7 +211,7 @@ def _json_logs(arguments: Sequence[str], environ: Mapping[str, str]) -> dict[str
 
 
 def _without_progress_bars(arguments: Sequence[str]) -> list[str]:
-    """The arguments to add to vLLM's, so that it paints no progress bars between the lines."""
+    """Returns the arguments for vLLM that disable progress bars between the log lines."""
     given = flag_values(arguments)
     return [] if "--use-tqdm-on-load" in given else ["--no-use-tqdm-on-load"]
 
@@ -225,7 +225,7 @@ def _say(message: str, log_format: str) -> None:
 
 
 def _show(variables: Mapping[str, str], tiers: Sequence[str]) -> None:
-    """Print what to add to one's own ``vllm serve``: on standard output the flags, so that a shell can insert them."""
+    """Print what to add to one's own ``vllm serve``: the flags on standard output, so that a shell can insert them."""
     plain = settings.read_settings({})
     needed = {
         name: value

@@ -1,7 +1,7 @@
-"""The runtime's settings: environment variables, read by the front door and by the engine core.
+"""The runtime's settings: environment variables, read by the frontend and by the engine core.
 
 vLLM starts the API server and the engine core as separate processes, and both inherit the environment. Every setting
-has a default that fits the manifests, so that flags alone turn zones on.
+has a default that fits the manifests, so that flags alone enable zones.
 """
 
 from collections.abc import Mapping
@@ -29,10 +29,10 @@ RECORD_MAX_BYTES = "TENANTZONE_RECORD_MAX_BYTES"
 RECORD_KEEP = "TENANTZONE_RECORD_KEEP"
 SCRUB_BLOCKS = "TENANTZONE_SCRUB_BLOCKS"
 WARM_UP = "TENANTZONE_WARM_UP"
-"""0: workers do not compile at their start what sampling compiles at first use."""
+"""0: workers do not compile at start what sampling otherwise compiles at first use."""
 MAX_AUTO_REGISTERED_SERIES = "TENANTZONE_MAX_AUTO_REGISTERED_SERIES"
 MOST_AUTO_REGISTERED_SERIES = "TENANTZONE_MOST_AUTO_REGISTERED_SERIES"
-"""Its older name, read where the newer one is not given."""
+"""The older name, read if the newer one is not set."""
 METRICS_LEVEL = "TENANTZONE_METRICS_LEVEL"
 MAX_TEXT_BYTES = "TENANTZONE_MAX_TEXT_BYTES"
 MAX_BODY_BYTES = "TENANTZONE_MAX_BODY_BYTES"
@@ -61,84 +61,84 @@ DEFAULT_MAX_AUTO_REGISTERED_SERIES = 100
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What the front door lets tenants send."""
+    """Bounds of what the frontend accepts from tenants."""
 
     max_text_bytes: int = 2**20
-    """Of a request's body, without the images in it."""
+    """The maximum bytes of a request's body without its images."""
     max_body_bytes: int = 16 * 2**20
-    """Of a request's body that may bring images along, with them."""
+    """The maximum bytes of a request's body that may contain images, with them."""
     max_tenant_body_bytes: int = 32 * 2**20
-    """Of all requests of one tenant that are under way."""
+    """The maximum bytes of all bodies of one tenant's requests in flight."""
     max_held_body_bytes: int = 256 * 2**20
-    """Of all requests that are under way."""
+    """The maximum bytes of all bodies of requests in flight."""
     max_tenant_requests: int = 1024
-    """Requests of one tenant that are under way; each prompt of a list, and each answer to one, is a request."""
+    """The maximum requests of one tenant in flight; each prompt of a list, and each answer to one, is a request."""
     max_grammar_bytes: int = 64 * 2**10
-    """Of each field that says what the answer is to look like."""
+    """The maximum bytes of each field that specifies the format of the answer."""
     max_prompts: int = 128
-    """Of a request's body, each as often as it is to be answered."""
+    """The maximum prompts of a request's body, each counted once for each answer to it."""
     max_media_items: int = 128
-    """Images, sounds and videos of a request."""
+    """The maximum images, sounds and videos of a request."""
     max_image_pixels: int = 2**25
-    """Of one image, or of one frame of a video."""
+    """The maximum pixels of one image, or of one frame of a video."""
     max_request_pixels: int = 2**26
-    """Of all images and frames of a request."""
+    """The maximum pixels of all images and frames of a request."""
     max_audio_samples: int = 2**26
-    """Of all sounds of a request, in all channels."""
+    """The maximum samples of all sounds of a request, in all channels."""
     max_media_file_bytes: int = 2**26
-    """Of the files of a request's media, before they are decoded."""
+    """The maximum bytes of the files of a request's media, before decoding."""
     max_tenant_media_bytes: int = 2**32
-    """Memory for media of one tenant that are decoded or processed at one time."""
+    """The maximum memory in bytes for media of one tenant that are decoded or processed at a time."""
     max_held_media_bytes: int = 2**33
-    """Memory for media of all tenants that are decoded or processed at one time."""
+    """The maximum memory in bytes for media of all tenants that are decoded or processed at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The runtime's settings, as the environment gives them."""
+    """The runtime's settings from the environment."""
 
     config_dir: Path
-    """Holds the projected ConfigMap (``config.json``)."""
+    """The folder of the projected ConfigMap (``config.json``)."""
     keys_dir: Path
-    """Holds the tenants' API keys: one file per tenant, named by the tenant."""
+    """The folder of the tenants' API keys: one file per tenant, named after the tenant."""
     salt_dir: Path
-    """Holds the pool's salt key, as its Secret is mounted."""
+    """The folder of the pool's salt key, into which its Secret is mounted."""
     admin_host: str
     admin_port: int
     admin_token_dir: Path
-    """Holds the tokens that open the admin port, as their Secret is mounted."""
+    """The folder of the admin port's tokens, into which their Secret is mounted."""
     open_routes: frozenset[str]
-    """Paths served without a key although they show more than one tenant (``/metrics`` for instance)."""
+    """Paths that need no key although they show several tenants (for instance ``/metrics``)."""
     seal_key: bytes
-    """Shared by the front door and the scheduler; empty until the first of them has made one."""
+    """The key shared by the frontend and the scheduler; empty until the first of them has made one."""
     pod_name: str
     pod_uid: str = ""
     state_dir: Path | None = None
-    """Where the engine core tells the front door which config is in force; None until the first of them has made it."""
+    """The folder in which the engine core publishes its config to the frontend; None until one of them has made it."""
     identity_dir: Path = Path("/etc/tenantzone/identity")
-    """Holds what a trusted header is proved by, or the keys that sign tokens."""
+    """The folder of the proof of a trusted header, or of the keys that sign tokens."""
     admin_open: bool = False
-    """Whether the admin port answers everybody who reaches it."""
+    """Whether the admin port answers every client that reaches it."""
     signed_config: bool = False
-    """Whether a config is refused that is not signed with one of the admin port's tokens."""
+    """Whether a config must be signed with one of the admin port's tokens."""
     scrub_blocks: bool = False
-    """Whether workers are prepared to zero blocks that come to another zone; on a CPU they always are."""
+    """Whether workers are prepared to zero blocks that move to another zone; on a CPU they always are."""
     journal_dir: Path | None = None
-    """Holds the audit journal; None: none is written."""
+    """The folder of the audit journal; None for no journal."""
     journal_max_bytes: int = DEFAULT_JOURNAL_MAX_BYTES
-    """Size at which a new file of the journal is begun."""
+    """The size in bytes at which a new file of the journal is begun."""
     journal_keep: int = 0
-    """Files of the journal that stay, the newest with them; 0: all."""
+    """The number of journal files to keep, including the newest; 0 for all."""
     record_dir: Path | None = None
-    """Holds recordings of what is asked for; None: nothing is recorded."""
+    """The folder of recordings of requests; None for no recordings."""
     record_max_bytes: int = DEFAULT_RECORD_MAX_BYTES
-    """Size at which a new file is begun."""
+    """The size in bytes at which a new file is begun."""
     record_keep: int = DEFAULT_RECORD_KEEP
-    """Files that stay of each process, besides the one that it writes."""
+    """The number of files of each process to keep, in addition to the one that it writes."""
     max_auto_registered_series: int = DEFAULT_MAX_AUTO_REGISTERED_SERIES
-    """How many zones of tenants without a TenantZone have metrics of their own; the others are added up in one."""
+    """The maximum zones of tenants without a TenantZone with their own metrics; the others are summed up in one."""
     metrics_level: Level = DEFAULT_LEVEL
-    """How much a scrape says of each zone."""
+    """The level of detail of a scrape for each zone."""
     bounds: Bounds = Bounds()
 
 
@@ -146,7 +146,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     """Read the runtime's settings from environment variables.
 
     Raises:
-        ValueError: a variable that can't be understood, named.
+        ValueError: a variable is invalid; the message names it.
     """
     is_older = MOST_AUTO_REGISTERED_SERIES in environ and MAX_AUTO_REGISTERED_SERIES not in environ
     max_series = MOST_AUTO_REGISTERED_SERIES if is_older else MAX_AUTO_REGISTERED_SERIES
@@ -204,7 +204,7 @@ def _bounds(environ: Mapping[str, str]) -> Bounds:
     tenant_media = _number(
         environ, MAX_TENANT_MEDIA_BYTES, default.max_tenant_media_bytes, "a number of bytes", least=1
     )
-    # A larger bound of one tenant, given alone, stays what a tenant may have.
+    # If only a larger bound of one tenant is set, a tenant may still use all of it.
     held_media = max(tenant_media, default.max_held_media_bytes)
     return Bounds(
         max_text_bytes=_number(environ, MAX_TEXT_BYTES, default.max_text_bytes, "a number of bytes"),

@@ -1,7 +1,7 @@
 """The folder that the engine core shares with its API server processes, which no other user may change.
 
-It lies where other users of the container may write. If it is removed, one of them could make a folder of its name and
-write a config into it.
+It may lie where other users of the container can write. If it is removed, one of them could create a folder with its
+name and write a config into it.
 """
 
 import os
@@ -12,18 +12,18 @@ _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 class UnsafeFolder(OSError):
-    """Another user could write into the folder; the message says why."""
+    """Another user could write to the folder; the message states why."""
 
 
 def own_folder(folder: Path) -> Path:
-    """Returns the folder to use where ``folder`` is named: that one, or one in it that other users cannot write into.
+    """Returns the folder to use for ``folder``: that one, or one in it that other users can't write to.
 
-    A volume's folder is often open to other users: an emptyDir of Kubernetes has the mode 777. There a folder is made
-    that is this user's alone. What this function returned before, it returns again.
+    A volume's folder is often writable by other users: an emptyDir of Kubernetes has the mode 777. In such a folder,
+    this user's own folder is created. A folder that this function returned is returned unchanged.
 
     Raises:
-        UnsafeFolder: another user has made a folder of that name, or the volume does not keep modes.
-        OSError: the folder cannot be made.
+        UnsafeFolder: another user has created a folder with that name, or the volume does not support modes.
+        OSError: the folder can't be created.
     """
     name = f"tenantzone-{os.geteuid()}"
     if folder.name == name:
@@ -41,12 +41,12 @@ def own_folder(folder: Path) -> Path:
 
 
 def check_state_folder(folder: Path) -> None:
-    """Check that the folder is this user's, or root's, and that no other user can write into it.
+    """Check that the folder is owned by this user or root, and that no other user can write to it.
 
     Raises:
-        UnsafeFolder: it is not.
-        FileNotFoundError: there is none.
-        OSError: it is out of reach.
+        UnsafeFolder: the check fails.
+        FileNotFoundError: the folder does not exist.
+        OSError: the folder is inaccessible.
     """
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode):

@@ -1,4 +1,4 @@
-"""What of vLLM does not go with zones: one table for the command line, the scheduler and the documentation."""
+"""vLLM's features that are incompatible with zones: one table for command line, scheduler and documentation."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,23 +13,23 @@ _SAFE_HASHES: Final = ("sha256", "sha256_cbor")
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A flag, or a variable of the environment, that is refused."""
+    """A flag or an environment variable that is refused."""
 
     name: str
     others: tuple[str, ...] = ()
-    """Its further names, or settings that say the same."""
+    """Its further names, or equivalent settings."""
     refused: tuple[str, ...] = ()
-    """Only these values are; empty: all."""
+    """The only values that are refused; empty for all."""
     bound_to: str | None = None
-    """But for this one value; None: there is none."""
+    """The one value that is accepted; None for none."""
     but_for: tuple[str, ...] = ()
-    """But for these values."""
+    """Values that are accepted."""
     without: str | None = None
-    """Only if its list lacks this."""
+    """An item of its list that makes it acceptable."""
     but_if: Callable[[str], bool] | None = None
-    """But for values of which this holds."""
+    """Returns whether a value is accepted."""
     but_beside: tuple[str, ...] = ()
-    """But where one of these flags is given, too."""
+    """Flags that make it acceptable if one of them is given."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -45,23 +45,23 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Unsupported:
-    """Something that vLLM can do, and that an engine with zones refuses.
+    """A feature of vLLM that an engine with zones refuses.
 
-    What neither a setting nor vLLM's resolved configuration tells is refused by request.
+    A feature that neither a setting nor vLLM's resolved configuration reveals is refused by request.
     """
 
     feature: str
     reason: str
     instead: str
-    """What to do about it."""
+    """What to do instead."""
     flags: tuple[Setting, ...] = ()
     variables: tuple[Setting, ...] = ()
     is_configured: Callable[[Any, Any], bool] | None = None
-    """Whether vLLM's configuration has it, and that of its KV caches: what a config file or a model brings is known
-    only once the model is loaded. None: it can't be told there."""
+    """Returns whether vLLM's configuration, with that of its KV caches, has the feature. What a file or a model adds is
+    known only once the model is loaded. None if the configuration does not show it."""
 
     def refusal(self, name: str = "") -> str:
-        """What is said of it, or of a setting by this name."""
+        """Returns the error text for the feature, or for its setting with this name."""
         return f"{name or self.feature} can't be used: {self.reason}; {self.instead}"
 
 
@@ -73,7 +73,7 @@ _COUNTED: Final = (
     "ChunkedLocalAttentionSpec",
     "MambaSpec",
 )
-"""Kinds of KV caches, by the names of vLLM's classes, which may be beside each other."""
+"""Kinds of KV caches, by the names of vLLM's classes, that may be combined."""
 
 
 def _is_counted(group: Any) -> bool:
@@ -83,18 +83,18 @@ def _is_counted(group: Any) -> bool:
 
 
 _IN_TIERS_TOGETHER: Final = frozenset(("FullAttentionSpec", "SlidingWindowSpec", "MambaSpec"))
-"""Kinds of KV caches, by the names of vLLM's classes, which may be beside each other in tiers."""
+"""Kinds of KV caches, by the names of vLLM's classes, that may be combined in tiers."""
 
 
 def has_groups_in_tiers(config: Any, caches: Any) -> bool:
-    """Whether an engine has tiers for a model with several groups of KV caches."""
+    """Returns whether an engine has tiers for a model with several groups of KV caches."""
     return _has_tiers(config) and len(caches.kv_cache_groups) > 1
 
 
 def _go_in_tiers(caches: Any) -> bool:
-    """Whether there is one group of KV caches, of attention, or there are such as tiers keep together.
+    """Returns whether tiers support the groups of KV caches: one group of attention, or a supported combination.
 
-    What these keep ends where all have a block's end.
+    In a combination, cached data must end at the end of a block in all groups.
     """
     specs = [group.kv_cache_spec for group in caches.kv_cache_groups]
     kinds = {type(spec).__name__ for spec in specs}
@@ -106,7 +106,7 @@ def _go_in_tiers(caches: Any) -> bool:
 
 
 def _keeps_states_at_ends(spec: Any) -> bool:
-    """Whether this is a cache of states that keeps one state at the end of each block."""
+    """Returns whether this is a cache of states that keeps one state at the end of each block."""
     return type(spec).__name__ == "MambaSpec" and bool(spec.mamba_cache_mode == "align")
 
 
@@ -115,7 +115,7 @@ _SEES_ALL: Final = frozenset(("FullAttentionSpec", "MLAAttentionSpec"))
 
 
 def _fills_chunks(caches: Any) -> bool:
-    """Whether whoever stores a chunk of several blocks has all of them."""
+    """Returns whether a request that stores a chunk of several blocks has all of them."""
     kinds = [type(group.kv_cache_spec).__name__ for group in caches.kv_cache_groups]
     return len(kinds) == 1 and kinds[0] in _SEES_ALL
 
@@ -126,7 +126,7 @@ def _moves_more_than_blocks(config: Any) -> bool:
 
 
 def _keeps_other_ends(config: Any) -> bool:
-    """Whether prompts are found again elsewhere than at the last block before their ends or where they part."""
+    """Returns whether hits may end elsewhere than at the last block before a prompt's end or at a branch."""
     caches = config.cache_config
     interval = getattr(caches, "prefix_cache_retention_interval", None)
     ends_in_blocks = getattr(caches, "prefix_match_unit", None) is not None
@@ -134,9 +134,9 @@ def _keeps_other_ends(config: Any) -> bool:
 
 
 def _shares_an_api_server(parallel: Any) -> bool:
-    """Whether there are several ranks behind an API server.
+    """Returns whether an API server has several ranks behind it.
 
-    Of a dense model's ranks vLLM makes engines that know of no others; only their numbers are left.
+    vLLM turns a dense model's ranks into engines that do not know of each other; only their numbers remain.
     """
     if parallel.data_parallel_size > 1:
         return not parallel.data_parallel_external_lb
@@ -144,7 +144,7 @@ def _shares_an_api_server(parallel: Any) -> bool:
 
 
 _RANKS: Final = ("--data-parallel-rank", "-dpn", "--data-parallel-external-lb", "-dpe")
-"""Say that an engine is one rank of several, each with an API server."""
+"""Flags that mark an engine as one of several ranks, each with its own API server."""
 
 STREAMING_SESSIONS: Final = Unsupported(
     "streaming input sessions",
@@ -242,7 +242,7 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
                 "--data-parallel-start-rank",
                 ("-dpr", "--data-parallel-hybrid-lb", "-dph", "--data-parallel-multi-port-external-lb", "-dpm"),
             ),
-            # It takes back what lets a size in.
+            # It cancels the flag that makes a size acceptable.
             Setting("--no-data-parallel-external-lb"),
         ),
         is_configured=lambda config, _: _shares_an_api_server(config.parallel_config),
@@ -379,10 +379,10 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
 
 
 def check(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
-    """Refuse flags and variables that do not go together with zones.
+    """Refuse flags and variables that are incompatible with zones.
 
     Raises:
-        UsageError: a flag or a variable, named, and why.
+        UsageError: a flag or a variable is refused; the message names it and states why.
     """
     given = flag_values(arguments)
     for unsupported in UNSUPPORTED:
@@ -397,7 +397,7 @@ def check(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
 
 
 def configured(config: Any, caches: Any) -> list[Unsupported]:
-    """What vLLM's resolved configuration, and that of its KV caches, has of it."""
+    """Returns the unsupported features in vLLM's resolved configuration and that of its KV caches."""
     return [each for each in UNSUPPORTED if each.is_configured is not None and each.is_configured(config, caches)]
 
 

@@ -1,4 +1,4 @@
-"""vLLM's arguments: what turns zones on, and what is given."""
+"""Utilities for vLLM's arguments: the flags that enable zones, and the flags that are given."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -7,20 +7,20 @@ FLAGS = {
     "--scheduler-cls": "tenantzone_runtime.engine.scheduler.ZoneScheduler",
     "--middleware": "tenantzone_runtime.door.middleware.TenantMiddleware",
 }
-"""What ``vllm serve`` needs to enforce zones."""
+"""The flags that ``vllm serve`` needs to enforce zones."""
 
 PLUGIN = "tenantzone"
-"""vLLM's plugin of ours, by the name that its entry point has."""
+"""The name of our vLLM plugin's entry point."""
 
 
 class UsageError(ValueError):
-    """Arguments or an environment that do not go together with zones; the message says what to change."""
+    """Arguments or an environment that are incompatible with zones; the message states what to change."""
 
 
 def flag_values(arguments: Sequence[str]) -> dict[str, list[str]]:
-    """Each flag that is given, in vLLM's spelling, with its values; "" for one without.
+    """Returns each given flag in vLLM's spelling with its values; "" for a flag without a value.
 
-    vLLM takes ``--a_b`` for ``--a-b``, and ``--a.b`` for one field of a flag that is a JSON object.
+    vLLM accepts ``--a_b`` for ``--a-b``, and ``--a.b`` for one field of a flag that is a JSON object.
     """
     values: dict[str, list[str]] = {}
     for argument, following in pairwise([*arguments, "-"]):

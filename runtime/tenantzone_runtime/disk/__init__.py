@@ -1,5 +1,5 @@
-"""The local-disk tier: sealed chunks in files, with each zone's share of the bytes; no vLLM.
+"""The local disk tier: sealed chunks in files, with each zone's share of the bytes; no vLLM.
 
 ``tier`` decides, on the caller's thread, from memory only; ``objects`` moves bytes, on threads of ``workers``. So a
-disk that is slow or hangs stops threads of this package and nobody else.
+slow or hanging disk blocks only threads of this package.
 """

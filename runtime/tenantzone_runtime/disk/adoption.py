@@ -1,4 +1,4 @@
-"""Adoption: what an engine before this one left on the disk becomes the zones' again."""
+"""Adoption: files that an earlier engine left on the disk are assigned to zones again."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,17 +12,17 @@ from tenantzone_runtime.zones.hit_shape import HitShape
 from tenantzone_runtime.zones.tier import Tier
 
 Runner = Callable[[str, Callable[[], object], Callable[[Exception | None], None]], None]
-"""Has work done by a thread for a tenant, and the last argument called on the caller's with what it came to."""
+"""Runs work for a tenant on a thread, and then calls the last argument with its error on the caller's thread."""
 
 
 class Adoption:
-    """The listing of the disk at the start, and what of it is kept.
+    """Lists the disk at the start, and decides what to keep.
 
     Args:
         objects: the files.
         tier: the zones' shares.
-        slots: all of them free.
-        shape: of a model whose chunks are of use together only; None: each is by itself.
+        slots: the slots, all of them free.
+        shape: the hit shape of a model whose chunks are only useful together; None if each is useful on its own.
     """
 
     def __init__(self, objects: Objects, tier: Tier, slots: Slots, shape: HitShape | None = None) -> None:
@@ -32,9 +32,9 @@ class Adoption:
         self.strangers: set[str] = set()
         """Folders that belong to no zone of this engine."""
         self.excess: set[tuple[str, ObjectName]] = set()
-        """Files of zones that have no room for them, or a newer one of the same chunk."""
+        """Files of zones that have no room for them, or have a newer file of the same chunk."""
         self.hits: dict[Space, list[FoundHit]] = {}
-        """What was kept is of use for these only."""
+        """The only hits for which the kept chunks are useful."""
         self._shape = shape
         self._objects = objects
         self._tier = tier
@@ -48,12 +48,12 @@ class Adoption:
         return self._listing is not None and not self.is_done
 
     def list_files(self, run: Runner, failed: Callable[[Exception], None], before: Iterable[Removal] = ()) -> None:
-        """Have the disk listed, unless it is being listed or was.
+        """Have the disk listed, unless it is being listed or was listed before.
 
         Args:
-            run: how.
-            failed: is called with what was wrong; it has to be asked for again then.
-            before: removals that are made first: what they are of must not be found.
+            run: runs work on a thread.
+            failed: called with the error; the caller must retry then.
+            before: removals to make first: their files must not be found.
         """
         if self._is_listing or self._listing is not None:
             return
@@ -76,10 +76,10 @@ class Adoption:
         run("", work, listed)
 
     def adopt(self, spaces: Mapping[str, Space]) -> Iterator[tuple[Space, bytes, Entry]]:
-        """Make what was found the zones', the chunks first that were used last, as far as each may hold them.
+        """Assign the found files to the zones, the most recently used chunks first, as far as each zone may hold them.
 
-        The disk may have less room than before. So what each zone has within its reservation comes before what others
-        have above theirs.
+        The disk may have less room than before. So the chunks within each zone's reservation precede others' chunks
+        above their reservations.
         """
         assert self._listing is not None, "the disk was listed"
         left = dict(self._listing.objects)
@@ -100,7 +100,7 @@ class Adoption:
             ttl = zone.spec.retention.ttl_seconds
             wall = time.time()
             newest = {found.name.key: found for found in sorted(objects, key=_used_at)}
-            # A clock that was set back makes none younger than now.
+            # After a clock was set back, no file is younger than now.
             ages = {key: max(0.0, wall - found.used_at) for key, found in newest.items()}
             fit = [found for key, found in newest.items() if ttl is None or ages[key] < ttl]
             fit = [] if zone.leaving or zone.spec.retention.no_store else sorted(fit, key=_used_at)
@@ -122,11 +122,11 @@ class Adoption:
     def _by_hits(
         self, space: Space, fit: list[FoundObject], ages: Mapping[bytes, float], shape: HitShape
     ) -> tuple[list[FoundObject], dict[bytes, float]]:
-        """Those that are of some hit, those of the hit last that was used last, and how old hits make them."""
+        """Returns the chunks of hits, those of the last used hit last, and their ages according to the hits."""
         by_key = {found.name.key: found for found in fit}
         hits = find_hits((found.name for found in fit), shape)
         extents: dict[Block, tuple[float, float]] = {}
-        """How old what a prompt has up to a block is, at the most and at the least."""
+        """The maximum and minimum ages of a prompt's chunks up to a block."""
         ranks: dict[FoundHit, tuple[float, float, int]] = {}
         for hit in hits:
             for block in hit.blocks(extents):
@@ -134,7 +134,8 @@ class Adoption:
                 before = () if block.before is None else extents[block.before]
                 extents[block] = max((*of_block, *before)), min((*of_block, *before))
             of_hit = [*extents[hit.end], *(ages[key] for key in hit.of_windows())]
-            # What several have in common makes them equally old: what was added last decides, or the longest is kept.
+            # Common chunks give several hits the same age: the most recent chunk decides, or else the longest hit is
+            # kept.
             ranks[hit] = max(of_hit), min(of_hit), -hit.end.length
         order = sorted(hits, key=ranks.__getitem__, reverse=True)
         self.hits[space] = order
@@ -142,7 +143,7 @@ class Adoption:
         of_hits: list[list[bytes]] = []
         placed: set[Block] = set()
         for hit in reversed(order):
-            # What several need is as old as the one that was used last, and stands there.
+            # A chunk of several hits gets the age and the position of the most recently used one.
             blocks = hit.blocks(placed)
             placed.update(blocks)
             keys = [*(key for block in blocks for key in hit.of_beginning(block)), *hit.of_windows()]

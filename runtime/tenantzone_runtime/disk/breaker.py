@@ -1,4 +1,4 @@
-"""A circuit breaker: what keeps failing is left alone for a while, and then tried with one transfer."""
+"""A circuit breaker: a failing service is avoided for a while, and then probed with one transfer."""
 
 import logging
 import time
@@ -8,23 +8,23 @@ from typing import Final
 logger = logging.getLogger(__name__)
 
 FAILURES: Final = 5
-"""In a row, after which it opens."""
+"""Consecutive failures after which it opens."""
 FIRST_PAUSE_SECONDS: Final = 1.0
 LONGEST_PAUSE_SECONDS: Final = 8.0
-"""Soon after a disk is back it is used again."""
+"""The maximum pause: a recovered disk is used again soon."""
 
 
 @dataclass(slots=True)
 class Breaker:
-    """One of one disk, for one way. Times are of any clock that does not run backwards, in seconds."""
+    """The breaker of one disk in one direction. Times are monotonic, in seconds."""
 
     longest_pause: float = LONGEST_PAUSE_SECONDS
     way: str = "transfers"
-    """What it is of, for people."""
+    """What it protects, for people."""
     openings: int = 0
-    """How often it opened, or stayed open after a try."""
+    """How often it opened, or stayed open after a probe."""
     error: str = ""
-    """Why the last one that failed did."""
+    """The error of the last failure."""
     _failures: int = 0
     _pause: float = 0.0
     _closed_from: float = 0.0
@@ -32,15 +32,15 @@ class Breaker:
 
     @property
     def is_open(self) -> bool:
-        """Whether transfers fail; one is tried now and then."""
+        """Whether transfers fail; one is tried periodically."""
         return bool(self._pause)
 
     def is_due(self, now: float) -> bool:
-        """Whether a transfer may begin; whoever begins one asks :meth:`allows`."""
+        """Returns whether a transfer may begin; a caller that begins one must call :meth:`allows`."""
         return not self._pause or now >= self._closed_from
 
     def allows(self, now: float) -> bool:
-        """Whether a transfer may begin. When it is open one may after each pause, and that one is tried by asking."""
+        """Returns whether a transfer may begin. If it is open, one may after each pause: True makes it the probe."""
         if not self.is_due(now):
             return False
         if self._pause:
@@ -49,7 +49,7 @@ class Breaker:
         return True
 
     def succeeded(self) -> None:
-        """A transfer has ended well."""
+        """Record a successful transfer."""
         if self._pause:
             logger.info("The disk tier's %s work again", self.way)
         self._failures = 0
@@ -57,17 +57,17 @@ class Breaker:
         self._is_tried = False
 
     def note(self, error: Exception, doing: str) -> None:
-        """Something could not be done now; the first time in a row, that is logged."""
+        """Record a failure, and log the first of consecutive ones."""
         if not self._failures:
             logger.warning("The disk tier could not %s: %s", doing, error)
         self.failed(time.monotonic(), str(error))
 
     def failed(self, now: float, error: str = "", *, at_once: bool = False) -> None:
-        """A transfer has failed; ``at_once`` opens whatever went before, for one that held somebody up."""
+        """Record a failed transfer; ``at_once`` opens the breaker immediately, for a transfer that blocked a caller."""
         self._failures += 1
         self.error = error
         if self._pause and not self._is_tried:
-            # It began before those failed that opened it, and says no more than they did.
+            # It began before the failures that opened the breaker, and adds no information to them.
             return
         self._is_tried = False
         if at_once or self._pause or self._failures >= FAILURES:

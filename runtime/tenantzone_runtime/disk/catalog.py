@@ -1,7 +1,6 @@
-"""The catalog of a disk: which chunk of which zone lies in which file, and which files have to go.
+"""The catalog of a disk: the file of each zone's chunks, and the files to remove.
 
-It is kept in memory, on the caller's thread. Files are listed and removed by threads of the tier's own; what fails is
-tried again.
+It is kept in memory, on the caller's thread. The tier's own threads list and remove files; failures are retried.
 """
 
 import logging
@@ -30,20 +29,20 @@ from tenantzone_runtime.zones.zone import Zone
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 1.0
-"""Between two looks whether the folder is the one that it was."""
+"""Seconds between two checks that the folder is still the same."""
 FILES_AT_ONCE: Final = 100
-"""That are swept, or that threads are asked to remove once more."""
+"""Files that are swept, or whose removal is retried, at a time."""
 
 
 class Catalog:
-    """What is on one disk.
+    """The contents of one disk.
 
     Args:
         objects: the files.
-        tier: the zones' shares, of as many chunks as files may be there.
-        seals: the seal of a tenant's zone since a purge, by tenant and the purge's id (empty: none).
-        run: has work done by a thread that may write.
-        shape: of a model whose chunks are of use together only; None: each is by itself.
+        tier: the zones' shares, with one chunk per possible file.
+        seals: returns the seal of a tenant's zone since a purge, by tenant and the purge's id (empty for none).
+        run: runs work on a thread that may write.
+        shape: the hit shape of a model whose chunks are only useful together; None if each is useful on its own.
     """
 
     def __init__(
@@ -55,7 +54,7 @@ class Catalog:
         shape: HitShape | None = None,
     ) -> None:
         self.breaker = Breaker(way="removals")
-        """Of removals, and of listing what is there."""
+        """The breaker of removals and of listings."""
         self.removals_failed = 0
         self.slots = Slots(tier.chunk_count)
         self._objects = objects
@@ -64,13 +63,13 @@ class Catalog:
         self._run = run
         self._spaces: dict[str, Space] = {}
         self._space_of: dict[int, tuple[Space, bytes]] = {}
-        """Of each slot that is held: its space, and its key there."""
+        """The space of each held slot, and its key there."""
         self._failed: dict[Removal, int] = {}
-        """Removals that are to be tried again, with their slots."""
+        """Failed removals to retry, with their slots."""
         self._shape = shape
         self._adoption = Adoption(objects, tier, self.slots, shape)
         self.is_lost = False
-        """Whether the folder is gone or another one, so that nothing of what is known lies there."""
+        """Whether the folder is gone or was replaced, so that no known chunk is there."""
         self._is_looking = False
         self._looked_at = -inf
         self._sweeping = Sweeping(objects, self.slots, run, self._swept)
@@ -78,38 +77,38 @@ class Catalog:
 
     @property
     def is_open(self) -> bool:
-        """Whether chunks may be stored: what is on the disk is known, and what belongs to nobody is gone."""
+        """Whether chunks may be stored: the disk's contents are known, and files of no zone are gone."""
         return self._adoption.is_done and not self._sweeping.has_strangers
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether no file has to be removed."""
+        """Whether no file must be removed."""
         return not (self.slots.to_remove or self._sweeping.has_work)
 
     @property
     def found(self) -> int:
-        """Chunks of an engine before this one that are there again."""
+        """Chunks that an earlier engine stored and that were adopted."""
         return self._adoption.found
 
     @property
     def leftovers(self) -> int:
-        """Files removed at the start: half written, of another size, or no chunk's."""
+        """Files removed at the start: half written, of another size, or not a chunk's."""
         return self._adoption.leftovers
 
     # Chunks
 
     def entry(self, zone: Zone, key: bytes) -> Entry | None:
-        """A zone's chunk; it may be on its way still."""
+        """Returns a zone's chunk, which may still be being stored, or None."""
         space = self._spaces.get(zone.spec.tenant)
         return None if space is None else space.entries.get(key)
 
     def slots_of(self, zone: Zone, keys: Iterable[bytes]) -> list[int]:
-        """The slots of those of the keys that a zone has."""
+        """Returns the slots of those of the keys that a zone has."""
         entries = [self.entry(zone, key) for key in keys]
         return [entry.slot for entry in entries if entry is not None]
 
     def space(self, zone: Zone) -> Space:
-        """Where the zone's chunks are."""
+        """Returns the space of the zone's chunks, and creates it if it is missing."""
         tenant = zone.spec.tenant
         space = self._spaces.get(tenant)
         if space is None:
@@ -117,22 +116,22 @@ class Catalog:
         return space
 
     def is_purging(self, zone: Zone) -> bool:
-        """Whether files that the zone writes now would go with those of a purge that is not over."""
+        """Returns whether files that the zone writes now would be removed by an unfinished purge."""
         return self._sweeping.is_going(self.space(zone).seal.folder)
 
     def add(self, space: Space, slot: int, name: ObjectName) -> Removal | None:
-        """Note that a chunk is about to be written; returns what has to be removed from the disk before that."""
+        """Record that a chunk is about to be written. Returns the removal to make first."""
         space.entries[name.key] = Entry(slot, name)
         self._space_of[slot] = space, name.key
         return self.slots.removal(slot)
 
     def forget(self, slots: Iterable[int]) -> None:
-        """Forget chunks that were given up, and have their files removed."""
+        """Forget evicted chunks, and have their files removed."""
         for slot in slots:
             space, key = self._space_of.pop(slot)
             entry = space.entries.pop(key)
             if space.receipt is not None:
-                # Their files go with all others of the space.
+                # Their files are removed with all others of the space.
                 space.given_up.append(slot)
                 continue
             removal = Removal(self._objects, space.seal.folder, entry.name, self.slots.removal(slot))
@@ -142,7 +141,7 @@ class Catalog:
     # Spaces
 
     def renew_purged(self, config: RuntimeConfig) -> Iterator[None]:
-        """Give the zones of a new config their spaces, new ones to those that it purges; in parts."""
+        """Give the zones of a new config their spaces, and purged zones new ones; in parts."""
         for zone in config.zones:
             space = self._spaces.get(zone.tenant)
             if space is None:
@@ -153,24 +152,24 @@ class Catalog:
             yield
 
     def retire_if_gone(self, tenant: str) -> None:
-        """Have all go that a tenant has whose zone is gone."""
+        """Remove all of a tenant's chunks if its zone is gone."""
         zone = self._tier.ledger.zones.get(tenant)
         if (zone is None or zone.leaving) and (space := self._spaces.pop(tenant, None)) is not None:
             self._retire(space, "")
 
     def reseal(self, tenant: str) -> Space:
-        """Have a tenant's chunks sealed by the key that is in force now; returns where those are that were not."""
+        """Switch a tenant to a space with the current key's seal. Returns the previous space."""
         space = self._spaces[tenant]
         self._spaces[tenant] = self._new_space(tenant, space.purge)
         return space
 
     @property
     def tenants(self) -> list[str]:
-        """Those that have a space."""
+        """The tenants that have a space."""
         return list(self._spaces)
 
     def take_receipts(self) -> list[Receipt]:
-        """What became of the files of spaces that are over, of those that are removed since the last call."""
+        """Returns the receipts of ended spaces whose files were removed since the last call."""
         return self._sweeping.take_receipts()
 
     def _retire(self, space: Space, purge: str) -> None:
@@ -183,7 +182,7 @@ class Catalog:
     # Time
 
     def tidy(self) -> Iterator[None]:
-        """Make what was found at the start the zones', and have go what is no zone's any more; in parts."""
+        """Assign the found files to zones, and remove those of no zone; in parts."""
         if self._adoption.is_ready and self._tier.tenancy.pool is not None:
             for space, key, entry in self._adoption.adopt(self._spaces):
                 space.entries[key] = entry
@@ -198,7 +197,7 @@ class Catalog:
             yield
 
     def _link(self, space: Space, hits: Iterable[FoundHit]) -> None:
-        """Note which of a space's chunks are of use together only, and forget what is of use for nothing."""
+        """Link the chunks of a space that are only useful together, and forget useless ones."""
         slots = {key: entry.slot for key, entry in space.entries.items()}
         places: dict[Block, Place | None] = {}
         for hit in hits:
@@ -214,21 +213,21 @@ class Catalog:
         self.forget(self._tier.link(self._tier.ledger.zones[space.tenant], slots.values(), []))
 
     def begin_anew(self) -> None:
-        """Take the folder as at a start, after all that was known to be there was forgotten."""
+        """Treat the folder as at a start, after all known chunks were forgotten."""
         before, self._adoption = self._adoption, Adoption(self._objects, self._tier, self.slots, self._shape)
         self._adoption.found, self._adoption.leftovers = before.found, before.leftovers
         self.is_lost = False
         self._list_files()
 
     def _look_at_folder(self, now: float) -> None:
-        """Have a thread look now and then whether the folder is still the one that it was."""
+        """Check periodically, on a thread, that the folder is still the same."""
         if self._is_looking or not self._adoption.is_done or now < self._looked_at + LOOK_SECONDS:
             return
         self._is_looking, self._looked_at = True, now
         found: list[bool] = []
 
         def looked(_: Exception | None) -> None:
-            # A disk that does not answer has lost nothing: transfers fail, and say why.
+            # A disk that does not respond has lost nothing: transfers fail, and report why.
             self._is_looking = False
             if found == [False]:
                 logger.warning("The disk tier's folder is gone or another one: what was there is forgotten")
@@ -237,7 +236,7 @@ class Catalog:
         self._run("", lambda: found.append(self._objects.is_in_place()), looked)
 
     def go_on(self, now: float) -> None:
-        """List and remove what threads could not, and what nothing is on its way to any more."""
+        """List and remove what threads could not, and sweep spaces without transfers."""
         self._look_at_folder(now)
         if not self.breaker.allows(now):
             return
@@ -248,7 +247,7 @@ class Catalog:
         self._sweeping.go_on(at_most)
 
     def sweep(self) -> None:
-        """Have go what nothing is on its way to any more."""
+        """Sweep spaces without transfers."""
         self._sweeping.go_on(FILES_AT_ONCE)
 
     def _list_files(self) -> None:

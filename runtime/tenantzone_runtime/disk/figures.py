@@ -1,4 +1,4 @@
-"""What the disk tier counts: figures of each zone and of the disk."""
+"""The disk tier's figures, by zone and in total."""
 
 from dataclasses import dataclass, field
 
@@ -7,49 +7,49 @@ from tenantzone_runtime.zones.tier_counts import TierCounts
 
 @dataclass(frozen=True, slots=True)
 class ZoneFigures:
-    """One zone on the disk."""
+    """The figures of one zone on the disk."""
 
     held_bytes: int
     reserved_bytes: int
     limit_bytes: int
     in_transfer: int
-    """Chunks."""
+    """Chunks in transfer."""
     evictions: dict[str, int]
-    """Chunks, by reason."""
+    """Evicted chunks, by reason."""
     counts: TierCounts
 
 
 @dataclass(frozen=True, slots=True)
 class DiskFigures:
-    """The disk, and each zone that has something there or may have."""
+    """The figures of the disk, and of each zone that has or may have chunks there."""
 
     capacity_bytes: int
     held_bytes: int
     is_open: bool
-    """Whether what was there at the start is known, and what belongs to nobody is gone."""
+    """Whether the contents at the start are known, and files of no zone are gone."""
     writes_fail: bool
-    """Whether the disk refuses writes; one is tried now and then."""
+    """Whether the disk refuses writes; one is tried periodically."""
     reads_fail: bool
     breaker_openings: int
     leftovers: int
-    """Files removed at the start: half written, of another size, or no chunk's."""
+    """Files removed at the start: half written, of another size, or not a chunk's."""
     found: int
-    """Chunks of an engine before this one that are there again."""
+    """Chunks that an earlier engine stored and that were adopted."""
     removals_failed: int
     zones: dict[str, ZoneFigures] = field(default_factory=dict)
-    """By tenant."""
+    """The figures of zones, by tenant."""
 
 
 @dataclass(slots=True)
 class Receipt:
-    """What became of a zone's files in a purge, or when the zone went."""
+    """The outcome of a purge or of a zone's removal for the zone's files."""
 
     tenant: str
     purge: str
-    """Its id; empty: the zone went."""
+    """The id of the purge; empty if the zone was removed."""
     chunks: int
-    """That were found no more from then on."""
+    """Chunks that could not be found any more from then on."""
     files: int = 0
-    """That were removed from the disk."""
+    """Files that were removed from the disk."""
     is_complete: bool = False
-    """Whether all are removed."""
+    """Whether all files are removed."""

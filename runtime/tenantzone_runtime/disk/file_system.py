@@ -1,4 +1,4 @@
-"""What the disk tier asks of a file system, and the one that the operating system gives."""
+"""The disk tier's interface to a file system, and its implementation by the operating system."""
 
 import fcntl
 import os
@@ -9,62 +9,62 @@ from typing import NamedTuple, Protocol
 
 
 class FileFacts(NamedTuple):
-    """What a folder's listing says of a file."""
+    """The properties of a file in a folder's listing."""
 
     path: Path
     size: int
-    """Bytes."""
+    """The size in bytes."""
     used_at: float
     """When it was written or marked as used, in Unix time."""
 
 
 class FileSystem(Protocol):
-    """All that the tier does with files. Every call may block, and raise :class:`OSError`."""
+    """All file operations of the tier. Every call may block, and raise :class:`OSError`."""
 
     def lock(self, path: Path) -> None:
-        """Take the file for this process, until it ends or locks another one.
+        """Lock the file for this process, until the process ends or locks another file.
 
         Raises:
-            BlockingIOError: another process has it.
+            BlockingIOError: another process holds the lock.
         """
 
     def has_locked(self, path: Path) -> bool:
-        """Whether the file is the one that was locked last: it may have been removed, or another disk be there.
+        """Returns whether the file is the one locked last: it may have been removed, or another disk mounted.
 
         Raises:
-            OSError: the disk does not answer.
+            OSError: the disk does not respond.
         """
 
     def make_folder(self, path: Path) -> None:
-        """Make a folder with those above it; harmless if it is there."""
+        """Make a folder and its parents; does nothing if it exists."""
 
     def folders(self, path: Path) -> list[Path]:
-        """The folders in a folder; none if it is not there."""
+        """Returns the folders in a folder; empty if it does not exist."""
 
     def files(self, path: Path) -> list[FileFacts]:
-        """The files in a folder; none if it is not there."""
+        """Returns the files in a folder; empty if it does not exist."""
 
     def write(self, path: Path, content: bytearray) -> None:
-        """Write a new file whole, so that it outlives a loss of power."""
+        """Write a whole new file durably, so that it survives a loss of power."""
 
     def read(self, path: Path, content: bytearray) -> bool:
-        """Read a whole file; False: its size is another than the one of ``content``."""
+        """Read a whole file. Returns False if its size differs from that of ``content``."""
 
     def rename(self, source: Path, target: Path) -> None:
-        """Give a file its name, at once for whoever looks."""
+        """Give a file its name atomically."""
 
     def mark_used(self, path: Path) -> None:
-        """Note that a file was used now."""
+        """Mark a file as used now."""
 
     def remove(self, path: Path) -> None:
-        """Remove a file; harmless if it is not there."""
+        """Remove a file; does nothing if it does not exist."""
 
     def remove_folder(self, path: Path) -> None:
-        """Remove an empty folder, so that it and what was in it stay gone; harmless if it is not there."""
+        """Remove an empty folder durably, with its former contents; does nothing if it does not exist."""
 
 
 class LocalFileSystem:
-    """The operating system's. It follows no symbolic link to a file."""
+    """The operating system's files. It follows no symbolic link to a file."""
 
     def __init__(self) -> None:
         self._locks: list[int] = []
@@ -86,7 +86,7 @@ class LocalFileSystem:
             return False
 
     def unlock(self) -> None:
-        """Give back all that was locked."""
+        """Release all locks."""
         while self._locks:
             os.close(self._locks.pop())
 
@@ -118,7 +118,7 @@ class LocalFileSystem:
         with _opened(path, os.O_RDONLY) as descriptor:
             if os.fstat(descriptor).st_size != len(content):
                 return False
-            # All of it is wanted, so the system need not find that out read by read.
+            # The whole file is needed, so the kernel need not detect that read by read.
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_WILLNEED)
             filled = 0
             while filled < len(content):

@@ -1,4 +1,4 @@
-"""The jobs of a disk tier: chunks that the caller gave together, to store or to load, and what became of them."""
+"""The jobs of a disk tier: chunks that the caller stores or loads together, and their outcomes."""
 
 import time
 from math import inf
@@ -7,21 +7,21 @@ from tenantzone_runtime.disk.transfers import Job, JobEnd, Transfer, end_of
 
 
 class Jobs:
-    """The jobs of one disk: those that go on, and what became of others."""
+    """The jobs of one disk: those in progress, and the outcomes of the others."""
 
     def __init__(self) -> None:
         self._going_on: dict[int, Job[Transfer]] = {}
         self._ended: list[JobEnd] = []
         self._moved_at = dict.fromkeys((False, True), -inf)
-        """When a chunk was moved last, each way."""
+        """When a chunk was last moved, in each direction."""
 
     def begin(self, job: Job[Transfer]) -> None:
-        """Note a job that was given; one without chunks on their way has ended."""
+        """Start a job; a job without chunks in transfer has ended."""
         self._going_on[job.number] = job
         self._end_if_over(job)
 
     def chunk_ended(self, job: Job[Transfer], key: bytes, error: Exception | None) -> bool:
-        """Note what became of a chunk, whoever waits for it; returns whether it was the last that a job waited for."""
+        """Record the outcome of a chunk. Returns whether it was the last one that a job waited for."""
         self._moved_at[job.is_load] = time.monotonic()
         if not job.ended(key, error):
             return False
@@ -29,7 +29,7 @@ class Jobs:
         return not job.left
 
     def late(self, now: float, seconds: float) -> list[Job[Transfer]]:
-        """The jobs whose time is over, and those for which nothing was moved their way for so many seconds."""
+        """Returns the jobs that are overdue, or in whose direction nothing was moved for this many seconds."""
         still = {way: now - seconds > moved_at for way, moved_at in self._moved_at.items()}
         return [
             job
@@ -38,17 +38,17 @@ class Jobs:
         ]
 
     def give_up(self, job: Job[Transfer]) -> None:
-        """End a job; what is on its way goes on without the caller's memory."""
+        """End a job; its transfers continue without the caller's memory."""
         job.give_up()
         self._end_if_over(job)
 
     def give_up_all(self) -> None:
-        """End all jobs at once: no memory of the caller's is touched when this returns."""
+        """End all jobs immediately; afterwards, none of the caller's memory is accessed."""
         for job in list(self._going_on.values()):
             self.give_up(job)
 
     def take_ended(self) -> list[JobEnd]:
-        """What became of the jobs that have ended since the last call."""
+        """Returns the outcomes of the jobs that have ended since the last call."""
         ended, self._ended = self._ended, []
         return ended
 

@@ -1,11 +1,11 @@
-"""Where the disk tier's files are.
+"""The paths of the disk tier's files.
 
     lock                                        held by the process that uses the folder
-    incoming/NAME                               what is being written
+    incoming/NAME                               a file that is being written
     objects/FOLDER/KK/KEY-NONCE                 a chunk; FOLDER is of its seal, KK the first two digits of its key
-    objects/FOLDER/KK/KEY-NONCE-BEFORE          one that is of use with others only; BEFORE is of the block before it
+    objects/FOLDER/KK/KEY-NONCE-BEFORE          one that is only useful with others; BEFORE is of the block before it
 
-The nonce in the name makes each write a file of its own: none takes the place of another, and removing an old one never
+The nonce in the name makes each write a file of its own: no file replaces another, and removing an old one never
 removes a newer one of the same chunk.
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _UNIT_BYTES = 4096
-"""In which file systems give out the disk, as a rule."""
+"""The usual allocation unit of file systems."""
 _NAME = re.compile(r"((?:[0-9a-f]{2}){5,110})-([0-9a-f]{24})(?:-([0-9a-f]{32}))?")
 
 
@@ -23,10 +23,10 @@ class ObjectName:
     """The name of one write of a chunk."""
 
     key: bytes
-    """vLLM's: the block hash, and the group of the model's layers."""
+    """vLLM's key: the block hash, and the group of the model's layers."""
     nonce: bytes
     before: bytes = b""
-    """Which block of the prompt comes before this one; none: the chunk is of use by itself."""
+    """The block of the prompt before this one; empty if the chunk is useful on its own."""
 
     def __str__(self) -> str:
         parts = (self.key, self.nonce, self.before)
@@ -34,7 +34,7 @@ class ObjectName:
 
 
 def object_name(text: str) -> ObjectName | None:
-    """The name that a file's name spells; None: it is no chunk's."""
+    """Parse a file's name; returns None if it is not a chunk's."""
     match = _NAME.fullmatch(text)
     return None if match is None else ObjectName(*(bytes.fromhex(part or "") for part in match.groups()))
 
@@ -49,14 +49,14 @@ class Layout:
         self.objects = root / "objects"
 
     def object(self, folder: str, name: ObjectName) -> Path:
-        """The path of a chunk's file."""
+        """Returns the path of a chunk's file."""
         return self.objects / folder / name.key.hex()[:2] / str(name)
 
     def temporary(self, name: ObjectName) -> Path:
-        """The path under which it is written."""
+        """Returns the path under which a chunk's file is written."""
         return self.incoming / str(name)
 
 
 def bytes_on_disk(size: int) -> int:
-    """What a file of this size takes of the disk."""
+    """Returns the disk space of a file of this size, in bytes."""
     return -(-size // _UNIT_BYTES) * _UNIT_BYTES

@@ -1,6 +1,6 @@
-"""The chunks on a disk as files: written whole or not at all, read back as they were written, found and removed.
+"""Chunks as files on a disk: written whole or not at all, read back as written, found and removed.
 
-Each method blocks for as long as the disk does, and may raise :class:`OSError`; none knows zones or quotas.
+Each method may block on the disk, and raise :class:`OSError`; none uses zones or quotas.
 """
 
 import errno
@@ -17,21 +17,21 @@ from tenantzone_runtime.disk.sealing import CorruptObjectError
 
 @dataclass(frozen=True, slots=True)
 class FoundObject:
-    """A chunk's file that was there at the start."""
+    """A chunk's file that existed at the start."""
 
     name: ObjectName
     used_at: float
-    """Unix time."""
+    """The time of its last use, in Unix time."""
 
 
 @dataclass(slots=True)
 class Found:
-    """What a folder had at the start."""
+    """The contents of a folder at the start."""
 
     objects: dict[str, list[FoundObject]] = field(default_factory=lambda: defaultdict(list))
-    """By the folder of their seal."""
+    """Chunk files by the folder of their seal."""
     leftovers: int = 0
-    """Files that were removed: half written, of another size, or no chunk's."""
+    """Files that were removed: half written, of another size, or not a chunk's."""
 
 
 class Objects:
@@ -39,9 +39,9 @@ class Objects:
 
     Args:
         root: a folder for this engine process alone.
-        file_system: where it is.
-        content_bytes: of each chunk.
-        sealed_bytes: of each chunk's file.
+        file_system: the file system of the folder.
+        content_bytes: the size of each chunk.
+        sealed_bytes: the size of each chunk's file.
     """
 
     def __init__(self, root: Path, file_system: FileSystem, content_bytes: int, sealed_bytes: int) -> None:
@@ -52,17 +52,17 @@ class Objects:
         self._of_thread = threading.local()
 
     def buffer(self) -> bytearray:
-        """Memory of the thread's own for one file: a new one for each would cost more than to fill it."""
+        """Returns the thread's own buffer for one file: allocating it for each file would cost more than filling it."""
         buffer = getattr(self._of_thread, "buffer", None)
         if not isinstance(buffer, bytearray):
             buffer = self._of_thread.buffer = bytearray(self.sealed_bytes)
         return buffer
 
     def open(self) -> Found:
-        """Take the folder for this process, remove what an engine left that was killed, and list the chunks.
+        """Lock the folder for this process, remove incomplete files of a killed engine, and list the chunks.
 
         Raises:
-            OSError: the folder can't be used; EBUSY: another process uses it.
+            OSError: the folder can't be used; EBUSY if another process uses it.
         """
         self._files.make_folder(self.layout.incoming)
         self._files.make_folder(self.layout.objects)
@@ -77,7 +77,7 @@ class Objects:
             self._files.remove(facts.path)
             found.leftovers += 1
         for folder in self._files.folders(self.layout.objects):
-            # A folder counts as found though nothing is in it, so that somebody removes it.
+            # An empty folder counts as found, so that it is removed.
             objects = found.objects[folder.name]
             for part in self._files.folders(folder):
                 for facts in self._files.files(part):
@@ -90,15 +90,15 @@ class Objects:
         return found
 
     def is_in_place(self) -> bool:
-        """Whether the folder is the one that this process has taken, and not removed or another.
+        """Returns whether the folder is the one that this process has locked, neither removed nor replaced.
 
         Raises:
-            OSError: the disk does not answer.
+            OSError: the disk does not respond.
         """
         return self._files.has_locked(self.layout.lock)
 
     def write(self, folder: str, name: ObjectName, sealed: bytearray) -> None:
-        """Write a chunk's file: a temporary one, to the disk, and then its name."""
+        """Write a chunk's file: a temporary one, flushed to the disk and then renamed."""
         temporary, path = self.layout.temporary(name), self.layout.object(folder, name)
         try:
             self._files.write(temporary, sealed)
@@ -110,11 +110,11 @@ class Objects:
             raise
 
     def read(self, folder: str, name: ObjectName) -> bytearray:
-        """What is in a chunk's file, in this thread's buffer.
+        """Returns the contents of a chunk's file, in this thread's buffer.
 
         Raises:
             CorruptObjectError: the file has another size.
-            FileNotFoundError: it is not there.
+            FileNotFoundError: the file does not exist.
         """
         sealed = self.buffer()
         if not self._files.read(self.layout.object(folder, name), sealed):
@@ -122,17 +122,17 @@ class Objects:
         return sealed
 
     def mark_used(self, folder: str, name: ObjectName) -> None:
-        """Note for the next start that a chunk was used now, if the disk lets us."""
+        """Mark a chunk as used now, for the next start, if the disk permits it."""
         with suppress(OSError):
             self._files.mark_used(self.layout.object(folder, name))
 
     def remove(self, folder: str, name: ObjectName) -> None:
-        """Remove a chunk's file, and what a write of it may have left."""
+        """Remove a chunk's file, and the remains of its write."""
         self._files.remove(self.layout.temporary(name))
         self._files.remove(self.layout.object(folder, name))
 
     def sweep(self, folder: str) -> int:
-        """Remove all that is under a seal's folder, and the folder; returns how many files there were."""
+        """Remove a seal's folder with its contents. Returns the number of removed files."""
         path = self.layout.objects / folder
         removed = self._remove_files(path)
         for part in self._files.folders(path):

@@ -1,4 +1,4 @@
-"""The disk tier of one engine, from what its flags and its pool say."""
+"""Opens the disk tier of one engine, from its flags and its pool."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +14,7 @@ from tenantzone_runtime.zones.hit_shape import HitShape
 from tenantzone_runtime.zones.tier import Tier, TransferBounds
 
 BOUNDS: Final = TransferBounds(stores=64, loads=64)
-"""Of each zone, unless something else is said."""
+"""The default bounds of each zone."""
 SETTINGS: Final = DiskSettings()
 
 
@@ -31,22 +31,22 @@ def open_disk_tier(
     file_system: FileSystem | None = None,
     now: float = 0.0,
 ) -> DiskTier:
-    """The disk tier of one engine. It lists what is on the disk beside the caller, and stores nothing before that.
+    """Returns the disk tier of one engine. It lists the disk in the background, and stores nothing before that.
 
     Args:
-        root: a folder for this engine alone; it is made if it is not there.
-        capacity_bytes: what its files may take of the disk.
-        chunk_bytes: of a chunk in memory.
-        salt_key: the pool's, as it is when it is asked for.
-        instance: what the chunks of a tenant's zone depend on.
-        bounds: of each zone.
+        root: a folder for this engine alone; created if it is missing.
+        capacity_bytes: the maximum disk space of its files.
+        chunk_bytes: the size of a chunk in memory.
+        salt_key: returns the pool's current salt key.
+        instance: returns the instance that the chunks of a tenant's zone depend on.
+        bounds: the transfer bounds of each zone.
         settings: how chunks are moved.
-        shape: of a model whose chunks are of use together only; None: each is by itself.
-        file_system: where the folder is; None: the operating system's.
-        now: the time of a monotonic clock, in seconds.
+        shape: the hit shape of a model whose chunks are only useful together; None if each is useful on its own.
+        file_system: the file system of the folder; None for the operating system's.
+        now: monotonic time in seconds.
 
     Raises:
-        ValueError: the folder is not named from the root, or has no room for a single chunk.
+        ValueError: the folder's path is not absolute, or the capacity is smaller than a chunk.
     """
     if not root.is_absolute():
         raise ValueError(f"the disk tier's folder must be named from the root, as /data/cache is; {root} is not")

@@ -1,4 +1,4 @@
-"""The hits that the chunks of a disk make up, told by their names: each says which block of its prompt came before."""
+"""Reconstructs hits from the names of a disk's chunks: each name states the preceding block of its prompt."""
 
 from collections import defaultdict
 from collections.abc import Container, Iterable
@@ -9,18 +9,18 @@ from tenantzone_runtime.disk.layout import ObjectName
 from tenantzone_runtime.zones.hit_shape import HitShape
 
 BEFORE_BYTES: Final = 16
-"""Of a block's hash, which tell it from all others of a zone."""
+"""The bytes of a block's hash that identify it within a zone."""
 NOTHING_BEFORE: Final = bytes(BEFORE_BYTES)
-"""What a prompt's first block has before it."""
+"""The predecessor of a prompt's first block."""
 _GROUP_BYTES: Final = 4
-"""Of a key, which name the group of the model's layers; the rest is the block's hash."""
+"""The last bytes of a key, which name the group of the model's layers; the rest is the block's hash."""
 
 
 def befores(keys: Iterable[bytes]) -> dict[bytes, bytes]:
-    """What comes before each block of a prompt, by the block's hash.
+    """Returns the predecessor of each block of a prompt, by the block's hash.
 
     Args:
-        keys: of one group's chunks from the beginning, each of one block.
+        keys: the keys of one group's chunks from the beginning of the prompt, one block each.
     """
     before, found = NOTHING_BEFORE, {}
     for key in keys:
@@ -31,64 +31,64 @@ def befores(keys: Iterable[bytes]) -> dict[bytes, bytes]:
 
 
 def block_of(key: bytes) -> bytes:
-    """The hash of the block of which a chunk has what one group keeps."""
+    """Returns the hash of the block of a chunk."""
     return key[:-_GROUP_BYTES]
 
 
 def suffix_of(group: int) -> bytes:
-    """What a chunk's key has behind the block's hash."""
+    """Returns the suffix of the keys of a group's chunks."""
     return group.to_bytes(_GROUP_BYTES, "big")
 
 
 @dataclass(eq=False, slots=True)
 class Block:
-    """A block of a prompt, behind the one before it. What prompts have in common at their beginning is there once."""
+    """A block of a prompt, linked to the one before it. Blocks of a common beginning exist once."""
 
     name: bytes
-    """Its hash."""
+    """The hash of the block."""
     before: "Block | None"
     length: int
-    """Of the prompt up to here, in blocks."""
+    """The length of the prompt up to here, in blocks."""
     runs: tuple[int, ...]
-    """For each group, how many chunks are there up to this one without a gap."""
+    """For each group, the number of consecutive chunks up to this one."""
     is_end: bool
-    """Whether all is there that a hit needs which ends here."""
+    """Whether all that a hit ending here needs is present."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundHit:
-    """A hit of which all chunks are there. It does not list them: thousands of hits may begin alike."""
+    """A hit whose chunks are all present. It does not list them: thousands of hits may have a common beginning."""
 
     end: Block
     shape: HitShape
 
     def blocks(self, known: Container[Block] = ()) -> list[Block]:
-        """Its blocks from the beginning, but those that are known, and all that come before one that is."""
+        """Returns its blocks from the beginning, without the known ones and all blocks before a known one."""
         return _path(self.end, self.end.length, known)
 
     def of_beginning(self, block: Block) -> list[bytes]:
-        """The keys that it needs of a block wherever in the prompt that is."""
+        """Returns the keys of a block that the hit needs wherever the block is in the prompt."""
         return [_key(block, group) for group, window in enumerate(self.shape.windows) if window is None]
 
     def of_windows(self) -> list[bytes]:
-        """The keys that it needs because of where it ends."""
+        """Returns the keys that the hit needs because of where it ends."""
         windows = [(group, window) for group, window in enumerate(self.shape.windows) if window is not None]
         return [_key(block, group) for group, window in windows for block in _path(self.end, window)]
 
     def keys(self) -> list[bytes]:
-        """All keys that it needs, in the order of `HitShape.keys`."""
+        """Returns all keys that the hit needs, in the order of `HitShape.keys`."""
         return [*(key for block in self.blocks() for key in self.of_beginning(block)), *self.of_windows()]
 
 
 def find_hits(names: Iterable[ObjectName], shape: HitShape) -> list[FoundHit]:
-    """Hits of which all chunks are there, so that each chunk is of one that is of any, the longest first.
+    """Returns complete hits that together cover each chunk that belongs to any, the longest first.
 
-    There are as few as that takes. Others go with those that need their chunks: where the windows of a conversation's
-    turns touch, a hit ends at each block.
+    It returns as few hits as that takes. Others are evicted with the hits that need their chunks: if the windows of a
+    conversation's turns are adjacent, a hit ends at each block.
 
     Args:
-        names: of all that is there of one zone.
-        shape: of the model, whose chunks are of one block.
+        names: the names of all chunks of one zone.
+        shape: the model's hit shape, with chunks of one block.
     """
     hits: list[FoundHit] = []
     covered: set[bytes] = set()
@@ -98,7 +98,7 @@ def find_hits(names: Iterable[ObjectName], shape: HitShape) -> list[FoundHit]:
         needed = [_key(block, group) for group in range(len(shape.windows))]
         if block.before is None or not block.before.is_end:
             needed += hit.of_windows()
-        # What else it needs the hit needs, too, that ends a block earlier.
+        # All else that the hit needs is also needed by the hit that ends one block earlier.
         if covered.issuperset(needed):
             continue
         hits.append(hit)
@@ -123,7 +123,7 @@ def _path(end: Block, length: int, known: Container[Block] = ()) -> list[Block]:
 
 
 def _ends(names: Iterable[ObjectName], shape: HitShape) -> list[Block]:
-    """The blocks at which hits end."""
+    """Returns the blocks at which hits end."""
     before: dict[bytes, bytes] = {}
     there: set[bytes] = set()
     for name in names:
@@ -139,7 +139,7 @@ def _ends(names: Iterable[ObjectName], shape: HitShape) -> list[Block]:
     while left:
         each, parent = left.pop()
         if each in seen:
-            # A name that somebody has made leads back to a block before it.
+            # A forged name leads back to an earlier block.
             continue
         seen.add(each)
         block = _block(each, parent, there, shape)

@@ -1,4 +1,4 @@
-"""Into which slots of a disk a zone may write now: within its share, and where what was removed is gone."""
+"""The slots of a disk that a zone may write to now: within its share, and without files that must still be removed."""
 
 from tenantzone_runtime.disk.breaker import Breaker
 from tenantzone_runtime.disk.catalog import Catalog
@@ -11,8 +11,8 @@ class Room:
 
     Args:
         tier: the zones' shares.
-        catalog: what is there.
-        breaker: of writes.
+        catalog: the contents of the disk.
+        breaker: the breaker of writes.
     """
 
     def __init__(self, tier: Tier, catalog: Catalog, breaker: Breaker) -> None:
@@ -21,7 +21,7 @@ class Room:
         self._breaker = breaker
 
     def for_some(self, zone: Zone, count: int, protected: list[int], now: float) -> list[int]:
-        """Slots for up to so many chunks, none of which is made free of what is protected."""
+        """Returns slots for at most this many chunks, without evicting protected ones."""
         if not self._may_write(zone, count, now):
             return []
         granted, given_up = self._tier.make_room(zone, count, protected)
@@ -31,7 +31,7 @@ class Room:
         return slots
 
     def for_all(self, zone: Zone, count: int, there: list[int], now: float) -> list[int]:
-        """Slots for all that a hit lacks beside what is there, or none."""
+        """Returns slots for all chunks that a hit lacks in addition to those present, or none."""
         if not count or not self._may_write(zone, count, now):
             return []
         granted, given_up = self._tier.make_room(zone, count, there, whole=True)
@@ -44,7 +44,7 @@ class Room:
         return []
 
     def _may_write(self, zone: Zone, count: int, now: float) -> bool:
-        """Whether anything of a zone may be written now; if not, so many chunks count as refused."""
+        """Returns whether a zone may write now; if not, ``count`` chunks are counted as refused."""
         if zone.leaving or zone.spec.retention.no_store:
             return False
         if self._catalog.is_open and self._breaker.allows(now) and not self._catalog.is_purging(zone):
@@ -53,5 +53,5 @@ class Room:
         return False
 
     def _refuse_until_removed(self, zone: Zone, count: int) -> None:
-        """What a purge gave up has to be removed from the disk before these are written."""
+        """Count chunks as refused that can be written only after files of a purge are removed."""
         self._tier.counts_of(zone).refuse_writes("closed", count)

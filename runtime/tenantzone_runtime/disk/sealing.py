@@ -1,8 +1,8 @@
-"""Sealing: what is stored opens only as the chunk that was written, for the zone and instance that wrote it.
+"""Sealing: stored data opens only as the chunk that was written, for the zone and instance that wrote it.
 
-AES-GCM (NIST SP 800-38D) with 256 bits, by a key for each zone and each of its purges, which HKDF (RFC 5869) derives of
-the pool's salt key. So what was written before a purge opens no more, whoever puts it back. What is under the seal
-beside the content says whose it is, what its bytes mean, and which chunk it is.
+AES-GCM (NIST SP 800-38D) with 256 bits, with a key for each zone and each of its purges that HKDF (RFC 5869) derives
+from the pool's salt key. So data from before a purge never opens again, even if it is restored. The seal covers, in
+addition to the content, the owner, the meaning of the bytes, and the identity of the chunk.
 """
 
 import hashlib
@@ -19,31 +19,31 @@ from tenantzone_contract.instance import Instance
 NONCE_BYTES: Final = 12
 _TAG_BYTES: Final = 16
 _HEADER: Final = b"TZD1"
-"""Of the form of a file."""
+"""The version of the file format."""
 
 
 class CorruptObjectError(ValueError):
-    """What a file has is not what was written under its name: changed, cut off, swapped or another's."""
+    """A file does not have what was written under its name: it is changed, truncated, swapped or another's."""
 
 
 class Seal(Protocol):
-    """How content becomes a file's, and a file's content again."""
+    """Converts content to a file's content and back."""
 
     @property
     def folder(self) -> str:
-        """The name of the folder of what is sealed so."""
+        """The name of the folder of files with this seal."""
 
     def sealed_size(self, content_bytes: int) -> int:
-        """The size of a file with so many bytes of content."""
+        """Returns the size of a file with this many bytes of content."""
 
     def seal(self, content: memoryview, key: bytes, nonce: bytes, sealed: bytearray | memoryview) -> None:
-        """Put into ``sealed`` what to write for a chunk, by its key and a nonce that no other has."""
+        """Seal a chunk into ``sealed``, with its key and a unique nonce."""
 
     def open(self, sealed: bytearray | memoryview, key: bytes, nonce: bytes, content: memoryview) -> None:
-        """Put into ``content`` what is in a file.
+        """Open a file's content into ``content``.
 
         Raises:
-            CorruptObjectError: it is not what was sealed for this chunk, with this nonce; the content is zeros then.
+            CorruptObjectError: it was not sealed for this chunk with this nonce; the content is zeros then.
         """
 
 
@@ -51,14 +51,14 @@ class ZoneSeal:
     """The seal of one zone's chunks, until its next purge.
 
     Args:
-        salt_key: the pool's.
-        instance: of the zone.
-        purge: the id of the zone's last purge; empty: none.
-        use: where chunks are stored: what is sealed for one use does not open for another.
+        salt_key: the pool's salt key.
+        instance: the zone's instance.
+        purge: the id of the zone's last purge; empty for none.
+        use: the kind of storage: data sealed for one use does not open for another.
     """
 
     def __init__(self, salt_key: bytes, instance: Instance, purge: str, use: bytes = b"tenantzone disk tier") -> None:
-        # It shows neither the zone nor the purge.
+        # The name reveals neither the zone nor the purge.
         self._folder = _digest(instance.digest, purge)
         info = use + bytes.fromhex(_digest(instance.zone, purge))
         self._cipher = AESGCM(HKDF(SHA256(), 32, salt=None, info=info).derive(salt_key))
@@ -86,7 +86,7 @@ class ZoneSeal:
 
 
 def new_nonce() -> bytes:
-    """A random nonce. Up to 2^32 chunks of one key two are the same with a chance of less than 2^-32."""
+    """Returns a random nonce. Among up to 2^32 chunks of one key, two are equal with a probability below 2^-32."""
     return secrets.token_bytes(NONCE_BYTES)
 
 

@@ -1,4 +1,4 @@
-"""Spaces: what one zone has on the disk between two purges, and how all of a space goes when it is over."""
+"""Spaces: a zone's chunks on the disk between two purges, and the removal of a whole space."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -20,56 +20,56 @@ class Entry:
 
 @dataclass(eq=False, slots=True)
 class Space:
-    """What one zone has under one seal."""
+    """One zone's chunks under one seal."""
 
     tenant: str
     purge: str
     seal: Seal
     entries: dict[bytes, Entry] = field(default_factory=dict)
-    """By key; also of chunks that are being stored."""
+    """Chunks by key, including those that are being stored."""
     transfers: int = 0
-    """Chunks on their way, which may still make files."""
+    """Chunks in transfer, which may still create files."""
     receipt: Receipt | None = None
-    """None: the space is in use."""
+    """The receipt of its removal; None while the space is in use."""
     given_up: list[int] = field(default_factory=list)
-    """Slots that are free when the space is swept."""
+    """Slots that become free when the space is swept."""
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is on its way there, and all that it had was given up."""
+        """Whether the space has ended without transfers in progress, and all its chunks are evicted."""
         return self.receipt is not None and not self.transfers and not self.entries
 
 
 class Slots:
-    """The tier's chunk ids that nobody holds. One file at most stands for each, also while it waits for its removal."""
+    """The tier's unowned chunk ids. Each has at most one file, even while the file waits for its removal."""
 
     def __init__(self, count: int) -> None:
         self.free = deque(range(count))
         self._removals: dict[int, Removal] = {}
 
     def take(self, count: int) -> list[int]:
-        """Take free slots, as many as there are; those first that have been free for longest, and are empty by now."""
+        """Take at most ``count`` free slots, those free for longest first, whose files are probably removed by now."""
         return [self.free.popleft() for _ in range(min(count, len(self.free)))]
 
     def give_back(self, slots: Iterable[int]) -> None:
-        """Slots are free, and have no file."""
+        """Add free slots without files."""
         self.free.extend(slots)
 
     def give_up(self, slot: int, removal: Removal) -> None:
-        """A slot is free, and its file has to be removed before another stands for it."""
+        """Add a free slot whose file must be removed before the slot is used again."""
         self.free.append(slot)
         self._removals[slot] = removal
 
     def removal(self, slot: int) -> Removal | None:
-        """What has to be made before a file of this slot is written."""
+        """Returns the removal to make before a file of this slot is written."""
         return self._removals.get(slot)
 
     def removed(self, slot: int, removal: Removal) -> None:
-        """The file of this removal is gone."""
+        """Record that a removal was made."""
         if self._removals.get(slot) is removal:
             del self._removals[slot]
 
     @property
     def to_remove(self) -> list[tuple[int, Removal]]:
-        """Removals that are not known to be made."""
+        """Removals that are not confirmed yet."""
         return list(self._removals.items())

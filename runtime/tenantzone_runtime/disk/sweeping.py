@@ -1,4 +1,4 @@
-"""Sweeping: what belongs to nobody any more goes from the disk, and whoever asked for it learns that it did."""
+"""Sweeping: removes files of no zone from the disk, and reports that to the caller that requested it."""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -15,13 +15,13 @@ T = TypeVar("T")
 
 
 class Sweeping:
-    """All that has to go as a whole: spaces that are over, and what was found at the start and is nobody's.
+    """Everything that is removed as a whole: ended spaces, and files found at the start that belong to no zone.
 
     Args:
         objects: the files.
-        slots: they get back those of a space when its files are gone.
-        run: how work is done by a thread.
-        ended: is called with what was wrong, or None; what failed is tried again when :meth:`go_on` is called.
+        slots: receive the slots of a space once its files are gone.
+        run: runs work on a thread.
+        ended: called with the error, or None; :meth:`go_on` retries what failed.
     """
 
     def __init__(self, objects: Objects, slots: Slots, run: Runner, ended: Callable[[Exception | None], None]) -> None:
@@ -37,29 +37,29 @@ class Sweeping:
 
     @property
     def has_strangers(self) -> bool:
-        """Whether files of nobody are on the disk since the start: they take the place of others."""
+        """Whether files that belong to no zone remain from the start: they take room from others."""
         return bool(self._strangers or self._excess)
 
     @property
     def has_work(self) -> bool:
-        """Whether anything has to go."""
+        """Whether anything must be removed."""
         return bool(self._spaces) or self.has_strangers
 
     def add_strangers(self, folders: set[str], excess: set[tuple[str, ObjectName]]) -> None:
-        """Have whole folders and single files go that were found at the start."""
+        """Add whole folders and single files that were found at the start."""
         self._strangers |= folders
         self._excess |= excess
 
     def add(self, space: Space) -> None:
-        """Have all of a space go; nothing more may be stored in it."""
+        """Add a space; nothing more may be stored in it."""
         self._spaces.append(space)
 
     def is_going(self, folder: str) -> bool:
-        """Whether all files of a seal's folder are about to go, with those that come meanwhile."""
+        """Returns whether a seal's folder is about to be removed, with files that are added meanwhile."""
         return folder in self._strangers or any(space.seal.folder == folder for space in self._spaces)
 
     def go_on(self, at_most: int) -> None:
-        """Have go what nothing is on its way to any more, so that at most so many folders and files are going."""
+        """Remove what has no transfers, with at most this many folders and files at a time."""
         for space in list(self._idle([space for space in self._spaces if space.is_over], at_most)):
             self._sweep(space)
         for folder in list(self._idle(self._strangers, at_most)):
@@ -69,12 +69,12 @@ class Sweeping:
             self._begin(item, partial(self._objects.remove, folder, name), partial(self._excess.discard, item))
 
     def _idle(self, items: Iterable[T], at_most: int) -> Iterator[T]:
-        """Those that are not going yet, no more of them than there is room for."""
+        """Returns items that are not being removed, at most as many as the limit leaves."""
         room = max(0, at_most - len(self._under_way))
         return islice((item for item in items if item not in self._under_way), room)
 
     def take_receipts(self) -> list[Receipt]:
-        """The receipts that were completed since the last call."""
+        """Returns the receipts that were completed since the last call."""
         receipts, self._receipts = self._receipts, []
         return receipts
 

@@ -1,8 +1,8 @@
-"""The disk tier: whose chunks are on the disk, who may write and read how many, and what comes back.
+"""The disk tier: owns zones' chunks on the disk, and decides how many each zone may write and read.
 
-All decisions are made here, from memory, on the caller's thread; threads of the tier's own wait for the disk. What they
-have done is taken note of in :meth:`DiskTier.finished`. So a disk that is slow, full, read-only or gone costs hits, and
-no caller ever waits for it.
+All decisions are made here, from memory, on the caller's thread; the tier's own threads wait for the disk. Their
+results are processed in :meth:`DiskTier.finished`. So a slow, full, read-only or missing disk costs hits, and no caller
+ever waits for it.
 """
 
 import logging
@@ -34,10 +34,10 @@ from tenantzone_runtime.zones.zone import Zone
 logger = logging.getLogger(__name__)
 
 Chunks = Sequence[tuple[bytes, memoryview]]
-"""Keys, and the caller's memory of each."""
+"""Keys, and the caller's memory of each chunk."""
 
 CHUNKS_AT_ONCE: Final = 50
-"""That are given up beside the steps with the lock held: each has a thread to be told of its file."""
+"""Chunks that are evicted at a time outside the steps with the lock held: each must be passed to a thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +45,12 @@ class DiskSettings:
     """How the tier moves chunks."""
 
     readers: int = 8
-    """Threads."""
+    """Threads; the next number, too."""
     writers: int = 4
     seconds: float = 2.0
-    """For each so many chunks of a zone that are on their way, after which a job is given up: whoever waits for a load
-    computes instead. It is, too, when nothing at all was moved that way for so long."""
+    """The seconds of a job for each ``chunks`` chunks of its zone in transfer; then the job is given up, and a request
+    that waits for a load computes instead. A job is also given up if nothing was moved in its direction for this
+    long."""
     chunks: int = 64
 
 
@@ -58,10 +59,10 @@ class DiskTier:
 
     Args:
         objects: the files.
-        tier: the zones' shares, of as many chunks as files may be there, each as long as a file.
-        seals: the seal of a tenant's zone since a purge, by tenant and the purge's id (empty: none).
+        tier: the zones' shares, with one chunk per possible file, each as long as a file.
+        seals: returns the seal of a tenant's zone since a purge, by tenant and the purge's id (empty for none).
         settings: how chunks are moved.
-        shape: of a model whose chunks are of use together only; None: each is by itself.
+        shape: the hit shape of a model whose chunks are only useful together; None if each is useful on its own.
     """
 
     def __init__(
@@ -87,30 +88,30 @@ class DiskTier:
 
     @property
     def is_open(self) -> bool:
-        """Whether chunks may be stored: what is on the disk is known, and what belongs to nobody is gone."""
+        """Whether chunks may be stored: the disk's contents are known, and files of no zone are gone."""
         return self._catalog.is_open
 
     @property
     def problem(self) -> str:
-        """What the disk fails at now, and why, for people; empty: nothing."""
+        """What fails on the disk now, and why, for people; empty if nothing does."""
         ways = {"writes": self.write_breaker, "reads": self.read_breaker, "removals": self.removal_breaker}
         return "; ".join(f"{way} fail: {breaker.error}" for way, breaker in ways.items() if breaker.is_open)
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether nothing is on its way, and nothing has to be removed."""
+        """Whether nothing is in transfer, and nothing must be removed."""
         in_transfer = any(zone.in_use for zone in self.tier.ledger.zones.values())
         return self._catalog.is_at_rest and not in_transfer
 
     # Requests
 
     def find(self, zone: Zone, key: bytes, promised: int = 0) -> bool:
-        """Whether a chunk of the zone is there and may be loaded now.
+        """Returns whether a chunk of the zone is present and may be loaded now.
 
         Args:
-            zone: whose request asks.
-            key: of the chunk.
-            promised: chunks that the zone was told of, and has not begun to load.
+            zone: the zone of the request.
+            key: the key of the chunk.
+            promised: chunks that were reported to the zone and are not being loaded yet.
         """
         counts = self.tier.counts_of(zone)
         entry = self._catalog.entry(zone, key)
@@ -124,18 +125,18 @@ class DiskTier:
 
     @property
     def is_readable(self) -> bool:
-        """Whether chunks may be loaded now: not where reads fail, until one is tried."""
+        """Whether chunks may be loaded now: not while reads fail, until the next probe is due."""
         return self.read_breaker.is_due(time.monotonic())
 
     def holds(self, zone: Zone, key: bytes) -> bool:
-        """Whether a chunk of the zone is there, and whole."""
+        """Returns whether a chunk of the zone is present and complete."""
         entry = self._catalog.entry(zone, key)
         return entry is not None and self.tier.has_stored(zone, entry.slot)
 
     def may_load(self, zone: Zone, count: int, promised: int = 0) -> bool:
-        """Whether so many chunks of the zone may be loaded now, of which each is of use with the others only.
+        """Returns whether this many chunks of the zone, which are only useful together, may be loaded now.
 
-        Whoever begins to calls :meth:`try_reading`, too.
+        A caller that begins to load them must also call :meth:`try_reading`.
         """
         may = count + promised <= self.tier.loadable(zone) and self.is_readable
         if not may:
@@ -143,21 +144,21 @@ class DiskTier:
         return may
 
     def try_reading(self) -> None:
-        """Chunks are going to be loaded: where reads fail, they are tried with these and no others for a while."""
+        """Record that chunks will be loaded: if reads fail, they are the probe, and no others load for a while."""
         self.read_breaker.allows(time.monotonic())
 
     def lacks(self, zone: Zone, hit: Iterable[bytes]) -> list[bytes]:
-        """Those keys of a hit under which the zone has nothing, and nothing on its way."""
+        """Returns the keys of a hit under which the zone has nothing, stored or in transfer."""
         return [key for key in hit if self._catalog.entry(zone, key) is None]
 
     def store_hit(self, number: int, zone: Zone, chunks: Chunks, hit: Sequence[bytes], prompt: Iterable[bytes]) -> None:
-        """Begin to store all that a hit lacks, or nothing; :meth:`finished` tells of the job.
+        """Begin to store all that a hit lacks, or nothing; :meth:`finished` reports the job.
 
         Args:
-            number: of the job.
-            zone: whose chunks they are.
-            chunks: what the hit lacks; the memory stays as it is until the job has ended.
-            hit: the keys of all that it needs, as `HitShape.keys` has them.
+            number: the number of the job.
+            zone: the zone of the chunks.
+            chunks: the missing chunks; their memory must not change until the job has ended.
+            hit: the keys of all that the hit needs, in the order of `HitShape.keys`.
             prompt: the keys of one group's chunks, from the beginning of the prompt.
         """
         now = time.monotonic()
@@ -176,13 +177,13 @@ class DiskTier:
         self._jobs.begin(job)
 
     def store(self, number: int, zone: Zone, chunks: Chunks, protected: Iterable[bytes] = ()) -> None:
-        """Begin to store what is not there already, as far as the zone may; :meth:`finished` tells of the job.
+        """Begin to store missing chunks, as far as the zone may; :meth:`finished` reports the job.
 
         Args:
-            number: of the job.
-            zone: whose chunks they are.
-            chunks: in the order of the prompt; the memory stays as it is until the job has ended.
-            protected: keys of the same prompt's beginning, which must not go for them.
+            number: the number of the job.
+            zone: the zone of the chunks.
+            chunks: the chunks in the order of the prompt; their memory must not change until the job has ended.
+            protected: keys of the same prompt's beginning, which must not be evicted for them.
         """
         now = time.monotonic()
         job: Job[Transfer] = Job(number, False, now, self.chunk_bytes)
@@ -209,12 +210,12 @@ class DiskTier:
         return job.began + self._settings.seconds * max(1, -(-on_their_way // self._settings.chunks))
 
     def load(self, number: int, zone: Zone, chunks: Chunks, *, is_tried: bool = False) -> None:
-        """Begin to load chunks that the zone was told of; those that it can't have any more count as failed.
+        """Begin to load chunks that were reported to the zone; chunks that it can't get any more count as failed.
 
         Args:
-            number: of the job.
-            zone: whose chunks they are.
-            chunks: the memory of each is as it was, or all of the chunk, when the job has ended.
+            number: the number of the job.
+            zone: the zone of the chunks.
+            chunks: the chunks; when the job has ended, each one's memory is unchanged, or the complete chunk.
             is_tried: whether :meth:`try_reading` was called for them.
         """
         job: Job[Transfer] = Job(number, True, time.monotonic(), self.chunk_bytes)
@@ -235,25 +236,25 @@ class DiskTier:
         self._jobs.begin(job)
 
     def end_at_once(self, number: int) -> None:
-        """End a job of somebody who may store nothing."""
+        """End a job of a caller that may store nothing."""
         self._jobs.begin(Job(number, False, time.monotonic(), self.chunk_bytes))
 
     def use(self, zone: Zone, keys: Iterable[bytes]) -> None:
-        """Note that chunks were used, in this order."""
+        """Record the use of chunks, in this order."""
         self.tier.use(zone, self._catalog.slots_of(zone, keys))
 
     def lose(self, zone: Zone, keys: Iterable[bytes]) -> None:
-        """Find no more, and remove, what a zone has under these keys: it is not what it should be."""
+        """Remove what a zone has under these keys, because it is wrong."""
         for slot in self._catalog.slots_of(zone, keys):
             self._catalog.forget(self.tier.lose(zone, slot))
 
     def renew(self) -> None:
-        """Find no more, and remove, all that is there: it was sealed by a key that is not in force any more."""
+        """Remove all chunks, because they were sealed with a former key."""
         for _ in self.renew_in_parts(ALL):
             pass
 
     def renew_in_parts(self, at_once: int = CHUNKS_AT_ONCE) -> Iterator[None]:
-        """Do what `renew` does, with pauses after ``at_once`` chunks, in which anything may happen to others."""
+        """Do what `renew` does, with pauses after ``at_once`` chunks, during which other chunks may change."""
         for tenant in self._catalog.tenants:
             zone, space = self.tier.ledger.zones.get(tenant), self._catalog.reseal(tenant)
             for entries in slices(list(space.entries.items()), at_once):
@@ -263,7 +264,7 @@ class DiskTier:
                 yield
 
     def finished(self) -> list[JobEnd]:
-        """Take note of what the threads have done; returns the jobs that have ended, also those given up by now."""
+        """Process the threads' results. Returns the jobs that have ended, including those given up by now."""
         self._take_note()
         return self._jobs.take_ended()
 
@@ -279,7 +280,7 @@ class DiskTier:
             self._is_late(job, now)
 
     def give_up_jobs(self) -> None:
-        """End all jobs at once: no memory of the caller's is touched when this returns."""
+        """End all jobs immediately; afterwards, none of the caller's memory is accessed."""
         self._jobs.give_up_all()
 
     # Configs and time
@@ -287,14 +288,14 @@ class DiskTier:
     def apply(self, config: RuntimeConfig) -> None:
         """Enforce a new config of the engine's zones, with the tier's shares.
 
-        What a purge names and what belongs to zones that are gone is found no more when this returns, and removed from
-        the disk after it: :meth:`take_receipts` tells when.
+        Purged chunks and those of removed zones can't be found when this returns, and are removed from the disk later:
+        :meth:`take_receipts` reports when.
         """
         for _ in self.apply_in_parts(config, ALL):
             pass
 
     def apply_in_parts(self, config: RuntimeConfig, at_once: int = CHUNKS_AT_ONCE) -> Iterator[None]:
-        """Do what `apply` does, with pauses after ``at_once`` chunks, in which anything may happen to others."""
+        """Do what `apply` does, with pauses after ``at_once`` chunks, during which other chunks may change."""
         yield from self._catalog.renew_purged(config)
         for zone, given_up in self.tier.apply_in_parts(config, time.monotonic(), at_once):
             self._catalog.retire_if_gone(zone.spec.tenant)
@@ -304,13 +305,13 @@ class DiskTier:
         self._catalog.sweep()
 
     def upkeep(self) -> None:
-        """Do what time does to zones and chunks, and try again what the disk has refused; several times a second."""
+        """Apply timeouts to zones and chunks, and retry what the disk has refused; called several times a second."""
         for _ in self.upkeep_in_parts(ALL):
             pass
 
     def upkeep_in_parts(self, at_once: int = CHUNKS_AT_ONCE) -> Iterator[None]:
         """Do what `upkeep` does, with pauses after ``at_once`` chunks."""
-        # An engine without requests makes no steps, and asks for nothing that has ended.
+        # An engine without requests runs no steps, and so does not collect finished jobs.
         self._take_note()
         if self._catalog.is_lost:
             yield from self.renew_in_parts(at_once)
@@ -322,17 +323,17 @@ class DiskTier:
         self._catalog.go_on(time.monotonic())
 
     def take_receipts(self) -> list[Receipt]:
-        """What became of the files of purges and of zones that went, of those that are removed since the last call."""
+        """Returns the receipts of purges and removed zones whose files were removed since the last call."""
         return self._catalog.take_receipts()
 
     def stop(self) -> None:
-        """Begin nothing more, and let nobody wait."""
+        """Begin no new work, and stop all waiting."""
         self.give_up_jobs()
         self._writers.stop()
         self._readers.stop()
 
     def figures(self) -> DiskFigures:
-        """What there is and what was counted, for a report."""
+        """Returns the tier's current contents and counters, for a report."""
         zones = {}
         for tenant, zone in self.tier.ledger.zones.items():
             sizes = (zone.held, zone.spec.quota.reserved, zone.spec.quota.limit)
@@ -352,7 +353,7 @@ class DiskTier:
             zones=zones,
         )
 
-    # What the threads have done
+    # Results of the threads
 
     def _stored(
         self, job: Job[Transfer], space: Space, transfer: Transfer, removal: Removal | None, error: Exception | None
@@ -369,7 +370,7 @@ class DiskTier:
             self.write_breaker.note(error, "write a chunk")
         self._catalog.forget(self.tier.stored([transfer.slot], success=error is None))
         if self._jobs.chunk_ended(job, key, error):
-            # Of a prompt, its end goes first, in whatever order its chunks were written.
+            # The end of a prompt is evicted first, in whatever order its chunks were written.
             self.use(transfer.zone, reversed(job.hit))
 
     def _loaded(self, job: Job[Transfer], space: Space, transfer: Transfer, error: Exception | None) -> None:
@@ -395,7 +396,7 @@ class DiskTier:
         self._jobs.chunk_ended(job, transfer.name.key, error)
 
     def _is_late(self, job: Job[Transfer], now: float) -> None:
-        """Let nobody wait for a job any longer. What is on its way goes on, and is charged until it ends."""
+        """Give up a late job, so that no request waits for it. Its transfers continue, and count until they end."""
         for transfer in job.left.values():
             self.tier.counts_of(transfer.zone).late += 1
         breaker = self.read_breaker if job.is_load else self.write_breaker

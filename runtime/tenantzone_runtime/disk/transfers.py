@@ -1,4 +1,4 @@
-"""Chunks on their way between memory and disk, and how the caller takes its memory back from a disk that is late."""
+"""Chunks in transfer between memory and disk, and how late transfers return the caller's memory."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ _T = TypeVar("_T")
 
 
 class UsesMemory(Protocol):
-    """What is on its way from or to memory of the caller's."""
+    """A transfer from or to the caller's memory."""
 
     @property
     def memory(self) -> "Memory": ...
@@ -25,17 +25,17 @@ _Transfer = TypeVar("_Transfer", bound=UsesMemory)
 
 
 class AbandonedError(Exception):
-    """A transfer whose memory was taken back before it could be used."""
+    """A transfer's memory was taken back before it could be used."""
 
 
 class Removal:
-    """The removal of the file that a slot held, which whoever comes first makes: it is made before the next write.
+    """The removal of a slot's former file, made by the first thread that needs it, and always before the next write.
 
     Args:
         objects: the files.
-        folder: of the file's seal.
-        name: of the file.
-        earlier: of the same slot, which may not have been made.
+        folder: the folder of the file's seal.
+        name: the name of the file.
+        earlier: an earlier removal of the same slot, which may not have been made.
     """
 
     def __init__(self, objects: Objects, folder: str, name: ObjectName, earlier: "Removal | None" = None) -> None:
@@ -45,10 +45,10 @@ class Removal:
         self._is_done = False
 
     def make(self) -> None:
-        """Remove the file, if nobody has.
+        """Remove the file, unless that was done before.
 
         Raises:
-            OSError: it may still be there.
+            OSError: the file may still exist.
         """
         with self._lock:
             if not self._is_done:
@@ -68,14 +68,14 @@ class Memory:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether somebody waits for it: it was neither used nor taken back."""
+        """Whether a caller waits for it: it was neither used nor taken back."""
         return self._view is not None
 
     def use(self, work: Callable[[memoryview], _T]) -> _T:
-        """Do something with the memory that waits for nothing, once; it is the caller's again if it could be done.
+        """Call a function that does not block with the memory, once; if it succeeds, the memory is the caller's again.
 
         Raises:
-            AbandonedError: it was taken back, or used before.
+            AbandonedError: the memory was taken back, or used before.
         """
         with self._lock:
             if self._view is None:
@@ -85,14 +85,14 @@ class Memory:
             return done
 
     def take_back(self) -> None:
-        """Nobody reads or writes the memory when this returns, or ever again."""
+        """Take the memory back: no thread reads or writes it when this returns, or later."""
         with self._lock:
             self._view = None
 
 
 @dataclass(eq=False, slots=True)
 class Transfer:
-    """One chunk on its way."""
+    """One chunk in transfer."""
 
     zone: Zone
     slot: int
@@ -101,7 +101,7 @@ class Transfer:
     memory: Memory
 
     def write(self, objects: Objects, removal: Removal | None) -> None:
-        """Store the chunk, on a thread of the tier's."""
+        """Store the chunk, on a thread of the tier."""
         if removal is not None:
             removal.make()
         name = self.name
@@ -110,7 +110,7 @@ class Transfer:
         objects.write(self.seal.folder, name, sealed)
 
     def read(self, objects: Objects) -> None:
-        """Load the chunk, on a thread of the tier's; the memory has nothing that was not stored for this chunk."""
+        """Load the chunk, on a thread of the tier. The memory never gets data that was not stored for this chunk."""
         name = self.name
         sealed = objects.read(self.seal.folder, name)
         self.memory.use(lambda view: self.seal.open(sealed, name.key, name.nonce, view))
@@ -118,7 +118,7 @@ class Transfer:
 
 
 def error_of(work: Callable[[], object]) -> Exception | None:
-    """What a transfer came to, for whoever is not on this thread."""
+    """Returns the error of a transfer for another thread, or None."""
     try:
         work()
     except (OSError, CorruptObjectError, AbandonedError) as error:
@@ -128,22 +128,22 @@ def error_of(work: Callable[[], object]) -> Exception | None:
 
 @dataclass(slots=True)
 class Job(Generic[_Transfer]):
-    """Chunks that the caller gave together."""
+    """Chunks that the caller stores or loads together."""
 
     number: int
     is_load: bool
     began: float
     chunk_bytes: int
     until: float = inf
-    """It is given up then."""
+    """The time at which it is given up."""
     hit: Sequence[bytes] = ()
-    """The keys of all that is of use together with what is stored."""
+    """The keys of all chunks that are only useful together with the stored ones."""
     left: dict[bytes, _Transfer] = field(default_factory=dict)
     moved: list[bytes] = field(default_factory=list)
     failed: int = 0
 
     def ended(self, key: bytes, error: Exception | None) -> bool:
-        """Note what became of a chunk; returns whether the job waited for it."""
+        """Record the outcome of a chunk. Returns whether the job waited for it."""
         if self.left.pop(key, None) is None:
             return False
         if error is None:
@@ -153,7 +153,7 @@ class Job(Generic[_Transfer]):
         return True
 
     def give_up(self) -> None:
-        """Take back the memory of all that is not done."""
+        """Take back the memory of all unfinished chunks."""
         self.failed += len(self.left)
         for transfer in self.left.values():
             transfer.memory.take_back()
@@ -162,17 +162,17 @@ class Job(Generic[_Transfer]):
 
 @dataclass(frozen=True, slots=True)
 class JobEnd:
-    """What became of a job."""
+    """The outcome of a job."""
 
     number: int
     is_whole: bool
-    """Whether each chunk that was on its way has arrived."""
+    """Whether every chunk was moved."""
     moved: list[bytes]
-    """The keys of those that have."""
+    """The keys of the moved chunks."""
     seconds: float
     moved_bytes: int
 
 
 def end_of(job: Job[Any], now: float) -> JobEnd:
-    """What became of a job that waits for nothing any more."""
+    """Returns the outcome of a job that waits for no more chunks."""
     return JobEnd(job.number, not job.failed, job.moved, now - job.began, len(job.moved) * job.chunk_bytes)

@@ -1,4 +1,4 @@
-"""Threads that wait for a disk in place of the caller, and take work of each tenant in turn."""
+"""Threads that wait for a disk in place of the caller, and serve tenants in turn."""
 
 import threading
 from collections import OrderedDict, deque
@@ -8,11 +8,11 @@ Work = Callable[[], None]
 
 
 class Workers:
-    """So many threads. They end with the process, even when a disk never answers.
+    """A number of threads. They end with the process, even if a disk never responds.
 
     Args:
-        name: of the threads.
-        count: how many.
+        name: the name of the threads.
+        count: the number of threads.
     """
 
     def __init__(self, name: str, count: int) -> None:
@@ -20,25 +20,25 @@ class Workers:
         self._changed = threading.Condition()
         self._stopped = False
         self._waiting = 0
-        """Threads that have nothing to do."""
+        """The number of idle threads."""
         for number in range(count):
             # A thread that hangs in a call to the disk must not keep the process from ending.
             threading.Thread(target=self._run, name=f"{name}-{number}", daemon=True).start()
 
     def submit(self, tenant: str, work: Work) -> None:
-        """Have work done, after what was given for the same tenant before. It must not raise."""
+        """Submit work, which runs after the same tenant's earlier work. It must not raise."""
         with self._changed:
             self._queues.setdefault(tenant, deque()).append(work)
             self._changed.notify()
 
     @property
     def has_idle(self) -> bool:
-        """Whether a thread has nothing to do, and nothing waits to be done. From any thread."""
+        """Whether a thread is idle and no work is queued. Thread-safe."""
         with self._changed:
             return self._waiting > sum(map(len, self._queues.values()))
 
     def stop(self) -> None:
-        """Do nothing more; what is being done goes on."""
+        """Drop the queued work; work in progress continues."""
         with self._changed:
             self._stopped = True
             self._queues.clear()

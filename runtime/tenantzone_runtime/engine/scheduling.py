@@ -309,8 +309,8 @@ class ZoneAwareScheduler(AsyncScheduler):
         return self.kv_cache_manager.refused is None and bool(super()._request_blocks_can_be_freed(request))
 
     def _handle_blocked_waiting_request(self, request: Request) -> bool:
-        # vLLM only counts the adapters of this step: while an adapter was skipped in this step or is still loading, no
-        # other may begin. Otherwise a later step has more adapters than fit, which crashes vLLM.
+        # vLLM only counts the adapters of this step. Requests that were skipped in it, or are still loading, need their
+        # adapters too: without this check, a later step may have more adapters than fit, and vLLM crashes.
         if self._zones and not (self._may_have_slot(request) and self._engine.has_adapter_room(request)):
             return False
         return bool(super()._handle_blocked_waiting_request(request))

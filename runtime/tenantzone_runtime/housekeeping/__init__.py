@@ -1,4 +1,5 @@
-"""What goes on beside an engine's steps: configs, time, the report, the metrics, the journal.
+"""Work outside an engine's steps: configs, timeouts, the report, the metrics, the journal.
 
-It knows an engine by one port, ``engine.ServedEngine``, and the zones by their core. It imports no engine.
+It uses an engine through one interface, ``engine.ServedEngine``, and the zones through their core. It imports no
+engine.
 """

@@ -1,4 +1,4 @@
-"""What each API server process enforces, and in what it differs from the engine core, for the report."""
+"""The config that each API server process enforces, and its differences from the engine core's, for the report."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -10,16 +10,16 @@ from tenantzone_contract.report import ApiServerReport, Lag
 from tenantzone_runtime.api_server_state import ApiServerState, read_states
 
 LAG_SECONDS: Final = 30.0
-"""For which a process may enforce one other thing than the engine core, or write nothing, before the report says so.
+"""Seconds for which a process may differ from the engine core in a value, or write nothing, before it is reported.
 
 Thousands of key files are read in parts, which takes seconds. While keys change all the time, the digests of two
 processes that both follow may never be equal; but then both digests change.
 """
 MISSING_SECONDS: Final = 60.0
-"""For which fewer processes than the engine was started with may have reported, before the report says so."""
+"""Seconds for which fewer processes than were started may have reported, before the report says so."""
 START_SECONDS: Final = 600.0
-"""The same while none has reported yet: an engine core runs before its API server processes do, which vLLM starts
-together. A large model's processor takes minutes to load from a slow disk."""
+"""The same until the first process has reported: an engine core runs before its API server processes, which vLLM
+starts together. A large model's processor takes minutes to load from a slow disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +33,13 @@ class Enforced:
 
 
 class _Process:
-    """One API server process, and since when it has differed in what."""
+    """One API server process, and how long it has differed from the engine core."""
 
     def __init__(self, state: ApiServerState, now: float) -> None:
         self._heard_at = now
         self._state = state
         self._since: dict[tuple[Lag, str | None], float] = {}
-        """Since when it has differed, by what it enforces."""
+        """When each difference began, by its kind and the process's own value."""
 
     @property
     def is_running(self) -> bool:
@@ -67,7 +67,7 @@ class _Process:
 
 
 def _differences(state: ApiServerState, enforced: Enforced) -> Iterator[tuple[Lag, str | None]]:
-    """In what a process differs from the engine core, each with what the process enforces."""
+    """Yields the kinds of differences from the engine core, each with the process's own value."""
     if state.config_hash != enforced.config_hash:
         yield "config", state.config_hash
     if state.keys != enforced.keys:
@@ -77,13 +77,13 @@ def _differences(state: ApiServerState, enforced: Enforced) -> Iterator[tuple[La
 
 
 class ApiServers:
-    """The API server processes that have said what they enforce, until they end.
+    """The API server processes that have reported, until they end.
 
-    One whose file is gone is remembered: it runs, and what it enforces is not known to have changed.
+    A process whose file is gone is kept while it runs: its config is not known to have changed.
 
     Args:
-        folder: shared with them; None: there are none.
-        started: how many the engine was started with.
+        folder: the folder shared with the processes; None if there are none.
+        started: the number of processes that the engine was started with.
     """
 
     def __init__(self, folder: Path | None, started: int = 0) -> None:
@@ -92,19 +92,19 @@ class ApiServers:
         self._has_heard = False
         """Whether any process has ever reported."""
         self._all_at: float | None = None
-        """When all of them were last known, or looked for first."""
+        """When all processes were last known, or were first looked for."""
         self.missing = 0
-        """Processes that the engine was started with and that have not reported for long."""
+        """The number of processes that the engine was started with and that have not reported for long."""
         self._processes: dict[tuple[int, int], _Process] = {}
         self.reports: Sequence[ApiServerReport] | None = None
-        """What each of them enforces; None: none has said so yet."""
+        """What each process enforces; None if none has reported yet."""
 
     def turn(self, enforced: Enforced, now: float | None = None) -> bool:
-        """Look at what the processes enforce; returns whether the reports are others than before.
+        """Read what the processes enforce. Returns whether the reports have changed.
 
         Args:
-            enforced: by the engine core.
-            now: by the monotonic clock, in seconds; None: now.
+            enforced: what the engine core enforces.
+            now: monotonic time in seconds; None for the current time.
         """
         now = time.monotonic() if now is None else now
         before = self.reports, self.missing
@@ -115,7 +115,7 @@ class ApiServers:
                 self._processes[key].hear(state, now)
             else:
                 self._processes[key] = _Process(state, now)
-        # The processes that were heard run: `read_states` has just looked.
+        # The processes that were just read are running: `read_states` has checked that.
         self._processes = {
             key: process for key, process in self._processes.items() if key in heard or process.is_running
         }

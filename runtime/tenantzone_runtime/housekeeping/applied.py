@@ -1,7 +1,7 @@
-"""Tells the front door which config the engine enforces, by a file in a folder that only the two share.
+"""Publishes the config that the engine enforces to the frontend, in a file in a folder that only the two share.
 
-The door must not follow a config that the engine refuses: whoever has a zone in the one in force would be turned away.
-So one of them decides, the engine, and the door reads what it has decided.
+The frontend must not follow a config that the engine refuses: it would reject tenants whose zones are in the current
+one. So only the engine decides, and the frontend reads its decision.
 """
 
 import logging
@@ -17,28 +17,28 @@ logger = logging.getLogger(__name__)
 
 
 class AppliedConfig:
-    """The file with the config in force. None is there before there is one, whatever an engine before this one left.
+    """The file with the config in force. It is absent until there is one: an earlier engine's file is removed.
 
     Args:
-        folder: shared with the front door; None: there is no door.
+        folder: the folder shared with the frontend; None if there is no frontend.
     """
 
     def __init__(self, folder: Path | None) -> None:
         self._path = None if folder is None else folder / CONFIG_KEY
         self._shown: RuntimeConfig | None = None
         self.rejection: Rejection | None = None
-        """Why the API server does not enforce the config in force; None: it does, or there is no config yet."""
+        """Why the API server does not enforce the config in force; None if it does, or if there is no config yet."""
         if self._path is not None:
             self._path.unlink(missing_ok=True)
 
     def show(self, config: RuntimeConfig | None) -> None:
-        """Write a config, unless the file has it. A failed write is tried again with the next call.
+        """Write a config unless the file has it. A failed write is repeated with the next call.
 
-        A folder that is gone is made again: programs that clean up temporary files remove it. One that another
-        user could write into is not used.
+        A missing folder is created again, because programs that clean up temporary files remove it. A folder that
+        another user can write to is not used.
 
         Args:
-            config: the one in force; None: there was none yet.
+            config: the config in force; None if there was none yet.
         """
         if self._path is None or config is None:
             return

@@ -1,4 +1,4 @@
-"""Hands what the zones did and used to the journal, from time to time."""
+"""Passes the zones' events and usage to the journal periodically."""
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,11 +16,11 @@ from tenantzone_runtime.zones.audit import ConfigRefused, Event, TierReceipt
 COLLECT_SECONDS = 1.0
 USAGE_SECONDS = 60.0
 CLOSE_SECONDS = 5.0
-"""How long an engine that stops waits for the disk, beside what the writer does."""
+"""Seconds that a stopping engine waits for the disk, in addition to the writer's own timeout."""
 
 
 def open_journal(engine: ServedEngine, settings: Settings, started_unix_time: float) -> JournalWriter | None:
-    """The journal that the settings ask for."""
+    """Open the journal that the settings ask for. Returns None if they ask for none."""
     if settings.journal_dir is None:
         return None
     run = EngineRun(
@@ -36,15 +36,15 @@ def open_journal(engine: ServedEngine, settings: Settings, started_unix_time: fl
 
 
 class Auditing:
-    """Collects for the journal what happened once a second, and what each zone has used once a minute.
+    """Collects events for the journal once a second, and each zone's usage once a minute.
 
-    Each turn takes one helping at most, which is bounded however many zones there are, so that no step waits long for
-    the engine's lock. It goes to the journal as far as that has room, and nothing more is taken before all of it is
-    handed over: while a disk is slow, what happens is added up in the core, and nothing is lost.
+    Each turn takes at most one batch of bounded size, however many zones exist, so that no step waits long for the
+    engine's lock. The journal takes as much of it as it has room for, and no new batch is taken before the last one is
+    handed over completely: while a disk is slow, the core adds events up, and nothing is lost.
 
     Args:
-        engine: whose zones.
-        journal: where it goes; None: nowhere, but it must be collected all the same, or it would pile up.
+        engine: the engine of the zones.
+        journal: the journal; None for none: events are collected all the same, or they would pile up.
     """
 
     def __init__(self, engine: ServedEngine, journal: JournalWriter | None) -> None:
@@ -53,24 +53,24 @@ class Auditing:
         self._journal = journal
         self._collected = self._told_usage = self._taken = time.monotonic()
         self._helping: Iterator[Event] = iter(())
-        """What was taken, and is not handed over yet."""
+        """Collected events that are not handed over yet."""
         self._usage: Iterator[Iterable[Event]] = iter(())
-        """What is left of the minute's usage."""
+        """The rest of the minute's usage."""
 
     def turn(self) -> None:
-        """Hand over to the journal what was taken before, and take what is due."""
+        """Hand over the collected events to the journal, and collect those that are due."""
         if self._journal is None:
             self._forget()
         elif self._hand_over(self._journal) and self._take():
             self._hand_over(self._journal)
 
     def config_refused(self, generation: int | None, error: str) -> None:
-        """A config was refused; the one before stays in force."""
+        """Record a refused config; the previous one stays in force."""
         with self._engine.zone_lock:
             self._tenancy.ledger.trail.note(ConfigRefused(generation, error))
 
     def close(self) -> None:
-        """Hand over what is left, with the last usage, as far as the disk takes it in time, when the engine stops."""
+        """Hand over the remaining events and the last usage when the engine stops, if the disk takes them in time."""
         if self._journal is None:
             return
         with self._engine.zone_lock:
@@ -83,14 +83,14 @@ class Auditing:
             self._take_notes()
 
     def _hand_over(self, journal: JournalWriter) -> bool:
-        """Hand events to the journal as far as it has room; returns whether all that was taken is with it now."""
+        """Hand over as many events as the journal has room for. Returns whether no collected events are left."""
         room = journal.room
         events = list(islice(self._helping, room))
         journal.write(events, self._taken)
         return len(events) < room
 
     def _take(self) -> bool:
-        """Take events that are due from the zone core; returns whether any were."""
+        """Collect events that are due from the zone core. Returns whether there were any."""
         self._taken = time.monotonic()
         if self._taken - self._collected >= COLLECT_SECONDS:
             self._helping = self._take_notes()
@@ -109,7 +109,7 @@ class Auditing:
             return self._take_all()
 
     def _take_all(self) -> Iterator[Event]:
-        """Take what has happened, with the lock held; events are made of it later."""
+        """Collect all events with the lock held; records are made of them later."""
         notes = self._tenancy.ledger.trail.take()
         in_tiers = [tier_trail.take_events(served.tier) for served in self._engine.tiers]
         receipts: list[tuple[AnyTierName, Sequence[Receipt]]] = [
@@ -127,6 +127,6 @@ class Auditing:
         )
 
     def _usage_in_slices(self) -> Iterator[Iterable[Event]]:
-        """What was used, in parts that are each taken with the lock held."""
+        """Yields the usage in parts that are each taken with the lock held."""
         in_tiers = (tier_trail.usage_in_slices(served.tier) for served in self._engine.tiers)
         return chain(self._tenancy.usage_in_slices(), *in_tiers)

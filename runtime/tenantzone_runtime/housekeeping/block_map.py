@@ -1,8 +1,8 @@
 """Takes the block map, the picture of an engine's blocks, while the engine works.
 
-No step waits for it. It takes no lock: it reads slices of lists, each of which Python copies in one go, and looks at
-each block once, so what moves meanwhile is shown as one thing or the other and never twice. And it pauses often, so
-that a step never waits long for the interpreter.
+It takes no lock, so no step waits for it. It reads slices of lists, each of which Python copies atomically, and reads
+each block once. So a block that changes meanwhile shows its old or new state, never both. It pauses often, so that a
+step never waits long for the interpreter.
 """
 
 import time
@@ -22,16 +22,16 @@ from tenantzone_runtime.zones.zone import Zone
 Kind = tuple[Zone | None, BlockUse, bool]
 
 _BLOCKS_AT_ONCE = 1000
-"""Some tenths of a millisecond's work."""
+"""Blocks read at a time: some tenths of a millisecond of work."""
 
 
 def take_block_map(engine: ServedEngine, report: EngineReport, cells: int) -> BlockMap:
-    """Which zone has which block.
+    """Returns a map of the zones' blocks.
 
     Args:
-        engine: whose blocks.
-        report: the newest one, which has the loans.
-        cells: the picture has no more of them.
+        engine: the engine of the blocks.
+        report: the newest report, which has the loans.
+        cells: the maximum number of cells of the picture.
     """
     borrowed = Counter[str]()
     for loan in report.loans:
@@ -41,13 +41,13 @@ def take_block_map(engine: ServedEngine, report: EngineReport, cells: int) -> Bl
 
 
 def take_tier_map(engine: ServedEngine, report: EngineReport, name: str, cells: int) -> BlockMap | None:
-    """Which zone has which chunk of a tier; None: the engine has no such tier.
+    """Returns a map of the zones' chunks in a tier; None if the engine has no such tier.
 
     Args:
-        engine: whose tier.
-        report: the newest one.
-        name: of the tier.
-        cells: the picture has no more of them.
+        engine: the engine of the tier.
+        report: the engine's newest report.
+        name: the name of the tier.
+        cells: the maximum number of cells of the picture.
     """
     tier = next((served.tier for served in engine.tiers if served.tier.name == name), None)
     if tier is None:
@@ -96,12 +96,12 @@ def _described(picture: Picture[Kind], pod: str, capacity: int, blocks_per_cell:
 
 
 class _Reader:
-    """Tells what kind each block is now.
+    """Determines the present kind of each block.
 
     Args:
-        ledger: whose blocks.
-        borrowed: how many blocks each tenant has borrowed.
-        use_of_unowned: what a block is used for that belongs to no zone.
+        ledger: the ledger of the blocks.
+        borrowed: the number of blocks that each tenant has borrowed.
+        use_of_unowned: returns the use of a block that belongs to no zone.
     """
 
     def __init__(self, ledger: Ledger, borrowed: Counter[str], use_of_unowned: Callable[[int], BlockUse]) -> None:
@@ -116,8 +116,8 @@ class _Reader:
                 self._choose(zone, count)
 
     def _choose(self, zone: Zone, count: int) -> None:
-        # The order may change under the walk, which then ends too early or among blocks that are not cached here. So no
-        # more than ``count`` steps, and each block is looked at again when its turn comes.
+        # The order may change during the walk, which then ends early or leaves this zone's cached blocks. So it takes
+        # at most ``count`` steps, and each block is checked again when it is shown.
         chosen = set[int]()
         for ids in in_turns(islice(zone.cached, count), _BLOCKS_AT_ONCE):
             chosen.update(ids)
@@ -125,7 +125,7 @@ class _Reader:
         self._borrowed_in_use[zone] = max(0, count - len(zone.cached))
 
     def kinds(self, first: int, last: int) -> Counter[Kind]:
-        """How many of the blocks ``first`` to ``last - 1`` are of each kind."""
+        """Returns the number of blocks of each kind among ``first`` to ``last - 1``."""
         ids = range(first, last)
         return Counter(map(self._kind, ids, self._owner[first:last], self._order_of[first:last]))
 

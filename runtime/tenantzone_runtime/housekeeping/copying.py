@@ -1,12 +1,12 @@
-"""Copies of what zones hold and have counted, taken between steps, for reports and scrapes.
+"""Copies of the zones' state and counters, taken between steps, for reports and scrapes.
 
-Whoever copies holds the engine's lock, and no step is made meanwhile. So it is held for a slice of the zones at a
-time, and is free in between. What is copied of one zone is of one moment, and so is what is told of the pool as a
-whole; two zones may be of moments some milliseconds apart, and a block that changed hands in between shows with both or
-with neither. Zones that leave meanwhile are left out, and those that come are not in it yet.
+Copying requires the engine's lock, so no step runs meanwhile. So the lock is held for a slice of the zones at a time,
+and released in between. The copy of one zone is consistent, and so is the copy of the pool's totals. Two zones may be
+copied some milliseconds apart, and a block that changed owners in between appears in both or in neither. Zones that
+leave meanwhile are omitted, and new zones are not included yet.
 
-Under the lock, values are put into a list and nothing else is made. Python's collector is set off by what is made, and
-may walk through all that there is: it is to do so when the lock is free.
+Under the lock, values are only appended to a list, and no other objects are created. Creating objects triggers Python's
+garbage collector, which may traverse all objects: it should do so while the lock is free.
 """
 
 import gc
@@ -27,11 +27,11 @@ from tenantzone_runtime.zones.loan import Loan
 from tenantzone_runtime.zones.zone import Zone, ZoneSpec
 
 ZONES_AT_ONCE = 100
-"""Some tenths of a millisecond's work."""
+"""Zones copied at a time: some tenths of a millisecond of work."""
 LOANS_AT_ONCE = 1000
 
 _MAX_CONTAINERS = 50
-"""More than are made under the lock: iterators and views that go at once, and the few that a copy of the pool is of."""
+"""An upper bound of the containers created under the lock: short-lived iterators and views, and a copy of the pool."""
 
 Item = TypeVar("Item")
 Counts = TypeVar("Counts")
@@ -39,22 +39,22 @@ Counts = TypeVar("Counts")
 
 @dataclass(frozen=True, slots=True)
 class PoolCopy:
-    """What is known of all zones together, at one moment."""
+    """The state of all zones together, at one moment."""
 
     free_blocks: int
     refusals: dict[RefusalReason, int]
     config: PoolConfig | None
     zones: list[Zone]
-    """Which there are. What each of them holds is not copied yet."""
+    """The existing zones. Their state is not copied yet."""
     loans: list[Loan]
-    """The same."""
+    """The existing loans. Their state is not copied yet."""
 
 
 class ZoneCopy(NamedTuple):
-    """What one zone is and holds, at one moment."""
+    """The properties and the state of one zone, at one moment."""
 
     zone: Zone
-    """Which it is. It goes on changing."""
+    """The zone itself, which continues to change."""
     running_requests: int
     spec: ZoneSpec
     state: ZoneState
@@ -67,7 +67,7 @@ class ZoneCopy(NamedTuple):
 
 
 class LoanCopy(NamedTuple):
-    """One loan at one moment; its times are those of the monotonic clock."""
+    """One loan at one moment; its times are of the monotonic clock."""
 
     lender: Zone
     borrower: Zone
@@ -82,17 +82,17 @@ _read_loan = attrgetter(*LoanCopy._fields)
 
 @contextmanager
 def held(lock: AbstractContextManager[object]) -> Iterator[None]:
-    """Hold an engine's lock to copy something, which does not set off Python's collector."""
+    """Hold an engine's lock to copy something without triggering Python's garbage collector."""
     threshold, *_ = gc.get_threshold()
     if threshold and gc.get_count()[0] > threshold - _MAX_CONTAINERS:
-        # A few more containers would: have it look at the newest ones before.
+        # A few more containers would trigger it, so collect the youngest generation before.
         gc.collect(0)
     with lock:
         yield
 
 
 def copy_pool(engine: ServedEngine) -> PoolCopy:
-    """What is known of all zones together."""
+    """Returns a copy of the state of all zones together."""
     tenancy = engine.tenancy
     with held(engine.zone_lock):
         return PoolCopy(
@@ -105,7 +105,7 @@ def copy_pool(engine: ServedEngine) -> PoolCopy:
 
 
 def copy_adapters(engine: ServedEngine) -> dict[str, list[Zone]]:
-    """The LoRA adapters that have slots, each with the zones whose requests run with it."""
+    """Returns the LoRA adapters that have slots, each with the zones whose requests run with it."""
     values: list[Any] = []
     with held(engine.zone_lock):
         engine.put_adapters(values)
@@ -129,7 +129,7 @@ def copy_encoder_use(engine: ServedEngine) -> dict[Zone, int]:
 
 
 def copy_loans(engine: ServedEngine, loans: Sequence[Loan]) -> list[LoanCopy]:
-    """Those of the loans that still stand."""
+    """Returns copies of those of the loans that still exist."""
 
     def put(some: Sequence[Loan], values: list[Any]) -> None:
         for loan in some:
@@ -150,13 +150,13 @@ def copy_zones(
     put_counts: Callable[[Zone, list[Any]], None],
     take_counts: Callable[[Iterator[Any]], Counts],
 ) -> Iterator[tuple[ZoneCopy, Counts]]:
-    """Copies of those of the zones that have not left, each with what is asked for of its counters.
+    """Yields copies of the zones that have not left, each with the requested counters.
 
     Args:
-        engine: whose zones; its lock must not be held.
-        zones: which ones.
-        put_counts: appends what is asked for. It holds the lock, and should make nothing else.
-        take_counts: makes a copy of what was appended, from an iterator that goes on after it.
+        engine: the engine of the zones; its lock must not be held.
+        zones: the zones to copy.
+        put_counts: appends the requested values. It runs with the lock held, and should create no other objects.
+        take_counts: makes a copy from an iterator over the appended values, and leaves the values after them.
     """
 
     def put(some: Sequence[Zone], values: list[Any]) -> None:
@@ -180,13 +180,13 @@ def in_slices(
     put: Callable[[Sequence[Item], list[Any]], None],
     at_once: int,
 ) -> Iterator[list[Any]]:
-    """Flat copies of so many items at a time, each made with the lock held.
+    """Yields flat copies of a number of items at a time, each made with the lock held.
 
     Args:
-        lock: is free between two of them.
-        items: what is copied.
-        put: appends what is copied of some of them, and should make nothing else.
-        at_once: so many.
+        lock: released between two copies.
+        items: the items to copy.
+        put: appends the values of some items, and should create no other objects.
+        at_once: the number of items per copy.
     """
     for some in in_turns(items, at_once):
         values: list[Any] = []

@@ -1,4 +1,4 @@
-"""How the front door knows tenants, for the report: from the same folders and by the same code, in another process."""
+"""How the frontend identifies tenants, for the report: the same code reads the same folders in another process."""
 
 from tenantzone_contract.identity import IdentityConfig, identity_digest
 from tenantzone_contract.report import IdentityReport
@@ -8,7 +8,7 @@ from tenantzone_runtime.settings import Settings
 
 
 class Identifying:
-    """Looks at what the identity in force goes by."""
+    """Reads the sources of the identity in force."""
 
     def __init__(self, settings: Settings) -> None:
         self._folder = settings.identity_dir
@@ -17,20 +17,20 @@ class Identifying:
         self._identity = make_identity(None, self._keys, self._folder)
 
     def read_on(self) -> None:
-        """Read the next part of the key files, if a look has read only a part of them."""
+        """Read the next part of the key files, if they were read only in part."""
         if self._keys.is_partly_read:
             self._keys.refresh()
 
     @property
     def keys_digest(self) -> str:
-        """The digest of the API keys as they were at the last look."""
+        """The digest of the API keys at the last read."""
         return self._keys.digest
 
     def look(self, declared: IdentityConfig | None) -> IdentityReport:
-        """What there is to report of an identity now.
+        """Returns the current report of an identity.
 
         Args:
-            declared: by the config in force.
+            declared: the identity in the config in force.
         """
         if declared != self._declared:
             self._declared = declared

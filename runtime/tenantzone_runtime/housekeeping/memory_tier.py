@@ -1,4 +1,4 @@
-"""A tier in memory as housekeeping sees it: it is there while its engine is, and what it gives up is free at once."""
+"""A memory tier for housekeeping: it exists as long as its engine, and evicted chunks are free immediately."""
 
 from collections.abc import Sequence
 
@@ -7,10 +7,10 @@ from tenantzone_runtime.zones.tier import Tier
 
 
 class MemoryTier:
-    """The part of a tier in memory that is the same for each engine.
+    """The part of a memory tier that is the same for each engine.
 
     Args:
-        tier: whose chunks it has.
+        tier: the tier with its chunks.
     """
 
     problem = ""

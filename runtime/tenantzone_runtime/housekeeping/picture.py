@@ -1,4 +1,4 @@
-"""Shows many blocks in few cells, so that the areas are right; pure."""
+"""Shows many blocks in few cells with correct proportions; pure."""
 
 from collections import Counter
 from collections.abc import Hashable
@@ -10,20 +10,20 @@ Kind = TypeVar("Kind", bound=Hashable)
 class Picture(Generic[Kind]):
     """A row of cells, each of which shows one kind of blocks.
 
-    To show what most blocks of a cell are would hide every kind that is nowhere in the majority. So what a cell does
-    not show is owed to its kind and shown later: in the end each kind has its share of the cells. (Floyd and Steinberg,
+    Showing the majority of each cell would hide every kind that is nowhere in the majority. So blocks that a cell does
+    not show are carried over to later cells: in the end, each kind has its share of the cells. (Floyd and Steinberg,
     *An Adaptive Algorithm for Spatial Grey Scale*, 1976, in one dimension.) Cells of one block show that block.
     """
 
     def __init__(self) -> None:
         self.blocks: Counter[Kind] = Counter()
-        """How many blocks of each kind there are."""
+        """The number of blocks of each kind."""
         self.runs: list[tuple[Kind, int]] = []
-        """Cells one after the other that show the same."""
+        """Runs of cells that show the same kind."""
         self._owed: dict[Kind, int] = {}
 
     def add_cell(self, counts: Counter[Kind]) -> None:
-        """Add the next cell, which stands for these blocks, of which there is at least one."""
+        """Add the next cell, which represents these blocks, at least one."""
         owed = self._owed
         self.blocks.update(counts)
         for kind, count in counts.items():

@@ -1,4 +1,4 @@
-"""Brings the newest config of the folder into force, and says what became of it."""
+"""Applies the newest config of the folder, and reports the outcome."""
 
 import logging
 import time
@@ -16,20 +16,20 @@ from tenantzone_runtime.reload import ConfigSource
 logger = logging.getLogger(__name__)
 
 RETRY_SECONDS = 5.0
-"""Until a config is tried again whose application failed for no fault of its own; each time twice as long, up to ..."""
+"""Seconds until a config is retried whose application failed for another reason than its content, doubled up to ..."""
 MAX_RETRY_SECONDS = 300.0
-"""... this."""
+"""... this value."""
 _NAMED_ZONES = 5
 
 
 class Reloading:
-    """Keeps an engine's zones as the config folder says.
+    """Keeps an engine's zones in line with the config folder.
 
     Args:
-        engine: whose zones.
-        folder: where the pool's ConfigMap is projected.
-        refused: is told generation and error of each config that is refused, once.
-        tokens: reads the pool's admin tokens; a config must be signed with one of them. None: it need not be signed.
+        engine: the engine of the zones.
+        folder: the folder into which the pool's ConfigMap is projected.
+        refused: called once with the generation and the error of each refused config.
+        tokens: reads the pool's admin tokens; a config must be signed with one of them. None to accept unsigned ones.
     """
 
     def __init__(
@@ -43,15 +43,15 @@ class Reloading:
         self._source = ConfigSource(folder, tokens=tokens)
         self._refused = refused
         self.status = ConfigStatus(demands_signature=tokens is not None)
-        """Which config is in force whole, and why the newest one is not."""
+        """The config that is completely in force, and why the newest one is not."""
         self.in_force: RuntimeConfig | None = None
-        """The last config that was enforced whole; None until there was one."""
+        """The last config that was completely enforced; None until there was one."""
         self.reloads: dict[ReloadResult, int] = {"applied": 0, "rejected": 0}
         self._pause = RETRY_SECONDS
         self._try_again_at: float | None = None
 
     def turn(self) -> bool:
-        """Look for a new config, and apply it; returns whether there was something new."""
+        """Look for a new config, and apply it. Returns whether there was a new one."""
         if self._try_again_at is not None and time.monotonic() >= self._try_again_at:
             self._try_again_at = None
             self._source.read_again()
@@ -72,7 +72,7 @@ class Reloading:
         return (config.generation, config.hash) == (self.status.applied_generation, self.status.applied_hash)
 
     def _apply(self, config: RuntimeConfig) -> Exception | None:
-        """Bring a config into force, or the one before it if that fails; returns an error that was not expected."""
+        """Apply a config, or the previous one if that fails. Returns an unexpected error."""
         cause = self._enforce(config)
         if cause is None:
             self.reloads["applied"] += 1
@@ -91,7 +91,7 @@ class Reloading:
         return cause
 
     def _enforce(self, config: RuntimeConfig) -> Exception | None:
-        """Enforce a config; returns why it is not in force, which with ConfigError leaves in force what was before."""
+        """Enforce a config. Returns why it failed: after a ConfigError, the previous config is still in force."""
         try:
             lacking = self._engine.apply_config(config)
         except ConfigError as error:
@@ -112,7 +112,7 @@ class Reloading:
         )
 
     def _tell(self, rejected: Rejection, cause: Exception | None) -> Rejection:
-        """Count and log a rejected config, unless it is what was told last; returns the rejection that was told."""
+        """Count and log a rejected config unless it was reported last. Returns the reported rejection."""
         told = self.status.rejected
         if told is not None and (told.generation, told.error) == (rejected.generation, rejected.error):
             return told

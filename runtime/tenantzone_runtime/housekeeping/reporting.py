@@ -1,7 +1,7 @@
-"""From an engine's state to its report, and to the figures of a scrape.
+"""Builds the report and the scrape figures from an engine's state.
 
-Both are made of copies that are taken in slices (``copying``): each zone is told as it was at one moment, and the pool
-as it was at one moment, but not all at the same.
+Both are made from copies that are taken in slices (``copying``): the state of each zone is consistent, and so is the
+state of the pool, but they are not all of the same moment.
 """
 
 import time
@@ -74,7 +74,7 @@ _REPORTED: Final = (
 _read_reported = attrgetter(*_REPORTED)
 
 _NOT_TOLD: Final = Counters()
-"""In the place of the counters of a zone that is told of in the overflow."""
+"""The counters of a zone that is reported as part of the overflow zone."""
 
 
 class _Lending:
@@ -102,7 +102,7 @@ def make_report(
     missing_api_servers: int = 0,
     admin_port: AdminPortStatus | None = None,
 ) -> EngineReport:
-    """An immutable snapshot. What a zone's loans come to agrees with the loans that are told."""
+    """Make an immutable report. The sums of a zone's loans agree with the reported loans."""
     published_unix_time = time.time()
     pool = copy_pool(engine)
     loans = copy_loans(engine, pool.loans)
@@ -227,7 +227,7 @@ def _put_reported(zone: Zone, values: list[Any]) -> None:
 
 
 def _take_reported(values: Iterator[Any]) -> dict[str, Any]:
-    """The fields of a zone's report that are counts, from copied values."""
+    """Returns the counter fields of a zone's report, from copied values."""
     unscrubbed = next(values)
     purge_id, purged, withdrawn = take(values, 3)
     numbers = dict(zip(_REPORTED, take(values, len(_REPORTED)), strict=True))
@@ -315,7 +315,7 @@ def _zone_figures(zone: ZoneCopy, lending: _Lending, counters: Counters, tiers: 
 
 
 def _added_up(members: list[ZoneFigures], counters: Counters) -> ZoneFigures:
-    """The overflow zone: the sum of its members, with the highest priority among them."""
+    """Returns the overflow zone: the sum of its members, with the highest priority among them."""
 
     def total(value: Callable[[ZoneFigures], int]) -> int:
         return sum(map(value, members))

@@ -1,4 +1,4 @@
-"""Follows the pool's salt key in an engine: what is cached under the key before it can never be found again."""
+"""Follows the pool's salt key in an engine: blocks cached under the previous key can never be found again."""
 
 import logging
 
@@ -11,11 +11,11 @@ logger = logging.getLogger(__name__)
 
 
 class Salting:
-    """The key as the front door has it, from the same folder. The salts are the door's; this looks after the cache.
+    """The salt key, read from the frontend's folder. The frontend makes the salts; this evicts the cache.
 
     Args:
-        engine: whose zones.
-        settings: the key's folder.
+        engine: the engine of the zones.
+        settings: the settings, with the key's folder.
     """
 
     def __init__(self, engine: ServedEngine, settings: Settings) -> None:
@@ -33,10 +33,10 @@ class Salting:
             )
 
     def turn(self) -> bool:
-        """Look for a new key, and free what was cached under the one before; returns whether there was something new.
+        """Look for a new key, and evict what was cached under the previous one. Returns whether the status has changed.
 
-        A request that was salted under the one before keeps its blocks; what it leaves cached goes like anything else
-        that nobody asks for.
+        A request that was salted with the previous key keeps its blocks; its cached blocks are later evicted like any
+        that no request uses.
         """
         is_another = self._source.poll()
         if is_another:

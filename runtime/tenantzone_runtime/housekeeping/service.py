@@ -1,4 +1,4 @@
-"""All that goes on beside one engine's steps, from its start to its end."""
+"""All work outside one engine's steps, from its start to its end."""
 
 from tenantzone_contract.migration import MigrationReport
 from tenantzone_runtime.admin import AdminServer
@@ -10,11 +10,11 @@ from tenantzone_runtime.settings import Settings
 
 
 class Service:
-    """Housekeeping for an engine, and the admin port that tells of it. When it is made, the first config is in force.
+    """Housekeeping for an engine, and its admin port. The first config is in force once this is constructed.
 
     Args:
-        engine: which one.
-        settings: the config's folder, the admin port, the journal.
+        engine: the engine to serve.
+        settings: the settings, with the config's folder, the admin port and the journal.
 
     Raises:
         OSError: the admin port is taken.
@@ -37,7 +37,7 @@ class Service:
 
     @property
     def admin_port(self) -> int:
-        """The port that it really has."""
+        """The actual port."""
         return self._admin.port
 
     def start(self) -> None:
@@ -45,7 +45,7 @@ class Service:
         self._housekeeping.start()
 
     def stop(self) -> None:
-        """Free the admin port, end the thread after its turn, and hand the journal what is left."""
+        """Free the admin port, end the thread after its turn, and hand over the rest to the journal."""
         self._admin.stop()
         self._housekeeping.stop()
 

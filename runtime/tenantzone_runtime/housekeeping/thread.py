@@ -1,8 +1,8 @@
-"""The thread beside the steps: new configs are applied, time passes for idle zones, the report is published.
+"""The housekeeping thread: it applies new configs, applies timeouts to idle zones, and publishes the report.
 
-It does it all, in turns. An engine's own loop sleeps while no request is there, so it can't be done in a step; and the
-steps must not wait for files or for HTTP. The thread changes zones only under the engine's ``zone_lock``, which is free
-between two steps.
+It does one after another, in turns. An engine's own loop sleeps while there is no request, so this can't be done in a
+step; and steps must not wait for files or for HTTP. The thread changes zones only under the engine's ``zone_lock``,
+which is free between two steps.
 """
 
 import logging
@@ -28,16 +28,16 @@ logger = logging.getLogger(__name__)
 INTERVAL_SECONDS = 0.1
 REPORT_SECONDS = 1.0
 SCRAPE_SECONDS = 1.0
-"""How long a scrape waits for a snapshot of its own, which the next turn makes, before it tells the one before."""
+"""Seconds that a scrape waits for a new snapshot, which the next turn makes, before it returns the previous one."""
 
 
 class Housekeeping:
-    """Keeps an engine's zones as the config folder says, and a report of them for whoever asks.
+    """Keeps an engine's zones in line with the config folder, and publishes a report of them.
 
     Args:
-        engine: whose zones.
-        settings: the folders of config, salt key and admin tokens, this engine pod's name, where a journal is written,
-            and the folder that the front door reads.
+        engine: the engine of the zones.
+        settings: the folders of config, salt key and admin tokens, this engine pod's name, the journal's folder, and
+            the folder that the frontend reads.
     """
 
     def __init__(self, engine: ServedEngine, settings: Settings) -> None:
@@ -61,17 +61,17 @@ class Housekeeping:
         self._published = time.monotonic()
         self._scraped = threading.Condition()
         self._is_scraped = True
-        # Before the first request is served, so that no request can slip in ahead of its zone.
+        # Before the first request is served, so that no request arrives before its zone exists.
         self.turn()
 
     @property
     def report(self) -> EngineReport:
-        """The newest report, immutable so that any thread may read it; while somebody asks, each turn makes one."""
+        """The newest report, immutable so that any thread may read it; while it is read, each turn makes a new one."""
         self._is_asked_for = True
         return self._report
 
     def figures(self) -> EngineFigures:
-        """New figures for a scrape while the thread runs, else the newest ones; to be called from other threads."""
+        """Returns new figures for a scrape while the thread runs, else the newest ones; called from other threads."""
         with self._scraped:
             before = self._figures
             self._is_scraped = True
@@ -82,14 +82,14 @@ class Housekeeping:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread, after its turn, and close the journal."""
+        """End the thread after its turn, and close the journal."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()
         self._auditing.close()
 
     def turn(self) -> None:
-        """Do one turn's work: look for a new config, let time pass, publish a report."""
+        """Do one turn's work: look for a new config, apply timeouts, publish a report."""
         has_news = self._reloading.turn()
         rejection = self._applied.rejection
         self._applied.show(self._reloading.in_force)
@@ -99,14 +99,14 @@ class Housekeeping:
         self.admin_access.poll()
         self._engine.let_time_pass()
         self._auditing.turn()
-        # A report of a thousand zones takes milliseconds: not ten times a second, where nobody reads it.
+        # A report of a thousand zones takes milliseconds, so none is made ten times a second while no client reads it.
         if has_news or self._is_asked_for or time.monotonic() - self._published >= REPORT_SECONDS:
             self._publish()
         if self._is_scraped:
             self._take_figures()
 
     def _take_figures(self) -> None:
-        # Asked for again from here on: whoever asks later wants a later one.
+        # Cleared before the figures are made: a later scrape needs later figures.
         self._is_scraped = False
         figures = make_figures(
             self._engine,
@@ -145,7 +145,7 @@ class Housekeeping:
         return self._api_servers.turn(Enforced(config_hash, self._identifying.keys_digest, self._salting.status.id))
 
     def _status(self) -> ConfigStatus:
-        """What became of the newest config, in the engine and in the API server."""
+        """Returns the outcome of the newest config, in the engine and in the API server."""
         status = self._reloading.status
         if status.rejected is not None:
             return status
@@ -158,7 +158,7 @@ class Housekeeping:
                 self.turn()
                 told = ""
             except Exception as error:
-                # The engine must go on serving; the report grows old, and the health check says so.
+                # The engine must continue to serve; the report becomes stale, and the health check shows that.
                 if repr(error) != told:
                     logger.exception("housekeeping failed, and is tried again; the zones stay as they are")
                 told = repr(error)

@@ -1,4 +1,4 @@
-"""Copies of what zones hold in an engine's tiers and what was counted there, taken between steps as in ``copying``."""
+"""Copies of zones' state and counters in an engine's tiers, taken between steps as in ``copying``."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -29,37 +29,37 @@ class TierZoneCopy(NamedTuple):
     reserved: int
     limit: int
     awaited: int
-    """Of its reservation, what does not fit."""
+    """The part of its reservation that does not fit."""
     held: int
     chunk_seconds: float
     evictions: Mapping[EvictionReason, int]
     counts: TierCounts
-    """A copy that nobody changes."""
+    """An immutable copy."""
     window: TierWindow | None = None
-    """What was used in the last window that was judged; None: there is none."""
+    """The use in the last evaluated window, or None."""
     is_ineffective: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class TierCopy:
-    """One tier, and the zones that there are in it by their tenants."""
+    """One tier, and its zones by their tenants."""
 
     name: AnyTierName
     chunk_bytes: int
     chunk_count: int
-    """0 of a shared tier."""
+    """The number of chunks; 0 for a shared tier."""
     held: int
-    """Chunks."""
+    """Held chunks."""
     problem: str
     totals: TierTotals
-    """A copy that nobody changes."""
+    """An immutable copy."""
     zones: Mapping[str, TierZoneCopy]
     questions: Mapping[QuestionOutcome, int] | None = None
-    """Of a shared tier, to the KV-cache manager."""
+    """Queries to the KV-cache manager by outcome, for a shared tier."""
 
 
 def copy_tiers(engine: ServedEngine) -> list[TierCopy]:
-    """All tiers of an engine; its lock must not be held."""
+    """Returns copies of all tiers of an engine; its lock must not be held."""
     return [
         *(_copy_tier(engine, served) for served in engine.tiers),
         *(_copy_shared(engine, served) for served in engine.shared_tiers),
@@ -124,7 +124,7 @@ def _copy_shared(engine: ServedEngine, served: ServedSharedTier) -> TierCopy:
     def taken(values: Iterator[Any]) -> Iterator[TierZoneCopy]:
         for tenant in values:
             (held_bytes,) = take(values, 1)
-            # What it may have there, and what of it goes, the manager knows.
+            # Only the manager knows the zone's limit there, and what is evicted.
             yield TierZoneCopy(tenant, 0, 0, 0, held_bytes // size, 0.0, {}, _take_counts(values))
 
     copies = {

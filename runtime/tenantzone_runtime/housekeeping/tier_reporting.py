@@ -1,4 +1,4 @@
-"""From copies of an engine's tiers to what its report and the figures of a scrape say of them."""
+"""Converts copies of an engine's tiers to their parts of the report and of the scrape figures."""
 
 from tenantzone_contract.report import TierEffectReport, TierReport, ZoneTierReport
 from tenantzone_runtime.housekeeping.tier_copying import TierCopy, TierZoneCopy
@@ -6,7 +6,7 @@ from tenantzone_runtime.metrics.figures import TierFigures, ZoneTierFigures
 
 
 def tier_report(tier: TierCopy) -> TierReport:
-    """One tier, whoever uses it."""
+    """Returns the report of one tier, for all zones."""
     return TierReport(
         tier=tier.name,
         capacity_bytes=tier.chunk_count * tier.chunk_bytes,
@@ -17,7 +17,7 @@ def tier_report(tier: TierCopy) -> TierReport:
 
 
 def zone_tier_report(tier: TierCopy, zone: TierZoneCopy) -> ZoneTierReport:
-    """One zone in one tier."""
+    """Returns the report of one zone in one tier."""
     size, counts = tier.chunk_bytes, zone.counts
     return ZoneTierReport(
         tier=tier.name,
@@ -49,7 +49,7 @@ def _effect_report(tier: TierCopy, zone: TierZoneCopy) -> TierEffectReport | Non
 
 
 def tier_figures(tier: TierCopy) -> TierFigures:
-    """One tier, whoever uses it."""
+    """Returns the figures of one tier, for all zones."""
     return TierFigures(
         tier=tier.name,
         capacity_bytes=tier.chunk_count * tier.chunk_bytes,
@@ -62,7 +62,7 @@ def tier_figures(tier: TierCopy) -> TierFigures:
 
 
 def zone_tier_figures(tier: TierCopy, zone: TierZoneCopy) -> ZoneTierFigures:
-    """One zone in one tier."""
+    """Returns the figures of one zone in one tier."""
     return ZoneTierFigures(
         tier=tier.name,
         chunk_bytes=tier.chunk_bytes,

@@ -1,4 +1,4 @@
-"""Does much work beside the steps, a little at a time."""
+"""Does long work outside the steps, a little at a time."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -13,10 +13,10 @@ T = TypeVar("T")
 
 
 def in_turns(items: Iterable[T], at_once: int) -> Iterator[list[T]]:
-    """The items in batches, with pauses in which the engine has the interpreter to itself.
+    """Yields the items in batches, with pauses in which the engine has the interpreter to itself.
 
-    Who waits for a lock that was held for one turn gets it in the pause: without one it would be taken again before
-    the other thread has woken up.
+    A thread that waits for a lock held during one batch gets it in the pause: without one, the lock would be taken
+    again before that thread has woken up.
     """
     left = iter(items)
     while batch := list(islice(left, at_once)):
@@ -25,11 +25,11 @@ def in_turns(items: Iterable[T], at_once: int) -> Iterator[list[T]]:
 
 
 def hold_in_turns(lock: AbstractContextManager[object], parts: Iterator[object]) -> None:
-    """Do work with the lock held, and let it go for such a pause each time that a turn is over.
+    """Do work with the lock held, and release it for a pause after each turn.
 
     Args:
-        lock: of what the work is done on.
-        parts: of the work, each done when it is asked for. A turn has one at least.
+        lock: protects the objects of the work.
+        parts: the parts of the work, each done when the iterator advances. A turn has at least one.
     """
     is_over = False
     while not is_over:

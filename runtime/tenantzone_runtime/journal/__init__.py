@@ -1,1 +1,1 @@
-"""The audit journal: what the zones did, on disk, each record chained by its hash to the one before."""
+"""The audit journal: zone events on disk, each record chained to the previous one by its hash."""

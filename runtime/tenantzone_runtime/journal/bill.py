@@ -1,10 +1,10 @@
-"""What each zone used in a period, from journals alone.
+"""Computes what each zone used in a period from journals alone.
 
-Usage records hold counters that begin at zero when a zone comes and only grow. One such life of a counter, told apart
-by engine, zone and ``countingSince``, is a run. What a run used in a period is its last value in the period less its
-last value before it, and nothing is split: **the time between two records belongs to the period in which the second one
-was written.** So periods that follow one another add up exactly, and a record that was lost takes no usage with it: the
-next one of its run has it.
+Usage records hold counters that start at zero with a zone and only grow. One such life of a counter, identified by
+engine, zone and ``countingSince``, is a run. The usage of a run in a period is its last value in the period minus its
+last value before it, and no interval is split: **the time between two records belongs to the period in which the second
+one was written.** So consecutive periods add up exactly, and a lost record loses no usage: the next record of its run
+includes it.
 """
 
 from collections.abc import Iterable
@@ -22,12 +22,12 @@ from tenantzone_runtime.zones.audit import LoanUsage, TierUsage, Usage
 _THOUSAND: Final = 1000
 _TOKENS: Final = ("promptTokens", "cachedTokens", "generationTokens")
 _PROCESSED: Final = ("computedFirstTokens", "recomputedTokens", "rejectedDraftTokens", "loadedTokens", "hitTokens")
-"""Missing in records of version 0.1."""
+"""Fields that records of version 0.1 lack."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Amounts:
-    """Amounts that were used, with block-seconds and byte-seconds counted in thousandths, so that sums are exact."""
+    """Used amounts, with block-seconds and byte-seconds in thousandths, so that sums are exact."""
 
     block_milliseconds: int = 0
     prompt_tokens: int = 0
@@ -39,7 +39,7 @@ class Amounts:
     loaded_tokens: int = 0
     hit_tokens: int = 0
     byte_milliseconds: int = 0
-    """Of a tier."""
+    """Byte-milliseconds of a tier."""
 
     @property
     def block_seconds(self) -> float:
@@ -58,25 +58,25 @@ class Amounts:
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """A period from ``begin`` up to but without ``end``; None: as far as the journals go."""
+    """A period from ``begin`` to before ``end``; None for no bound."""
 
     begin: datetime | None = None
     end: datetime | None = None
 
 
 Who = tuple[str, ...]
-"""The kind of record, and zone; lender and borrower of what stood on a loan; zone and tier of what it held there."""
+"""The kind of record with its names: a zone; the lender and borrower of a loan; or the zone and tier of tier usage."""
 
 
 @dataclass(slots=True)
 class _Run:
-    """One life of a counter, as far as it has been read.
+    """One life of a counter, as far as it was read.
 
-    All its numbers grow together, so of two values the larger one is the later one.
+    All its numbers grow together, so the larger of two values is the later one.
     """
 
     from_zero: bool = False
-    """Whether the journals hold it from its beginning on."""
+    """Whether the journals hold it from its beginning."""
     first: Amounts | None = None
     before: Amounts | None = None
     """The last value before the period."""
@@ -87,7 +87,7 @@ class _Run:
 
     @property
     def base(self) -> Amounts:
-        """The amounts used before the journals begin, which files that are now gone may have billed already."""
+        """The amounts used before the journals begin, which earlier bills from deleted files may include."""
         return Amounts() if self.from_zero or self.first is None else self.first
 
     def take(self, amounts: Amounts, *, before_period: bool, from_zero: bool) -> None:
@@ -105,30 +105,30 @@ class Source:
     folder: Path
     records: int = 0
     head: str = ""
-    """Hash of the last record that was read: says later what the bill was made from."""
+    """The hash of the last record that was read, which identifies the data of the bill later."""
 
 
 @dataclass(slots=True)
 class Bill:
-    """What each zone and each borrower used in a period."""
+    """The usage of each zone and each borrower in a period."""
 
     period: Period
     sources: list[Source] = field(default_factory=list)
     zones: dict[str, Amounts] = field(default_factory=dict)
     loans: dict[tuple[str, str], Amounts] = field(default_factory=dict)
-    """By lender and borrower; block-seconds only. They are among the borrower's own block-seconds."""
+    """Block-seconds by lender and borrower, which are part of the borrower's own block-seconds."""
     tiers: dict[tuple[str, str], Amounts] = field(default_factory=dict)
-    """By zone and tier; byte-seconds only."""
+    """Byte-seconds by zone and tier."""
     warnings: list[str] = field(default_factory=list)
-    """What could not be billed, for people."""
+    """Usage that could not be billed, for people."""
 
 
 def make_bill(folders: Iterable[Path], period: Period) -> Bill:
     """Make a bill from journals, with progress on standard error; a folder that is given twice counts once.
 
     Raises:
-        NoJournalError: a folder has none.
-        BrokenJournalError: a journal does not hold, so nothing can be billed from it.
+        NoJournalError: a folder has no journal.
+        BrokenJournalError: a journal fails verification, so nothing can be billed from it.
         OSError: a file can't be read.
     """
     bill = Bill(period)
@@ -178,20 +178,20 @@ def _read(folder: Path, bill: Bill, runs: dict[tuple[str, str, Who], _Run]) -> N
 
 @dataclass(slots=True)
 class _Kept:
-    """How much is left of a journal whose older files may be gone."""
+    """The remaining part of a journal whose older files may be deleted."""
 
     begin: datetime
     whole: bool
     started: set[str] = field(default_factory=set)
-    """Engines whose first record is there."""
+    """Engines whose first record is present."""
 
     def reaches(self, engine: str, since: datetime) -> bool:
-        """Whether everything that an engine wrote since a moment is still there."""
+        """Returns whether everything that an engine wrote since a moment is still present."""
         return self.whole or engine in self.started or since >= self.begin
 
 
 def _take(record: dict[str, Any], period: Period, runs: dict[tuple[str, str, Who], _Run], kept: _Kept) -> None:
-    # One text for each name, in however many records it is: a month has many loans.
+    # Interned, so that each name is stored once, in however many records it is: a month has many loans.
     engine, at = intern(record["engine"]), time_of(record["time"])
     if record["kind"] == Started.kind:
         kept.started.add(engine)
@@ -227,10 +227,10 @@ def _thousandths(value: Any) -> int:
 
 
 def time_of(text: str) -> datetime:
-    """Read an RFC 3339 time, or a date for its midnight; without an offset it is UTC.
+    """Parse an RFC 3339 time, or a date for its midnight; without an offset it is UTC.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: the text is neither.
     """
     moment = datetime.fromisoformat(text)
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -17,7 +17,7 @@ _GIB: Final = 2**30
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run a subcommand of ``journal``; the exit code is 1 where the journal does not hold."""
+    """Run a subcommand of ``journal``; the exit code is 1 if the journal fails verification."""
     own = _parser().parse_args(arguments)
     try:
         own.run(own)
@@ -99,7 +99,7 @@ def _numbers(*numbers: int) -> list[str]:
 
 
 def _columns(rows: Sequence[Sequence[str]], *, names: int) -> list[str]:
-    """Rows as lines with aligned columns: names to the left, numbers to the right."""
+    """Returns rows as lines with aligned columns: names left-aligned, numbers right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(

@@ -15,7 +15,7 @@ _CHUNK = 2**20
 
 
 def journal_files(folder: Path) -> list[Path]:
-    """The files of a journal, oldest first.
+    """Returns the files of a journal, oldest first.
 
     Raises:
         OSError: the folder can't be read.
@@ -25,21 +25,21 @@ def journal_files(folder: Path) -> list[Path]:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Where a journal ends."""
+    """The end of a journal."""
 
     link: Link
-    """Of the last record that is sound."""
+    """The link of the last sound record."""
     cut_off: CutOff | None = None
-    """What stands behind it."""
+    """The unsound part after it."""
 
 
 class JournalFiles:
-    """The files of an open journal, to append to.
+    """The files of an open journal, for appending.
 
     Args:
-        folder: made if there is none.
-        max_bytes: a file is as large at most, unless a single record is larger.
-        keep: files that stay, the newest with them; 0: all.
+        folder: created if it is missing.
+        max_bytes: the maximum size of a file, unless a single record is larger.
+        keep: the number of files to keep, including the newest; 0 for all.
 
     Raises:
         OSError: the folder can't be written, or another engine writes it.
@@ -62,10 +62,10 @@ class JournalFiles:
             raise
 
     def append(self, line: bytes) -> None:
-        """Write one line, all of it or nothing.
+        """Write one line completely or not at all.
 
         Raises:
-            OSError: it could not be written. Close the journal and open it again.
+            OSError: the line could not be written. Close the journal and open it again.
         """
         if self._size and self._size + len(line) > self._max_bytes:
             self._rotate()
@@ -74,14 +74,14 @@ class JournalFiles:
         try:
             _write(self._file, line)
         except OSError:
-            # If not even this works, the next one who opens the journal finds a line that is cut off.
+            # If even this fails, the next engine that opens the journal finds a truncated line.
             with suppress(OSError):
                 os.ftruncate(self._file, self._size)
             raise
         self._size += len(line)
 
     def close(self) -> None:
-        """Bring what was written to the disk, as far as the disk lets it, and close the journal."""
+        """Flush everything to the disk if possible, and close the journal."""
         for file in (self._file, self._folder_file):
             if file >= 0:
                 with suppress(OSError):
@@ -127,7 +127,7 @@ class JournalFiles:
 
 
 def _number_of(path: Path) -> int:
-    """The number in a file's name; 0 if it is no file of a journal."""
+    """Returns the number in a file's name; 0 if it is not a journal file."""
     digits = path.name.removeprefix(_PREFIX).removesuffix(_SUFFIX)
     return int(digits) if digits.isdecimal() and path.name == f"{_PREFIX}{digits}{_SUFFIX}" else 0
 
@@ -149,7 +149,7 @@ def _ends_a_line(path: Path) -> bool:
 
 
 def _what_stands(behind: list[tuple[Path, int]]) -> CutOff | None:
-    """The content of these files from these places on, as a cut-off part; None if there is nothing."""
+    """Returns the contents of these files from these offsets on as a cut-off part; None if they are empty."""
     content, number = hashlib.sha256(), 0
     for path, begin in behind:
         with path.open("rb") as file:
@@ -161,7 +161,7 @@ def _what_stands(behind: list[tuple[Path, int]]) -> CutOff | None:
 
 
 def _last_sound(path: Path) -> tuple[Link | None, int]:
-    """The link of the last sound record in a file, and where its line ends; (None, 0) if there is none."""
+    """Returns the link of the last sound record in a file, and the end of its line; (None, 0) if there is none."""
     with path.open("rb") as file:
         if not os.fstat(file.fileno()).st_size:
             return None, 0

@@ -1,4 +1,4 @@
-"""Shows how far a journal is read, for people who wait."""
+"""Shows the progress of reading a journal."""
 
 import sys
 import time
@@ -16,10 +16,10 @@ class Progress:
     """Progress of reading a journal, as a line on standard error every two seconds.
 
     Args:
-        folder: of the journal that is read.
+        folder: the folder of the journal.
 
     Raises:
-        OSError: it can't be read.
+        OSError: the folder can't be read.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -28,7 +28,7 @@ class Progress:
         self._next = time.monotonic() + _SECONDS
 
     def at(self, entry: Entry) -> None:
-        """Show how far the reading is, if it is time."""
+        """Show the progress if it is time."""
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + _SECONDS

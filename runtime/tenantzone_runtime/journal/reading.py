@@ -1,4 +1,4 @@
-"""Reads a journal from its oldest file on, and checks each record and its place in the chain."""
+"""Reads a journal from its oldest file on, and verifies each record and its place in the chain."""
 
 import hashlib
 from collections.abc import Iterator
@@ -13,19 +13,19 @@ _LONGEST_LINE: Final = 2**20
 
 
 class NoJournalError(ValueError):
-    """The error of a folder that holds no journal."""
+    """The folder holds no journal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A line of a journal's file."""
+    """A line of a journal file."""
 
     file: str
     line: int
 
 
 class BrokenJournalError(ValueError):
-    """The error of a journal that is not as it was written; the message names the first place that does not hold."""
+    """The journal is not as it was written; the message names the first place that fails verification."""
 
     def __init__(self, place: Place, named: str, what: str) -> None:
         self.place = place
@@ -33,7 +33,7 @@ class BrokenJournalError(ValueError):
 
 
 class EndCutOffError(BrokenJournalError):
-    """The error of a journal that holds up to its last line, which is no whole record."""
+    """The journal is sound up to its last line, which is not a whole record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +44,11 @@ class Entry:
     record: dict[str, Any]
     link: Link
     bytes_read: int
-    """Of the journal, with this record."""
+    """Bytes of the journal up to and including this record."""
 
 
 class _NoRecords:
-    """Lines in a row that are no records, which are broken unless the next record says that a crash cut them off."""
+    """Consecutive lines that are not records: errors unless the next record reports that a crash cut them off."""
 
     def __init__(self, place: Place, before: Link | None, what: str) -> None:
         named = "no record" if before is None else f"where record {before.seq + 1} should be"
@@ -65,13 +65,13 @@ class _NoRecords:
 
 
 def read_journal(folder: Path) -> Iterator[Entry]:
-    """The records of a journal, in order, each checked.
+    """Yields the records of a journal in order, each verified.
 
-    The first one has nothing before it to be checked with, unless it is record 0.
+    The first record can't be verified against a previous one, unless it is record 0.
 
     Raises:
-        NoJournalError: the folder has none.
-        BrokenJournalError: the first record that does not hold.
+        NoJournalError: the folder has no journal.
+        BrokenJournalError: a record fails verification.
         OSError: a file can't be read.
     """
     before: Link | None = None
@@ -125,7 +125,7 @@ def _lines(folder: Path) -> Iterator[tuple[Place, bytes]]:
     for path in files:
         number, whole = 0, True
         with path.open("rb") as file:
-            # What is longer than any record comes in parts, so that no file can fill the memory.
+            # Lines longer than any record are read in parts, so that no file can fill the memory.
             while line := file.readline(_LONGEST_LINE):
                 number += whole
                 whole = line.endswith(b"\n")

@@ -1,6 +1,6 @@
-"""One record of the journal: a JSON object on a line of its own, chained by hash to the record before.
+"""One record of the journal: a JSON object on its own line, chained to the previous record by its hash.
 
-Pure: an event, a place in the chain and the time go in, a line comes out; and back.
+Pure: it converts an event, a place in the chain and a time to a line, and back.
 """
 
 import dataclasses
@@ -15,11 +15,10 @@ from pydantic.alias_generators import to_camel
 from tenantzone_runtime.zones import audit
 
 FIRST_PREVIOUS: Final = "0" * 64
-"""What stands for the hash before record 0."""
+"""The hash that record 0 has for its missing predecessor."""
 
 FORMAT: Final = 2
-"""Of the records that are written. 1, which the records do not say, had older words for some reasons:
-
+"""The format of the written records. Format 1, which its records do not state, had older words for some reasons:
 ``recall`` for reclaim, and ``reclaim`` for watermark and relief.
 """
 
@@ -36,21 +35,21 @@ class EngineRun:
     pod: str
     started_unix_time: float
     version: str
-    """vLLM's."""
+    """vLLM's version."""
     capacity_blocks: int
     block_size_tokens: int
 
     @property
     def name(self) -> str:
-        """A name that tells this run from those of other pods, and from the same pod's other runs."""
+        """A name that distinguishes this run from those of other pods, and from the same pod's other runs."""
         return f"{self.pod}@{format_time(self.started_unix_time)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The event that an engine began to write a journal.
+    """An engine began to write a journal.
 
-    What the run before it did last may be missing: it need not have ended in order.
+    The last events of the previous run may be missing, since it need not have ended in order.
     """
 
     kind: ClassVar = "started"
@@ -58,18 +57,18 @@ class Started:
     capacity_blocks: int
     block_size_tokens: int
     format: int = FORMAT
-    """Of the records of this run."""
+    """The format of the records of this run."""
 
 
 @dataclass(frozen=True, slots=True)
 class CutOff:
-    """The event that lines before this record are no records, because a crash cut them off; they stay in the file."""
+    """Lines before this record are not records, because a crash cut them off; they stay in the file."""
 
     kind: ClassVar = "cut_off"
     bytes: int
-    """With the newlines."""
+    """The length of the lines with their newlines."""
     digest: str
-    """SHA-256 of them, so that they can't be changed later."""
+    """The SHA-256 of the lines, so that they can't be changed later."""
 
 
 JournalEvent = audit.Event | Started | CutOff
@@ -87,7 +86,7 @@ BEFORE_FIRST: Final = Link(-1, FIRST_PREVIOUS)
 
 
 def names_of(event: type) -> list[tuple[str, str]]:
-    """The fields of an event's class, each with its name here and its name in the record."""
+    """Returns the fields of an event class, each with its name here and its name in the record."""
     return [(field.name, _RENAMED.get(field.name, to_camel(field.name))) for field in dataclasses.fields(event)]
 
 
@@ -98,14 +97,14 @@ def encode(event: JournalEvent, after: Link, *, engine: str, at: float, offset: 
     """Make the record of an event.
 
     Args:
-        event: what happened.
-        after: the record before.
-        engine: name of the run.
-        at: when, in seconds on the engine's clock.
-        offset: what that clock lacks to Unix time.
+        event: the event.
+        after: the link of the previous record.
+        engine: the name of the run.
+        at: the time in seconds on the engine's clock.
+        offset: seconds to add to that clock to get Unix time.
 
     Returns:
-        The line with its newline, and the record's own place.
+        The line with its newline, and the record's own link.
     """
     record: dict[str, Any] = {
         "seq": after.seq + 1,
@@ -124,12 +123,12 @@ def encode(event: JournalEvent, after: Link, *, engine: str, at: float, offset: 
 
 
 def digest(record: dict[str, Any]) -> str:
-    """SHA-256 of a record without its ``hash``, in canonical form (RFC 8785): keys sorted, no spaces, UTF-8.
+    """Returns the SHA-256 of a record without its ``hash`` in canonical form (RFC 8785): sorted keys, no spaces, UTF-8.
 
-    So the hash outlives tools that write the same JSON in another way.
+    So the hash does not depend on how tools format the same JSON.
 
     Raises:
-        ValueError: it holds what JSON can't.
+        ValueError: the record has a value that JSON can't represent.
     """
     content = {name: _number(value) for name, value in record.items() if name != "hash"}
     canonical = json.dumps(content, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
@@ -137,10 +136,10 @@ def digest(record: dict[str, Any]) -> str:
 
 
 def parse(line: bytes) -> dict[str, Any]:
-    """Parse a journal's line into a record.
+    """Parse a journal line into a record.
 
     Raises:
-        ValueError: it is no JSON object, or one that tools may read in different ways.
+        ValueError: the line is not a JSON object, or tools may read it in different ways.
     """
     try:
         record = json.loads(line, object_pairs_hook=_without_doubles, parse_constant=_no_number)
@@ -152,10 +151,10 @@ def parse(line: bytes) -> dict[str, Any]:
 
 
 def link_of(record: dict[str, Any]) -> Link:
-    """The place in the chain that a record says it has, checked against its content.
+    """Returns the link that a record states, verified against its content.
 
     Raises:
-        ValueError: its hash is not that of its content, or it has no place.
+        ValueError: its hash does not match its content, or it has no place.
     """
     seq, written = record.get("seq"), record.get("hash")
     if type(seq) is not int or not isinstance(written, str):
@@ -170,14 +169,14 @@ def link_of(record: dict[str, Any]) -> Link:
 
 
 def format_time(unix_time: float) -> str:
-    """A Unix time as RFC 3339 in UTC, with milliseconds."""
-    # Rounded in whole milliseconds: isoformat would cut.
+    """Returns a Unix time as RFC 3339 in UTC, with milliseconds."""
+    # Rounded to whole milliseconds, because isoformat would truncate.
     moment = datetime.fromtimestamp(round(unix_time * 1000) / 1000, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _plain(value: object) -> object:
-    """A value as it is written: a number to the thousandth, and a text that UTF-8 can hold."""
+    """Returns a value as it is written: a number rounded to thousandths, or a text that UTF-8 can hold."""
     if isinstance(value, float):
         return _number(round(value, 3))
     if isinstance(value, str):
@@ -186,7 +185,7 @@ def _plain(value: object) -> object:
 
 
 def _number(value: object) -> object:
-    """A number as RFC 8785 writes it: a whole one without a fraction."""
+    """Returns a number as RFC 8785 writes it: an integer without a fraction."""
     if isinstance(value, float) and value.is_integer() and abs(value) < _LARGEST_EXACT:
         return int(value)
     return value

@@ -1,4 +1,4 @@
-"""Checks a whole journal, and sums up what it holds."""
+"""Verifies a whole journal, and summarizes it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,30 +10,30 @@ from tenantzone_runtime.zones.audit import Lost
 
 
 class HeadNotFoundError(ValueError):
-    """The error of a chain that holds, but does not have a hash that was noted before."""
+    """The chain is sound, but does not have the hash that was noted before."""
 
 
 @dataclass(slots=True)
 class Verified:
-    """The summary of a journal that holds, from its oldest record on."""
+    """The summary of a sound journal, from its oldest record on."""
 
     first: Link
     first_time: str
     head: Link
     head_time: str
     lost: int = 0
-    """Records that it says it could not take."""
+    """Records that the journal reports as lost."""
     cut_off: int = 0
-    """Crashes in the middle of a line that it names."""
+    """Crashes in the middle of a line that the journal reports."""
     noted: int | None = None
-    """The record whose hash was noted."""
+    """The number of the record whose hash was noted."""
 
     @property
     def records(self) -> int:
         return self.head.seq - self.first.seq + 1
 
     def lines(self) -> list[str]:
-        """The summary as lines for people."""
+        """Returns the summary as lines for people."""
         said = [
             f"{self.records} records hold, {self.first.seq} to {self.head.seq}",
             f"from {self.first_time} to {self.head_time}",
@@ -51,16 +51,16 @@ class Verified:
 
 
 def verify(folder: Path, noted: str | None = None) -> Verified:
-    """Check a whole journal, with progress on standard error.
+    """Verify a whole journal, with progress on standard error.
 
     Args:
-        folder: of the journal.
-        noted: the hash of one of its records, noted before somewhere else.
+        folder: the folder of the journal.
+        noted: the hash of one of its records, noted elsewhere before.
 
     Raises:
-        NoJournalError: there is none.
-        BrokenJournalError: the first record that does not hold.
-        HeadNotFoundError: its records hold, and the noted one is not among them.
+        NoJournalError: the folder has no journal.
+        BrokenJournalError: a record fails verification.
+        HeadNotFoundError: the records are sound, but the noted one is not among them.
         OSError: a file can't be read.
     """
     seen: Verified | None = None

@@ -1,4 +1,4 @@
-"""Writes the journal in a thread of its own, so that nothing that serves requests waits for a disk."""
+"""Writes the journal in its own thread, so that nothing that serves requests waits for a disk."""
 
 import logging
 import threading
@@ -25,21 +25,20 @@ _CLOSE_SECONDS: Final = 5.0
 class JournalWriter:
     """Appends to the journal in a folder, from construction to :meth:`close`.
 
-    Each record is handed to the operating system at once, and brought to the disk when its file is full and when the
-    engine stops: a crash of the engine loses none that was handed over, a crash of the machine may lose the last
-    seconds.
+    Each record is passed to the operating system immediately, and flushed to the disk when its file is full and when
+    the engine stops: a crash of the engine loses no such record, a crash of the machine may lose the last seconds.
 
-    While the folder can't be written, records wait. When as many as ``queue_records`` wait, further ones are counted,
-    and a ``lost`` record stands in their place. Who has more than there is :attr:`room` for can keep it until there is.
+    While the folder can't be written, records wait. Once ``queue_records`` wait, further ones are only counted, and a
+    ``lost`` record replaces them. A caller that has more than :attr:`room` can keep them until there is room.
 
     Args:
-        folder: made if there is none; of this engine alone.
-        engine: who writes. The first record is ``started``, with what this says.
-        max_bytes: size at which a new file is begun.
-        keep: files that stay, the newest with them; 0: all.
-        queue_records: records that may wait to be written.
-        clock: the clock of the events, in seconds. Unix time is told from it with one offset for the whole run, so that
-            time never runs backwards in a run.
+        folder: created if it is missing; only this engine may use it.
+        engine: the run that writes. The first record is ``started``, with these values.
+        max_bytes: the size at which a new file is begun.
+        keep: the number of files to keep, including the newest; 0 for all.
+        queue_records: the maximum number of records that wait to be written.
+        clock: the clock of the events, in seconds. One offset converts it to Unix time for the whole run, so that time
+            never goes backwards within a run.
     """
 
     def __init__(
@@ -71,22 +70,22 @@ class JournalWriter:
 
     @property
     def head(self) -> Link | None:
-        """The newest record in the journal, whose hash, noted somewhere else, proves later that it is still there."""
+        """The link of the newest record. Its hash, noted elsewhere, proves later that the record is still present."""
         head = self._head
         return None if head == BEFORE_FIRST else head
 
     @property
     def room(self) -> int:
-        """How many more records may wait to be written."""
+        """The number of further records that may wait to be written."""
         return max(0, self._limit - len(self._queue))
 
     def write(self, events: Iterable[Event], at: float, *, patience_seconds: float = 0.0) -> None:
-        """Queue events to be written, without ever raising an error.
+        """Queue events to be written. Never raises an error.
 
         Args:
-            events: what happened, in order.
-            at: when, on the writer's ``clock``.
-            patience_seconds: for how long in all it may wait for room; unless given, it never waits for the disk.
+            events: the events, in order.
+            at: their time on the writer's ``clock``.
+            patience_seconds: seconds in all to wait for room; by default it never waits for the disk.
         """
         with self._changed:
             give_up = time.monotonic() + patience_seconds
@@ -98,14 +97,14 @@ class JournalWriter:
             self._changed.notify_all()
 
     def _waits_for_room(self, give_up: float) -> bool:
-        """Whether there is room for a record, if need be after a wait, until ``give_up``, for half of the queue."""
+        """Returns whether there is room for a record; waits until ``give_up`` for half of the queue if necessary."""
         if len(self._queue) >= self._limit and (patience := give_up - time.monotonic()) > 0:
             self._changed.notify_all()
             self._changed.wait_for(lambda: len(self._queue) <= self._limit // 2, patience)
         return len(self._queue) < self._limit
 
     def close(self, timeout_seconds: float = _CLOSE_SECONDS) -> None:
-        """Write what waits, and end; after the timeout, or where the disk refuses, end without it."""
+        """Write the waiting records, and end; after the timeout, or if the disk fails, end without them."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -116,7 +115,7 @@ class JournalWriter:
             logger.error("the journal in %s ends with %d records not written", self._folder, waiting)
 
     def _count_lost(self, at: float) -> None:
-        # The mark takes one place more than the limit, so there is always room for it.
+        # The marker takes one place beyond the limit, so there is always room for it.
         last_at, last = self._queue[-1] if self._queue else (at, None)
         if isinstance(last, Lost):
             self._queue[-1] = last_at, replace(last, records=last.records + 1)
@@ -142,7 +141,7 @@ class JournalWriter:
             return item
 
     def _try_to_write(self, at: float, event: JournalEvent) -> bool:
-        """Write an event's record; returns whether there is nothing left to do for the event."""
+        """Write an event's record. Returns whether the event needs no further attempt."""
         try:
             self._append(self._files or self._open(), event, at)
         except OSError as error:
@@ -161,7 +160,7 @@ class JournalWriter:
     def _open(self) -> JournalFiles:
         self._files = JournalFiles(self._folder, max_bytes=self._max_bytes, keep=self._keep)
         end = self._files.end
-        # Within a run the chain goes on from what was written, even if somebody has changed the files meanwhile.
+        # Within a run, the chain continues from what was written, even if the files were changed meanwhile.
         self._head = self._head or end.link
         if end.cut_off:
             self._append(self._files, end.cut_off, self._clock())

@@ -1,4 +1,4 @@
-"""The answer to a scrape, in the format that the scrape asks for."""
+"""The answer to a scrape, in the requested format."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -15,12 +15,12 @@ _PROTOBUF_MEDIA_TYPE: Final = "application/vnd.google.protobuf"
 _PROTOBUF_PARAMETERS: Final = {"proto": "io.prometheus.client.metricfamily", "encoding": "delimited"}
 
 _AT_ONCE: Final = 250
-"""Lines or messages, some tenths of a millisecond's work."""
+"""Lines or messages encoded at a time: some tenths of a millisecond of work."""
 _PAUSE_SECONDS: Final = 0.0002
 
 
 def encode(figures: EngineFigures, accept: str, level: Level) -> tuple[str, bytes]:
-    """Encode the figures in the format that the ``Accept`` header likes best; returns content type and body.
+    """Encode the figures in the format that the ``Accept`` header prefers. Returns the content type and the body.
 
     It pauses often, so that a step never waits long for the interpreter.
     """
@@ -32,7 +32,7 @@ def encode(figures: EngineFigures, accept: str, level: Level) -> tuple[str, byte
 
 
 def choose(accept: str) -> str:
-    """The content type that an ``Accept`` header likes best, the first of equals; by default Prometheus' text."""
+    """Returns the content type that an ``Accept`` header prefers, the first of equals; by default Prometheus' text."""
     best, weight = TEXT_TYPE, 0.0
     for item in accept.split(","):
         media_type, _, rest = item.partition(";")

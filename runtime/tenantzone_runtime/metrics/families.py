@@ -1,7 +1,7 @@
-"""Every metric of the engine: its name, type, labels, what it means, and where its value comes from.
+"""Every metric of the engine: its name, type, labels and help, and the source of its value.
 
-Names, units and types follow Prometheus' conventions. The labels are bounded: zones by the config and by the cap of
-``zones.overflow``, all others by what is written in the code. ``metrics_levels`` says how many there are of each zone.
+Names, units and types follow Prometheus' conventions. Labels are bounded: zones by the config and by the cap of
+``zones.overflow``, all others by fixed sets in the code. ``metrics_levels`` has the number of metrics of each zone.
 """
 
 from collections.abc import Iterable
@@ -25,10 +25,10 @@ from tenantzone_runtime.zones.outcomes import TargetName
 from tenantzone_runtime.zones.processed_tokens import COUNTERS, ProcessedAs
 
 _TARGETS: Final[dict[TargetName, str]] = {"token_time": "tokenTime", "first_token": "firstToken"}
-"""As ``spec.latency`` calls them."""
+"""Target names as in ``spec.latency``."""
 
 _ALERTED_KINDS: Final[tuple[ProcessedAs, ...]] = ("computed_first", "recomputed")
-"""Of tokens: what alerts ask for is there from the start."""
+"""Kinds of tokens whose series exist from the start, because alerts use them."""
 
 
 def _processed(zone: ZoneFigures, kinds: Iterable[ProcessedAs]) -> dict[ProcessedAs, int]:
@@ -409,11 +409,11 @@ ALL_FAMILIES: Final = (
     *_durations("histogram", FULL),
     *TIERS,
 )
-"""All metrics of an engine at all levels, in the order in which a scrape has them."""
+"""All metrics of an engine at all levels, in scrape order."""
 
 _BY_LEVEL: Final = {level: tuple(family for family in ALL_FAMILIES if level in family.levels) for level in LEVELS}
 
 
 def families(level: Level = DEFAULT_LEVEL) -> tuple[Family, ...]:
-    """The metrics of an engine at a level, in the order in which a scrape has them."""
+    """Returns the metrics of an engine at a level, in scrape order."""
     return _BY_LEVEL[level]

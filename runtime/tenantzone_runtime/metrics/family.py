@@ -1,4 +1,4 @@
-"""A metric as it is declared: its name and meaning, and where the values of its series come from."""
+"""The declaration of a metric: its name and help, and the source of its series' values."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ from tenantzone_runtime.metrics_levels import FROM_DETAILED, LEVELS, Level
 from tenantzone_runtime.zones.histogram import Histogram
 
 Type = Literal["counter", "gauge", "histogram", "info", "summary"]
-"""A summary has no quantiles here: sum and count of a histogram."""
+"""A summary has no quantiles here, only the sum and the count of a histogram."""
 Sample = tuple[tuple[str, ...], float | Histogram]
-"""Values of the labels, and what is measured."""
+"""The values of the labels, and the measured value."""
 
 ZONE_LABELS: Final = ("pool", "zone", "tenant")
 
@@ -21,13 +21,13 @@ class Family:
     """One metric with all its series."""
 
     name: str
-    """As a scrape shows it, so a counter's with ``_total``."""
+    """The name as in a scrape, so a counter's ends with ``_total``."""
     type: Type
     labels: tuple[str, ...]
     help: str
     samples: Callable[[EngineFigures], Iterable[Sample]]
     levels: tuple[Level, ...] = LEVELS
-    """At which a scrape has it."""
+    """The levels at which a scrape includes it."""
 
 
 Key = TypeVar("Key", bound=str)
@@ -36,12 +36,12 @@ ZoneValues = Callable[[ZoneFigures], Iterable[Sample]]
 
 
 def of_engine(name: str, help: str, value: Callable[[EngineFigures], float]) -> Family:
-    """Declare a gauge without labels, of which an engine has one."""
+    """Declare a gauge of the engine without labels."""
     return Family(f"tenantzone_{name}", "gauge", (), help, lambda engine: [((), value(engine))])
 
 
 def of_steps(name: str, help: str, value: Callable[[EngineFigures], float]) -> Family:
-    """Declare a counter without labels, of which an engine has one."""
+    """Declare a counter of the engine without labels."""
     return Family(f"tenantzone_engine_{name}", "counter", (), help, lambda engine: [((), value(engine))])
 
 
@@ -71,7 +71,7 @@ def of_zones_by(
     values: ZoneValues,
     levels: tuple[Level, ...] = FROM_DETAILED,
 ) -> Family:
-    """Declare a metric with several series for each zone, told apart by more labels."""
+    """Declare a metric with several series for each zone, distinguished by more labels."""
 
     def samples(engine: EngineFigures) -> Iterator[Sample]:
         for zone in engine.zones:
@@ -94,7 +94,7 @@ def of_tiers(type: Type, name: str, help: str, value: Callable[[TierFigures], fl
 def of_tiers_by(
     label: str, name: str, help: str, values: Callable[[TierFigures], Mapping[Key, float] | None], keys: Iterable[Key]
 ) -> Family:
-    """Declare a counter of each tier that has such values, with one more label, whose values are those of ``keys``."""
+    """Declare a counter of each tier that has such values, with one more label, whose values are ``keys``."""
     known = tuple(keys)
 
     def samples(engine: EngineFigures) -> Iterator[Sample]:
@@ -107,7 +107,7 @@ def of_tiers_by(
 
 
 def of_zone_tiers(type: Type, name: str, help: str, value: Callable[[ZoneTierFigures], float]) -> Family:
-    """Declare a metric with one series for each zone in each tier, which a detailed scrape has."""
+    """Declare a metric with one series for each zone in each tier, included in detailed scrapes."""
     return of_zones_by(
         type, ("tier",), f"tier_{name}", help, lambda zone: [((tier.tier,), value(tier)) for tier in zone.tiers]
     )
@@ -120,7 +120,7 @@ def of_zone_tiers_by(
     values: Callable[[ZoneTierFigures], Mapping[Key, float]],
     always: tuple[Key, ...] = (),
 ) -> Family:
-    """Declare a counter of each zone in each tier with one more label, whose zeros are left out but for ``always``."""
+    """Declare a counter of each zone in each tier with one more label; omits zeros except for ``always``."""
 
     def samples(zone: ZoneFigures) -> Iterator[Sample]:
         for tier in zone.tiers:
@@ -131,14 +131,14 @@ def of_zone_tiers_by(
 
 
 def each_of(keys: Iterable[Key], values: Mapping[Key, float]) -> Iterator[Sample]:
-    """The samples of all keys, from the start and with zeros, since a rate needs a zero to rise from."""
+    """Returns the samples of all keys, including zeros, since a rate needs a zero to rise from."""
     return (((key,), values.get(key, 0)) for key in keys)
 
 
 def without_zeros(values: Mapping[Key, float], always: tuple[Key, ...] = ()) -> Iterator[Sample]:
-    """The samples of all keys whose value is not zero, and of those that are always there.
+    """Yields the samples of all keys whose value is not zero, and of those in ``always``.
 
-    A rate of the others misses what made them appear, so no alert may depend on them.
+    A rate of the others misses the event that created them, so no alert may depend on them.
     """
     yield from each_of(always, values)
     for key, value in values.items():

@@ -1,6 +1,6 @@
-"""The figures that a scrape tells, immutable so that another thread can tell them while steps go on.
+"""The figures of a scrape, immutable so that another thread can encode them while steps run.
 
-The numbers of one zone are of one moment; two zones may be of two.
+The figures of one zone are of one moment; different zones may be of different moments.
 """
 
 from collections.abc import Mapping
@@ -23,17 +23,17 @@ class ZoneTierFigures(NamedTuple):
     tier: AnyTierName
     chunk_bytes: int
     reserved: int
-    """Chunks, as all that follows."""
+    """Chunks, like the other amounts that follow."""
     limit: int
     held: int
     chunk_seconds: float
     evictions: Mapping[EvictionReason, int]
     counts: TierCounts
-    """A copy that nobody changes."""
+    """An immutable copy."""
 
 
 class ZoneFigures(NamedTuple):
-    """The figures of one zone, or of all zones of the overflow added up."""
+    """The figures of one zone, or the sum of the zones in the overflow zone."""
 
     name: str
     tenant: str
@@ -45,46 +45,46 @@ class ZoneFigures(NamedTuple):
     borrowed: int
     overdue: int
     short: int
-    """Blocks of the reservation that the zone does not hold, although its next request waits for blocks of others."""
+    """Blocks of the reservation that the zone lacks while its next request waits for blocks of other zones."""
     loans: int
-    """As lender."""
+    """Loans with the zone as lender."""
     waiting_requests: int
     running_requests: int
     weight: int
     priority: int
     state: ZoneState
     outcomes: Mapping[TargetName, TargetOutcome]
-    """What became of its latency targets."""
+    """The outcomes of its latency targets."""
     counters: Counters
-    """A copy that nobody changes."""
+    """An immutable copy."""
     tiers: tuple[ZoneTierFigures, ...] = ()
-    """None of the overflow: what its zones hold in tiers is among what the tier holds."""
+    """The zone's figures in tiers; empty for the overflow zone, whose chunks are part of the tier's own figures."""
 
 
 class TierFigures(NamedTuple):
-    """The figures of one tier, whoever uses it."""
+    """The figures of one tier, for all zones."""
 
     tier: AnyTierName
     capacity_bytes: int
-    """0 of a shared tier."""
+    """The capacity in bytes; 0 for a shared tier."""
     held_bytes: int
     chunk_bytes: int
     problem: str
-    """What keeps it from storing or loading now; empty: nothing."""
+    """Why it can't store or load now; empty if it can."""
     totals: TierTotals
-    """A copy that nobody changes."""
+    """An immutable copy."""
     questions: Mapping[QuestionOutcome, int] | None = None
-    """To the KV-cache manager; None: the tier has none."""
+    """Queries to the KV-cache manager by outcome; None for a tier without a manager."""
 
 
 class StepFigures(NamedTuple):
-    """How long steps took, and how long they were predicted to; of those that were predicted."""
+    """The actual and the predicted duration of steps; only of steps with a prediction."""
 
     steps: int
     actual_seconds: float
     predicted_seconds: float
     error_seconds: float
-    """What predictions were wrong by, too short or too long, added up."""
+    """The sum of the absolute prediction errors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class EngineFigures:
     engine_version: str
     pod: str
     pool: str
-    """Of the config in force; empty if none is."""
+    """The name of the pool in the config in force; empty if there is none."""
     pool_namespace: str
     capacity_blocks: int
     free_blocks: int
@@ -105,7 +105,7 @@ class EngineFigures:
     reloads: Mapping[ReloadResult, int]
     refusals: Mapping[RefusalReason, int]
     refused_at_admin_port: int
-    """Requests to the admin port without a token that is in force."""
+    """Requests to the admin port without a valid token."""
     steps: StepFigures
     tiers: tuple[TierFigures, ...]
     zones: tuple[ZoneFigures, ...]

@@ -1,8 +1,8 @@
-"""The protobuf format of a scrape, the one in which Prometheus (2.40 and later) takes native histograms.
+"""The protobuf format of a scrape, in which Prometheus (2.40 and later) accepts native histograms.
 
-A message ``io.prometheus.client.MetricFamily`` for each family, each after its length. The fields are numbered as in
-https://github.com/prometheus/client_model (``io/prometheus/client/metrics.proto``); how they are encoded is told at
-https://protobuf.dev/programming-guides/encoding/.
+It has a message ``io.prometheus.client.MetricFamily`` for each family, each preceded by its length. The field numbers
+are those of https://github.com/prometheus/client_model (``io/prometheus/client/metrics.proto``); their encoding is
+described at https://protobuf.dev/programming-guides/encoding/.
 """
 
 import struct
@@ -20,15 +20,15 @@ from tenantzone_runtime.zones.histogram import BOUNDS, SCHEMA, ZERO_THRESHOLD, H
 PROTOBUF_TYPE: Final = "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited"
 
 _TYPES: Final = {"counter": 0, "gauge": 1, "summary": 2, "histogram": 4, "info": 1}
-"""``MetricType``, which knows no info."""
+"""``MetricType`` values; it has no info type."""
 _VALUE_FIELDS: Final = {"counter": 3, "gauge": 2, "info": 2}
-"""Of ``Metric``: where the message with the value is."""
+"""The fields of ``Metric`` that hold the message with the value."""
 
 _VARINT, _FIXED64, _BYTES = 0, 1, 2
 
 
 def protobuf(figures: EngineFigures, level: Level) -> Iterator[bytes]:
-    """The parts of a scrape's protobuf messages, in order."""
+    """Yields the parts of a scrape's protobuf messages, in order."""
     for family in families(level):
         metrics = [_bytes(4, _metric(family, labels, value)) for labels, value in family.samples(figures)]
         head = _text(1, family.name) + _text(2, family.help) + _number(3, _TYPES[family.type])
@@ -61,7 +61,7 @@ def _histogram(histogram: Histogram) -> bytes:
                 for bound, count in zip(bounds, accumulate(histogram.classic), strict=True)
             ),
             _number(5, _zigzag(SCHEMA)),
-            # That it is there says that the histogram is a native one, even an empty one.
+            # The presence of this field marks the histogram as a native one, even if it is empty.
             _double(6, ZERO_THRESHOLD),
             _number(7, histogram.zeros),
             *_native_buckets(histogram),
@@ -70,10 +70,10 @@ def _histogram(histogram: Histogram) -> bytes:
 
 
 def _native_buckets(histogram: Histogram) -> Iterator[bytes]:
-    """The native buckets of a histogram, as spans and as deltas of the counts.
+    """Yields the native buckets of a histogram, as spans and as deltas of the counts.
 
-    Buckets without gaps make a span, which says how far from the one before it begins. Each count is told as the
-    difference to the one before.
+    Adjacent buckets form a span, which starts at an offset from the end of the previous one. Each count is encoded as
+    the difference to the previous count.
     """
     spans: list[list[int]] = []
     deltas: list[int] = []
@@ -119,7 +119,7 @@ def _varint(number: int) -> bytes:
 
 
 def _zigzag(number: int) -> int:
-    """A signed number as an unsigned one that is small where the signed one is near zero."""
+    """Encodes a signed number as an unsigned one that is small if the signed one is near zero."""
     return number << 1 if number >= 0 else (-number << 1) - 1
 
 

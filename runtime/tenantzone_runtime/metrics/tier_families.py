@@ -1,6 +1,6 @@
 """The metrics of tiers below an engine's blocks; see ``families``.
 
-Alerts use those of tiers, which are few. Those of each zone in each tier are for detailed scrapes.
+Alerts use the metrics of tiers, which are few. The metrics of each zone in each tier are for detailed scrapes.
 """
 
 from typing import Final, get_args
@@ -9,7 +9,7 @@ from tenantzone_runtime.metrics.family import of_tiers, of_tiers_by, of_zone_tie
 from tenantzone_runtime.zones.tier_counts import Loss, QuestionOutcome, WriteRefusal
 
 _ALERTED_REFUSALS: Final[tuple[WriteRefusal, ...]] = ("reserved", "room")
-"""What alerts ask for is there from the start."""
+"""Reasons whose series exist from the start, because alerts use them."""
 _ALERTED_LOSSES: Final[tuple[Loss, ...]] = ("corrupt",)
 
 _REFUSALS: Final = (

@@ -1,4 +1,4 @@
-"""What the KV-cache manager answers, as far as an engine reads it."""
+"""The parts of the KV-cache manager's answers that an engine reads."""
 
 import msgspec
 
@@ -9,38 +9,38 @@ class Part(msgspec.Struct, frozen=True, gc=False):
     name: str
     uri: str
     size: int
-    """Bytes."""
+    """The size in bytes."""
 
 
 class Location(msgspec.Struct, frozen=True):
     """A place of one block."""
 
     id: str
-    """No other write has the same."""
+    """An id that no other write has."""
     type: str
     storage: str
-    """Its name."""
+    """The name of the storage."""
     specs: list[Part]
 
 
 class BlockLocations(msgspec.Struct, frozen=True):
-    """Where one block can be read, best first."""
+    """The locations from which one block can be read, the best first."""
 
     locations: list[Location] = []
 
 
 class CacheLocations(msgspec.Struct, frozen=True):
-    """The blocks of a prompt's beginning that can be read."""
+    """The readable blocks of a prompt's beginning."""
 
     blocks: list[BlockLocations] = []
     matched_blocks: int = 0
-    """How many of the prompt's blocks these are; where groups were asked about, more than one may be of the same."""
+    """The number of the prompt's blocks found; with several groups, ``blocks`` may have several entries for each."""
     lease_seconds: float = 0.0
-    """For so long, from when it was asked."""
+    """How long the locations stay valid, counted from the query."""
 
 
 class BlockToWrite(msgspec.Struct, frozen=True):
-    """What a block is to who asked to write it."""
+    """The state of a block for a writer."""
 
     standing: str
     """``write``, ``serving``, ``writing``, ``no_prefix`` or ``no_room``."""
@@ -48,52 +48,52 @@ class BlockToWrite(msgspec.Struct, frozen=True):
 
 
 class StartedWrite(msgspec.Struct, frozen=True):
-    """Where to write."""
+    """The locations to write to."""
 
     write_id: str = ""
-    """Empty: nothing is to be written."""
+    """The id of the write; empty if nothing must be written."""
     blocks: list[BlockToWrite] = []
 
 
 class WriteEndings(msgspec.Struct, frozen=True):
-    """What became of each block: ``serving``, ``failed`` or ``expired``."""
+    """The outcome of each block: ``serving``, ``failed`` or ``expired``."""
 
     endings: list[str] = []
 
 
 class Removed(msgspec.Struct, frozen=True):
-    """What is served no more."""
+    """The number of blocks that are not served any more."""
 
     blocks: int = 0
 
 
 class RegisteredInstance(msgspec.Struct, frozen=True):
-    """An instance; what else it is, only its engines know."""
+    """An instance. Only its engines know its other properties."""
 
     name: str
 
 
 class InstanceUse(msgspec.Struct, frozen=True):
-    """What an instance holds."""
+    """The usage of an instance."""
 
     instance: RegisteredInstance
     bytes_by_type: dict[str, int] = {}
 
 
 class Instances(msgspec.Struct, frozen=True):
-    """What the caller's instances hold."""
+    """The usage of the caller's instances."""
 
     instances: list[InstanceUse] = []
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """Why it was not done."""
+    """Why a call failed."""
 
     code: str
     message: str
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """The answer in place of another."""
+    """The answer of a failed call."""
 
     error: Problem

@@ -1,4 +1,4 @@
-"""Requests' questions to the manager, within their budget; none is asked while it fails."""
+"""Queries of requests to the manager, within a time budget; none is sent while the manager fails."""
 
 import logging
 import time
@@ -19,21 +19,21 @@ from tenantzone_runtime.zones.tier_counts import QuestionOutcome
 logger = logging.getLogger(__name__)
 
 _PROBE_SECONDS: Final = 5.0
-"""At most, between two tries of a manager that fails."""
+"""The maximum seconds between two probes of a failing manager."""
 
 
 _SAME_TIME: Final = 0.002
-"""Seconds in which two clocks' ends are the same end."""
+"""Seconds within which two deadlines count as the same."""
 
 
 Told = tuple[Sequence[bytes], CacheLocations]
-"""Keys of chunks, and what the manager has said of them, in the same order."""
+"""Keys of chunks, and the manager's answer for them, in the same order."""
 Locate = Callable[[str, Sequence[bytes], float], Told]
-"""Asks about an instance's prompt, by the keys of its blocks, within so many seconds."""
+"""Queries an instance for a prompt by the keys of its blocks, within a number of seconds."""
 
 
 def locate_prefix(client: ManagerClient) -> Locate:
-    """Asks where the chunks of a prompt are of which each follows the one before it."""
+    """Returns a query for the chunks of a prompt in which each chunk needs those before it."""
 
     def locate(instance: str, keys: Sequence[bytes], seconds: float) -> Told:
         return keys, client.get_cache_location(instance, keys, seconds)
@@ -42,12 +42,12 @@ def locate_prefix(client: ManagerClient) -> Locate:
 
 
 class Asking:
-    """Asks where prompts can be read, one question for each request.
+    """Queries the locations of prompts, once for each request.
 
     Args:
-        locate: asks the manager.
-        threads: that wait for it.
-        tell_gone: has the manager told what is known to be gone, of which it would tell the next request once more.
+        locate: queries the manager.
+        threads: the threads that wait for the manager.
+        tell_gone: reports missing chunks to the manager, which would otherwise return them to the next request.
     """
 
     def __init__(self, locate: Locate, threads: Threads, tell_gone: Callable[[], None]) -> None:
@@ -59,18 +59,18 @@ class Asking:
 
     @property
     def counts(self) -> Counter[QuestionOutcome]:
-        """What became of all questions; a copy that nobody changes."""
+        """The outcomes of all queries; a copy."""
         return self._counts.copy()
 
     def ask(self, zone: SharedZone, query: Query, now: float, budget: float, removals: Sequence[Event] = ()) -> None:
-        """Ask about a request's whole prompt, unless the manager fails.
+        """Query a request's whole prompt, unless the manager fails.
 
         Args:
-            zone: whose request it is.
-            query: the request's own.
-            now: on the monotonic clock.
+            zone: the zone of the request.
+            query: the request's query.
+            now: monotonic time in seconds.
             budget: seconds that the answer may take.
-            removals: that the manager is to hear of before, if they take no more than half of that.
+            removals: removals that must reach the manager first, if they take at most half of the budget.
         """
         if self.breaker.is_open:
             self._counts["skipped"] += 1
@@ -91,49 +91,49 @@ class Asking:
         self._threads.ask(zone.tenant, work, partial(self._answered, query, told))
 
     def must_wait(self, zone: SharedZone, query: Query, now: float, budget: float) -> bool:
-        """Ask about a request's prompt if nothing is known that may be believed; returns whether to wait for it."""
+        """Query a request's prompt if no valid answer is known. Returns whether to wait for the answer."""
         if query.must_ask(now):
             self._tell_gone()
             self.ask(zone, query, now, budget, zone.space.removals)
         return self.is_pending(query, now)
 
     def is_pending(self, query: Query, now: float) -> bool:
-        """Whether a question may still be answered in time."""
+        """Returns whether a query may still be answered in time."""
         if query.is_pending:
             self._threads.take_note()
         if query.is_late(now):
             self._counts["late"] += 1
             query.end()
-            # Whoever should have said so may be held up itself, and each further request would wait as long.
+            # The thread that waits for the manager may itself be blocked, and each further request would wait as long.
             self.heard(ManagerError("UNAVAILABLE", "the KV-cache manager did not answer a question in time"))
         return query.is_pending
 
     def heard(self, error: Exception | None) -> None:
-        """Note of any call whether the manager is well."""
+        """Record the manager's health after any call."""
         if not isinstance(error, ManagerError) or not error.is_failure:
             self.breaker.succeeded()
             return
         if not self.breaker.is_open:
             logger.warning("The shared tier could not ask: %s", error)
-        # Whoever is not let in would not be the next time.
+        # A caller without access would not get it the next time, either.
         is_shut_out = error.code in ("UNAUTHENTICATED", "PERMISSION_DENIED")
         self.breaker.failed(time.monotonic(), str(error), at_once=is_shut_out)
 
     def _answered(self, query: Query, told: Sequence[Told], error: Exception | None) -> None:
         if not query.is_pending:
-            # It was late, and counted as that: an answer that nobody waited for makes no manager well.
+            # It was late, and counted as late: an answer that no request waited for does not prove the manager healthy.
             return
         self.heard(error)
         if error is None or _is_unknown(error):
             self._counts["answered"] += 1
             query.answer(*(told[0] if told else ((), CacheLocations())))
         else:
-            # Its thread gives up when the budget is spent, and may be the first to know.
+            # The thread stops waiting at the deadline, and may notice it first.
             is_late = query.is_late(time.monotonic() + _SAME_TIME)
             self._counts["late" if is_late else "failed"] += 1
             query.end()
 
 
 def _is_unknown(error: Exception) -> bool:
-    """Whether the manager does not know the instance: no engine has stored anything."""
+    """Returns whether the manager does not know the instance: no engine has stored anything."""
     return isinstance(error, ManagerError) and error.code == "NOT_FOUND"

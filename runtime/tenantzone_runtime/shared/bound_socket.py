@@ -1,4 +1,4 @@
-"""A socket whose operations are all over by one deadline: a timeout bounds each, and whoever drips bytes gets many."""
+"""A socket with one deadline for all operations: a timeout bounds only each one, and slow senders cause many."""
 
 import io
 import socket
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class BoundSocket:
-    """A connected socket, as far as :mod:`http.client` uses one.
+    """A connected socket, with the methods that :mod:`http.client` uses.
 
     Args:
         connected: the socket.
@@ -15,31 +15,31 @@ class BoundSocket:
 
     def __init__(self, connected: socket.socket) -> None:
         self.deadline = 0.0
-        """Of the monotonic clock; who uses the socket sets it, and gets a `TimeoutError` after it."""
+        """The monotonic time after which operations raise `TimeoutError`; the user of the socket sets it."""
         self._socket = connected
 
     def sendall(self, data: bytes) -> None:
-        """Send all of it."""
+        """Send all of the data."""
         left = memoryview(data)
         while left:
             self.bound()
             left = left[self._socket.send(left) :]
 
     def makefile(self, _mode: str) -> io.BufferedReader:
-        """Read what comes."""
+        """Returns a reader of the received data."""
         return io.BufferedReader(_BoundReads(self, self._socket.makefile("rb", buffering=0)))
 
     def close(self) -> None:
-        """Close it, once nobody reads any more."""
+        """Close the socket, once its readers are closed."""
         self._socket.close()
 
     def bound(self) -> None:
-        """Give the next operation what time is left."""
+        """Set the timeout of the next operation to the remaining time."""
         self._socket.settimeout(seconds_left(self.deadline))
 
 
 class _BoundReads(io.RawIOBase):
-    """Reads what comes, each time within the time that is left."""
+    """Reads received data, each time within the remaining time."""
 
     def __init__(self, of: BoundSocket, raw: io.RawIOBase) -> None:
         self._of = of
@@ -58,10 +58,10 @@ class _BoundReads(io.RawIOBase):
 
 
 def seconds_left(deadline: float) -> float:
-    """Until a deadline of the monotonic clock.
+    """Returns the seconds until a deadline of the monotonic clock.
 
     Raises:
-        TimeoutError: there are none.
+        TimeoutError: the deadline has passed.
     """
     left = deadline - time.monotonic()
     if left <= 0:

@@ -1,7 +1,7 @@
-"""A client of the KV-cache manager, over HTTP, for threads that may wait: each call has its deadline.
+"""An HTTP client of the KV-cache manager, for threads that may block: each call has a deadline.
 
-HTTP and not gRPC: of a prefix of 1,000 blocks, the manager's own bench has the answer over HTTP in two thirds of the
-time.
+It uses HTTP instead of gRPC: in the manager's own bench, a prefix of 1,000 blocks is answered over HTTP in two thirds
+of the time.
 """
 
 import http.client
@@ -32,18 +32,19 @@ _T = TypeVar("_T")
 _encode: Final = msgspec.json.Encoder().encode
 
 MOST_KEYS: Final = 16_384
-"""That a call may name."""
+"""The maximum number of keys in a call."""
 LONGEST_ANSWER: Final = 64 * 2**20
-"""Bytes that are read of an answer. A block's location has some 300."""
+"""The maximum bytes of an answer that are read. A block's location has some 300."""
 _CLOSED: Final = (ConnectionError, http.client.BadStatusLine, ssl.SSLEOFError, ssl.SSLZeroReturnError)
-"""What using a connection ends in that the other side has closed."""
+"""Errors from using a connection that the other side has closed."""
 
 
 class ManagerError(Exception):
-    """The manager did not do what it was asked.
+    """A call to the manager failed.
 
     Args:
-        code: as gRPC calls it: ``NOT_FOUND``, ``FAILED_PRECONDITION`` and so on; ``UNAVAILABLE``: it does not answer.
+        code: gRPC's name of the error: ``NOT_FOUND``, ``FAILED_PRECONDITION`` and so on; ``UNAVAILABLE`` if the manager
+            does not answer.
         message: for people.
     """
 
@@ -53,20 +54,20 @@ class ManagerError(Exception):
 
     @property
     def is_failure(self) -> bool:
-        """Whether it speaks of the manager's state, and not of what was asked."""
+        """Whether the error is about the manager's state, and not about the call."""
         return self.code in ("UNAVAILABLE", "INTERNAL", "UNAUTHENTICATED", "PERMISSION_DENIED")
 
 
 class ManagerClient:
-    """Asks one manager; any number of threads may, each over a connection of its own that stays open.
+    """Calls one manager. Any number of threads may use it, each with its own connection, which stays open.
 
     Args:
-        url: of its HTTP port, as ``http://kv-cache-manager:9470``.
-        token: the bearer token to show, as it is when it is asked for; empty: none.
-        tls: whom to believe, and what to show, over https; read again for new connections when it has changed.
+        url: the manager's HTTP port, such as ``http://kv-cache-manager:9470``.
+        token: returns the current bearer token to send; empty for none.
+        tls: the trusted and the own certificates for https; read again for new connections when they have changed.
 
     Raises:
-        ValueError: the URL can't be used.
+        ValueError: the URL is invalid.
     """
 
     def __init__(self, url: str, token: Callable[[], str] = str, tls: TlsFiles = DEFAULT_TLS) -> None:
@@ -80,24 +81,24 @@ class ManagerClient:
         self._of_thread = threading.local()
 
     def register_instance(self, instance: dict[str, Any], seconds: float) -> None:
-        """Have an instance; harmless if it is there already, as it is."""
+        """Register an instance; does nothing if it is registered with the same properties."""
         self._call("RegisterInstance", {"instance": instance}, seconds, Any)
 
     def get_cache_location(self, instance: str, keys: Sequence[bytes], seconds: float) -> CacheLocations:
-        """How much of a prompt from its beginning can be read, and where: of its first ``MOST_KEYS`` blocks."""
+        """Returns the readable beginning of a prompt, and its locations; considers its first ``MOST_KEYS`` blocks."""
         asked = {"instance_id": instance, "block_keys": keys[:MOST_KEYS], "query_type": "prefix"}
         return self._call("GetCacheLocation", asked, seconds, CacheLocations)
 
     def get_hit(
         self, instance: str, keys: Sequence[bytes], groups: Sequence[tuple[bytes, int]], seconds: float
     ) -> CacheLocations:
-        """How much of a prompt from its beginning can be read of all groups of a model, and where.
+        """Returns the beginning of a prompt that is readable for all groups of a model, and its locations.
 
         Args:
-            instance: whose.
-            keys: of the prompt's blocks. Only the first ``MOST_KEYS`` are looked up.
-            groups: what each adds to the keys, and how many of the last blocks it needs; 0: all.
-            seconds: that it may take.
+            instance: the id of the instance.
+            keys: the keys of the prompt's blocks. Only the first ``MOST_KEYS`` are looked up.
+            groups: each group's suffix of the keys, and the number of last blocks that it needs; 0 for all.
+            seconds: seconds that the call may take.
         """
         told = [{"key_suffix": suffix, "window": window} for suffix, window in groups]
         asked = {"instance_id": instance, "block_keys": keys[:MOST_KEYS], "query_type": "groups", "groups": told}
@@ -112,16 +113,16 @@ class ManagerClient:
         seconds: float,
         parents: Sequence[int] = (),
     ) -> StartedWrite:
-        """Have room for the blocks from ``first`` on of a prompt, and learn where to write them.
+        """Reserve room for the blocks of a prompt from ``first`` on, and return the locations to write to.
 
         Args:
-            instance: whose.
-            keys: of the blocks.
-            first: the first that is to be written.
-            write_seconds: after which the writer is taken for dead.
-            seconds: that the call may take.
-            parents: of each, the index of the block before it, or -1, and all is written or nothing; without: each
-                follows the one before it.
+            instance: the id of the instance.
+            keys: the keys of the blocks.
+            first: the index of the first block to write.
+            write_seconds: seconds after which the manager considers the writer dead.
+            seconds: seconds that the call may take.
+            parents: for each block, the index of the preceding block or -1; then all is written or nothing. If empty,
+                each block follows the one before it.
         """
         asked: dict[str, Any] = {
             "instance_id": instance,
@@ -130,46 +131,46 @@ class ManagerClient:
             "write_timeout_seconds": write_seconds,
         }
         if parents:
-            # A manager from before there were such fields refuses them.
+            # An older manager without these fields refuses them.
             asked |= {"parents": parents, "whole": True}
         return self._call("StartWriteCache", asked, seconds, StartedWrite)
 
     def finish_write_cache(
         self, instance: str, write_id: str, keys: Sequence[bytes], failed: Sequence[int], seconds: float
     ) -> WriteEndings:
-        """Have blocks served that were written; those whose indices are ``failed`` go. To repeat it is harmless."""
+        """Make written blocks readable, and remove those with indices in ``failed``. Repeating the call is harmless."""
         asked = {"instance_id": instance, "write_id": write_id, "block_keys": keys, "failed_blocks": failed}
         return self._call("FinishWriteCache", asked, seconds, WriteEndings)
 
     def remove_cache(self, instance: str, keys: Sequence[bytes], seconds: float) -> Removed:
-        """Have blocks served no more."""
+        """Remove blocks, so that they are not served any more."""
         return self._call("RemoveCache", {"instance_id": instance, "block_keys": keys}, seconds, Removed)
 
     def trim_cache(self, instance: str, unused_for_seconds: float, seconds: float) -> Removed:
-        """Have all blocks of an instance served no more that nobody has used for so long."""
+        """Remove all blocks of an instance that have been unused for this long."""
         asked = {"instance_id": instance, "unused_for_seconds": unused_for_seconds}
         return self._call("TrimCache", asked, seconds, Removed)
 
     def list_instances(self, seconds: float) -> Instances:
-        """All instances that this caller may see, with what they hold."""
+        """Returns all instances that the caller may see, with their usage."""
         return self._call("ListInstances", {}, seconds, Instances)
 
     def unregister_instance(self, instance: str, seconds: float) -> None:
-        """Have an empty instance go."""
+        """Remove an empty instance."""
         self._call("UnregisterInstance", {"instance_id": instance}, seconds, Any)
 
     def _call(self, name: str, asked: dict[str, Any], seconds: float, kind: type[_T]) -> _T:
-        """Ask, within so many seconds.
+        """Make a call within a number of seconds.
 
         Raises:
-            ManagerError: it was not done.
+            ManagerError: the call failed.
         """
         try:
             status, body = self._post(f"{self._path}/v1/{name}", _encode(asked), time.monotonic() + seconds)
         except TlsError as error:
             raise ManagerError("UNAVAILABLE", f"the KV-cache manager can't be asked: {error}") from error
         except (OSError, http.client.HTTPException) as error:
-            # A certificate that is not believed is an OSError, and a ValueError, too.
+            # An untrusted certificate is an OSError, and a ValueError, too.
             raise ManagerError("UNAVAILABLE", f"the KV-cache manager does not answer: {error!r}") from error
         except ValueError as error:
             raise ManagerError("UNAUTHENTICATED", f"the token can't be shown to the manager: {error}") from error
@@ -196,13 +197,13 @@ class ManagerClient:
                 self.forget_connection()
                 if is_new:
                     raise
-                # The manager has closed what stood open since the last call: it has not seen this one.
+                # The manager has closed a connection that was open since the last call: it has not seen this call.
             except BaseException:
                 self.forget_connection()
                 raise
 
     def _open(self, connection: http.client.HTTPConnection, deadline: float) -> None:
-        """Have the connection open, and all that it does until the next call over by the deadline."""
+        """Open the connection if necessary, and set the deadline of its operations until the next call."""
         if connection.sock is None:
             connection.timeout = seconds_left(deadline)
             connection.connect()
@@ -222,7 +223,7 @@ class ManagerClient:
         return made, True
 
     def forget_connection(self) -> None:
-        """Close the connection of this thread; the next call opens another."""
+        """Close this thread's connection; the next call opens another."""
         known = getattr(self._of_thread, "connection", None)
         self._of_thread.connection = None
         if isinstance(known, http.client.HTTPConnection):
@@ -231,7 +232,7 @@ class ManagerClient:
 
 
 def _read(answer: http.client.HTTPResponse) -> bytes:
-    """The body, all of it, so that the connection can be used again."""
+    """Returns the whole body, so that the connection can be reused."""
     body = bytearray()
     while part := answer.read1(2**20):
         body += part

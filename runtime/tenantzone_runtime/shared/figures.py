@@ -1,4 +1,4 @@
-"""What the shared tier tells of itself, of one moment."""
+"""The shared tier's figures at one moment."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ from tenantzone_runtime.zones.tier_counts import QuestionOutcome, TierTotals
 
 @dataclass(frozen=True, slots=True)
 class SharedFigures:
-    """The tier, whoever uses it."""
+    """The figures of the tier for all zones."""
 
     object_bytes: int
-    """What a chunk takes of a storage."""
+    """The size of a chunk in a storage."""
     held_bytes: int
-    """Of all zones of the config, by all engines."""
+    """Bytes of all zones of the config, by all engines."""
     problem: str
     questions: Mapping[QuestionOutcome, int]
-    """Of all requests, to the manager."""
+    """Queries of all requests to the manager, by outcome."""
     totals: TierTotals
-    """A copy that nobody changes."""
+    """An immutable copy."""

@@ -1,7 +1,7 @@
-"""What the manager is asked and told where chunks of several groups of a model's KV caches are of use together only.
+"""The queries and updates for the manager if chunks of several groups of a model's KV caches are only useful together.
 
-Each chunk is a block of its own there, by its own key. Those that are needed from a prompt's beginning hang together,
-and those of a window hang on them: a former end's are used no more, and go before what it has in common with others.
+Each chunk is a block with its own key there. Chunks that are needed from a prompt's beginning form a chain, and those
+of a window depend on it: the windows of former ends are not used any more, and are evicted before the common chain.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from tenantzone_runtime.zones.hit_shape import HitShape
 
 
 def locate_hit(client: ManagerClient, shape: HitShape) -> Locate:
-    """Asks how far each group of a model has what it needs of a prompt, and where that is."""
+    """Returns a query for the beginning of a prompt for which each group of a model has what it needs."""
     groups = [(suffix_of(group), window or 0) for group, window in enumerate(shape.windows)]
 
     def locate(instance: str, keys: Sequence[bytes], seconds: float) -> Told:

@@ -1,4 +1,4 @@
-"""What the caller has given to store and to load, and how it takes its memory back from what is late."""
+"""The caller's store and load jobs, and how late jobs return the caller's memory."""
 
 import time
 from collections.abc import Callable
@@ -13,10 +13,10 @@ AnyJob = Job[StoredChunk] | Job[LoadedChunk]
 
 
 class Jobs:
-    """All jobs under way.
+    """All jobs in progress.
 
     Args:
-        settings: how long they may take.
+        settings: the time limits of jobs.
     """
 
     def __init__(self, settings: SharedSettings) -> None:
@@ -25,19 +25,22 @@ class Jobs:
         self._ends: list[JobEnd] = []
 
     def begin(self, job: AnyJob, zone: SharedZone | None, giving_up: Callable[[bool], object] = bool) -> None:
-        """A job is under way, if any of it is; ``giving_up`` is called before it is given up: whether as it is late."""
+        """Start a job; a job without chunks ends at once.
+
+        ``giving_up`` is called before the job is given up, with whether that is because the job is late.
+        """
         if job.left and zone is not None:
             self._under_way[job.number] = job, zone, giving_up
         else:
             self._ends.append(end_of(job, time.monotonic()))
 
     def ended(self, job: AnyJob, key: bytes, error: Exception | None) -> None:
-        """One chunk of a job has arrived, or did not; of a job that was given up, nobody asks."""
+        """Record that a chunk of a job has arrived or failed; ignored if the job was given up."""
         if job.ended(key, error) and not job.left:
             self._end(job)
 
     def give_up_late(self) -> None:
-        """Let nobody wait any longer for what is late."""
+        """Give up late jobs, so that no request waits for them."""
         now = time.monotonic()
         for job, zone, giving_up in list(self._under_way.values()):
             if now - job.began > self._patience[job.is_load]:
@@ -46,13 +49,13 @@ class Jobs:
                 self._give_up(job)
 
     def give_up_all(self) -> None:
-        """No memory of the caller's is touched when this returns."""
+        """Give up all jobs; afterwards, none of the caller's memory is accessed."""
         for job, _, giving_up in list(self._under_way.values()):
             giving_up(False)
             self._give_up(job)
 
     def take_ends(self) -> list[JobEnd]:
-        """The jobs that have ended since the last call."""
+        """Returns the jobs that have ended since the last call."""
         ends, self._ends = self._ends, []
         return ends
 

@@ -1,4 +1,4 @@
-"""What this engine loads: each chunk by itself, from the first storage that gives it back as it was written."""
+"""Loads: each chunk on its own, from the first storage that returns it as it was written."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -19,15 +19,15 @@ from tenantzone_runtime.shared.threads import Threads
 
 
 class Loading:
-    """Loads chunks of which a request was told.
+    """Loads chunks that were reported to a request.
 
     Args:
-        storages: where they are.
-        buffers: each as long as an object.
-        threads: that wait.
-        jobs: under way.
-        remove: has the manager find chunks no more that are not what they should be.
-        settings: how.
+        storages: the storages.
+        buffers: buffers of the size of an object.
+        threads: the threads that wait for storages.
+        jobs: the jobs in progress.
+        remove: removes wrong or missing chunks from the manager.
+        settings: the settings.
     """
 
     def __init__(
@@ -46,19 +46,19 @@ class Loading:
         self._at_once = settings.chunks_at_once
 
     def may_load(self, zone: SharedZone, locations: Iterable[Location], promised: int, now: float) -> bool:
-        """Whether a chunk may be loaded now, beside so many that the zone was told of already."""
+        """Returns whether a chunk may be loaded now, in addition to ``promised`` chunks reported to the zone."""
         if promised >= self._at_once - zone.loading:
             return False
         return self._is_readable(locations, now)
 
     def may_load_all(self, zone: SharedZone, chunks: Sequence[Sequence[Location]], promised: int, now: float) -> bool:
-        """Whether all of these chunks may be loaded now; whoever begins to asks for :meth:`try_with`, too."""
+        """Returns whether all of these chunks may be loaded now; the caller also calls :meth:`try_with` to begin."""
         if promised + len(chunks) > self._at_once - zone.loading:
             return False
         return all(self._is_readable(locations, now) for locations in chunks)
 
     def try_with(self, query: Query, keys: Iterable[bytes], now: float) -> None:
-        """Try what fails with all of these chunks, as with one: no others are loaded from there for a while."""
+        """Probe failing storages with all of these chunks, as with one: no others are loaded from there for a while."""
         query.tried = set()
         for key in keys:
             names = [each.storage for each in query.found.get(key, [])]
@@ -66,9 +66,9 @@ class Loading:
                 query.tried.update(next(([name] for name in names if self._may_try(name, now)), []))
 
     def begin(self, zone: SharedZone, job: Job[LoadedChunk], query: Query, key: bytes, view: memoryview) -> None:
-        """Begin to load a chunk; one that the zone can't have any more counts as failed."""
+        """Begin to load a chunk; a chunk that the zone can't get any more counts as failed."""
         found = query.found.get(key, [])
-        # What fails is not asked in place of what is well, either, where that has lost the chunk.
+        # Failing storages are not read as a replacement for healthy ones that have lost the chunk.
         usable = [each for each in found if each.storage in query.tried or not self.breakers.of(each.storage).is_open]
         if not usable or zone.loading >= self._at_once:
             job.failed += 1
@@ -82,9 +82,9 @@ class Loading:
         self._threads.read(zone.tenant, steps, partial(self._ended, job, chunk, heard))
 
     def giving_up(self, job: Job[LoadedChunk], is_late: bool) -> None:
-        """Have nobody wait again for what is late, and leave alone the storages that held it up."""
+        """Stop requests from waiting again for late chunks, and avoid the storages that delayed them."""
         for chunk in job.left.values():
-            # Where it hangs, the zone has as many chunks as before for the others.
+            # Although the load hangs, the zone may load as many other chunks as before.
             self._release(chunk)
             if is_late:
                 chunk.query.give_up()
@@ -94,7 +94,7 @@ class Loading:
         return any(self._may_begin(each.storage, now) for each in locations)
 
     def _may_begin(self, storage: str, now: float) -> bool:
-        """Whether a storage is well, or can be tried: not while it holds all threads that would try it."""
+        """Returns whether a storage is healthy, or can be probed: not while it blocks all threads for that."""
         breaker = self.breakers.of(storage)
         return breaker.is_due(now) and (not breaker.is_open or self._threads.may_read_at_once(storage))
 
@@ -103,7 +103,7 @@ class Loading:
 
     @staticmethod
     def _release(chunk: LoadedChunk) -> None:
-        """Count a chunk as being loaded no more."""
+        """Stop counting a chunk as being loaded."""
         chunk.zone.loading -= chunk.is_counted
         chunk.is_counted = False
 
@@ -124,6 +124,6 @@ class Loading:
         if error is not None:
             chunk.query.give_up()
         if isinstance(error, CorruptObjectError | FileNotFoundError) and time.monotonic() < chunk.until:
-            # So that it is computed once, and written anew.
+            # So that it is computed once, and stored again.
             self._remove(chunk.space, [chunk.key])
         self._jobs.ended(job, chunk.key, error)

@@ -1,4 +1,4 @@
-"""Objects of a pool of memory over nodes, by Mooncake's own client, on threads that may wait."""
+"""Objects in a memory pool of several nodes, through Mooncake's own client, on threads that may block."""
 
 import os
 
@@ -7,13 +7,13 @@ from tenantzone_runtime.shared.places import PoolPlace
 
 
 class MooncakeStorages:
-    """The pool that this engine is told of in ``MOONCAKE_MASTER``: the manager names it, but has no other reached."""
+    """The pool named in this engine's ``MOONCAKE_MASTER``: the manager names a pool, but can't redirect to another."""
 
     def write(self, place: PoolPlace, content: bytearray) -> None:
-        """Write an object; who reads it after this reads all of it.
+        """Write an object; later reads return all of it.
 
         Raises:
-            OSError: it could not be written, as where no room is left.
+            OSError: the object could not be written, for instance if there is no room.
         """
         with using(_master_of(place), len(content)) as store:
             code = store.put(place.name, content, pinned())
@@ -21,24 +21,24 @@ class MooncakeStorages:
             raise OSError(f"Mooncake does not take {place.name} (code {code})")
 
     def read(self, place: PoolPlace, content: bytearray) -> bool:
-        """Read an object; False: it has another length than ``content``.
+        """Read an object. Returns False if it has another length than ``content``.
 
         Raises:
-            OSError: it could not be read; ``FileNotFoundError``: it is not there.
+            OSError: the object could not be read; ``FileNotFoundError`` if it is missing.
         """
         with using(_master_of(place), len(content)) as store:
             handle = store.get_buffer(place.name)
             if handle is None:
                 code = store.get_size(place.name)
                 missing = FileNotFoundError if code == MISSING else OSError
-                # Of what is there, Mooncake does not say why it can't be had: its node may be gone.
+                # Mooncake does not report why a known object is unavailable: its node may be gone.
                 why = f"code {code}" if code < 0 else f"it knows of {code} bytes"
                 raise missing(f"Mooncake does not give {place.name} ({why})")
             found = memoryview(handle)
             is_whole = found.nbytes == len(content)
             if is_whole:
                 content[:] = found
-            # The client's buffer has room again before the next one asks for it.
+            # Frees the client's buffer before the next read needs it.
             del found, handle
             return is_whole
 

@@ -1,4 +1,4 @@
-"""The shared tier of one engine, from what its flags and its pool say."""
+"""Opens the shared tier of one engine, from its flags and its pool."""
 
 import threading
 import time
@@ -16,7 +16,7 @@ from tenantzone_runtime.shared.tier import SharedTier
 from tenantzone_runtime.shared.writing import Shape
 
 _TOKEN_SECONDS: Final = 2.0
-"""After which a token is read again: one that was wrong, and is put right, is shown soon."""
+"""Seconds after which a token is read again, so that a corrected token is used soon."""
 
 
 def open_shared_tier(
@@ -31,21 +31,21 @@ def open_shared_tier(
     settings: SharedSettings | None = None,
     storages: Storages | None = None,
 ) -> SharedTier:
-    """The shared tier of one engine. Nothing is asked before there is a config.
+    """Returns the shared tier of one engine. It sends no query before it has a config.
 
     Args:
-        url: of the manager's HTTP port.
-        token_file: has the bearer token to show; None: none is shown.
-        shape: of chunks in memory.
-        salt_key: the pool's, as it is when it is asked for.
-        has_pool_key: whether that is one of the pool's.
-        instance: what the chunks of a tenant's zone depend on.
-        tls: whom to believe, and what to show, where the URL begins with https.
+        url: the manager's HTTP port.
+        token_file: the file with the bearer token to send; None for none.
+        shape: the shape of chunks in memory.
+        salt_key: returns the pool's current salt key.
+        has_pool_key: returns whether that is one of the pool's.
+        instance: returns the instance that the chunks of a tenant's zone depend on.
+        tls: the trusted and the own certificates, for an https URL.
         settings: how chunks are moved.
-        storages: moves bytes; None: files and S3.
+        storages: moves bytes; None for files and S3.
 
     Raises:
-        ValueError: the URL can't be used.
+        ValueError: the URL is invalid.
     """
     client = ManagerClient(url, _TokenFile(token_file) if token_file is not None else str, tls)
     return SharedTier(
@@ -59,7 +59,7 @@ def open_shared_tier(
 
 
 class _TokenFile:
-    """The token in a file that is renewed now and then; the one before while it can't be read."""
+    """The token in a file that is renewed periodically; the previous token while the file can't be read."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,15 +1,15 @@
-"""A bound on how fast bytes are moved; pure."""
+"""A bound on the rate of moved bytes; pure."""
 
 from math import inf
 
 
 class Pace:
-    """So many bytes a second, and in any moment at most what one second, or one chunk, comes to.
+    """A token bucket: at most this many bytes a second, and at once at most those of one second, or one chunk.
 
     Args:
-        bytes_per_second: above 0.
-        chunk_bytes: of which whole ones are moved.
-        now: the time in seconds, on a clock that does not run backwards.
+        bytes_per_second: the rate, above 0.
+        chunk_bytes: the size of a chunk; only whole chunks are moved.
+        now: monotonic time in seconds.
     """
 
     def __init__(self, bytes_per_second: float, chunk_bytes: int, now: float) -> None:
@@ -20,15 +20,15 @@ class Pace:
         self._saved, self._since = self.burst, now
 
     def chunks(self, now: float) -> int:
-        """How many chunks may be moved now."""
+        """Returns the number of chunks that may be moved now."""
         return int(self._bytes(now) // self._chunk)
 
     def spend(self, chunks: int, now: float) -> None:
-        """Count chunks as moved; no more than may be."""
+        """Count chunks as moved; at most as many as may be moved."""
         self._saved, self._since = self._bytes(now) - chunks * self._chunk, now
 
     def next_chunk(self, now: float) -> float:
-        """When one more chunk may be moved; not before now."""
+        """Returns the time from which one more chunk may be moved, at the earliest ``now``."""
         lacking = self._chunk - self._bytes(now)
         return now if lacking <= 0 else now + (lacking / self._rate if self._rate else inf)
 

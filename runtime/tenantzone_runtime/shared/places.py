@@ -1,7 +1,7 @@
-"""Where a chunk lies, as the manager's URI says it, after a look whether an engine may read and write there.
+"""Parses a chunk's location from the manager's URI, and checks that an engine may read and write there.
 
-The manager is believed as far as this: a path must be one that only a storage of the manager's has, with the instance
-and the block in it, so that whoever answers in its place has no other file of the engine's read or written.
+The manager is trusted only this far: a path must be one that only a manager's storage has, with the instance and the
+block in it. So an impostor can't make the engine read or write its other files.
 """
 
 import re
@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from tenantzone_runtime.shared.answers import Location
 
 PART: Final = "chunk"
-"""The name of the only part of a location: a chunk has what all workers of an engine have of it."""
+"""The name of the only part of a location: a chunk has the data of all workers of an engine."""
 _NAME: Final = r"[A-Za-z0-9._-]+"
 _OBJECT: Final = re.compile(rf"/objects/{_NAME}/(?P<instance>{_NAME})/(?P<first>[0-9a-f]{{2}})/(?P<name>{_NAME})")
 _NAMED_OBJECT: Final = re.compile(rf"(?:.*/)?{_NAME}/(?P<instance>{_NAME})/(?P<name>{_NAME})")
@@ -21,21 +21,21 @@ _SLOTS: Final = re.compile(rf"/files/{_NAME}/{_NAME}/[0-9]+/[0-9]{{8,}}")
 
 
 class PlaceError(ValueError):
-    """A location that this engine can't or may not use; the message says why."""
+    """A location that this engine can't or may not use; the message states why."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilePlace:
-    """A file, or a slot of a large one."""
+    """A file, or a slot of a large file."""
 
     path: Path
     offset: int
-    """Bytes; negative: the file is the chunk's alone."""
+    """The offset in bytes; negative if the file holds only the chunk."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectPlace:
-    """An object of an S3 server."""
+    """An object on an S3 server."""
 
     bucket: str
     name: str
@@ -43,10 +43,10 @@ class ObjectPlace:
 
 @dataclass(frozen=True, slots=True)
 class PoolPlace:
-    """An object in the memory of a pool of nodes."""
+    """An object in a memory pool of several nodes."""
 
     master: str
-    """Host and port of the pool's master."""
+    """The host and port of the pool's master."""
     name: str
 
 
@@ -54,16 +54,16 @@ Place = FilePlace | ObjectPlace | PoolPlace
 
 
 def place_of(location: Location, instance: str, key: bytes, size: int) -> Place:
-    """Where a chunk of so many bytes lies.
+    """Returns the place of a chunk.
 
     Args:
-        location: as the manager tells it.
-        instance: the one that was asked about.
-        key: of the chunk.
-        size: that it must have.
+        location: the manager's location.
+        instance: the instance that was queried.
+        key: the key of the chunk.
+        size: the required size in bytes.
 
     Raises:
-        PlaceError: it is in a storage of which this engine knows nothing, or no place for this chunk.
+        PlaceError: the location is in an unknown kind of storage, or is not a place of this chunk.
     """
     (part,) = location.specs if len(location.specs) == 1 else (None,)
     if part is None or part.name != PART or part.size != size:

@@ -1,7 +1,7 @@
-"""Which prompts a zone has used of late, by the hashes of their blocks; pure.
+"""The prompts that a zone has used recently, by the hashes of their blocks; pure.
 
-A block's hash says nothing of the block before it, and without all that come before it none can be stored or loaded. So
-it is remembered here which one follows which, for as many blocks as the zone has cached.
+A block's hash does not reveal the block before it, and a block can't be stored or loaded without all blocks before it.
+So the order of blocks is remembered here, for as many blocks as the zone has cached.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Reversible, Sequence, Sized
@@ -12,31 +12,31 @@ _NONE = b""
 
 
 class Prompts(Sized, Reversible[Sequence[bytes]], Protocol):
-    """Prompts by the hashes of their blocks, the one first that was used last."""
+    """Prompts by the hashes of their blocks, the most recently used first."""
 
 
 class RecentPrompts:
-    """The prompts of each tenant's zone."""
+    """The recent prompts of each tenant's zone."""
 
     def __init__(self) -> None:
         self._before: dict[str, dict[bytes, bytes]] = {}
-        """By tenant: each block's hash, and that of the block before it.
+        """By tenant, each block's hash with that of the block before it.
 
-        What was used last is at the end, and what comes before a block was used no earlier than the block itself.
+        The most recently used is last; a preceding block was not used earlier than the block itself.
         """
 
     def note(self, tenant: str, hashes: Sequence[bytes]) -> None:
-        """Note that a prompt was used, from its beginning on."""
+        """Record the use of a prompt, given from its beginning on."""
         if not hashes:
             return
         before = self._before.setdefault(tenant, {})
-        # In reverse: of a prompt, its end is forgotten first.
+        # In reverse order, because the end of a prompt is forgotten first.
         for index in range(len(hashes) - 1, -1, -1):
             before.pop(hashes[index], None)
             before[hashes[index]] = hashes[index - 1] if index else _NONE
 
     def trim(self, tenant: str, blocks: int) -> None:
-        """Remember no more than so many blocks of a zone: those that were used last."""
+        """Remember at most this many blocks of a zone: the most recently used."""
         before = self._before.get(tenant)
         if before is None:
             return
@@ -46,27 +46,27 @@ class RecentPrompts:
             del self._before[tenant]
 
     def forget(self, tenant: str) -> None:
-        """Remember nothing of a zone."""
+        """Forget all of a zone's prompts."""
         self._before.pop(tenant, None)
 
     @property
     def tenants(self) -> list[str]:
-        """Of whom anything is remembered; a list of its own."""
+        """The tenants with remembered prompts; a copy."""
         return list(self._before)
 
     def links(self, tenant: str) -> dict[bytes, bytes]:
-        """A copy of what is remembered of a zone, which :class:`WholePrompts` makes prompts of."""
+        """Returns a copy of a zone's links, from which :class:`WholePrompts` builds prompts."""
         return self._before.get(tenant, {}).copy()
 
 
 class WholePrompts:
-    """The prompts that are linked so, each from its beginning on, the one first that was used last.
+    """The linked prompts, each from its beginning on, the most recently used first.
 
-    One that another goes on from is a part of that. Each is put together when it is asked for: thousands may have a
-    long beginning in common.
+    A prompt that another one continues is a part of that one. Each prompt is built on access: thousands may share a
+    long beginning.
 
     Args:
-        before: of a zone, as :meth:`RecentPrompts.links` has it; it does not change any more.
+        before: a zone's links from :meth:`RecentPrompts.links`; they must not change.
     """
 
     def __init__(self, before: Mapping[bytes, bytes]) -> None:
@@ -92,7 +92,7 @@ class WholePrompts:
 
 
 def within(prompts: Iterable[Sequence[bytes]], blocks: int) -> Iterator[Sequence[bytes]]:
-    """The first of these prompts, as far as they name no more than so many blocks together."""
+    """Yields the first prompts, with at most this many blocks in all; the last one may be cut."""
     for prompt in prompts:
         if blocks <= 0:
             return

@@ -1,4 +1,4 @@
-"""One question for each request: how much of its prompt the storages have, and where."""
+"""A request's query: how much of its prompt the storages have, and where."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from tenantzone_runtime.shared.answers import CacheLocations, Location
 from tenantzone_runtime.shared.spaces import Space
 
 _MOST_UNUSED: Final = 3
-"""Answers in a row: a lease that is always over before anybody looks would have a request ask for ever."""
+"""The maximum unused answers in a row: otherwise a lease that expires before it is used causes endless queries."""
 
 
 class Finding(Enum):
@@ -19,44 +19,44 @@ class Finding(Enum):
     MISS = auto()
     HIT = auto()
     WAIT = auto()
-    """The manager was asked, and still has time to answer."""
+    """The manager was queried, and still has time to answer."""
 
 
 @dataclass(eq=False, slots=True)
 class Query:
-    """What one request asks, and what it was told. Times are of a monotonic clock, in seconds."""
+    """One request's query and its answer. Times are monotonic, in seconds."""
 
     keys: Sequence[bytes]
-    """Of its prompt from the beginning; the list grows with the answer."""
+    """The keys of its prompt from the beginning; the list grows with the answer."""
     asked: float | None = None
-    """When; None: not yet."""
+    """The time of the query; None if it was not sent yet."""
     deadline: float = 0.0
     space: Space | None = None
-    """Whose instance was asked about; what it has is of no use any more when the zone has another."""
+    """The space whose instance was queried; its contents are useless once the zone has another space."""
     is_pending: bool = False
     found: dict[bytes, list[Location]] = field(default_factory=dict)
-    """Where each chunk can be read."""
+    """The locations of each readable chunk."""
     hit: int = 0
-    """How many chunks long the prompt's beginning is that was found, in a model with several groups."""
+    """The number of chunks of the prompt's beginning that were found, in a model with several groups."""
     until: float = 0.0
-    """For how long what was found can be read."""
+    """The time until which the found chunks can be read."""
     unused: int = 0
-    """Answers in a row in which nothing was found before they were too old."""
+    """Consecutive answers of which nothing was used before they expired."""
     stored: bool = False
-    """Whether the request has begun to store something, by which its prompt counts as used."""
+    """Whether the request has begun to store chunks, which marks its prompt as used."""
     writes: deque[Callable[[], None]] = field(default_factory=deque)
-    """What of it is being written, and what is to be after that: each needs what comes before it in the prompt."""
+    """The write in progress and those to follow it: each needs what precedes it in the prompt."""
     has_caught_up: bool = False
-    """Whether its prompt's beginning was asked for to be stored, too."""
+    """Whether the missing beginning of its prompt was requested for storing, too."""
     is_given_up: bool = False
-    """Whether something that was found could not be loaded; what is still being asked finds nothing, either."""
+    """Whether a found chunk could not be loaded; answers that arrive later find nothing, either."""
     tried: set[str] = field(default_factory=set)
-    """Storages that fail, and are tried with what this request loads now."""
+    """Failing storages that are probed with this request's current load."""
     context: Any = None
-    """Of whoever asks: what he knows the request by."""
+    """The caller's own identification of the request."""
 
     def must_ask(self, now: float) -> bool:
-        """Whether nothing is known that may be believed now."""
+        """Returns whether there is no valid answer now."""
         if self.asked is None:
             return True
         is_over = not self.is_pending and bool(self.found) and now >= self.until
@@ -64,43 +64,43 @@ class Query:
 
     @property
     def is_answered(self) -> bool:
-        """Whether the manager has said what there is, in time."""
+        """Whether the manager has answered in time."""
         return not self.is_pending and self.until > 0.0
 
     def lacks(self, space: Space, chunks: int) -> bool:
-        """Whether the manager has said that a beginning so many chunks long is not there with all that it needs."""
+        """Returns whether the manager has answered that a beginning of this many chunks is not completely there."""
         is_told = self.is_answered and self.space is space and not self.is_given_up
         return is_told and self.hit < chunks <= len(self.keys)
 
     def skip(self, now: float) -> None:
-        """It is not asked, and nothing is found."""
+        """Record that no query is sent and nothing is found."""
         self.asked, self.found, self.hit, self.until = now, {}, 0, 0.0
 
     def begin(self, space: Space, now: float, budget: float) -> None:
-        """It is being asked."""
+        """Record that the query is sent."""
         self.space = space
         self.asked, self.deadline, self.is_pending = now, now + budget, True
         self.found, self.hit, self.until = {}, 0, 0.0
         self.unused += 1
 
     def give_up(self) -> None:
-        """Find no more: something that was found could not be loaded, and what follows it is of no use."""
+        """Drop the answer: a found chunk could not be loaded, and those after it are useless."""
         self.found, self.hit, self.is_given_up = {}, 0, True
 
     def is_believed(self, space: Space, now: float) -> bool:
-        """Whether what was found can still be read, and is of this space."""
+        """Returns whether the found chunks are of this space and can still be read."""
         return self.space is space and now < self.until
 
     def is_late(self, now: float) -> bool:
-        """Whether nobody waits for the answer any more."""
+        """Returns whether the deadline of a pending query has passed."""
         return self.is_pending and now >= self.deadline
 
     def end(self) -> None:
-        """Nothing more is waited for."""
+        """Stop waiting for an answer."""
         self.is_pending = False
 
     def answer(self, keys: Sequence[bytes], told: CacheLocations) -> None:
-        """Take what the manager has said of these keys, in this order."""
+        """Record the manager's answer for these keys, in this order."""
         assert self.asked is not None, "who is answered has asked"
         self.is_pending = False
         if self.is_given_up:

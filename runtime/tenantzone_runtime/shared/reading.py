@@ -1,4 +1,4 @@
-"""One load on a thread: a chunk from the first of its locations that gives it back as it was written."""
+"""One load on a thread: a chunk from the first of its locations that returns it as it was written."""
 
 import math
 import time
@@ -17,41 +17,41 @@ from tenantzone_runtime.shared.storages import Storages
 
 @dataclass(eq=False, slots=True)
 class LoadedChunk:
-    """One chunk on its way from a storage."""
+    """One chunk that is being loaded from a storage."""
 
     zone: SharedZone
     query: Query
-    """Of the request that waits for it."""
+    """The query of the request that waits for it."""
     space: Space
     key: bytes
     locations: list[Location]
-    """Best first."""
+    """The locations, the best first."""
     until: float
-    """It may be read for so long, on the monotonic clock: its slot may be another block's after that."""
+    """The monotonic time until which it may be read: its slot may hold another block after that."""
     memory: Memory
     storage: str = ""
-    """That was asked for it last."""
+    """The storage that was read last."""
     began: float = math.inf
-    """When that one was, on the monotonic clock; infinity: it waits for a thread."""
+    """The monotonic time when that read began; infinity while it waits for a thread."""
     is_counted: bool = True
-    """Whether it counts as being loaded: not after it is late, whatever its storage still does."""
+    """Whether it counts as being loaded: not once it is late, whatever its storage still does."""
 
     def read(self, storages: Storages, buffers: Buffers, heard: dict[str, str]) -> Iterator[str]:
-        """Load the chunk; the memory has nothing that was not stored for it.
+        """Load the chunk. The memory never receives data that was not stored for it.
 
         Args:
-            storages: where it is.
-            buffers: each as long as an object.
-            heard: gets what became of each storage that was asked, by its name: why it failed; empty: it answered, if
-                only that the chunk is not there.
+            storages: the storages.
+            buffers: buffers of the size of an object.
+            heard: receives the outcome of each storage by name: why it failed, or empty if it answered, even if only
+                that the chunk is missing.
 
         Yields:
-            The name of each storage before it is asked.
+            The name of each storage before it is read.
 
         Raises:
             CorruptObjectError: no location has what was written.
-            OSError: no location can be read; ``FileNotFoundError``: it is not there any more.
-            AbandonedError: nobody waits for it any more.
+            OSError: no location can be read; ``FileNotFoundError`` if the chunk is gone.
+            AbandonedError: no request waits for it any more.
         """
         last: Exception = FileNotFoundError("it has no location")
         for location in self.locations:
@@ -73,7 +73,7 @@ class LoadedChunk:
         raise last
 
     def _check_use(self) -> None:
-        """See that the chunk is still to be read, and may be."""
+        """Check that the chunk is still wanted, and may still be read."""
         if time.monotonic() >= self.until:
             raise FileNotFoundError("its lease is over")
         if not self.memory.is_wanted:

@@ -1,4 +1,4 @@
-"""What has to go from the manager: a zone that is over, what a purge names, what is too old; tried until it is gone."""
+"""Removals from the manager: ended zones, purged and expired chunks; retried until all is gone."""
 
 import time
 from collections.abc import Callable
@@ -12,32 +12,32 @@ from tenantzone_runtime.shared.spaces import Space
 from tenantzone_runtime.shared.threads import Ended, Work
 
 AGAIN_SECONDS: Final = 1.0
-"""After which what could not go is tried again: until no reader can be left, the manager keeps the bytes."""
+"""Seconds between attempts: the manager keeps the bytes until no reader can be left."""
 
 
 @dataclass(eq=False, slots=True)
 class _Going:
-    """Instances of a tenant that have to go."""
+    """Instances of a tenant to remove."""
 
     receipt: Receipt
     goes: Callable[[str], bool]
-    """Whether an instance of this name is one of them."""
+    """Returns whether the instance with this name is one of them."""
     space: Space | None
-    """What this engine may still be writing to."""
+    """The space that this engine may still be writing to."""
     is_told: bool
-    """Whether there is a receipt even if nothing was there."""
+    """Whether there is a receipt even if nothing was removed."""
     due: float = 0.0
     is_under_way: bool = False
 
 
 class Removing:
-    """Has instances go, one tenant after the other.
+    """Removes instances, one tenant after another.
 
     Args:
-        client: asks the manager.
-        run: has a thread do so.
-        call_seconds: that a call of the manager may take.
-        heard: is told what came of it.
+        client: calls the manager.
+        run: runs work on a thread.
+        call_seconds: seconds that a call to the manager may take.
+        heard: called with the result of each call.
     """
 
     def __init__(
@@ -52,35 +52,35 @@ class Removing:
         self._seconds = call_seconds
         self._heard = heard
         self._going: dict[str, list[_Going]] = {}
-        """By tenant."""
+        """Pending removals by tenant."""
         self._receipts: list[Receipt] = []
 
     @property
     def has_work(self) -> bool:
-        """Whether anything has to go."""
+        """Whether there is anything to remove."""
         return bool(self._going)
 
     def is_going(self, instance: str, tenant: str) -> bool:
-        """Whether an instance of a tenant's is about to go, with what is stored in it meanwhile."""
+        """Returns whether an instance of a tenant is about to be removed, with what is stored in it meanwhile."""
         return any(each.goes(instance) for each in self._going.get(tenant, ()))
 
     def add_all(self, tenant: str, space: Space | None) -> None:
-        """Have all of a tenant's instances go: the zone went, or keeps nothing any more.
+        """Remove all of a tenant's instances: the zone was removed, or keeps nothing any more.
 
         Args:
-            tenant: whose.
-            space: nothing goes before nothing is on its way to it; None: there is none.
+            tenant: the tenant.
+            space: removal waits for this space's transfers to end; None for none.
         """
         self._add(_Going(Receipt(tenant, "", 0), lambda name: is_instance_of(name, tenant), space, False))
 
     def add_before(self, tenant: str, purge: str, space: Space | None, *, is_told: bool) -> None:
-        """Have all of a tenant's instances go that may have something from before a purge.
+        """Remove all of a tenant's instances that may have data from before a purge.
 
         Args:
-            tenant: whose.
-            purge: its id.
-            space: nothing goes before nothing is on its way to it; None: there is none.
-            is_told: whether there is a receipt even if nothing was there.
+            tenant: the tenant.
+            purge: the id of the purge.
+            space: removal waits for this space's transfers to end; None for none.
+            is_told: whether there is a receipt even if nothing was removed.
         """
 
         def goes(name: str) -> bool:
@@ -89,14 +89,14 @@ class Removing:
         self._add(_Going(Receipt(tenant, purge, 0), goes, space, is_told))
 
     def add_one(self, space: Space) -> None:
-        """Have a space's own instance go, and no other."""
+        """Remove a space's own instance, and no other."""
         self._add(_Going(Receipt(space.tenant, "", 0), lambda name: name == space.instance, space, False))
 
     def _add(self, going: _Going) -> None:
         self._going.setdefault(going.receipt.tenant, []).append(going)
 
     def go_on(self) -> None:
-        """Have go what is due."""
+        """Remove what is due."""
         now = time.monotonic()
         for going in [each for some in self._going.values() for each in some]:
             if not going.is_under_way and now >= going.due and not (going.space and going.space.transfers):
@@ -104,7 +104,7 @@ class Removing:
                 self._begin(going)
 
     def take_receipts(self) -> list[Receipt]:
-        """The receipts that were completed since the last call."""
+        """Returns the receipts that were completed since the last call."""
         receipts, self._receipts = self._receipts, []
         return receipts
 
@@ -137,7 +137,7 @@ class Removing:
             self._receipts.append(receipt)
 
     def _remove(self, going: _Going) -> list[str]:
-        """Have go what can; returns the names of instances that are still there."""
+        """Remove what is possible. Returns the names of instances that remain."""
         left = []
         for use in self._client.list_instances(self._seconds).instances:
             name = use.instance.name

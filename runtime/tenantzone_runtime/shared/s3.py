@@ -1,6 +1,6 @@
-"""Objects of S3 servers, by AWS' own client, on threads that may wait.
+"""Objects on S3 servers, through AWS' own client, on threads that may block.
 
-Endpoint, region and credentials are found as every AWS client finds them: environment, files, or the pod's identity.
+Endpoint, region and credentials are found as in every AWS client: environment, files, or the pod's identity.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,18 +11,18 @@ from typing import Any, Final
 from tenantzone_runtime.shared.places import ObjectPlace
 
 _SECONDS: Final = 2.0
-"""That a connection and each part of an answer may take: nobody waits for a load any longer."""
+"""Seconds that a connection and each part of an answer may take: no load waits longer."""
 _MISSING: Final = ("404", "NoSuchKey", "NotFound")
 
 
 class S3Storages:
-    """Buckets. After a request that the server did not allow, the next one looks for credentials again.
+    """S3 buckets. After a request that the server did not permit, the next one looks for credentials again.
 
     Args:
-        connect: makes a client of botocore's, which any number of threads may use.
+        connect: makes a botocore client, which any number of threads may use.
 
     Raises:
-        OSError: there is none now.
+        OSError: no client can be made now.
     """
 
     def __init__(self, connect: Callable[[], Any]) -> None:
@@ -31,19 +31,19 @@ class S3Storages:
         self._client = connect()
 
     def write(self, place: ObjectPlace, content: bytearray) -> None:
-        """Write an object; who reads it after this reads all of it.
+        """Write an object; later reads return all of it.
 
         Raises:
-            OSError: it could not be written.
+            OSError: the object could not be written.
         """
         with self._asked() as client:
             client.put_object(Bucket=place.bucket, Key=place.name, Body=bytes(content))
 
     def read(self, place: ObjectPlace, content: bytearray) -> bool:
-        """Read an object; False: it has another length than ``content``.
+        """Read an object. Returns False if it has another length than ``content``.
 
         Raises:
-            OSError: it could not be read; ``FileNotFoundError``: it is not there.
+            OSError: the object could not be read; ``FileNotFoundError`` if it is missing.
         """
         with self._asked() as client:
             answer = client.get_object(Bucket=place.bucket, Key=place.name)
@@ -51,7 +51,7 @@ class S3Storages:
                 if answer.get("ContentLength") != len(content):
                     return False
                 filled = 0
-                # No more than there is room for, whatever is sent: the buffer is the next object's, too.
+                # Read at most what fits, whatever is sent: the next object uses the same buffer.
                 while part := body.read(min(2**20, len(content) - filled)):
                     content[filled : filled + len(part)] = part
                     filled += len(part)
@@ -59,7 +59,7 @@ class S3Storages:
 
     @contextmanager
     def _asked(self) -> Iterator[Any]:
-        """The client, for one request.
+        """Yields the client for one request.
 
         Raises:
             OSError: the request failed.
@@ -80,7 +80,7 @@ class S3Storages:
 
 
 def open_s3() -> S3Storages:
-    """A client of S3 servers.
+    """Returns a client of S3 servers.
 
     Raises:
         OSError: the client is not installed, or finds no region or credentials.
@@ -102,7 +102,7 @@ def open_s3() -> S3Storages:
 
 
 def _is_shut_out(error: BaseException | None) -> bool:
-    """Whether a server does not allow what was asked, or there was nothing to show to it."""
+    """Returns whether a server did not permit a request, or there were no credentials for it."""
     from botocore.exceptions import ClientError, NoCredentialsError
 
     if isinstance(error, ClientError):
@@ -112,10 +112,10 @@ def _is_shut_out(error: BaseException | None) -> bool:
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """Errors of the client as those of files.
+    """Convert the client's errors to those of files.
 
     Raises:
-        OSError: what was wrong.
+        OSError: the client's error.
     """
     from botocore.exceptions import BotoCoreError, ClientError
     from urllib3.exceptions import HTTPError

@@ -1,18 +1,18 @@
-"""How the shared tier asks, and how it moves chunks."""
+"""The settings of the shared tier's queries and transfers."""
 
 from dataclasses import dataclass, replace
 from typing import Final
 
 QUERY_SECONDS: Final = 0.05
 MOST_QUERY_SECONDS: Final = 5.0
-"""Whoever would wait longer had better compute."""
+"""The maximum budget: a request that would wait longer had better compute."""
 
 
 def check_query_seconds(seconds: object) -> float:
-    """Check how long a request's question to the manager may take.
+    """Check the time budget of a request's query to the manager.
 
     Raises:
-        ValueError: it is no such time.
+        ValueError: the value is not a valid budget.
     """
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= MOST_QUERY_SECONDS:
         raise ValueError(f"must be more than 0 and at most {MOST_QUERY_SECONDS:g}, in seconds; it is {seconds!r}")
@@ -21,29 +21,29 @@ def check_query_seconds(seconds: object) -> float:
 
 @dataclass(frozen=True, slots=True)
 class SharedSettings:
-    """Of one engine."""
+    """The settings of one engine."""
 
     askers: int = 4
-    """Threads; so are the next two."""
+    """Threads for queries; the next two are threads as well."""
     readers: int = 8
     writers: int = 4
     query_seconds: float = QUERY_SECONDS
-    """The budget of a request's question: whoever waits for it computes instead."""
+    """The budget of a request's query: a request computes instead of waiting longer."""
     call_seconds: float = 2.0
-    """That any other call of the manager may take."""
+    """Seconds that any other call to the manager may take."""
     load_seconds: float = 2.0
-    """After which a load is given up."""
+    """Seconds after which a load is given up."""
     store_seconds: float = 5.0
-    """After which a store is given up: what it has not read by then is not stored."""
+    """Seconds after which a store is given up: chunks that it has not read by then are not stored."""
     chunks_at_once: int = 1024
-    """Of each zone on their way, each way."""
+    """The maximum chunks of each zone in transfer, in each direction."""
     held_seconds: float = 5.0
-    """Between two looks at what zones hold."""
+    """Seconds between two queries of the zones' usage."""
     longest_trim_seconds: float = 60.0
-    """Between two looks for what is too old, at most."""
+    """The maximum seconds between two removals of expired chunks."""
 
     def for_chunks(self, chunks: int) -> "SharedSettings":
-        """As it is where a zone has so many chunks on their way together, if that is more; all of them have longer."""
+        """Returns settings for at least this many chunks of a zone in transfer, with proportionally longer timeouts."""
         times = max(1, -(-chunks // self.chunks_at_once))
         return replace(
             self,

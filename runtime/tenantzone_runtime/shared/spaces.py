@@ -1,4 +1,4 @@
-"""What the shared tier knows of a zone: its instance at the manager, what is on its way, what was counted."""
+"""The shared tier's state of a zone: its instance at the manager, its transfers, its counters."""
 
 import time
 from dataclasses import dataclass, field
@@ -9,37 +9,37 @@ from tenantzone_runtime.disk.sealing import Seal
 from tenantzone_runtime.zones.tier_counts import TierCounts
 
 _MOST_STORED: Final = 4096
-"""Hits that are remembered of an instance, ..."""
+"""The maximum number of stored hits remembered for an instance, ..."""
 _STORED_SECONDS: Final = 60.0
-"""... for so long: a prompt that is asked again and again would be offered again and again."""
+"""... for this many seconds, so that a repeated prompt is not offered again and again."""
 
 
 @dataclass(eq=False, slots=True)
 class Space:
-    """What one zone has under one seal, at the manager an instance."""
+    """The data of one zone under one seal: an instance at the manager."""
 
     tenant: str
     seal: Seal
     instance: str
-    """Its name."""
+    """The name of the instance."""
     groups: tuple[str, ...]
-    """In which of the manager's instance groups it may be, the first choice first."""
+    """The manager's instance groups that it may belong to, in order of preference."""
     is_registered: bool = False
     closed_until: float = 0.0
-    """No write is begun before: the manager has not let it register."""
+    """The time before which no write begins, because the manager has refused the registration."""
     transfers: int = 0
-    """Jobs of this engine under way, which may still write."""
+    """Jobs of this engine in progress, which may still write."""
     losses: int = 0
-    """How often something was not there any more, or was not what it should be."""
+    """How often a chunk was missing or wrong."""
     _removals: list[Event] = field(default_factory=list)
-    """Of what the manager is being told to find no more; each is set when it was told, or could not be."""
+    """Removals that are being sent to the manager; each event is set once it was sent or has failed."""
     _stored: dict[bytes, float] = field(default_factory=dict)
-    """Hits of which all was stored or there of late, by their last keys, and when on the monotonic clock."""
+    """The last keys of hits that were completely stored recently, with the monotonic time."""
 
     def note_stored(self, last: bytes, losses: int) -> None:
-        """All of a hit is there now, whose last key this is, unless there were more losses than so many by now."""
+        """Record that the hit with this last key is complete, unless there were more losses than ``losses`` since."""
         if losses != self.losses:
-            # What was on its way had to go with the rest.
+            # The chunks that were being stored had to be removed with the rest.
             return
         self._stored.pop(last, None)
         self._stored[last] = time.monotonic()
@@ -47,31 +47,31 @@ class Space:
             del self._stored[next(iter(self._stored))]
 
     def was_stored(self, last: bytes, seconds: float) -> bool:
-        """Whether all of a hit was there so short a while ago, and nothing of the instance was lost since."""
+        """Returns whether a hit was complete within the last ``seconds``, and the instance has lost nothing since."""
         return last in self._stored and time.monotonic() - self._stored[last] < seconds
 
     def note_lacking(self, last: bytes, asked: float) -> None:
-        """A hit whose last key this is was not there when it was asked for, on the monotonic clock."""
+        """Record that the hit with this last key was missing when it was queried, at a monotonic time."""
         if last in self._stored and self._stored[last] <= asked:
             del self._stored[last]
 
     def note_lost(self) -> None:
-        """Something is not there any more, or is not what it should be."""
+        """Record that a chunk is missing or wrong."""
         self.losses += 1
         self._stored.clear()
 
     def begin_removal(self) -> Event:
-        """The manager is being told to find something no more, until what is returned is set."""
+        """Begin to report a removal to the manager. Returns the event to set when that is done."""
         self._removals = [*self.removals, Event()]
         return self._removals[-1]
 
     @property
     def removals(self) -> list[Event]:
-        """What the manager is being told just now: whoever asks it waits for that."""
+        """The removals being reported to the manager: queries wait for them."""
         return [each for each in self._removals if not each.is_set()]
 
     def close(self, seconds: float) -> None:
-        """Begin no write for so long."""
+        """Begin no write for this many seconds."""
         self.closed_until = time.monotonic() + seconds
 
 
@@ -85,16 +85,16 @@ class SharedZone:
     no_store: bool
     """Whether it keeps nothing below its blocks."""
     ttl: float | None
-    """Seconds after which what nobody has used goes; None: never for that."""
+    """Seconds after which unused chunks are removed; None for never."""
     counts: TierCounts = field(default_factory=TierCounts)
     held_bytes: int = 0
-    """By all engines, as the manager said last."""
+    """Bytes held by all engines, according to the manager's last answer."""
     storing: int = 0
-    """Chunks."""
+    """Chunks that are being stored."""
     loading: int = 0
     trimmed: float = 0.0
-    """When what is too old was last asked to go."""
+    """When the removal of expired chunks was last requested."""
 
     def was_stored(self, last: bytes) -> bool:
-        """Whether all of a hit, whose last key this is, was there so short a while ago that it is not offered again."""
+        """Returns whether the hit with this last key was complete so recently that it is not offered again."""
         return self.space.was_stored(last, min(_STORED_SECONDS, self.ttl or _STORED_SECONDS))

@@ -1,4 +1,4 @@
-"""A circuit breaker for each storage, for one way."""
+"""A circuit breaker for each storage, for one direction."""
 
 import logging
 import threading
@@ -14,41 +14,41 @@ _DONE: Final = {"reads": "read", "writes": "written"}
 
 
 class Moving(Protocol):
-    """What is on its way from or to a storage."""
+    """A transfer from or to a storage."""
 
     storage: str
-    """That was asked last."""
+    """The storage that was used last."""
     began: float
-    """When it was, on the monotonic clock; infinity: it is not being asked."""
+    """The monotonic time when that began; infinity if the storage is not in use."""
 
 
 class StorageBreakers:
-    """Storages that fail or hang are left alone for a while, and then tried with one load or store.
+    """Avoids storages that fail or hang for a while, and then probes each with one load or store.
 
     Args:
-        way: what is done with them, for people: ``reads`` or ``writes``.
-        patience: seconds after which a storage holds somebody up.
+        way: the direction, for people: ``reads`` or ``writes``.
+        patience: seconds after which a storage is considered too slow.
     """
 
     def __init__(self, way: str, patience: float) -> None:
         self._way, self._patience = way, patience
         self._given_up: set[Moving] = set()
-        """Which threads may still be at."""
+        """Transfers that were given up and that threads may still be working on."""
         self._breakers: dict[str, Breaker] = {}
-        """By the storage's name."""
+        """The breakers by storage name."""
         self._lock = threading.Lock()
 
     def of(self, storage: str) -> Breaker:
-        """The breaker of one storage."""
+        """Returns the breaker of one storage."""
         return self._breakers.setdefault(storage, Breaker())
 
     def allows(self, storage: str) -> bool:
-        """Whether a chunk may go now; one that fails is tried by asking. From any thread."""
+        """Returns whether a chunk may be transferred now; for a failing storage, True begins a probe. Thread-safe."""
         with self._lock:
             return self.of(storage).allows(time.monotonic())
 
     def note(self, storage: str, error: str, *, at_once: bool = False) -> None:
-        """Note what became of a chunk; an empty error: it was moved; ``at_once``: it held somebody up."""
+        """Record the outcome of a chunk: an empty ``error`` for success; ``at_once`` opens the breaker immediately."""
         with self._lock:
             breaker = self.of(storage)
             if not error:
@@ -59,11 +59,12 @@ class StorageBreakers:
             breaker.failed(time.monotonic(), error, at_once=at_once)
 
     def gave_up(self, moving: Moving, *, is_late: bool) -> None:
-        """Nobody waits for it any more: what held it up is left alone, now or when that is plain.
+        """Record that a transfer was given up. Its storage is avoided now, or once it is certain that it is too slow.
 
         Args:
-            moving: what was given up.
-            is_late: whether for that. What was asked for just now may have waited for something else.
+            moving: the transfer.
+            is_late: whether it was given up because it was late. A recently begun one may have waited for something
+                else.
         """
         if is_late and time.monotonic() - moving.began >= self._patience / 2:
             self._is_slow(moving)
@@ -71,7 +72,7 @@ class StorageBreakers:
             self._given_up.add(moving)
 
     def watch(self) -> None:
-        """Leave alone storages that hold a thread up although nobody waits for that any more."""
+        """Avoid storages that still block a thread with a transfer that was given up."""
         now = time.monotonic()
         slow = {moving for moving in self._given_up if now - moving.began >= self._patience}
         self._given_up -= slow
@@ -79,7 +80,7 @@ class StorageBreakers:
             self._is_slow(moving)
 
     def ended(self, moving: Moving) -> None:
-        """No thread is at it any more."""
+        """Record that no thread works on the transfer any more."""
         self._given_up.discard(moving)
 
     def _is_slow(self, moving: Moving) -> None:
@@ -88,6 +89,6 @@ class StorageBreakers:
 
     @property
     def problems(self) -> list[str]:
-        """What fails now, for people. Read from any thread."""
+        """The failing storages, for people. Read from any thread."""
         failing = {name: each for name, each in list(self._breakers.items()) if each.is_open}
         return [f"{self._way} of storage {name} fail: {each.error}" for name, each in failing.items()]

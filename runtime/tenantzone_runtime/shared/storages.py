@@ -1,4 +1,4 @@
-"""Reads and writes chunks where the manager says, on threads that may wait: files, objects of S3, memory of a pool."""
+"""Reads and writes chunks at the manager's places, on threads that may block: files, S3 objects, pool memory."""
 
 import errno
 import os
@@ -14,21 +14,21 @@ from tenantzone_runtime.shared.s3 import S3Storages, open_s3
 
 
 class Storages(Protocol):
-    """All that the shared tier does with storages. Every call may block, and raise :class:`OSError`."""
+    """The storage operations of the shared tier. Every call may block, and raise :class:`OSError`."""
 
     def write(self, place: Place, content: bytearray) -> None:
-        """Write a chunk; another engine that opens it after this reads all of it."""
+        """Write a chunk; engines that open it later read all of it."""
 
     def read(self, place: Place, content: bytearray) -> bool:
-        """Read a chunk; False: what is there has another length than ``content``."""
+        """Read a chunk. Returns False if the place has another length than ``content``."""
 
 
 class FileStorages:
-    """Folders that the engine has mounted where the manager has them.
+    """Folders that the engine has mounted at the same paths as the manager.
 
-    A file of a chunk's own is new, and is made by nobody else. A slot is in a large file that the manager has made; and
-    a storage is one only where its ``owner`` file lies. Nothing is synced to the disk: what a loss of power leaves of a
-    chunk does not open.
+    A chunk's own file is new, and no other process creates it. A slot is in a large file that the manager has created.
+    A folder is a storage only if its ``owner`` file exists. Nothing is synced to the disk: a chunk damaged by a loss of
+    power does not open.
     """
 
     def write(self, place: FilePlace, content: bytearray) -> None:
@@ -37,7 +37,7 @@ class FileStorages:
                 _write(descriptor, content, place.offset)
             return
         try:
-            # Closing tells what a network file system could not write.
+            # Closing reports what a network file system could not write.
             with _opened(place.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
                 _write(descriptor, content, 0)
         except FileExistsError:
@@ -61,7 +61,7 @@ class FileStorages:
 
 
 class AllStorages:
-    """Each where it belongs. A client of S3 or of a pool is made when the first object is asked for."""
+    """Uses the storage of each place. Clients of S3 and of pools are created on first use."""
 
     def __init__(self) -> None:
         self._files = FileStorages()
@@ -104,11 +104,11 @@ def _write(descriptor: int, content: bytearray, offset: int) -> None:
 
 @contextmanager
 def _opened(path: Path, flags: int) -> Iterator[int]:
-    # Of a place below ROOT/objects or ROOT/files, four folders lie between.
+    # A place below ROOT/objects or ROOT/files has four folders in between.
     if not (path.parents[4] / "owner").exists():
         raise OSError(errno.ENODEV, "no storage is here; mount it where the manager has it", str(path.parents[4]))
-    # Other engines and the manager may be other users: the mask says what they may do. All of it is sealed.
-    # And one of them may have put a pipe there, which would be waited for until somebody writes into it.
+    # Other engines and the manager may be other users: the umask decides what they may do. All of it is sealed. And one
+    # of them may have put a pipe there, which would block until it is written to.
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     try:
         yield descriptor

@@ -1,4 +1,4 @@
-"""What this engine stores: runs of chunks of prompts, each by one write on a thread."""
+"""Stores: runs of chunks of prompts, each run by one write on a thread."""
 
 import logging
 import time
@@ -23,32 +23,32 @@ from tenantzone_runtime.zones.hit_shape import HitShape
 logger = logging.getLogger(__name__)
 
 Chunks = Sequence[tuple[int, bytes, memoryview]]
-"""Indices in the prompt, keys, and the caller's memory of each."""
+"""Indices in the prompt, keys, and the caller's memory of each chunk."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Chunks of a request's prompt that no storage has, without which what it stores can't be stored either."""
+    """Chunks of a request's prompt that no storage has, without which its later chunks can't be stored."""
 
     query: Query
     first: int
-    """Index."""
+    """The index of the first chunk."""
     end: int
-    """Of the first chunk after those that it has tried to store."""
+    """The index after the last of the chunks that it has tried to store."""
 
 
 class Storing:
-    """Stores, as far as manager and storages let it.
+    """Stores chunks, as far as the manager and the storages permit.
 
     Args:
-        client: asks the manager.
-        storages: where chunks go.
-        shape: of them.
-        buffers: each as long as an object.
-        asking: knows whether the manager is well.
-        threads: that wait.
-        jobs: under way.
-        settings: how.
+        client: calls the manager.
+        storages: the storages.
+        shape: the shape of the chunks.
+        buffers: buffers of the size of an object.
+        asking: knows whether the manager is healthy.
+        threads: the threads that wait for storages.
+        jobs: the jobs in progress.
+        settings: the settings.
     """
 
     def __init__(
@@ -64,9 +64,9 @@ class Storing:
     ) -> None:
         self.breakers = StorageBreakers("writes", settings.store_seconds)
         self.problem = ""
-        """Why a zone may not store; empty: none was refused of late."""
+        """Why a zone may not store; empty if none was refused recently."""
         self.gaps: list[Gap] = []
-        """Of prompts whose beginnings are not there, since they were taken last."""
+        """The missing beginnings of prompts since the last call that took them."""
         self._client, self._storages = client, storages
         self._shape, self._buffers = shape, buffers
         self._asking, self._threads, self._jobs = asking, threads, jobs
@@ -79,13 +79,13 @@ class Storing:
         return not self._writes
 
     def begin(self, zone: SharedZone, job: Job[StoredChunk], query: Query, chunks: Chunks) -> None:
-        """Begin to store what may be stored now.
+        """Begin to store the chunks that may be stored now.
 
         Args:
-            zone: whose.
-            job: gets what is on its way.
-            query: of the request, whose chunks are written one run after the other.
-            chunks: what it has of its prompt.
+            zone: the zone of the chunks.
+            job: receives the chunks in transfer.
+            query: the request's query; the runs of its prompt are written one after another.
+            chunks: the chunks of the prompt.
         """
         run = self._run_of(zone, chunks, time.monotonic())
         if run:
@@ -97,11 +97,11 @@ class Storing:
         """Begin to store all that storages may lack of a hit, or nothing.
 
         Args:
-            zone: whose.
-            job: gets what is on its way.
-            query: of the request.
-            hit: the keys of all that it needs, as `HitShape.keys` has them.
-            chunks: the end of it.
+            zone: the zone of the chunks.
+            job: receives the chunks in transfer.
+            query: the request's query.
+            hit: the keys of all that the hit needs, in the order of `HitShape.keys`.
+            chunks: the chunks of its end.
         """
         run = self._run_of(zone, chunks, time.monotonic())
         if len(run) < len(chunks):
@@ -111,7 +111,7 @@ class Storing:
         self._begin(zone, job, query, hit, run, shape.parents(shape.tokens_in(len(hit))))
 
     def length_of(self, hit: Sequence[bytes]) -> int:
-        """How many chunks long the beginning of a prompt is that needs these keys."""
+        """Returns the length in chunks of the prompt's beginning that needs these keys."""
         shape = self._hit_shape
         return shape.tokens_in(len(hit)) // shape.chunk_tokens
 
@@ -137,7 +137,7 @@ class Storing:
         zone.storing += len(run)
         zone.space.transfers += 1
         result = WriteResult()
-        # The manager takes a writer for dead some time after no caller waits for it any more.
+        # The manager considers a writer dead some time after its caller has stopped waiting.
         steps = write.run(self._may_write, self._settings.call_seconds, 4 * self._settings.store_seconds, result)
         ended = partial(self._ended, zone, job, query, write, result)
         query.writes.append(partial(self._threads.write, zone.tenant, steps, ended))
@@ -145,19 +145,19 @@ class Storing:
             query.writes[0]()
 
     def giving_up(self, job: Job[StoredChunk], zone: SharedZone, is_late: bool) -> None:
-        """Leave alone the storages that hold a job up, and have the zone store as much elsewhere as before."""
+        """Avoid the storages that delay a job, and let the zone store as much elsewhere as before."""
         for write in [each for each, its_job in self._writes.items() if its_job is job]:
             self._release(zone, write)
             self.breakers.gave_up(write, is_late=is_late)
 
     def condemn(self, zone: SharedZone, keys: Iterable[bytes]) -> None:
-        """Keep nothing of what is being stored under these keys."""
+        """Discard what is being stored under these keys."""
         for write in self._writes:
             if write.space is zone.space:
                 write.condemned.update(keys)
 
     def _run_of(self, zone: SharedZone, chunks: Chunks, now: float) -> list[StoredChunk]:
-        """The chunks that may be stored now: one behind the other in their prompt, as far as a call may name it."""
+        """Returns the chunks that may be stored now: consecutive in their prompt, within the limit of a call."""
         if now < zone.space.closed_until or self._asking.breaker.is_open:
             zone.counts.refuse_writes("closed", len(chunks))
             return []
@@ -200,14 +200,14 @@ class Storing:
             self._jobs.ended(job, chunk.key, None if chunk.key in done else AbandonedError())
 
     def _may_write(self, storage: str) -> bool:
-        """Whether a storage is well, or is tried now: not while it holds all threads that would. From any thread."""
+        """Returns whether a storage is healthy or is probed now: not while it blocks all threads. Thread-safe."""
         if self.breakers.of(storage).is_open and not self._threads.may_write_at_once(storage):
             return False
         return self.breakers.allows(storage)
 
     @staticmethod
     def _release(zone: SharedZone, write: Write) -> None:
-        """Count a write's chunks as being stored no more."""
+        """Stop counting a write's chunks as being stored."""
         zone.storing -= len(write.chunks) * write.is_counted
         write.is_counted = False
 

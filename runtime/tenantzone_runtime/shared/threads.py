@@ -1,4 +1,4 @@
-"""Threads that wait in place of the caller, and what they have done, which is noted on the caller's own thread."""
+"""Threads that wait in place of the caller; the caller's own thread processes their results."""
 
 import logging
 import threading
@@ -17,26 +17,26 @@ from tenantzone_runtime.shared.settings import SharedSettings
 logger = logging.getLogger(__name__)
 
 Work = Callable[[], object]
-"""May raise what a manager, a storage or a seal does."""
+"""Work that may raise the errors of a manager, a storage or a seal."""
 Steps = Iterator[str]
-"""Work that waits for several in turn: it gives the name of each storage before it waits for it, and an empty one
-before it waits for the manager; and may raise what those do."""
+"""Work that waits for several services in turn: it yields the name of each storage before it waits for it, and an empty
+name before it waits for the manager; it may raise their errors."""
 Ended = Callable[[Exception | None], None]
-"""Is called on the caller's thread with what became of work."""
+"""Called on the caller's thread with the result of work."""
 
 _MOST_STORAGES: Final = 32
-"""With threads of their own; any further ones share some."""
+"""The maximum number of storages with their own threads; any others share threads."""
 _OTHERS: Final = "\n"
-"""No storage's name."""
+"""A key that is not the name of a storage."""
 
 
 class Threads:
-    """Of one tier: some ask the manager, some read, some write. Each takes work of each tenant in turn.
+    """The threads of one tier: some query the manager, some read, some write. They serve tenants in turn.
 
-    Each storage has threads of its own, so that one that hangs keeps nobody from another.
+    Each storage has its own threads, so that a hanging storage does not block the others.
 
     Args:
-        settings: how many there are.
+        settings: the numbers of threads.
     """
 
     def __init__(self, settings: SharedSettings) -> None:
@@ -46,27 +46,27 @@ class Threads:
         self._writers = _ByStorage("tenantzone-shared-write", settings.writers)
 
     def ask(self, tenant: str, work: Work, ended: Ended) -> None:
-        """Have the manager asked."""
+        """Run a query to the manager."""
         self._askers.submit(tenant, lambda: self._events.put(partial(ended, _error_of(work))))
 
     def read(self, tenant: str, steps: Steps, ended: Ended) -> None:
-        """Have storages read."""
+        """Run reads of storages."""
         self._go_on(self._readers, tenant, steps, ended)
 
     def write(self, tenant: str, steps: Steps, ended: Ended) -> None:
-        """Have storages written, with what has to be asked for that."""
+        """Run writes to storages, with the calls to the manager that they need."""
         self._go_on(self._writers, tenant, steps, ended)
 
     def may_read_at_once(self, storage: str) -> bool:
-        """Whether a thread would begin to read a storage now. From any thread, as the next one."""
+        """Returns whether a thread would begin to read a storage now. Thread-safe, like the next method."""
         return self._readers.of(storage).has_idle
 
     def may_write_at_once(self, storage: str) -> bool:
-        """Whether a thread would begin to write to a storage now."""
+        """Returns whether a thread would begin to write to a storage now."""
         return self._writers.of(storage).has_idle
 
     def take_note(self) -> None:
-        """Call what waits for work that has ended."""
+        """Call the callbacks of finished work."""
         while True:
             try:
                 event = self._events.get_nowait()
@@ -75,12 +75,12 @@ class Threads:
             event()
 
     def stop(self) -> None:
-        """Begin nothing more."""
+        """Begin no new work."""
         for workers in (self._askers, self._readers, self._writers):
             workers.stop()
 
     def _go_on(self, by_storage: "_ByStorage", tenant: str, steps: Steps, ended: Ended) -> None:
-        """Do the next step, and have a thread do what is after it that waits for something else."""
+        """Run the next step, and submit the step after it, which waits for another service."""
         storages: list[str] = []
         error = _error_of(lambda: storages.extend(islice(steps, 1)))
         if storages:
@@ -90,7 +90,7 @@ class Threads:
 
 
 class _ByStorage:
-    """Threads for each storage, from the first time that it is waited for."""
+    """Threads for each storage, created at its first use."""
 
     def __init__(self, name: str, count: int) -> None:
         self._name, self._count = name, count
@@ -99,7 +99,7 @@ class _ByStorage:
         self._is_stopped = False
 
     def of(self, storage: str) -> Workers:
-        """Those of one storage. From any thread."""
+        """Returns the threads of one storage. Thread-safe."""
         with self._lock:
             if storage not in self._workers and len(self._workers) >= _MOST_STORAGES:
                 storage = _OTHERS
@@ -122,7 +122,7 @@ def _error_of(work: Work) -> Exception | None:
     except (OSError, ManagerError, CorruptObjectError, AbandonedError) as error:
         return error
     except Exception as error:
-        # Whatever a manager answers, the thread goes on, and somebody learns what went wrong.
+        # Whatever a manager answers, the thread continues, and the error is logged and returned.
         logger.exception("the shared tier failed at something")
         return error
     return None

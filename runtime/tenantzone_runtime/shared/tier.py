@@ -1,7 +1,7 @@
-"""The shared tier: what of a zone lies in storages of many engines, and what of it this engine reads and writes.
+"""The shared tier: a zone's chunks in storages of many engines, and this engine's reads and writes of them.
 
-All is decided here on the caller's thread, from memory; threads of the tier's own wait for manager and storages. What
-they have done is taken note of when the caller asks for something. Quotas, eviction and floors are the manager's.
+All decisions are made here, from memory, on the caller's thread; the tier's own threads wait for manager and storages.
+Their results are processed when the caller calls a method. Quotas, eviction and floors are the manager's.
 """
 
 import time
@@ -38,19 +38,20 @@ from tenantzone_runtime.zones.parts import slices
 from tenantzone_runtime.zones.tier_counts import TierCounts, TierTotals
 
 REMOVED_AT_ONCE: Final = 1_000
-"""Keys in one call, which holds the manager up for that long."""
+"""Keys in one call, which occupies the manager for its duration."""
 
 
 class SharedTier:
     """One engine's part of the storages that its pool shares.
 
     Args:
-        client: asks the manager.
+        client: calls the manager.
         storages: moves bytes.
-        shape: of chunks.
-        seals: the seal of a tenant's zone since a purge, by tenant and the purge's id (empty: none).
-        has_pool_key: whether the salt key is the pool's: with one of this engine's own, nobody else finds anything.
-        settings: how.
+        shape: the shape of chunks.
+        seals: returns the seal of a tenant's zone since a purge, by tenant and the purge's id (empty for none).
+        has_pool_key: returns whether the salt key is the pool's: with this engine's own key, no other engine finds its
+            chunks.
+        settings: the settings.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class SharedTier:
     ) -> None:
         self.shape = shape
         self.zones: dict[str, SharedZone] = {}
-        """Of the config in force, by tenant."""
+        """The zones of the config in force, by tenant."""
         self._client = client
         self._seals = seals
         self._has_pool_key = has_pool_key
@@ -82,19 +83,19 @@ class SharedTier:
         )
         self._removing = Removing(client, partial(threads.ask, ""), settings.call_seconds, asking.heard)
         self._gone: dict[Space, list[bytes]] = {}
-        """What the manager is not told of yet that it is not there, or is not what it should be."""
+        """Missing or wrong chunks that the manager was not informed of yet."""
         self._totals = TierTotals()
         self._looked = -settings.held_seconds
         self._is_looking = False
 
     @property
     def chunk_bytes(self) -> int:
-        """Of a chunk in memory."""
+        """The size of a chunk in memory, in bytes."""
         return self.shape.content_bytes
 
     @property
     def problem(self) -> str:
-        """What keeps it from storing or loading now, for people; empty: nothing. Read from any thread."""
+        """Why it can't store or load now, for people; empty if it can. Read from any thread."""
         if not self._has_pool_key():
             return "the pool has no salt key, so no other engine could read what this one stored"
         breaker = self._asking.breaker
@@ -103,20 +104,20 @@ class SharedTier:
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether nothing is on its way, and nothing has to go."""
+        """Whether nothing is in transfer, and nothing must be removed."""
         loads = any(zone.loading for zone in self.zones.values())
         return self._storing.is_at_rest and not loads and not self._removing.has_work
 
     # Requests
 
     def find(self, tenant: str, query: Query, key: bytes, promised: int = 0) -> Finding:
-        """Whether a chunk can be loaded now. The first call of a request asks the manager about its whole prompt.
+        """Returns whether a chunk can be loaded now. A request's first call queries the manager for its whole prompt.
 
         Args:
-            tenant: whose request asks.
-            query: the request's own.
-            key: of the chunk.
-            promised: chunks that the zone was told of, and has not begun to load.
+            tenant: the tenant of the request.
+            query: the request's query.
+            key: the key of the chunk.
+            promised: chunks that were reported to the zone and are not being loaded yet.
         """
         zone, now = self._storing_zone(tenant), time.monotonic()
         if zone is None:
@@ -134,7 +135,7 @@ class SharedTier:
         return Finding.HIT
 
     def why_closed(self, tenant: str) -> str:
-        """Why a tenant's zone keeps nothing here now, for people; empty: it does, or :attr:`problem` says why not."""
+        """Returns why a tenant's zone keeps nothing here now, for people; empty if it does, or see :attr:`problem`."""
         zone = self.zones.get(tenant)
         if zone is None or zone.no_store:
             return "the zone keeps nothing in storages: see its offload, and its retention"
@@ -142,17 +143,18 @@ class SharedTier:
         return "what the zone had in storages before is still being removed: try again later" if is_going else ""
 
     def is_waiting(self, query: Query) -> bool:
-        """Whether a request's question has been asked, and may still be answered in time."""
+        """Returns whether a request's query was sent and may still be answered in time."""
         return self._asking.is_pending(query, time.monotonic())
 
     def count(self, tenant: str, query: Query) -> int | None:
-        """How many chunks of a prompt storages have, from its beginning on; None: it is not known yet.
+        """Returns the number of chunks of a prompt's beginning that storages have; None if that is not known yet.
 
-        For whoever is no request: the manager has as long as for any other call. Of an answer that did not come, 0.
+        For callers other than requests: the manager has as long as for any other call. Without an answer, the result is
+        0.
 
         Args:
-            tenant: whose prompt it is.
-            query: the first call asks.
+            tenant: the tenant of the prompt.
+            query: the prompt's query, which the first call sends.
         """
         zone, now = self._storing_zone(tenant), time.monotonic()
         if zone is None:
@@ -164,9 +166,9 @@ class SharedTier:
         return sum(1 for _ in takewhile(query.found.__contains__, query.keys))
 
     def ended(self, tenant: str, query: Query) -> None:
-        """A request has ended. If it found all above this tier, and stored nothing, its prompt counts as used now.
+        """Record that a request has ended. If it found all above this tier and stored nothing, its prompt is used now.
 
-        Of a hit, all that storages may lack is tried to be stored, which says nothing of whether anything was lacking.
+        All that storages may lack of a hit is offered for storing, so this does not show whether anything was missing.
         """
         zone = self._storing_zone(tenant)
         has_stored = query.stored and self.shape.hits is None
@@ -174,13 +176,13 @@ class SharedTier:
             self._asking.ask(zone, query, time.monotonic(), self._settings.call_seconds)
 
     def store(self, number: int, tenant: str, query: Query, chunks: Chunks) -> None:
-        """Begin to store what is not there already, as far as the manager lets us; :meth:`finished` tells of the job.
+        """Begin to store missing chunks, as far as the manager permits; :meth:`finished` reports the job.
 
         Args:
-            number: of the job.
-            tenant: whose chunks they are.
-            query: of the request that stores.
-            chunks: the memory stays as it is until the job has ended.
+            number: the number of the job.
+            tenant: the tenant of the chunks.
+            query: the query of the request that stores.
+            chunks: the chunks; their memory must not change until the job has ended.
         """
         job: Job[StoredChunk] = Job(number, False, time.monotonic(), self.shape.content_bytes)
         zone = self._storing_zone(tenant)
@@ -191,13 +193,13 @@ class SharedTier:
         self._jobs.begin(job, zone, partial(self._storing.giving_up, job, zone))
 
     def load(self, number: int, tenant: str, query: Query, chunks: Chunks) -> None:
-        """Begin to load chunks that the request was told of.
+        """Begin to load chunks that were reported to the request.
 
         Args:
-            number: of the job.
-            tenant: whose chunks they are.
-            query: of the request that loads.
-            chunks: the memory of each is as it was, zeros, or all of the chunk, when the job has ended.
+            number: the number of the job.
+            tenant: the tenant of the chunks.
+            query: the query of the request that loads.
+            chunks: the chunks; when the job has ended, each one's memory is unchanged, zeros, or the complete chunk.
         """
         job: Job[LoadedChunk] = Job(number, True, time.monotonic(), self.shape.content_bytes)
         zone = self._storing_zone(tenant)
@@ -213,23 +215,23 @@ class SharedTier:
 
     @property
     def has_gaps(self) -> bool:
-        """Whether there are any to take."""
+        """Whether there are gaps to take."""
         return bool(self._storing.gaps)
 
     def take_gaps(self) -> list[Gap]:
-        """Beginnings of prompts that are not there, as after the manager was away; each request's once.
+        """Returns missing beginnings of prompts, as after an outage of the manager; each request's once.
 
-        Whoever has them in memory may store them with what follows.
+        A caller that has them in memory may store them with the chunks that follow.
         """
         gaps, self._storing.gaps = self._storing.gaps, []
         return gaps
 
     def end_at_once(self, number: int) -> None:
-        """End a job of somebody who may store nothing."""
+        """End a job of a caller that may store nothing."""
         self._jobs.begin(Job[StoredChunk](number, False, time.monotonic(), self.shape.content_bytes), None)
 
     def lose(self, tenant: str, keys: Iterable[bytes]) -> None:
-        """Have nobody find what a zone has under these keys, nor what is being stored: it is not what it should be."""
+        """Remove what a zone has or is storing under these keys, because it is wrong."""
         zone, lost = self.zones.get(tenant), list(keys)
         if zone is not None and lost:
             self._storing.condemn(zone, lost)
@@ -237,16 +239,16 @@ class SharedTier:
             self._tell_gone()
 
     def finished(self) -> list[JobEnd]:
-        """Take note of what the threads have done; returns the jobs that have ended, also those given up by now."""
+        """Process the threads' results. Returns the jobs that have ended, including those given up by now."""
         self._take_note()
         return self._jobs.take_ends()
 
     def give_up_jobs(self) -> None:
-        """End all jobs at once: no memory of the caller's is touched when this returns."""
+        """End all jobs immediately; afterwards, none of the caller's memory is accessed."""
         self._jobs.give_up_all()
 
     def renew(self) -> None:
-        """Find nothing more of what was sealed by a key that is not in force any more, and have it go."""
+        """Make everything unfindable that was sealed with a former key, and have it removed."""
         for tenant, zone in self.zones.items():
             before, zone.space = zone.space, self._new_space(tenant, zone.purge)
             if before.instance != zone.space.instance:
@@ -257,8 +259,8 @@ class SharedTier:
     def apply(self, config: RuntimeConfig) -> None:
         """Follow a new config of the engine's zones.
 
-        What a purge names, and what belongs to zones that are gone or keep nothing, is found no more when this returns;
-        :meth:`take_receipts` tells when it is gone from the storages.
+        Purged chunks, and those of zones that are gone or keep nothing, can't be found when this returns;
+        :meth:`take_receipts` reports when they are removed from the storages.
         """
         self._pool = config.pool
         before = self.zones
@@ -269,13 +271,13 @@ class SharedTier:
         self._removing.go_on()
 
     def upkeep(self) -> None:
-        """Do what time does, and try again what failed; several times a second."""
+        """Do periodic work, and retry what failed; called several times a second."""
         self._take_note()
         now = time.monotonic()
         if self._pool is None or not self._has_pool_key() or not self._asking.breaker.allows(now):
             return
         if self._asking.breaker.is_open:
-            # No request tries whether the manager is well again: this does.
+            # No request probes the manager: this does.
             self._looked = -self._settings.held_seconds
         else:
             self._removing.go_on()
@@ -284,16 +286,16 @@ class SharedTier:
         self._look(now)
 
     def take_receipts(self) -> list[Receipt]:
-        """What became of what purges named, and of zones that went, since the last call."""
+        """Returns the receipts of completed purges and removed zones since the last call."""
         return self._removing.take_receipts()
 
     def stop(self) -> None:
-        """Begin nothing more, and let nobody wait."""
+        """Begin no new work, and stop all waiting."""
         self.give_up_jobs()
         self._threads.stop()
 
     def figures(self) -> SharedFigures:
-        """What there is in all; what there is of each zone is in ``zones``."""
+        """Returns the totals of the tier; ``zones`` has the figures of each zone."""
         held = sum(zone.held_bytes for zone in self.zones.values())
         return SharedFigures(self._buffers.size, held, self.problem, self._asking.counts, self._totals.copy())
 
@@ -307,11 +309,11 @@ class SharedTier:
     # Zones
 
     def _storing_zone(self, tenant: str) -> SharedZone | None:
-        """The zone of a tenant, if it keeps anything here now."""
+        """Returns the zone of a tenant if it keeps anything here now."""
         zone = self.zones.get(tenant)
         if zone is None or zone.no_store or not self._has_pool_key():
             return None
-        # One that was gone, or kept nothing, begins anew when all is gone that it had.
+        # A zone that was gone, or kept nothing, starts again once all of its former data is removed.
         return None if self._removing.is_going(zone.space.instance, tenant) else zone
 
     def _zone(self, config: ZoneConfig, before: SharedZone | None) -> SharedZone:
@@ -323,7 +325,7 @@ class SharedTier:
             if no_store:
                 self._removing.add_all(config.tenant, None)
             elif config.purge:
-                # An engine before this one may have ended in the midst of it.
+                # An earlier engine may have ended during this purge.
                 self._removing.add_before(config.tenant, config.purge, None, is_told=False)
             return zone
         if config.purge and config.purge != before.purge:
@@ -344,7 +346,7 @@ class SharedTier:
         return Space(tenant, seal, instance_name(tenant, seal.folder, purge), groups)
 
     def _trim(self, zone: SharedZone, now: float) -> None:
-        """Have go what is too old, of a zone that holds something."""
+        """Remove expired chunks of a zone that holds any."""
         if zone.ttl is None or not zone.held_bytes:
             return
         if now - zone.trimmed < min(max(zone.ttl / 4, 0.1), self._settings.longest_trim_seconds):
@@ -355,7 +357,7 @@ class SharedTier:
         self._threads.ask("", work, self._asking.heard)
 
     def _look(self, now: float) -> None:
-        """Ask what zones hold."""
+        """Query the zones' usage."""
         if self._is_looking or now - self._looked < self._settings.held_seconds:
             return
         self._is_looking, self._looked = True, now
@@ -378,7 +380,7 @@ class SharedTier:
         self._gone.setdefault(space, []).extend(keys)
 
     def _tell_gone(self) -> None:
-        """Have the manager find no more what is gone, all in one call: the tenant's next question waits for it."""
+        """Remove missing or wrong chunks from the manager, all in one call: the tenant's next query waits for it."""
         gone, self._gone = self._gone, {}
         for space, keys in gone.items():
             for part in slices(keys, REMOVED_AT_ONCE):

@@ -1,4 +1,4 @@
-"""Where a KV-cache manager is. The command line asks, before vLLM and what it brings are known to be there."""
+"""Checks URLs of KV-cache managers. The command line uses it before vLLM and its dependencies are known to exist."""
 
 from urllib.parse import SplitResult, urlsplit
 
@@ -6,10 +6,10 @@ from tenantzone_contract.tls import TlsFiles
 
 
 def check_url(url: str) -> SplitResult:
-    """The parts of a manager's URL.
+    """Returns the parts of a manager's URL.
 
     Raises:
-        ValueError: it is none; the message says what one is like.
+        ValueError: the URL is invalid; the message shows a valid one.
     """
     try:
         parts = urlsplit(url)
@@ -22,10 +22,10 @@ def check_url(url: str) -> SplitResult:
 
 
 def check_tls(url: str, files: TlsFiles) -> None:
-    """Check that files for TLS are named for a URL that has it.
+    """Check that TLS files are only named for an https URL.
 
     Raises:
-        ValueError: they would be used for nothing.
+        ValueError: the files would not be used.
     """
     if files.paths and urlsplit(url).scheme != "https":
         raise ValueError(f"certificates are for a URL that begins with https, and it is {url}")

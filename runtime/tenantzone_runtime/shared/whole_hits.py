@@ -1,4 +1,4 @@
-"""Chunks that are of use together only: what storages have of a prompt as a whole, and what they are given of it."""
+"""Chunks that are only useful together: what storages have of a prompt as a whole, and what is stored of it."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -20,13 +20,13 @@ class WholeHits:
     """The hits of one engine in storages.
 
     Args:
-        zone_of: a tenant's zone; None: it keeps nothing in storages now.
-        asking: asks the manager.
-        loading: says what may be loaded.
-        storing: stores.
-        jobs: under way.
-        content_bytes: of a chunk in memory.
-        settings: how.
+        zone_of: returns a tenant's zone; None if it keeps nothing in storages now.
+        asking: queries the manager.
+        loading: decides what may be loaded.
+        storing: stores chunks.
+        jobs: the jobs in progress.
+        content_bytes: the size of a chunk in memory.
+        settings: the settings.
     """
 
     def __init__(
@@ -45,14 +45,14 @@ class WholeHits:
         self._budget = settings.query_seconds
 
     def longest(self, tenant: str, query: Query) -> int | None:
-        """How many chunks long the beginning of a prompt is that storages have with all that goes with it.
+        """Returns the longest beginning of a prompt, in chunks, that storages hold as a whole hit.
 
         Args:
-            tenant: whose request asks.
-            query: the request's own; the first call asks the manager.
+            tenant: the tenant of the request.
+            query: the request's query, which the first call sends.
 
         Returns:
-            None: it is not known yet.
+            None if it is not known yet.
         """
         zone, now = self._zone_of(tenant), time.monotonic()
         if zone is None:
@@ -62,13 +62,13 @@ class WholeHits:
         return query.hit if query.is_believed(zone.space, now) else 0
 
     def may_load(self, tenant: str, query: Query, keys: Sequence[bytes], promised: int = 0) -> bool:
-        """Whether all of these chunks may be loaded now.
+        """Returns whether all of these chunks may be loaded now.
 
         Args:
-            tenant: whose request asks.
-            query: the request's own.
-            keys: of the chunks.
-            promised: chunks that the zone was told of, and has not begun to load.
+            tenant: the tenant of the request.
+            query: the request's query.
+            keys: the keys of the chunks.
+            promised: chunks that were reported to the zone and are not being loaded yet.
         """
         zone, now = self._zone_of(tenant), time.monotonic()
         if zone is None or not query.is_believed(zone.space, now):
@@ -81,14 +81,14 @@ class WholeHits:
         return may
 
     def promise(self, query: Query, keys: Sequence[bytes]) -> None:
-        """Note that these chunks are going to be loaded: storages that fail are tried with them."""
+        """Record that these chunks will be loaded: they probe failing storages."""
         self._loading.try_with(query, keys, time.monotonic())
 
     def first_lacking(self, tenant: str, query: Query, hit: Sequence[bytes]) -> int:
-        """The index of the first chunk of a hit of which storages were not said to have it; the hit's length: none.
+        """Returns the index of the first chunk of a hit that storages may lack; the hit's length if there is none.
 
-        That may be longer ago than it can be read for: they have it, as a rule. Of a zone that keeps nothing here, they
-        lack nothing.
+        Storages may have confirmed a chunk longer ago than its lease lasts: usually they still have it. For a zone that
+        keeps nothing here, they lack nothing.
         """
         zone = self._zone_of(tenant)
         if zone is None:
@@ -102,14 +102,14 @@ class WholeHits:
         return sum(1 for _ in takewhile(query.found.__contains__, hit))
 
     def store(self, number: int, tenant: str, query: Query, hit: Sequence[bytes], chunks: Chunks) -> None:
-        """Begin to store all that a hit lacks, or nothing; the tier tells of the job when it has ended.
+        """Begin to store all that a hit lacks, or nothing; the tier reports the job when it has ended.
 
         Args:
-            number: of the job.
-            tenant: whose chunks they are.
-            query: of the request that has ended.
-            hit: the keys of all that it needs, as `HitShape.keys` has them.
-            chunks: the end of it; the memory stays as it is until the job has ended.
+            number: the number of the job.
+            tenant: the tenant of the chunks.
+            query: the query of the ended request.
+            hit: the keys of all that the hit needs, in the order of `HitShape.keys`.
+            chunks: the chunks of its end; their memory must not change until the job has ended.
         """
         job: Job[StoredChunk] = Job(number, False, time.monotonic(), self._content_bytes)
         zone = self._zone_of(tenant)

@@ -1,4 +1,4 @@
-"""One write on a thread: the manager says where, the chunks go there, and the manager learns which ones did."""
+"""One write on a thread: the manager names the places, the chunks are written, and the results are reported to it."""
 
 import math
 import time
@@ -19,47 +19,47 @@ from tenantzone_runtime.zones.hit_shape import HitShape
 from tenantzone_runtime.zones.tier_counts import WriteRefusal
 
 CLOSED_SECONDS: Final = 10.0
-"""For which nothing is written for a zone that may not register its instance."""
+"""Seconds for which nothing is written for a zone that may not register its instance."""
 _GOING_ON: Final = ("serving", "writing", "write")
-"""What can be read, now or when its writer is done."""
+"""States of blocks that can be read, now or once their writer is done."""
 _REFUSALS: Final[dict[str, WriteRefusal]] = {"no_room": "room", "no_prefix": "closed", "writing": "transfers"}
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Of all chunks of an engine."""
+    """The shape of all chunks of an engine."""
 
     content_bytes: int
     tokens: int
     hits: HitShape | None = None
-    """Of a model whose chunks are of use together only; None: each is with those before it."""
+    """The shape of hits if chunks are only useful together; None if each chunk only needs those before it."""
 
 
 @dataclass(slots=True)
 class StoredChunk:
-    """One chunk on its way to a storage."""
+    """One chunk that is being stored."""
 
     index: int
-    """In its prompt."""
+    """The index in its prompt."""
     key: bytes
     memory: Memory
 
 
 @dataclass(slots=True)
 class WriteResult:
-    """What became of a write."""
+    """The outcome of a write."""
 
     written: list[bytes] = field(default_factory=list)
     """Keys that can be read now."""
     there: list[bytes] = field(default_factory=list)
-    """That could be before."""
+    """Keys that could be read before."""
     refused: dict[WriteRefusal, int] = field(default_factory=dict)
     failures: int = 0
-    """Chunks that a storage or the manager failed at."""
+    """Chunks for which a storage or the manager failed."""
     first_missing: int | None = None
-    """Index of the first chunk of the prompt that is neither there nor this write's; None: there is none."""
+    """The index of the first chunk of the prompt that is neither stored nor part of this write, or None."""
     tried: dict[str, str] = field(default_factory=dict)
-    """Storages to which something was to be written, each with why the last failed; empty: it did not."""
+    """The last error of each storage that was to be written to; empty if it did not fail."""
 
     def refuse(self, reason: WriteRefusal) -> None:
         """Count a chunk that is not stored."""
@@ -67,18 +67,18 @@ class WriteResult:
 
 
 class Write:
-    """A run of chunks of one prompt, one behind the other.
+    """A run of consecutive chunks of one prompt.
 
     Args:
-        client: asks the manager.
-        storages: where chunks go.
-        space: whose they are.
-        prompt: keys from the beginning of the prompt to the last of the chunks.
-        chunks: in its order.
-        shape: of them.
-        buffers: each as long as an object.
-        parents: of each key of the prompt, the index of the one that it follows, or -1; and all of the chunks are
-            written or nothing. Nothing: each follows the one before it.
+        client: calls the manager.
+        storages: the storages.
+        space: the space of the chunks.
+        prompt: the keys from the beginning of the prompt to the last of the chunks.
+        chunks: the chunks in the order of the prompt.
+        shape: the shape of the chunks.
+        buffers: buffers of the size of an object.
+        parents: for each key of the prompt, the index of the preceding one or -1; then all chunks are written or none.
+            If empty, each key follows the one before it.
     """
 
     def __init__(
@@ -94,13 +94,13 @@ class Write:
     ) -> None:
         self.space, self.chunks = space, chunks
         self.losses = space.losses
-        """Of the space, before any of this was written."""
+        """The losses of the space before any chunk was written."""
         self.condemned: set[bytes] = set()
-        """Keys of which nothing may be kept; added to from another thread."""
+        """Keys whose chunks must be discarded; another thread adds to it."""
         self.storage, self.began = "", math.inf
-        """That is being written to, and since when, on the monotonic clock; infinity: none is. Read from any thread."""
+        """The storage being written to, and the monotonic time since when; infinity for none. Read from any thread."""
         self.is_counted = True
-        """Whether its chunks count as being stored: not after they are late, whatever their storage still does."""
+        """Whether its chunks count as being stored: not once they are late, whatever their storage still does."""
         self._client, self._storages = client, storages
         self._prompt = prompt
         self._parents = parents
@@ -113,13 +113,14 @@ class Write:
         """Write what is missing.
 
         Args:
-            may_write: whether a storage may be written to, or is left alone since it fails; asked once for each.
-            call_seconds: that a call of the manager may take.
-            write_seconds: after which the manager takes this writer for dead.
-            result: gets what becomes of it.
+            may_write: returns whether a storage may be written to, or is avoided because it fails; called once for
+                each.
+            call_seconds: seconds that a call to the manager may take.
+            write_seconds: seconds after which the manager considers this writer dead.
+            result: receives the outcome.
 
         Yields:
-            The name of each storage before it is written to; an empty one before the manager is asked.
+            The name of each storage before it is written to; an empty name before the manager is called.
 
         Raises:
             ManagerError: nothing was begun.
@@ -141,8 +142,8 @@ class Write:
                 result.refuse(_REFUSALS.get(block.standing, "closed"))
             else:
                 keys.append(chunk.key)
-                # What follows a chunk that is missing could never be read, nor a part of what is read as a whole. And
-                # what was given up says nothing of its storage, which is not tried with it.
+                # A chunk behind a missing one could never be read, nor a part of a whole hit. And an abandoned chunk
+                # shows nothing about its storage, so it is not used as a probe.
                 may_go = is_whole and not failed and chunk.memory.is_wanted and may_write(location.storage)
                 if may_go and location.storage != storage:
                     storage = location.storage
@@ -163,7 +164,7 @@ class Write:
         except ManagerError as error:
             if error.code != "NOT_FOUND":
                 raise
-        # It was purged by another engine, or the manager has lost its index.
+        # Another engine has purged it, or the manager has lost its index.
         self.space.is_registered = False
         self._register(call_seconds)
         return self._start_once(first, call_seconds, write_seconds)
@@ -221,7 +222,7 @@ class Write:
                 told = self._client.finish_write_cache(self.space.instance, write_id, keys, sorted(gone), seconds)
             except ManagerError:
                 if is_last:
-                    # The manager takes this writer for dead after a while, and has all of it go.
+                    # The manager considers this writer dead after a while, and removes all of it.
                     result.failures += len(keys) - len(gone)
             else:
                 result.written += [key for key, ending in zip(keys, told.endings, strict=False) if ending == "serving"]
@@ -229,7 +230,7 @@ class Write:
 
 
 def _leave_out(chunk: StoredChunk, result: WriteResult) -> None:
-    """Count a chunk that is not tried, unless it was given up: that is counted already."""
+    """Count a skipped chunk, unless it was given up and so is counted already."""
     if chunk.memory.is_wanted:
         result.refuse("closed")
 
