@@ -89,7 +89,7 @@ def _spec(zone: ZoneConfig, grant: Grant, seats: SeatGrant) -> ZoneSpec:
 
 
 def release_steps(idle: Idle) -> ReleaseSteps | None:
-    """Returns the steps in which an quiet zone's cached blocks are evicted; None if all are evicted at once."""
+    """Returns the steps in which a quiet zone's cached blocks are evicted; None if all are evicted at once."""
     release = idle.release
     return None if release is None else ReleaseSteps(percentage(release.share), release.every_seconds)
 

@@ -8,7 +8,7 @@ The order, for a zone that may take the blocks that it needs:
   zones share cached surplus as one LRU cache, and none grows at the cost of blocks that others use more;
 - S1 (own): the rest of its own blocks, in the order of its eviction policy;
 - S2 (quiet): zones past their idle window, lowest priority first, then least recently active, down to their floor. A
-  borrower takes from a reservation only where it may borrow from it. It comes last: what an quiet zone caches within its
+  borrower takes from a reservation only where it may borrow from it. It comes last: what a quiet zone caches within its
   reservation is lent to requests, and never to another zone's cache;
 - then, for a running request that grows above the reservation, blocks that other zones cache above theirs (relief):
   running work counts more than an unreserved cache. A waiting request gets these only by :func:`relieve`.

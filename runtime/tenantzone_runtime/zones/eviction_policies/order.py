@@ -135,7 +135,7 @@ class EvictionOrder(ABC):
         return block_ids
 
     def _append(self, block_ids: Iterable[int]) -> int:
-        """Blocks come to stand behind all others. Returns how many they are; raises what :meth:`keep` does."""
+        """Place blocks behind all others. Returns their number; raises what :meth:`keep` does."""
         links = self.links
         before, after, order_of, end = links.before, links.after, links.order_of, links.end
         after[end], last = self._first, self._last
@@ -156,10 +156,10 @@ class EvictionOrder(ABC):
         return count
 
     def _insert(self, block_id: int, earlier: int) -> None:
-        """A block comes to stand right behind an ``earlier`` one, or, behind the end, before all others.
+        """Place a block right behind an ``earlier`` one; behind the end means before all others.
 
         Raises:
-            KeyError: it is kept already, in whichever order.
+            KeyError: it is kept already, in any order.
         """
         links = self.links
         before, after, end = links.before, links.after, links.end
@@ -174,7 +174,7 @@ class EvictionOrder(ABC):
         self.size += 1
 
     def _take_out(self, block_ids: Iterable[int]) -> int:
-        """Blocks leave the order, wherever they stand. Returns how many they are; raises what :meth:`hit` does."""
+        """Remove blocks from anywhere in the order. Returns their number; raises what :meth:`hit` does."""
         links = self.links
         before, after, order_of, end = links.before, links.after, links.order_of, links.end
         after[end], before[end] = self._first, self._last
@@ -194,7 +194,7 @@ class EvictionOrder(ABC):
         return count
 
     def _take_first(self, count: int) -> list[int]:
-        """The first ``count`` blocks leave the order. Returns their ids in order; raises what :meth:`evict` does."""
+        """Remove the first ``count`` blocks. Returns their ids in order; raises what :meth:`evict` does."""
         self._check_count(count)
         after, order_of = self.links.after, self.links.order_of
         taken: list[int] = []
@@ -208,7 +208,7 @@ class EvictionOrder(ABC):
         return taken
 
     def _begin_with(self, block_id: int) -> None:
-        """Let the order begin with this block: what stood before it is gone."""
+        """Make this block the first of the order: the blocks before it are gone."""
         links = self.links
         self._first = block_id
         links.before[block_id] = links.end
