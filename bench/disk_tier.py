@@ -1,4 +1,4 @@
-"""What the disk tier gives of a disk: chunks stored and loaded, against one plain file, and sealed against unsealed."""
+"""The throughput of the disk tier: chunks stored and loaded, against one plain file, and sealed against unsealed."""
 
 import argparse
 import os

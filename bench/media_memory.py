@@ -33,7 +33,7 @@ from hack.locked import with_torchvision
 
 MIB: Final = 2**20
 _SIDE: Final = 5790
-"""Of an image just below the bound of pixels."""
+"""The side of an image just below the bound of pixels."""
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ SIZES = (1 << 14, 1 << 16, 90_112, 1 << 18)
 """Python's dictionaries grow by powers of two: with 90,112 blocks they are among those that are mostly empty."""
 
 PROMPTS = 2048
-"""That fill the pool."""
+"""The number of prompts that fill the pool."""
 
 AT_A_TIME = 16
 """Requests, where a state is about what is cached."""
@@ -43,7 +43,7 @@ TURNOVERS = 2
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """Whose scheduler, and with which zones. ``zones`` 0: vLLM's own."""
+    """A scheduler and its zones. ``zones`` 0: vLLM's own."""
 
     name: str
     zones: int
@@ -69,9 +69,9 @@ class Sample:
     traced: int
     """Bytes that Python has allocated since before the scheduler was made; 0 if that was not counted."""
     resident: int
-    """The same for the process as a whole."""
+    """The bytes of the process as a whole."""
     blocks: tuple[int, int]
-    """In use, and cached."""
+    """The blocks in use, and the cached ones."""
 
 
 class Life:

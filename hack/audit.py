@@ -20,7 +20,7 @@ from hack.progress import say
 
 _REQUIREMENTS = Path(__file__).parents[1] / "requirements"
 LOCKS = ("operator", "cpu", "gpu", "build", "dev")
-"""What is shipped or made with, by the locks' names."""
+"""The locks of what is shipped, and of the build tools."""
 OSV_URL = "https://api.osv.dev/v1/query"
 _NAME = "audit"
 _LONGEST = 300
@@ -32,7 +32,7 @@ class SourceError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a source said of one lock."""
+    """The answer of a source about one lock."""
 
     looked_up: int
     """The number of packages that the source knows."""
@@ -43,7 +43,7 @@ class Found:
 
 
 def read_answer(answer: str) -> Found:
-    """What pip-audit has printed, as JSON.
+    """Parse the JSON output of pip-audit.
 
     Raises:
         SourceError: it has printed something else, or not one package could be looked up.
@@ -65,7 +65,7 @@ def read_answer(answer: str) -> Found:
 
 
 def ask(program: Path, lock: Path, service: Sequence[str]) -> Found:
-    """What one source says of one lock.
+    """Ask one source about one lock.
 
     Raises:
         SourceError: it does not answer.

@@ -49,7 +49,7 @@ _ENGINES: Final = {"engine", "stock"}
 BY_SETTING: Final = "refused by flag or variable"
 BY_CONFIGURATION: Final = "refused by configuration"
 BY_REQUEST: Final = "refused by request"
-"""What tests say that they show of all that is refused in this way."""
+"""The feature that tests name for everything that is refused in this way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Feature:
 
     name: str
     zones: str
-    """What becomes of it with zones."""
+    """The support of the feature with zones."""
     bench: str = ""
     """A command that shows it, too."""
     unproven: str = ""
@@ -70,7 +70,7 @@ class Proof:
     """A test that shows a feature."""
 
     path: str
-    """Of its file, below ``tests``."""
+    """The path of its file, below ``tests``."""
     test: str
     on_an_engine: bool
     """Whether a real engine is asked over HTTP."""

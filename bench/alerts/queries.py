@@ -20,7 +20,7 @@ from hack.monitoring.recordings import recordings
 from hack.ports import free_ports
 
 Series = dict[str, list[tuple[float, float]]]
-"""By zone: Unix times and values."""
+"""Unix times and values by zone."""
 
 _START_SECONDS = 60.0
 

@@ -44,7 +44,7 @@ _PAUSE_SECONDS = 0.1
 
 @dataclass(slots=True)
 class Seen:
-    """What was seen while one load was sent."""
+    """The observations while one load was sent."""
 
     first_tokens: list[float] = field(default_factory=list)
     """Seconds until the victim's first token; of a request that had none when the time was over, those until then."""
@@ -113,7 +113,7 @@ async def _look_at_memory(engine: Engine, seen: Seen) -> None:
 
 
 def table(found: Mapping[str, Sequence[tuple[Pair, Seen, Seen]]]) -> str:
-    """What was seen of each pair, by engine."""
+    """Returns a table of the observations for each pair, by engine."""
     lines = [
         f"{'':<8} {'the attacker sends':<24} {'victim p99':>10} {'x':>6} {'least cached':>12} {'health max':>10} "
         f"{'resident':>9}   answers to the attacker"

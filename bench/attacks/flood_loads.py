@@ -23,7 +23,7 @@ Body = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What the attacker sends."""
+    """A load that the attacker sends."""
 
     name: str
     body: Callable[[random.Random], Body]

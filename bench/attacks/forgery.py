@@ -38,13 +38,13 @@ class Target(Protocol):
     def url(self) -> str: ...
 
     def metrics(self) -> str:
-        """What a scrape of its admin port shows; empty if it has none."""
+        """Returns a scrape of the admin port; empty if there is none."""
         ...
 
 
 @dataclass(slots=True)
 class Forgeries:
-    """What became of forged requests."""
+    """The results of forged requests."""
 
     statuses: Counter[int | None] = field(default_factory=Counter)
     """How many answers had which status; None: closed without one."""

@@ -26,7 +26,7 @@ _Framing = Callable[[bytes], tuple[list[str], bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Forger:
-    """Who forges, and whom he wants to be taken for."""
+    """The forging tenant, and the tenant whose requests it imitates."""
 
     model: str
     own: Mapping[str, str]
@@ -176,7 +176,7 @@ _TURNED: tuple[Callable[[str], str], ...] = (
 
 
 def _turned_paths(names: st.SearchStrategy[str]) -> st.SearchStrategy[Callable[[str], str]]:
-    """What is made of a path: other ways to write it, and queries behind it."""
+    """Draws changes of a path: other spellings of it, and queries after it."""
 
     def with_query(query: str) -> Callable[[str], str]:
         return lambda path: f"{path}?{query}"

@@ -29,7 +29,7 @@ _BINS = 8
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What happened in one round, and what the borrower saw of it."""
+    """The lender's activity in one round, and the borrower's observations."""
 
     secret: int
     """The requests that the lender sent."""

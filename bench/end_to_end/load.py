@@ -12,7 +12,7 @@ from bench.end_to_end.results import Run
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is asked of an engine in one run."""
+    """The load of one run."""
 
     prompts: int
     concurrency: int

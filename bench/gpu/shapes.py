@@ -205,7 +205,7 @@ SHAPES: Final[Mapping[str, Shape]] = {
         load=_NANO_LOAD,
     ),
 }
-"""By name."""
+"""The shapes by name."""
 
 
 class ModelError(Exception):
@@ -220,7 +220,7 @@ def write_model(shape: Shape, folder: Path) -> None:
 
 
 _NEEDED_FIELDS: Final = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads")
-"""Of a model's config; models for more than text have them in a part of it."""
+"""The required fields of a model's config; models for more than text have them in a part of it."""
 
 
 def shape_of_model(folder: Path, *, on_gpu: bool) -> Shape:

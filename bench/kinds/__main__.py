@@ -124,7 +124,7 @@ def _tell(engine: Engine, kind: Kind, flood_tokens: int) -> Told | str:
 
 
 def _drafts(engine: Engine) -> Drafts:
-    """Of an engine whose ``/metrics`` is open."""
+    """Returns the speculation of an engine whose ``/metrics`` is open."""
     shown = httpx.get(f"{engine.url}/metrics", timeout=60).text
 
     def read(what: str) -> int:

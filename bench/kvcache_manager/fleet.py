@@ -37,11 +37,11 @@ _IDLE: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """What is simulated."""
+    """The parameters of the simulation."""
 
     engines: int
     turns: float
-    """Of each engine, in a second."""
+    """The turns of each engine per second."""
     managers: int
     shards: int
     round_trip: float

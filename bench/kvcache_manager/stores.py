@@ -24,7 +24,7 @@ _ROUNDS: Final = 200
 
 
 class Sqlite:
-    """As index/sqlite.py uses it."""
+    """SQLite as index/sqlite.py uses it."""
 
     name = "SQLite, WAL"
 

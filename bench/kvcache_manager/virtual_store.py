@@ -28,7 +28,7 @@ class Server:
 
 
 class Store(IndexBackend):
-    """As one manager reaches it.
+    """The store as seen by one manager.
 
     Args:
         server: that all of them share.

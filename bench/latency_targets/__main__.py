@@ -37,7 +37,7 @@ _WARM_SHARE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one load showed; times in seconds."""
+    """The result of one load; times in seconds."""
 
     load: Load
     steps_in_flight: int

@@ -1,4 +1,4 @@
-"""What was measured so far, in a file: a run that was cut short goes on where it stopped."""
+"""Stores measurements in a file, so that an interrupted run continues where it stopped."""
 
 import dataclasses
 import json

@@ -54,7 +54,7 @@ class Checks:
             demand(victim.held >= _kept(victim, beneficiary, entitled=entitled), "I7", victim, text)
 
     def enough(self, zone: Zone, count: int, free: int) -> None:
-        """What may be taken can be taken."""
+        """Blocks that may be taken can be taken."""
         demand(free >= count, "I2", zone, f"may take {count} blocks, of which only {free} could be made free")
 
     def taken(self, request: Request, count: int, free: int, ledger: Ledger, *, growing: bool) -> None:

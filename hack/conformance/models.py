@@ -65,7 +65,7 @@ RUN = {
     },
     "hmellor/tiny-random-LlamaForCausalLM": {},
 }
-"""Those that are run, with what they have in place of a tiny model's sizes."""
+"""The models that are run, with the values that replace a tiny model's sizes."""
 
 
 def make(home: Path) -> None:
@@ -90,7 +90,7 @@ def _make_reader(
 
 
 def _snapshot(home: Path, name: str) -> Path:
-    """Where the files of a model are to be."""
+    """Returns the folder for a model's files."""
     model = home / "hub" / f"models--{name.replace('/', '--')}"
     snapshot = model / "snapshots" / "made"
     snapshot.mkdir(parents=True)

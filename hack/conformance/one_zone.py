@@ -35,7 +35,7 @@ CONFIG = make_config(
 )
 
 _FINDS_BLOCKS = ("get_computed_blocks", "get_computed_blocks_for_connector", "allocate_slots", "cache_blocks")
-"""What a KV cache manager is asked for a request before it has any block, or more of them."""
+"""The methods of a KV cache manager that a request passes before it has blocks, or more of them."""
 
 
 def pytest_configure() -> None:

@@ -35,7 +35,7 @@ NO_ZONE: Plugins = (SUBSTITUTION,)
 WITH_ONE_ZONE: Plugins = (SUBSTITUTION, ONE_ZONE)
 
 _RUNS_A_SERVER = ("prefix_cache/test_hybrid_prefix_cache_hit_rate.py",)
-"""It starts `vllm serve`, in whose processes nothing is replaced, with a model that reads images and has drafts."""
+"""A test that starts `vllm serve` in processes without our classes, with a model that reads images and has drafts."""
 _IN_A_PROCESS_OF_ITS_OWN = (
     "test_kv_cache_utils.py::test_is_kv_cache_spec_uniform",
     "test_kv_cache_planning.py::test_is_kv_cache_spec_uniform",
@@ -87,7 +87,7 @@ def _run_once(name: str, tests: Path, folder: Path, arguments: Sequence[str]) ->
 
 
 def _digest(arguments: Sequence[str]) -> str:
-    """Of all that outcomes with vLLM's own classes depend on."""
+    """Returns a digest of everything that outcomes with vLLM's own classes depend on."""
     said = [sys.version, *arguments]
     said += sorted(f"{each.name} {each.version}" for each in distributions())
     said += [path.read_text() for path in (*sorted(Path(__file__).parent.glob("*.py")), PICTURES)]

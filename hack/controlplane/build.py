@@ -31,7 +31,7 @@ class GoProgram:
     """How long a first build takes, for people who wait for it."""
     linker_flags: str = ""
     package: str = "."
-    """What is compiled: our own ``main.go``, or the program's package."""
+    """The package to compile: our own ``main.go``, or the program's package."""
 
     def version(self) -> str:
         """The pinned version, such as ``1.36.3``."""

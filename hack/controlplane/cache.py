@@ -1,4 +1,4 @@
-"""Where what was built once is kept: it outlives a clone."""
+"""The cache of built programs, which outlives a clone."""
 
 import fcntl
 import os

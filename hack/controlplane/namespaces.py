@@ -18,7 +18,7 @@ _JSON = "application/json"
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _EMPTIED_BY = {"list", "deletecollection"}
-"""What a kind must allow; others, such as reviews, have no objects."""
+"""The verbs that a kind must allow; other kinds, such as reviews, have no objects."""
 
 
 def create(server: str, context: SSLContext, name: str) -> None:

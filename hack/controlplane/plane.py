@@ -103,7 +103,7 @@ class ControlPlane(Cluster):
             self._apiserver = None
 
     def restart_apiserver(self) -> None:
-        """What an upgrade or a crash of it looks like to its clients."""
+        """Restart the API server, as an upgrade or a crash looks to its clients."""
         self.stop_apiserver()
         self.start_apiserver()
 
@@ -129,7 +129,7 @@ class ControlPlane(Cluster):
 
     @property
     def audit_log(self) -> Path:
-        """What service accounts asked for, and what the API server said: an audit event a line."""
+        """The requests of service accounts and the API server's answers: one audit event per line."""
         return self._log_folder / "audit.log"
 
     @property

@@ -1,4 +1,4 @@
-"""What the programs that bring up clusters have in common."""
+"""The common parts of the programs that start clusters."""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""What the demo prints: chapters, the commands it runs, and progress on anything that takes a while."""
+"""The demo's output: chapters, the commands it runs, and the progress of slow work."""
 
 import sys
 import time

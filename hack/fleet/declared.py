@@ -12,11 +12,11 @@ _API_VERSION: Final = "tenantzone.io/v1alpha1"
 _POOL: Final = "chat"
 TENANTS: Final = ("acme", "burst")
 SERVICE_ACCOUNT: Final = "vllm-chat"
-"""Of the engines' pods."""
+"""The service account of the engines' pods."""
 STORAGE: Final = "bucket"
 GROUP: Final = "chat"
 CPU_TIER: Final = "8Mi"
-"""As much as the blocks of the tiny model: a flood turns both over."""
+"""As large as the blocks of the tiny model: a flood replaces the contents of both."""
 _TOKEN_FOLDER: Final = "/var/run/secrets/tenantzone/manager"
 _LABELS: Final = {"app": "vllm-chat"}
 

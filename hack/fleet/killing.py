@@ -29,7 +29,7 @@ class _Load:
     fleet: Fleet
     phase: str = "before"
     asked: dict[str, list[int]] = field(default_factory=dict)
-    """By phase the cached tokens of each answer."""
+    """The cached tokens of each answer, by phase."""
     failed: Counter[str] = field(default_factory=Counter)
 
     @contextmanager
@@ -79,7 +79,7 @@ class Killed:
 
 
 def told(fleet: Fleet) -> Callable[[], str]:
-    """What engine A says of it."""
+    """Returns a function that gives engine A's report of the problem."""
     return lambda: f"engine A says: {fleet.problem(0)}" if fleet.problem(0) else ""
 
 

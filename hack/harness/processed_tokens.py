@@ -52,7 +52,7 @@ class TokenTally:
         self._lives: dict[str, _Life] = {}
         self._stays: dict[str, _Stay] = {}
         self._steps: dict[int, dict[str, tuple[_Stay, int]]] = {}
-        """By the id of the step's output: the stays that are in it, each with its tokens that are not drafted."""
+        """By the id of the step's output: its stays, each with its tokens that are not drafted."""
         self.counts: dict[Hashable, Counter[str]] = {}
         self.scheduled_tokens: Counter[Hashable] = Counter()
 

@@ -76,7 +76,7 @@ def vllm_config(folder: Path, *, sequences: int = 64, max_batched_tokens: int = 
 
 
 def with_flags(config: VllmConfig, **scheduling: Any) -> VllmConfig:
-    """The same config with other arguments of the scheduler.
+    """Returns the same config with other arguments of the scheduler.
 
     A shallow copy: to make and check a whole config takes a thousand times as long as to make a scheduler.
     """
@@ -103,7 +103,7 @@ def with_drafts(config: VllmConfig, method: str, tokens: int) -> VllmConfig:
 
 
 def without_prefix_caching(config: VllmConfig) -> VllmConfig:
-    """The same config, of an engine that remembers no prefix."""
+    """Returns the config of the same engine without prefix caching."""
     config = copy(config)
     config.cache_config = copy(config.cache_config)
     config.cache_config.enable_prefix_caching = False

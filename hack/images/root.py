@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 UNNEEDED = ("config-*", "ensurepip", "idlelib", "lib2to3", "pydoc_data", "test", "tkinter", "turtledemo", "venv")
-"""Of the standard library: tests, user interfaces, and what makes other environments."""
+"""Parts of the standard library to leave out: tests, user interfaces, and what makes other environments."""
 
 USER = "tenantzone:x:65532:65532:TenantZone:/tmp:/sbin/nologin"
 

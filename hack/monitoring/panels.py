@@ -1,4 +1,4 @@
-"""What the dashboard shows."""
+"""The panels of the dashboard."""
 
 from hack.monitoring.manager_panels import manager
 from hack.monitoring.operator_panels import engines, operator

@@ -76,7 +76,7 @@ def recordings(pace: Pace) -> tuple[Recording, ...]:
 
 
 def _refused(of: str, window: str) -> str:
-    """What had no room, over all that would have been stored: of tiers, or of each zone in each tier."""
+    """Returns the refused part of what would have been stored: of tiers, or of each zone in each tier."""
     refused = f'sum without (reason) (increase({of}_refused_chunks_total{{reason="room"}}[{window}]))'
     return (
         f"{refused} / ({refused} + increase({of}_stored_bytes_total[{window}])"
