@@ -1,4 +1,4 @@
-"""Asks what is known against the packages that the locks pin: ``make audit``.
+"""Looks up known vulnerabilities of the packages that the locks pin: ``make audit``.
 
 pip-audit asks a source of vulnerability data over the network, OSV first and the package index after it. Where no
 source answers nothing is known, which is not the same as nothing being wrong: that is a failure here, too.
@@ -80,7 +80,7 @@ def ask(program: Path, lock: Path, service: Sequence[str]) -> Found:
 
 
 def audit(locks: Sequence[Path], osv_url: str) -> int:
-    """Look all locks up, say what is known, and return the exit code.
+    """Look up all locks, print the known vulnerabilities, and return the exit code.
 
     Raises:
         CommandFailed: pip-audit can't be installed.

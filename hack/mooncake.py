@@ -43,7 +43,7 @@ class MooncakePool:
     """Both processes can be killed and started again.
 
     Args:
-        folder: for what they log.
+        folder: for logs.
         mib: memory of the node.
     """
 

@@ -43,7 +43,7 @@ class Comparison:
     passed: list[str]
     """With both."""
     stock_only: dict[str, Outcome]
-    """Passed with stock only, and what they did with ours. None may."""
+    """Tests that passed with stock only, and their outcomes with ours. There should be none."""
     explained: dict[str, str]
     """Such tests with a known reason, and the reason."""
     outdated: list[str]

@@ -1,7 +1,7 @@
-"""The models that vLLM's tests name, where vLLM looks for what it has downloaded: no hub is asked.
+"""The models that vLLM's tests name, in the place where vLLM looks for downloads: no hub is accessed.
 
-Most tests schedule; they need a model's shape, and no weights. The numbers are the models' own. Some run a model, and
-any one will do: a tiny one with random weights has the name.
+Most tests only schedule: they need a model's shape, and no weights. The numbers are the models' own. Some tests run a
+model, and any will do: a tiny one with random weights gets the name.
 """
 
 import json

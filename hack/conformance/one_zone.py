@@ -77,8 +77,8 @@ class _FreeAndCached:
     """The blocks that no request uses, in the order in which they go.
 
     Args:
-        free: vLLM's queue; what is not asked of both together is asked of it.
-        pool: whose zone's cached blocks come after that.
+        free: vLLM's queue; it answers calls that are not for both together.
+        pool: the pool whose zone's cached blocks follow.
     """
 
     def __init__(self, free: FreeKVCacheBlockQueue, pool: ZoneBlockPool) -> None:

@@ -80,7 +80,7 @@ def vllm_tests() -> Path:
 
 
 def _fetch(folder: Path) -> None:
-    """Extract under another name first, so that ``folder`` is complete as soon as it is there."""
+    """Extract under another name first, so that ``folder`` is complete as soon as it exists."""
     version, pinned = pinned_vllm()
     url = _find_source(version)
     unfinished = folder.with_name(f"{folder.name}.unfinished")

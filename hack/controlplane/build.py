@@ -62,7 +62,7 @@ class GoProgram:
         return digest.hexdigest()[:12]
 
     def _build(self, folder: Path) -> None:
-        """Build under another name first, so that ``folder`` is complete as soon as it is there."""
+        """Build under another name first, so that ``folder`` is complete as soon as it exists."""
         began = time.monotonic()
         say(self.name, f"building {self.module} {self.version()} into {folder}; the first time takes {self.takes}")
         unfinished = folder.with_name(f"{folder.name}.unfinished")

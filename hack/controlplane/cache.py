@@ -20,7 +20,7 @@ def cache_folder() -> Path:
 
 @contextmanager
 def exclusive(path: Path, *, name: str) -> Iterator[None]:
-    """Hold a file's lock, across processes; who comes second waits and says so.
+    """Hold a file's lock, across processes; a second process waits and prints that it does.
 
     Args:
         path: the lock's file, made if need be and left there.

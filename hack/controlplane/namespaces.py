@@ -76,9 +76,9 @@ class _Api:
         Args:
             method: of HTTP.
             path: with its leading slash.
-            body: what is sent as JSON; None: nothing.
+            body: sent as JSON; None: no body.
             accept: the type of the answer.
-            gone: whether what is asked for may not be there any more.
+            gone: whether the requested object may not exist any more.
         """
         headers = {"Accept": accept}
         if body is not None:

@@ -49,8 +49,8 @@ def wait_until(ready: Callable[[], bool], describe: Callable[[], str], *, timeou
     """Wait for a condition and show the progress meanwhile.
 
     Args:
-        ready: asked every ``poll`` seconds; what it raises ends the wait.
-        describe: what is waited for, as it stands now.
+        ready: called every ``poll`` seconds; an exception from it ends the wait.
+        describe: returns the present state of what is waited for.
         timeout: in seconds.
         poll: seconds from one look to the next.
 

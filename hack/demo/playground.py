@@ -28,7 +28,7 @@ _END_SECONDS = 90.0
 
 
 class KeeperError(Exception):
-    """The keeper did not do what was asked of it."""
+    """The keeper did not do what it was asked to do."""
 
 
 def up(model: Model, kubeconfig: str | None, *, with_tiers: bool = False) -> None:

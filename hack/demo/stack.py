@@ -198,7 +198,7 @@ def _await_health(engines: list[Engine], groups: list[Processes]) -> None:
 
 
 def _await_salt(cluster: Cluster) -> None:
-    """Until the engine has the pool's salt key: what it has cached under its own is evicted then."""
+    """Wait until the engine has the pool's salt key: blocks cached under its own key are evicted then."""
     condition = "{.items[*].status.conditions[?(@.type=='SaltNotShared')].reason}"
 
     def reason() -> str:

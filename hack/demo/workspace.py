@@ -85,7 +85,7 @@ def _pointed_to(cluster: Cluster, namespace: str, copy: Path) -> Cluster:
 
 
 def show(cluster: Cluster, *args: str, stdin: str | None = None, check: bool = True) -> str:
-    """Run kubectl before the reader's eyes: the command, its input and what it answers; returns the answer.
+    """Run kubectl visibly: print the command, its input and its output; returns the output.
 
     Raises:
         ClusterError: kubectl failed, and ``check`` is set.

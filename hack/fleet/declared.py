@@ -22,7 +22,7 @@ _LABELS: Final = {"app": "vllm-chat"}
 
 
 def pool_and_zones(namespace: str) -> str:
-    """The pool, and a TenantZone of each tenant, which is promised no blocks: what is shared is what this is about."""
+    """Returns the pool, and a TenantZone of each tenant without reserved blocks: the story is about shared storage."""
     pool = {
         "selector": {"matchLabels": _LABELS},
         "tiers": {"cpu": {"bytes": CPU_TIER}, "manager": {"serviceAccountName": SERVICE_ACCOUNT}},

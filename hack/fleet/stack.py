@@ -216,7 +216,7 @@ def _start(
     name, volumes = _pod(engine), _volumes(folder, engine)
     register(cluster.cluster, declared.pod(name))
     start_kubelet(processes, cluster.place, name, volumes, engine)
-    # As kubelet does: a container starts when its volumes are there.
+    # Like kubelet: a container starts when its volumes exist.
     wait_until(
         lambda: all((volumes / volume / file).exists() for volume, file in _MOUNTED),
         lambda: f"the volumes of {name}",

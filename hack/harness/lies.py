@@ -1,4 +1,4 @@
-"""What an engine may answer in place of its report, from an honest report to what is sent. Pure.
+"""False reports that an engine may send, derived from an honest report. Pure.
 
 Any pod whose labels match a pool's selector is an engine, whatever runs in it.
 """

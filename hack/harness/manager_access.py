@@ -22,7 +22,7 @@ def token_of(cluster: Cluster, namespace: str, account: str, *options: str) -> s
 
 
 class ManagerAccess:
-    """A manager that has the API server review who asks, and an operator that administers it.
+    """A manager whose clients are reviewed by the API server, and an operator that administers it.
 
     Args:
         cluster: with ``RIGHTS``, and the operator's service account.

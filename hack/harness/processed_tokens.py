@@ -1,6 +1,6 @@
-"""Counts how tokens are processed once more, step by step and token by token, of any scheduler of vLLM's.
+"""Counts how tokens are processed a second time, step by step and token by token, for any vLLM scheduler.
 
-The runtime reads positions from time to time. This looks at what is in each step, and at what the model made of it.
+The runtime reads positions from time to time. This reads the contents of each step, and the model's results.
 """
 
 from collections import Counter

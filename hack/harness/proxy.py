@@ -49,7 +49,7 @@ class Faults:
     only: str = ""
     """Hit only paths that have this in them."""
     times: int | None = 1
-    """How many of each; None: all of them."""
+    """The number of requests of each to hit; None: all of them."""
     strikes: Callable[[], bool] = lambda: True
     """Called for each matching request; returns whether it is hit."""
     stream: Callable[[list[bytes]], list[bytes]] | None = None

@@ -63,7 +63,7 @@ class Image:
         buildah.run("push", "--quiet", self.name, f"docker-archive:{archive}:{self.name}")
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        """Run a command in a container of the image, as its user, and return what it printed."""
+        """Run a command in a container of the image, as its user, and return its output."""
         container = buildah.ask("from", "--pull=never", self.name)
         try:
             arguments = buildah.command("run", container, "--", *command)

@@ -1,6 +1,7 @@
-"""The Helm chart's files that are other files' copies: so there is one place for each of them.
+"""Copies files into the Helm chart, so that each has one source.
 
-A copy becomes a template by its namespace, which is the release's. Deployment, values and notes are the chart's own.
+A copy becomes a template through its namespace, which is the release's. Deployment, values and notes are the chart's
+own.
 """
 
 import re

@@ -47,7 +47,7 @@ class Programs:
 
 
 def find_programs() -> Programs:
-    """Build and install what is missing.
+    """Build and install missing programs.
 
     Raises:
         CommandFailed: a build or an installation failed.

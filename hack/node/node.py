@@ -42,7 +42,7 @@ class Inside:
         return ["nsenter", f"--net=/proc/{self.first_process}/ns/net", "--", *map(str, command)]
 
     def enter(self, *command: str | Path) -> list[str]:
-        """The command line that runs a command on the node, as one of its own processes."""
+        """Returns the command line that runs a command on the node, as one of its own processes."""
         return ["nsenter", f"--target={self.first_process}", *NAMESPACES, "--", *map(str, command)]
 
 
@@ -185,7 +185,7 @@ class Node(Cluster):
 def _only_node() -> int:
     """Lock the machine's one place for a node, since two kubelets would clean up after each other.
 
-    Control groups are the machine's. The lock is held by what is returned, and by the node.
+    Control groups belong to the machine. The returned file and the node hold the lock.
     """
     descriptor = os.open(_LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:

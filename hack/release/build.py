@@ -1,4 +1,4 @@
-"""The files of a release, made of what is committed and nothing else."""
+"""The files of a release, made only from the committed files."""
 
 import hashlib
 import io

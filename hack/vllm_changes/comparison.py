@@ -1,4 +1,4 @@
-"""Compares two vLLMs in what is touched of them."""
+"""Compares the touched parts of two vLLMs."""
 
 import ast
 import difflib

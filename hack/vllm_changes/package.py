@@ -1,4 +1,4 @@
-"""vLLM's own Python files, as text: what they define, without importing any of it."""
+"""vLLM's own Python files, as text: their definitions, without importing any of them."""
 
 import ast
 import re

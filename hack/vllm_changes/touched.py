@@ -15,7 +15,7 @@ class Touched:
     """Names of vLLM's that are used somewhere in this repository."""
 
     imported: frozenset[tuple[str, str]]
-    """Modules and what is imported from them."""
+    """Imported modules, and the names imported from each."""
     modules: frozenset[str]
     """The modules that the adapter imports from: their code runs with it."""
     names: frozenset[str]
