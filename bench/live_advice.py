@@ -99,7 +99,7 @@ class Tuned:
         return make_config(1 if before is None else before.generation + 1, in_force.pool.config, entries)
 
     def look(self, report: bytes, now: float) -> None:
-        """Take over a report, and come to the next config."""
+        """Have the advisor read a report, and plan the next config."""
         stored: Pool = replace(self._pool, status=self.status)
         zones: Sequence[Zone] = self._zones
         seen = Observation("engine", view(read_report_text(report)))

@@ -114,7 +114,7 @@ class Engine:
         self._driver.step()
 
     def turn(self, number: int) -> None:
-        """Make one step, and do all that goes on besides."""
+        """Make one step, and do all the other work."""
         self.step()
         with self.lock.timing("let_time_pass"):
             self._scheduler.let_time_pass()

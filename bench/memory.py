@@ -35,7 +35,7 @@ PROMPTS = 2048
 """The number of prompts that fill the pool."""
 
 AT_A_TIME = 16
-"""Requests, where a state is about what is cached."""
+"""The number of requests, for states about cached blocks."""
 
 ANSWER_TOKENS = 2
 TURNOVERS = 2
@@ -176,7 +176,7 @@ def main() -> None:
     if min(options.blocks) < 2 * PROMPTS:
         parser.error(f"--blocks: {2 * PROMPTS:,} at least")
     with tempfile.TemporaryDirectory() as folder:
-        # Whatever is imported on first use is no part of what is counted.
+        # Modules that are imported on first use must not be counted.
         for arm in ARMS:
             list(Life(arm, PROMPTS * 2, Path(folder)).states())
     excesses: list[tuple[float, str]] = []
@@ -197,7 +197,7 @@ def main() -> None:
 
 
 def _in_fresh_process(arm: Arm, capacity: int, traced: bool) -> list[Sample]:
-    # Forked, so that what was imported is there already, and each life starts from the same.
+    # Forked, so that all modules are imported, and each life starts from the same state.
     with multiprocessing.get_context("fork").Pool(1) as pool:
         return pool.apply(live, (arm, capacity, traced))
 

@@ -16,7 +16,7 @@ _FLOOD_WINDOW_SECONDS = FLOOD_SECONDS + 600.0
 
 @dataclass(slots=True)
 class Day:
-    """One simulated time and what was found in it."""
+    """One simulated time and its series."""
 
     load: Load
     seconds: float

@@ -66,7 +66,7 @@ def _flood(tenant: str) -> Iterator[Request]:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A day and what it is good for."""
+    """A simulated day, with its description."""
 
     name: str
     text: str

@@ -54,7 +54,7 @@ class Prometheus:
 
 
 def expand(expression: str) -> str:
-    """The expression without recording rules: a history has none. What is asked over a time becomes a subquery."""
+    """Returns the expression without recording rules: a history has none. Range selectors of them become subqueries."""
     every = {rule.name: rule for rule in recordings(REAL_TIME) if isinstance(rule, Recording)}
     pattern = re.compile(rf"({'|'.join(sorted(map(re.escape, every), key=len, reverse=True))})(?:\[(\w+)\])?(?![\w:])")
     while pattern.search(expression):

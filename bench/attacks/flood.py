@@ -62,7 +62,7 @@ class Seen:
 
 
 async def flood(engine: Engine, attack: Attack, seconds: float) -> Seen:
-    """Send one load for a while, and see what it does to the others."""
+    """Send one load for a while, and measure its effect on the others."""
     seen = Seen()
     prompt = prompt_of(random.Random(attack.seed), _VICTIM_TOKENS)
     headers = engine.headers_of(0)
@@ -134,7 +134,7 @@ def _line(engine: str, load: Load, seen: Seen, times: str) -> str:
 
 
 def main() -> None:
-    """Start the engines, flood them in turn, and print what it did."""
+    """Start the engines, flood them in turn, and print the effects."""
     options = _options()
     cores = sorted(os.sched_getaffinity(0))
     engine_cores = cores[: max(1, len(cores) - 1)]

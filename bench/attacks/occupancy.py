@@ -89,7 +89,7 @@ class _Attack:
         # More than the unreserved blocks, if that is possible: it needs a loan.
         large = RESERVED + RESERVED // 4 if terms.are_of_loans else RESERVED - RESERVED // 4
         self._large = self._scene.new_blocks(large)
-        # Each request needs a block besides those that are kept.
+        # Each request needs one block more than those that are kept.
         self._small = [
             self._scene.new_blocks(_SMALL) for _ in range((terms.room_of_borrower - large - _SMALL) // _SMALL)
         ]

@@ -291,7 +291,7 @@ async def _watch(engines: Sequence[Engine]) -> None:
 
 
 def last_error(log: str) -> str:
-    """The last line of a log that names an error and its cause; "" if there is none."""
+    """Returns the last line of a log that names an error and its cause; "" if there is none."""
     lines = (line.strip() for line in reversed(log.splitlines()))
     return next((line for line in lines if _ERROR.search(line) and not _NO_CAUSE.search(line)), "")
 

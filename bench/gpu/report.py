@@ -92,7 +92,7 @@ def _engine(engine: EngineStart) -> str:
 
 
 def measures(run: Run) -> str:
-    """Each goal, what was measured, and whether the run met it."""
+    """Returns each goal, the measurement, and whether the run met it."""
     rows = [(each.goal, each.measured or ABSENT, each.outcome) for each in judged(run)]
     return table(("goal", "measured", "outcome"), rows)
 

@@ -199,7 +199,7 @@ class Recorder:
         self.save()
 
     def put_phase(self, phase: PhaseResult) -> None:
-        """Record a phase, in place of an earlier record of it."""
+        """Record a phase; replaces an earlier record of it."""
         phases = self.run["phases"]
         if phases and (phases[-1]["group"], phases[-1]["name"]) == (phase["group"], phase["name"]):
             phases.pop()

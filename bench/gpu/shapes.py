@@ -34,8 +34,8 @@ class LoadSizes:
         reclaim_warm_seconds: from the begin of the flood until the reservation is claimed.
         equal_answers: compared in each case of the equality phase.
         equal_prompt, equal_answer: of the equality phase.
-        preempted_answers: requests that are to be preempted while they are generated.
-        preempted_answer: of each of them.
+        preempted_answers: the number of requests to preempt while they generate.
+        preempted_answer: the tokens of each of these answers.
         throughput_prompt, throughput_answer: of each request of the throughput phase.
         throughput_warm_seconds: from the begin of such a load until its window begins.
         throughput_seconds: the length of the window, by the number of concurrent requests.

@@ -49,7 +49,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         prog="python -m bench.kinds", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        # Without choices: to Python 3.11 a list, even an empty one, is none of them.
+        # Without choices: Python 3.11 takes a list, even an empty one, for an invalid choice.
         "kinds", nargs="*", metavar="KIND",
         help=f"which to try (default: all): {', '.join(KINDS)}",
     )  # fmt: skip

@@ -65,7 +65,7 @@ class _Manager:
         self.index = MetaIndex(Store(server, self.core), spaces.codec, settings, clock)
 
     async def find(self, space: str, keys: list[bytes]) -> int:
-        """How many of a prompt's blocks are there."""
+        """Returns how many of a prompt's blocks are stored."""
         found = await self.index.get_prefix(space, keys)
         # Of a prompt that goes on, the end is always asked of Redis.
         await self.core.spend(self._costs.missed.of(len(keys)))

@@ -1,4 +1,4 @@
-"""An event loop that passes over the time in which nothing happens."""
+"""An event loop that skips idle time."""
 
 import asyncio
 import selectors
@@ -38,7 +38,7 @@ class Core:
         self.busy_seconds = 0.0
 
     async def spend(self, seconds: float) -> None:
-        """Wait for the core, and for what it does."""
+        """Wait for the core to be free, and then for its work."""
         async with self._turn:
             self.busy_seconds += seconds
             await asyncio.sleep(seconds)

@@ -124,7 +124,7 @@ def _start(
         own = folder / str(number)
         own.mkdir()
         flags = ("--max-num-seqs", str(SEATS), *arm.flags, *options.flags)
-        # KVWarden stands in front of the engine that is asked directly, too.
+        # KVWarden is in front of the engine that is also measured directly.
         key = (arm.zones, flags)
         if key not in shared:
             shared[key] = Engine(

@@ -67,7 +67,7 @@ class Answer:
 
 
 class AskingError(Exception):
-    """The quiet tenant's request failed or has ended early: what was measured is worth nothing."""
+    """The quiet tenant's request failed or ended early: the measurement is worthless."""
 
 
 async def ask_quietly(session: aiohttp.ClientSession, tenant: Tenant, shape: Shape, seed: int) -> list[Answer]:
@@ -172,9 +172,9 @@ async def _ask(session: aiohttp.ClientSession, tenant: Tenant, prompt: str, toke
 
 
 async def _send(session: aiohttp.ClientSession, tenant: Tenant, prompt: str, tokens: int, answer: Answer) -> float:
-    """Note when tokens come; returns how many seconds to wait where the request is refused.
+    """Note when tokens come; returns how many seconds to wait if the request is refused.
 
-    vLLM refuses what it would stream within the stream: by then it has answered with 200.
+    vLLM refuses streamed requests within the stream, after it has answered with 200.
     """
     body = {"prompt": prompt, "max_tokens": tokens, "ignore_eos": True, "temperature": 0, "stream": True}
     async with session.post(

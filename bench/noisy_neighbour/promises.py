@@ -23,7 +23,7 @@ def promises(
     Percentiles are of the requests of all seeds; throughput is the mean over seeds of the ratio to the first arm.
 
     Args:
-        arms: what was measured; the first one is the reference.
+        arms: the measurements; the first one is the reference.
         steps_in_flight: of the engine, d.
         targets: seconds, of the arms that have one.
     """

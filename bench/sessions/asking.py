@@ -45,9 +45,9 @@ class Saved:
 
 
 def run_sessions(engine: Engine, shape: Shape, seed: int, *, flooded: bool) -> Saved:
-    """Have all sessions take their turns, one turn of each after the other, and count what was cached.
+    """Have all sessions take their turns, one turn of each after the other, and count cache hits.
 
-    The tenant after the last one is the one that floods.
+    The tenant after the last one floods.
     """
     chance = random.Random(seed)
     saved = Saved()

@@ -58,7 +58,7 @@ class Checks:
         demand(free >= count, "I2", zone, f"may take {count} blocks, of which only {free} could be made free")
 
     def taken(self, request: Request, count: int, free: int, ledger: Ledger, *, growing: bool) -> None:
-        """I3, and I7: what was taken above a reservation leaves obtainable what is promised to others."""
+        """I3 and I7: blocks taken above a reservation leave obtainable what is promised to others."""
         zone = request.zone
         quota = zone.spec.quota
         demand(zone.in_use <= max(quota.limit, request.peak), "I3", zone, f"took {count} blocks, beyond its limit")

@@ -120,7 +120,7 @@ class Engine(WithoutTiers):
     # Steps
 
     def schedule(self) -> None:
-        """The first half of a step: who is computed in it."""
+        """The first half of a step: which requests are computed in it."""
         self.ledger.now = self.now
         self.finished, self.failed = [], []
         self.passed_over.clear()
@@ -163,7 +163,7 @@ class Engine(WithoutTiers):
         return prompt_tokens / self.model.prompt_tokens_per_second + decoded * self.model.seconds_per_token
 
     def _grow(self, request: Request) -> None:
-        """Give a running request the blocks that it needs in this step, or pass over it."""
+        """Give a running request the blocks that it needs in this step, or skip it."""
         missing = self.blocks_to_continue(request)
         if missing and self._arbiter.may_continue(request, missing):
             request.blocks += self.pool.take(request, missing, growing=True)

@@ -61,7 +61,7 @@ class Averages:
         self._days = [*self._days[:1], []]
 
     def look(self, *roots: object) -> None:
-        """Count what there is now."""
+        """Count the present objects."""
         self._days[-1].append(entries(*roots))
 
     def by_name(self) -> dict[str, tuple[float, float]]:

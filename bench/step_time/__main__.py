@@ -17,7 +17,7 @@ from hack.harness.scheduler import Driver, make_scheduler, vllm_config
 WINDOW_TARGET = 1.10
 """The target for models with a window or several groups of KV caches."""
 WINDOW = 128
-"""Tokens, as gpt-oss has it."""
+"""The window in tokens, as in gpt-oss."""
 
 
 def main() -> None:
