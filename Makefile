@@ -6,12 +6,13 @@ IMAGES ?= operator manager engine-cpu
 VERSION = $(shell $(PYTHON) -m hack.version)
 DEMO := $(VENV)/python -m hack.demo
 PURE_TESTS := tests/zones tests/contract tests/operator
+QUICK := -q -x -m "not controlplane and not engine" --numprocesses=3 --dist=loadgroup $(or $(ARGS),$(PURE_TESTS))
 SIDE_BY_SIDE := --numprocesses=4 --dist=loadgroup --no-loadscope-reorder --durations=15
 LOCK := $(VENV)/uv pip compile --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-fleet up down test test-all quick lint format test-older test-newer vllm-changes test-deep conformance manifests-test monitoring-test mutate audit e2e node-up node-down \
-  simulate soak bench-operator soak-operator bench-alerts generate version shipped crd-reference metrics-page unsupported-page features-page parsers-page manager-api monitoring chart screenshots \
+.PHONY: help demo demo-fleet up down test test-all quick quick-pythons lint format test-older test-newer vllm-changes test-deep conformance manifests-test monitoring-test mutate audit e2e node-up node-down \
+  simulate soak bench-operator soak-operator soak-attacks bench-alerts generate version shipped crd-reference metrics-page unsupported-page features-page parsers-page manager-api monitoring chart screenshots \
   lock docs docs-links push freeze release clean ready check python older newer kubernetes
 
 help:
@@ -45,7 +46,10 @@ quick: python ## the loop of an hour, in under a minute: style, types, import ru
 	@$(VENV)/ruff check
 	@$(VENV)/mypy
 	@found=$$($(VENV)/lint-imports) || { echo "$$found"; exit 1; }
-	@HYPOTHESIS_PROFILE=quick $(VENV)/python -m pytest -q -x -m "not controlplane and not engine" --numprocesses=3 --dist=loadgroup $(or $(ARGS),$(PURE_TESTS))
+	@HYPOTHESIS_PROFILE=quick $(VENV)/python -m pytest $(QUICK)
+
+quick-pythons: python ## the tests of make quick with each other Python of 3.11, 3.12 and 3.13 that this machine has
+	@HYPOTHESIS_PROFILE=quick $(VENV)/python -m hack.other_pythons $(QUICK)
 
 lint: python ## format, style, types and import rules
 	@$(VENV)/ruff format --check
@@ -112,6 +116,9 @@ bench-operator: python kubernetes ## the operator with thousands of zones, again
 soak-operator: python kubernetes ## the operator for half an hour among engines that lie and in a bad network; ARGS go to the soak
 	@PYTHONPATH=operator:runtime $(VENV)/python -m bench.operator.soak $(ARGS)
 
+soak-attacks: python kubernetes ## two replicas of the operator for half an hour under all attacks at once; ARGS go to the soak
+	@PYTHONPATH=operator:runtime $(VENV)/python -m bench.operator.attacks $(ARGS)
+
 bench-alerts: python ## where the alerts' thresholds are from: simulated days, with and without a flood
 	@$(VENV)/python -m bench.alerts $(ARGS)
 
@@ -163,6 +170,7 @@ lock: python ## write requirements/ again from pyproject.toml; ARGS=--upgrade ta
 	$(LOCK) pyproject.toml --extra manager --universal -o requirements/manager.txt
 	$(LOCK) pyproject.toml --extra cpu --override requirements/overrides.txt --universal -o requirements/cpu.txt
 	$(LOCK) pyproject.toml --extra gpu --python-platform x86_64-manylinux_2_28 -o requirements/gpu.txt
+	$(LOCK) requirements/logic.in --universal -o requirements/logic.txt
 	$(LOCK) requirements/engine.in --universal -o requirements/engine.txt
 	$(LOCK) requirements/build.in --universal -o requirements/build.txt
 	$(LOCK) requirements/checkov.in --universal -o requirements/checkov.txt

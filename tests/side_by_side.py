@@ -14,7 +14,9 @@ _GROUPS = (
     "tests/bench/test_gpu.py",
     "engines with tiers",
     "operator",
+    "node",
     "tests/conformance/test_conformance.py",
+    "tests/images/test_images.py",
     "faults",
     "kubectl plugin",
     "control plane",
@@ -34,6 +36,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _group(item: pytest.Item) -> str:
     fixtures = getattr(item, "fixturenames", ())
     folder = item.nodeid.rpartition("/")[0]
+    if folder == "tests/node":
+        # A machine has room for one node. The first one builds kubelet and CoreDNS for minutes where no cache has them.
+        return "node"
     if item.get_closest_marker("engine") or "stock" in fixtures:
         return "engine"
     if "cache_manager" in fixtures:

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import json
 import time
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from aiohttp import web
@@ -119,9 +120,13 @@ class Fleet:
         for runner in self._runners.values():
             await runner.cleanup()
 
+    def answers_of(self, engine: Engine) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        """Returns what answers requests for the engine's report."""
+        return engine.answer
+
     async def _serve(self, engine: Engine) -> None:
         app = web.Application()
-        app.router.add_get(REPORT_PATH, engine.answer)
+        app.router.add_get(REPORT_PATH, self.answers_of(engine))
         # Who lies may hang, and ends with who asks.
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
         await runner.setup()
@@ -143,11 +148,12 @@ class Fleet:
         known = self._read.get(engine.pool)
         if known is None or known[0] != files:
             config = await asyncio.to_thread(unpack_config, files)
-            self._read[engine.pool] = files, config, tuple(map(_report, config.zones))
+            self._read[engine.pool] = files, config, tuple(map(report_of, config.zones))
         engine.apply(*self._read[engine.pool][1:])
 
 
-def _report(zone: ZoneConfig) -> ZoneReport:
+def report_of(zone: ZoneConfig) -> ZoneReport:
+    """What an engine reports of a zone that holds nothing."""
     return ZoneReport(
         name=zone.name,
         tenant=zone.tenant,

@@ -9,6 +9,7 @@ import time
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from hack.ports import free_ports
 
@@ -30,7 +31,8 @@ class OperatorProcess:
     def __init__(
         self, kubeconfig: Path, folder: Path, profile: Path | None = None, flags: Sequence[str] = ("--no-leader-elect",)
     ) -> None:
-        (self._port,) = free_ports(1)
+        (self.port,) = free_ports(1)
+        """Of its probes."""
         hidden = folder / "hidden"
         hidden.mkdir(exist_ok=True, parents=True)
         (hidden / f"{_NOT_IN_THE_IMAGE}.py").write_text('raise ImportError("not in the operator\'s image")\n')
@@ -39,7 +41,7 @@ class OperatorProcess:
         python = [sys.executable, *(["-m", "cProfile", "-o", str(profile)] if profile is not None else [])]
         self._command = [
             *(*python, "-m", "tenantzone_operator", "--kubeconfig", str(kubeconfig), "--all-namespaces"),
-            *("--probe-host", "127.0.0.1", "--probe-port", str(self._port), *flags),
+            *("--probe-host", "127.0.0.1", "--probe-port", str(self.port), *flags),
         ]
         self.log = folder / "operator.log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -81,13 +83,19 @@ class OperatorProcess:
         """How many writes it has made since its start, as soon as it answers."""
         while True:
             try:
-                return await asyncio.to_thread(self._writes)
+                return int((await asyncio.to_thread(self.health))["writes"])
             except OSError:
                 await asyncio.sleep(0.1)
 
-    def _writes(self) -> int:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/healthz", timeout=10) as answer:
-            return int(json.load(answer)["writes"])
+    def health(self) -> dict[str, Any]:
+        """What it says of itself.
+
+        Raises:
+            OSError: it does not answer, or is not well.
+        """
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/healthz", timeout=10) as answer:
+            said: dict[str, Any] = json.load(answer)
+        return said
 
     def _status(self, field: str) -> float:
         assert self._process is not None

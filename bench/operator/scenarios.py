@@ -23,6 +23,9 @@ _WRITES = re.compile(
     re.MULTILINE,
 )
 
+RESERVED = 2
+"""Blocks that a zone reserves at first."""
+
 Figures = dict[str, float]
 
 
@@ -45,7 +48,7 @@ class Bench:
         await self.fleet.add(self.namespace, name, engines)
 
     async def add_zone(self, name: str, pool: str) -> None:
-        spec = {"pool": pool, "reserved": 2, "priority": 10, "lending": {"maxLoan": "10m"}}
+        spec = {"pool": pool, "reserved": RESERVED, "priority": 10, "lending": {"maxLoan": "10m"}}
         await self.client.call("POST", self._path("tenantzones"), body=_manifest("TenantZone", name, spec))
 
     async def change_zone(self, name: str, **spec: Any) -> int:

@@ -79,6 +79,7 @@ def zone_command(engine: Engine, model: Model, *, keys: Path, volumes: Path, adm
         "--tenant-keys", str(keys),
         "--salt-key", str(volumes / SALT_VOLUME),
         "--admin-token", str(volumes / ADMIN_VOLUME),
+        "--signed-config",
         "--admin-host", engine.ip,
         "--admin-port", str(admin_port),
     ]  # fmt: skip

@@ -33,6 +33,11 @@ _REASONS = {
     "PlaceNamedTwice": "Give each KVStorage that the message names a path or prefix of its own, or delete all but one.",
     "PodsSelectedTwice": "Change spec.selector of one of the pools that the message names.",
     "ConfigRejected": "The engine says why it refuses the config. If it does not know a field, upgrade the engine.",
+    "ConfigUntrusted": (
+        "Another user wrote the ConfigMap tenantzone-{pool}, or the engine and the operator have different keys, or "
+        "the operator is too old to sign. The operator replaces what others wrote within seconds; if it stays so, do "
+        "what the message says. Then see who may write ConfigMaps in namespace {namespace}."
+    ),
     "EngineUnreachable": (
         "See whether the pod is healthy, and whether a NetworkPolicy and the pool's token let the operator reach its "
         "admin port: "

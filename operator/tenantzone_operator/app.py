@@ -200,7 +200,12 @@ async def run(options: Options) -> None:
                 None if manager is None else partial(list_stored, api),
             )
             await stack.enter_async_context(console)
-        await operator.run()
+        learning = asyncio.create_task(admin_key.keep_learning(), name="admin key")
+        try:
+            await operator.run()
+        finally:
+            learning.cancel()
+            await asyncio.gather(learning, return_exceptions=True)
 
 
 async def _run_kopf(registry: kopf.OperatorRegistry, namespace: str | None, stop: asyncio.Event) -> None:

@@ -4,6 +4,9 @@ Version 1 is plain text under ``config.json``. What is too large for that is of 
 content ``config.jsonl.gz`` has, which is compressed JSON Lines (jsonlines.org): what all zones share, then one zone a
 line. Engines of releases that know version 1 alone say that they need an upgrade, and keep the config that they had; as
 long as the plain text has room they are given it.
+
+Of both versions ``config.signature`` is the signature (`tenantzone_contract.config_signature`), which older engines
+ignore.
 """
 
 import base64
@@ -17,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from tenantzone_contract.config import CONFIG_KEY, NEWEST_SCHEMA_VERSION, ConfigError, Hash, RuntimeConfig
+from tenantzone_contract.config_signature import MAX_SIGNATURE_BYTES, SIGNATURE_KEY
 from tenantzone_contract.config_text import (
     ContentDigest,
     check_number_of_zones,
@@ -68,11 +72,29 @@ class ConfigFiles:
     """Under ``config.json``."""
     packed: bytes | None = None
     """Under ``config.jsonl.gz``; None: the text is all of it."""
+    signature: bytes | None = None
+    """Under ``config.signature``; None: it is not signed."""
 
     @property
     def size(self) -> int:
         """The size in bytes, as the API server counts them."""
-        return len(self.text.encode()) + len(self.packed or b"")
+        return len(self.text.encode()) + len(self.packed or b"") + len(self.signature or b"")
+
+    @property
+    def most_size(self) -> int:
+        """The size in bytes with a signature of the largest size."""
+        return self.size - len(self.signature or b"") + MAX_SIGNATURE_BYTES
+
+    @property
+    def signed(self) -> dict[str, bytes]:
+        """What a signature covers: the content of each file, by name."""
+        return {CONFIG_KEY: self.text.encode()} | ({} if self.packed is None else {PACKED_KEY: self.packed})
+
+    @property
+    def binary(self) -> dict[str, bytes]:
+        """The content of each file that is no text, by name."""
+        found = {PACKED_KEY: self.packed, SIGNATURE_KEY: self.signature}
+        return {name: content for name, content in found.items() if content is not None}
 
 
 def pack_config(config: RuntimeConfig) -> ConfigFiles:
@@ -164,20 +186,19 @@ def _read_line(line: str) -> object:
 
 def config_map_data(files: ConfigFiles) -> dict[str, dict[str, str]]:
     """The ``data`` and ``binaryData`` of a ConfigMap that holds these files."""
-    packed = {} if files.packed is None else {PACKED_KEY: base64.b64encode(files.packed).decode()}
-    return {"data": {CONFIG_KEY: files.text}, "binaryData": packed}
+    binary = {name: base64.b64encode(content).decode() for name, content in files.binary.items()}
+    return {"data": {CONFIG_KEY: files.text}, "binaryData": binary}
 
 
 def config_map_keys(files: ConfigFiles) -> dict[str, frozenset[str]]:
     """The keys of ``data`` and ``binaryData`` of a ConfigMap that holds these files."""
-    return {
-        "data": frozenset({CONFIG_KEY}),
-        "binaryData": frozenset() if files.packed is None else frozenset({PACKED_KEY}),
-    }
+    return {"data": frozenset({CONFIG_KEY}), "binaryData": frozenset(files.binary)}
 
 
 def files_of(config_map: Mapping[str, Any]) -> ConfigFiles:
     """The files that a ConfigMap from the API server holds; the text is empty if it has none."""
-    packed = (config_map.get("binaryData") or {}).get(PACKED_KEY)
-    text = (config_map.get("data") or {}).get(CONFIG_KEY, "")
-    return ConfigFiles(text, None if packed is None else base64.b64decode(packed))
+    text, binary = (config_map.get("data") or {}).get(CONFIG_KEY, ""), config_map.get("binaryData") or {}
+    packed, signature = (
+        base64.b64decode(binary[name]) if name in binary else None for name in (PACKED_KEY, SIGNATURE_KEY)
+    )
+    return ConfigFiles(text, packed, signature)

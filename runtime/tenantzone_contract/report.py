@@ -269,8 +269,10 @@ class Rejection(_Model):
     """A config that the engine refused; what it enforced before is still in force."""
 
     generation: int | None = None
-    """None if the file was too broken to tell."""
+    """None if the file was too broken, or not trusted enough, to read it."""
     error: str
+    untrusted: bool = False
+    """Whether it is refused because its signature does not hold, or because a newer one was signed."""
     unix_time: float
 
 
@@ -282,6 +284,8 @@ class ConfigStatus(_Model):
     applied_unix_time: float | None = None
     rejected: Rejection | None = None
     """The newest file, if it was refused."""
+    demands_signature: bool | None = None
+    """Whether the engine refuses configs that the operator did not sign; None: it is of the previous release."""
 
 
 class IdentityReport(_Model):

@@ -1,7 +1,7 @@
-"""Ends tasks that would go on for ever."""
+"""Ends tasks that would go on for ever, and waits for work that must not be left half done."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from typing import Any, Final
 
 _AGAIN_SECONDS: Final = 1.0
@@ -19,3 +19,13 @@ async def end(tasks: Iterable[asyncio.Task[Any]]) -> None:
             task.cancel()
         ended, left = await asyncio.wait(left, timeout=_AGAIN_SECONDS)
         await asyncio.gather(*ended, return_exceptions=True)
+
+
+async def to_its_end(work: Awaitable[None]) -> None:
+    """Wait for work that goes on though its caller is interrupted: then, too, until it has ended."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await task
+        raise

@@ -12,6 +12,7 @@ from typing import Final
 
 from tenantzone_manager import spaces
 from tenantzone_manager.catalog import Catalog
+from tenantzone_manager.core.deadlines import UnderWay
 from tenantzone_manager.core.moving import Moved
 from tenantzone_manager.core.reclaiming import Reclaimed
 from tenantzone_manager.core.settings import Evictions
@@ -27,6 +28,7 @@ from tenantzone_manager.orphans import OrphanScan
 from tenantzone_manager.parts import Parts
 from tenantzone_manager.reading import Reader
 from tenantzone_manager.reclaimer import Reclaimer
+from tenantzone_manager.recounting import Recount
 from tenantzone_manager.removing import Remover
 from tenantzone_manager.storages.backend import StorageError
 from tenantzone_manager.storages.data_storage_manager import DataStorageManager
@@ -39,6 +41,7 @@ from tenantzone_manager.writing import Writer
 REFRESH_SECONDS: Final = 0.5
 RECLAIM_SECONDS: Final = 1.0
 MOVE_SECONDS: Final = 1.0
+RECOUNT_SECONDS: Final = 10.0
 ORPHAN_SECONDS: Final = 3600.0
 _LEASE_SECONDS: Final = 15.0
 """For which a leader leads that says nothing more."""
@@ -116,6 +119,7 @@ class CacheManager:
                 (FLUSH_SECONDS, self.touches.flush),
                 (RECLAIM_SECONDS, self._reclaim_if_leader),
                 (MOVE_SECONDS, self._move_if_leader),
+                (RECOUNT_SECONDS, self._recount_if_leader),
                 (ORPHAN_SECONDS, self._scan_if_leader),
             ):
                 self._tasks.append(asyncio.create_task(self._repeat(seconds, work)))
@@ -142,12 +146,23 @@ class CacheManager:
         self.index.on_change(self.mover.used.note)
         self.touches = Touches(self.index, self.mover.used.note)
         self.reader = Reader(self.index, self.catalog, self.storages, self.touches, self.turns, self.clock)
-        self.writer = Writer(self.index, self.catalog, self.storages, parts, timing, self.turns, self.clock)
+        under_way = UnderWay()
+        self.writer = Writer(self.index, self.catalog, self.storages, parts, timing, self.turns, under_way, self.clock)
         self.remover = Remover(self.index, timing, self.turns, self.clock)
         evictor = Evictor(self.index, self.catalog, self.remover, ladders, self.events, taking, self.clock)
         self.reclaimer = Reclaimer(
-            self.index, self.catalog, self.storages, evictor, parts, self.events, timing, self.turns, self.clock
+            self.index,
+            self.catalog,
+            self.storages,
+            evictor,
+            parts,
+            self.events,
+            timing,
+            self.turns,
+            under_way,
+            self.clock,
         )
+        self.recount = Recount(self.index, self.catalog, self.turns)
         self.orphans = OrphanScan(self.index, self.storages, self.clock, self.settings.orphan_grace)
         await self.refresh()
         self.is_ready = True
@@ -168,6 +183,7 @@ class CacheManager:
     async def refresh(self) -> None:
         """Read what is registered again, if another manager may have changed it."""
         if self.catalog.is_stale:
+            await self.storages.belong_to(await self._identity(self.storages.owner))
             await self.catalog.load()
             await self.storages.keep(self.catalog.storages.values())
 
@@ -199,16 +215,29 @@ class CacheManager:
         if lost:
             await self.index.read_modify_write(list(lost), modifier)
 
-    async def _identity(self) -> str:
+    async def _identity(self, known: str = "") -> str:
+        """The name of the index, by which storages know whose they are; an index without a name gets one.
+
+        Args:
+            known: the name that this manager knows; empty: none. It is kept if only its record was lost: storages would
+                need a takeover under another one. An index that is empty is another index.
+        """
         address = Address(spaces.IDENTITY, b"name")
         names: list[str] = []
+        is_empty = not await self.index.count(spaces.STORAGES)
 
         def modifier(found: Found) -> dict[Address, str]:
-            names[:] = [found[address] or secrets.token_hex(8)]
+            names[:] = [found[address] or ("" if is_empty else known) or secrets.token_hex(8)]
             return {} if found[address] else {address: names[0]}
 
         await self.index.read_modify_write([address], modifier)
         return names[0]
+
+    async def _look_at_identity(self) -> None:
+        """Read everything again if the store has another index than before: it was restored or emptied, say."""
+        (found,) = await self.index.get_stored(spaces.IDENTITY, [b"name"])
+        if found is None or found.value != self.storages.owner:
+            self.index.forget()
 
     async def _has_storage(self, name: str) -> bool:
         (found,) = await self.index.get_stored(spaces.STORAGES, [name.encode()])
@@ -217,7 +246,7 @@ class CacheManager:
     async def _reclaim_if_leader(self) -> None:
         self.leads = await self.index.backend.lead(self.name, _LEASE_SECONDS)
         # Not all stores ask for that, and some of what is done beside has nothing to ask for.
-        await self.index.count(spaces.IDENTITY)
+        await self._look_at_identity()
         self._note_shortage(await self.index.backend.keep_reserve())
         self.is_ready = True
         if self.leads:
@@ -241,6 +270,10 @@ class CacheManager:
     async def _move_if_leader(self) -> None:
         if self.leads:
             await self.move()
+
+    async def _recount_if_leader(self) -> None:
+        if self.leads:
+            await self.recount.recount_if_needed()
 
     async def _scan_if_leader(self) -> None:
         if self.leads:

@@ -11,12 +11,13 @@ from tenantzone_manager import spaces
 from tenantzone_manager.catalog import Catalog
 from tenantzone_manager.changing import Beside, change_blocks
 from tenantzone_manager.core import books
+from tenantzone_manager.core.deadlines import UnderWay, expire
 from tenantzone_manager.core.draft import Draft
 from tenantzone_manager.core.reclaiming import Reclaimed
 from tenantzone_manager.core.records import CacheLocation, State
 from tenantzone_manager.core.settings import InstanceGroup
 from tenantzone_manager.core.slots import SlotFile
-from tenantzone_manager.core.writing import forget, hasten, leave, postpone
+from tenantzone_manager.core.writing import forget, hasten, postpone
 from tenantzone_manager.events.writer import Events
 from tenantzone_manager.evicting import Evictor
 from tenantzone_manager.index.backend import Address
@@ -50,6 +51,7 @@ class Reclaimer:
         events: where it is noted which blocks had a dead writer, or were deleted.
         timing: how long readers may be left.
         turns: in which much is reclaimed.
+        under_way: the writes whose writers wait for this process.
         clock: Unix time.
     """
 
@@ -63,11 +65,13 @@ class Reclaimer:
         events: Events,
         timing: Timing,
         turns: Turns,
+        under_way: UnderWay,
         clock: Callable[[], float],
     ) -> None:
         self._index = index
         self._catalog = catalog
         self._storages = storages
+        self._under_way = under_way
         self._evictor = evictor
         self._parts = parts
         self._events = events
@@ -131,7 +135,7 @@ class Reclaimer:
                 ) -> None:
                     gone.clear()
                     for key in keys:
-                        left = leave(draft, key, lambda each: each.state is State.WRITING and each.until <= now, until)
+                        left = expire(draft, key, now, until, self._under_way.has)
                         if left:
                             gone[key] = left
 

@@ -6,6 +6,7 @@ import resource
 import sys
 from collections.abc import Callable
 
+from tenantzone_contract.renewed import Renewed
 from tenantzone_contract.tls import TlsFiles
 from tenantzone_manager.app import AppSettings, run
 from tenantzone_manager.catalog import Catalog
@@ -80,6 +81,8 @@ def _authenticator(options: argparse.Namespace) -> Callable[[Catalog], Authentic
         made = StaticTokens(options.tokens)
     if not options.service_accounts:
         return lambda _: made
-    fixed = read_service_accounts(options.service_accounts)
+    path = options.service_accounts
+    fixed = Renewed([path], lambda: read_service_accounts(path), about="the service accounts")
+    fixed.newest()
     review = ApiServerReview(options.api_server, options.api_server_credentials)
-    return lambda catalog: ReviewedTokens(review, options.audience, service_accounts(fixed, catalog))
+    return lambda catalog: ReviewedTokens(review, options.audience, service_accounts(fixed.newest, catalog))

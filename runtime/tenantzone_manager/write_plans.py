@@ -22,8 +22,10 @@ class Write:
     names: Mapping[int, frozenset[str]]
     """Of the parts that each block has."""
     id: str
-    deadline: float
+    until: float
+    """Unix time until which locations last that it begins, if nothing else is said of them."""
     now: float
+    """Unix time when it was begun."""
 
 
 @dataclass(frozen=True, slots=True)

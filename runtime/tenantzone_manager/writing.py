@@ -1,45 +1,38 @@
 """StartWriteCache and FinishWriteCache: two-phase writes, for which bytes are reserved with the first phase."""
 
 import secrets
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, zip_longest
 from typing import Final
 
 from tenantzone_manager import spaces
 from tenantzone_manager.catalog import Catalog
-from tenantzone_manager.changing import Beside, change_blocks
-from tenantzone_manager.core import placement
+from tenantzone_manager.changing import change_blocks
+from tenantzone_manager.core.deadlines import CALL_SECONDS, UnderWay, extend
 from tenantzone_manager.core.draft import Draft
-from tenantzone_manager.core.quota import OverLimit
-from tenantzone_manager.core.records import Block, CacheLocation, State
+from tenantzone_manager.core.records import Block
 from tenantzone_manager.core.settings import Instance
-from tenantzone_manager.core.slots import SlotFile
 from tenantzone_manager.core.writing import (
     Ending,
     Standing,
-    attempt_id,
-    begin,
     depths_of,
     finish,
     location_of,
     parents_of,
-    standing_of,
     standings,
-    use,
 )
-from tenantzone_manager.index.backend import Address, IndexFull
 from tenantzone_manager.index.meta_index import Found, MetaIndex
-from tenantzone_manager.parts import Parts, SlotsShort, addresses_of
-from tenantzone_manager.reading import LocationPlace, place_of
-from tenantzone_manager.storages.backend import Place, StorageError
+from tenantzone_manager.parts import Parts
+from tenantzone_manager.reading import LocationPlace
+from tenantzone_manager.reserving import Reserver
 from tenantzone_manager.storages.data_storage_manager import DataStorageManager
 from tenantzone_manager.timing import Timing
 from tenantzone_manager.turns import READ_AT_ONCE, WRITE_AT_ONCE, Turns, caller_of, parts_of
-from tenantzone_manager.write_plans import Plan, Write, key_before, specs_and_names, write_parts
+from tenantzone_manager.write_plans import Write, specs_and_names, write_parts
 
-_TRIES: Final = 8
-"""To find room that others take meanwhile."""
+_SAME_SECONDS: Final = 1.0
+"""That a call may take without its writer getting them back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +59,7 @@ class Writer:
         parts: makes what locations consist of.
         timing: how long writes may take.
         turns: in which many blocks are written.
+        under_way: hears of the writes for which calls are under way.
         clock: Unix time.
     """
 
@@ -77,14 +71,15 @@ class Writer:
         parts: Parts,
         timing: Timing,
         turns: Turns,
+        under_way: UnderWay,
         clock: Callable[[], float],
     ) -> None:
         self._index = index
-        self._catalog = catalog
         self._storages = storages
-        self._parts = parts
+        self._reserver = Reserver(index, catalog, storages, parts)
         self._timing = timing
         self._turns = turns
+        self._under_way = under_way
         self._clock = clock
 
     async def start_write_cache(
@@ -131,24 +126,44 @@ class Writer:
                 made[index] = Standing.NO_PREFIX
             wanted = []
         now = self._clock()
-        deadline = now + min(self._timing.write if write_seconds is None else write_seconds, self._timing.longest_write)
+        seconds = min(self._timing.write if write_seconds is None else write_seconds, self._timing.longest_write)
+        until = now + seconds + (CALL_SECONDS if len(wanted) > WRITE_AT_ONCE else 0.0)
         write_id = secrets.token_urlsafe(9).replace("-", "_")
-        write = Write(instance, keys, parents, depths, specs, names, write_id, deadline, now)
+        write = Write(instance, keys, parents, depths, specs, names, write_id, until, now)
+        with self._under_way.of(write_id):
+            locations = await self._write(write, wanted, first, whole, made)
+            deadline = await self._deadline(write, seconds, list(locations))
+        return Started(write_id if locations else "", deadline, made, locations)
+
+    async def _write(
+        self, write: Write, wanted: Sequence[int], first: int, whole: bool, made: list[Standing]
+    ) -> dict[int, LocationPlace]:
+        """Reserve room for the blocks of a write.
+
+        Args:
+            write: as it was asked for.
+            wanted: the blocks that are missing.
+            first: of the blocks that the caller has.
+            whole: whether nothing is to be written where not all can be.
+            made: what each block is to the writer; gets what became of those that are wanted.
+
+        Returns:
+            By index, where the blocks are to be written.
+        """
+        keys, caller = write.keys, caller_of(write.instance)
         locations: dict[int, LocationPlace] = {}
         failed: set[str] = set()
-        if whole and len(wanted) > WRITE_AT_ONCE:
-            # Before any part is begun: what is taken back uses its bytes until its deadline.
-            plan = await self._plan(write, wanted, (), failed)
-            if len(plan.places) < len(wanted):
-                for index in wanted:
-                    made[index] = Standing.NO_ROOM
-                wanted = []
-        ends = sorted(set(range(len(keys))).difference(parents, wanted)) if wanted else []
+        # Before any part is begun: what is taken back uses its bytes until its deadline.
+        if whole and len(wanted) > WRITE_AT_ONCE and not await self._reserver.has_room(write, wanted):
+            for index in wanted:
+                made[index] = Standing.NO_ROOM
+            wanted = []
+        ends = sorted(set(range(len(keys))).difference(write.parents, wanted)) if wanted else []
         parts = zip_longest(write_parts(wanted), write_parts(ends), fillvalue=())
         for number, (some, its_ends) in enumerate(parts):
             if number:
                 await self._turns.take(caller)
-            left = await self._begin(write, some, its_ends, whole, failed, made, locations)
+            left = await self._reserver.begin(write, some, its_ends, whole, failed, made, locations)
             for index in left:
                 made[index] = Standing.NO_ROOM
             if whole and left:
@@ -157,13 +172,41 @@ class Writer:
         if whole and lacking and wanted:
             # What it lacks was there, or seemed to have room, when the rest was begun.
             for part in write_parts(list(locations)):
-                await self._take_back(write, part)
+                await self._reserver.take_back(write, part)
                 await self._turns.take(caller)
             for index in wanted:
                 if made[index] is Standing.WRITE:
                     made[index] = lacking
             locations = {}
-        return Started(write_id if locations else "", deadline, made, locations)
+        return locations
+
+    async def _deadline(self, write: Write, seconds: float, indices: Sequence[int]) -> float:
+        """When the writer is taken for dead, whose time begins with the answer: not while its call waited.
+
+        Args:
+            write: whose blocks have been begun.
+            seconds: that the writer has.
+            indices: of the blocks that are to be written.
+        """
+        now, until = self._clock(), write.until
+        waited = now - write.now
+        if indices and now + seconds > until + _SAME_SECONDS:
+            # To write that takes no longer than it took to begin them.
+            until = min(now + seconds + waited, self._timing.latest(now, self._index.staleness_seconds))
+            await self._extend(write.instance, write.id, [write.keys[index] for index in indices], until)
+        return min(self._clock() + seconds, until)
+
+    async def _extend(self, instance: Instance, write_id: str, keys: Sequence[bytes], until: float) -> None:
+        """Give the writer of these blocks more time, a part of them after the other."""
+        for part in parts_of(len(keys), WRITE_AT_ONCE):
+            if part.start:
+                await self._turns.take(caller_of(instance))
+
+            def change(draft: Draft, _: Found, some: Sequence[bytes] = keys[part]) -> None:
+                for key in some:
+                    extend(draft, key, write_id, until)
+
+            await change_blocks(self._index, spaces.blocks_of(instance), keys[part], change)
 
     async def _standings(
         self,
@@ -184,47 +227,6 @@ class Writer:
             made += islice(each, part.stop - part.start)
         return made
 
-    async def _begin(
-        self,
-        write: Write,
-        wanted: Sequence[int],
-        ends: Sequence[int],
-        whole: bool,
-        failed: set[str],
-        made: list[Standing],
-        locations: dict[int, LocationPlace],
-    ) -> Sequence[int]:
-        """Begin one part of a write.
-
-        Args:
-            write: the whole write.
-            wanted: the blocks of the part.
-            ends: other blocks whose use is noted in the same commit.
-            whole: whether nothing is to be begun where not all of the part can be.
-            failed: storages that are not written to any more; gets those that fail now.
-            made: gets what each block is to the writer.
-            locations: gets where blocks are to be written.
-
-        Returns:
-            The blocks for which there is no room.
-        """
-        for _ in range(_TRIES):
-            if not wanted and not ends:
-                break
-            plan = await self._plan(write, wanted, ends, failed)
-            if whole and len(plan.places) < len(wanted):
-                break
-            try:
-                taken, became = await self._reserve(plan, attempt_id(write.id, len(failed)))
-            except (OverLimit, SlotsShort):
-                continue
-            except IndexFull:
-                break
-            for index in wanted:
-                made[index] = became.get(index, Standing.NO_ROOM)
-            wanted, ends = await self._make_writable(write, taken, failed, locations), ()
-        return wanted
-
     async def finish_write_cache(
         self, instance: Instance, write_id: str, written: Sequence[bytes], failed: Sequence[bytes]
     ) -> list[Ending]:
@@ -243,12 +245,23 @@ class Writer:
             IndexUnavailable: the index does not answer. It may be repeated.
         """
         made: list[Ending] = []
-        for keys, is_written in ((written, True), (failed, False)):
-            for part in parts_of(len(keys), WRITE_AT_ONCE):
-                if made:
-                    await self._turns.take(caller_of(instance))
-                made += await self._finish(instance, write_id, keys[part], is_written)
+        with self._under_way.of(write_id):
+            if self._index.backend.is_shared and len(written) > WRITE_AT_ONCE:
+                await self._keep_alive(instance, write_id, written)
+            for keys, is_written in ((written, True), (failed, False)):
+                for part in parts_of(len(keys), WRITE_AT_ONCE):
+                    if made:
+                        await self._turns.take(caller_of(instance))
+                    made += await self._finish(instance, write_id, keys[part], is_written)
         return made
+
+    async def _keep_alive(self, instance: Instance, write_id: str, keys: Sequence[bytes]) -> None:
+        """Give a writer more time that has little left: another manager may reclaim, and does not know of its call."""
+        (entry,) = await self._index.get(spaces.blocks_of(instance), [keys[-1]])
+        location = location_of(entry.value if entry else None, write_id)
+        now = self._clock()
+        if location is not None and now <= location.until < now + CALL_SECONDS:
+            await self._extend(instance, write_id, keys, now + 2 * CALL_SECONDS)
 
     async def _finish(self, instance: Instance, write_id: str, keys: Sequence[bytes], is_written: bool) -> list[Ending]:
         """End one part of a write."""
@@ -260,102 +273,3 @@ class Writer:
 
         await change_blocks(self._index, spaces.blocks_of(instance), keys, change)
         return endings
-
-    async def _plan(self, write: Write, wanted: Sequence[int], ends: Sequence[int], failed: Collection[str]) -> Plan:
-        instance = write.instance
-        group = self._catalog.groups.get(instance.group)
-        names = [name for name in (group.storages if group else ()) if name not in failed]
-        available = self._storages.get_available_storage(names)
-        candidates = [placement.Candidate(each.name, each.type) for each in available]
-        owner = spaces.owner_of(spaces.blocks_of(instance))
-        accounts = await self._index.accounts(placement.accounts_of(owner, candidates))
-        sizes = [sum(spec.size for spec in write.specs[index]) for index in wanted]
-        chosen = placement.place(sizes, owner, candidates, accounts)
-        places = {index: place for index, place in zip(wanted, chosen, strict=True) if place is not None}
-        wanted_parts = ((place.name, write.specs[index]) for index, place in places.items())
-        files = await self._parts.files(instance.group, wanted_parts)
-        return Plan(write, places, files, ends)
-
-    async def _reserve(self, plan: Plan, location_id: str) -> tuple[dict[int, CacheLocation], dict[int, Standing]]:
-        """Make all of a plan's locations ``writing``, as far as nobody else has come first."""
-        taken: dict[int, CacheLocation] = {}
-        became: dict[int, Standing] = {}
-        slot_files: dict[Address, SlotFile] = {}
-        write = plan.write
-        ends = [write.keys[index] for index in plan.ends]
-
-        def change(draft: Draft, found: Found) -> Beside:
-            for kept in (taken, became, slot_files):
-                kept.clear()
-            for index, place in plan.places.items():
-                before = key_before(write, index)
-                block = draft.get(write.keys[index])
-                own = location_of(block, location_id)
-                if own is not None and own.state is State.WRITING:
-                    # An earlier try was made, and its answer was lost.
-                    taken[index], became[index] = own, Standing.WRITE
-                    continue
-                standing = standing_of(block, self._storages.is_available, write.names[index])
-                needs_prefix = write.instance.needs_prefix
-                if standing is Standing.WRITE and needs_prefix and before and not _is_live(draft, before):
-                    standing = Standing.NO_PREFIX
-                became[index] = standing
-                if standing is Standing.WRITE:
-                    parts = self._parts.take(place.name, write.specs[index], plan.files, found, slot_files)
-                    taken[index] = CacheLocation(
-                        location_id, place.type, place.name, State.WRITING, write.deadline, parts
-                    )
-                    begin(draft, write.keys[index], before, write.depths[index], taken[index], write.now)
-            for key in ends:
-                # What is there of windows is of use with what is written now, and is not to go before it.
-                use(draft, key, write.now, 0)
-            return dict(slot_files)
-
-        needed = {write.keys[index] for index in plan.places}.union(ends)
-        needed |= {before for index in plan.places if (before := key_before(write, index))}
-        space = spaces.blocks_of(write.instance)
-        try:
-            await change_blocks(self._index, space, needed, change, addresses_of(plan.files))
-        except SlotsShort:
-            await self._parts.look_again(plan.files)
-            raise
-        self._parts.note(slot_files)
-        return taken, became
-
-    async def _make_writable(
-        self,
-        write: Write,
-        taken: Mapping[int, CacheLocation],
-        failed: set[str],
-        locations: dict[int, LocationPlace],
-    ) -> list[int]:
-        """Have the storages ready for what was reserved; returns the blocks for which another one has to be found."""
-        again: list[int] = []
-        instance, keys = write.instance, write.keys
-        for storage in {location.storage for location in taken.values()}:
-            here = {index: location for index, location in taken.items() if location.storage == storage}
-            places = {index: Place(instance.group, instance.name, keys[index], each) for index, each in here.items()}
-            try:
-                await self._storages.create(storage, list(places.values()))
-            except StorageError:
-                failed.add(storage)
-                await self._take_back(write, here)
-                again += here
-                continue
-            locations |= {index: place_of(self._storages, place) for index, place in places.items()}
-        return sorted(again)
-
-    async def _take_back(self, write: Write, indices: Collection[int]) -> None:
-        """Let go of locations that the caller was never given: nobody writes there, so their bytes are free at once."""
-        keys = [write.keys[index] for index in indices]
-
-        def change(draft: Draft, _: Found) -> None:
-            for key in keys:
-                finish(draft, key, write.id, False, write.now)
-
-        await change_blocks(self._index, spaces.blocks_of(write.instance), keys, change)
-
-
-def _is_live(draft: Draft, key: bytes) -> bool:
-    block = draft.get(key)
-    return block is not None and bool(block.live_types)

@@ -5,11 +5,13 @@ import math
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
 from tenantzone_contract.config import ZoneConfig
 from tenantzone_replay.measures import Result
+from tenantzone_replay.policies import changed
 from tenantzone_replay.search import Candidate, pareto
 from tenantzone_replay.setting import Setting
 from tenantzone_replay.tables import columns, percent, whole_percent
@@ -33,13 +35,14 @@ def choose(candidates: Sequence[Candidate], wanted: float) -> Candidate:
     return max(candidates, key=lambda each: (each.worst, -each.cost))
 
 
-def front_table(candidates: Sequence[Candidate], setting: Setting, stock: Result) -> str:
-    """Returns a table of what each larger size of memory gains, with stock vLLM's result for some sizes.
+def front_table(candidates: Sequence[Candidate], setting: Setting, stock: Result, present: Result | None = None) -> str:
+    """Returns a table of what each larger size of memory gains, with the present zones and with stock vLLM.
 
     Args:
         candidates: that were tried.
         setting: of the load.
         stock: the result of stock vLLM.
+        present: the result of the present zones; None: they are unknown.
     """
     rows: list[Sequence[str]] = [
         (
@@ -70,21 +73,35 @@ def front_table(candidates: Sequence[Candidate], setting: Setting, stock: Result
                 each.zones[0].eviction_policy,
             )
         )
-    rows.append(
-        (
-            f"{stock.blocks:,}",
-            f"{_gibibytes(stock.blocks, setting):.1f}",
-            "0",
-            f"{stock.worst:.1%}",
-            f"{stock.attainment:.1%}",
-            f"{stock.hit_rate:.1%}",
-            "",
-            "",
-            "",
-            "stock vLLM",
-        )
-    )
+    if present is not None:
+        rows.append(_without_search(present, setting, "present zones"))
+    rows.append(_without_search(stock, setting, "stock vLLM"))
     return columns(rows)
+
+
+def _without_search(result: Result, setting: Setting, what: str) -> Sequence[str]:
+    """Returns the row of what the search did not choose."""
+    size = f"{_gibibytes(result.blocks, setting):.1f}"
+    parts = (f"{part:.1%}" for part in (result.worst, result.attainment, result.hit_rate))
+    return (f"{result.blocks:,}", size, "0", *parts, "", "", "", what)
+
+
+def beside_present(chosen: Candidate, present: Result, wanted: float) -> str:
+    """Returns what the present zones do, and whether what is advised beats them.
+
+    Args:
+        chosen: that is advised.
+        present: of the present zones, with all of the engine's memory.
+        wanted: a part of each tenant's requests.
+    """
+    has = (
+        f"The present zones have {_at_least(present.worst)} in time with {present.blocks:,} blocks for the tenant that "
+        f"has least there"
+    )
+    needs_less = present.worst >= wanted and chosen.worst >= wanted and chosen.cost < present.blocks
+    if needs_less or present.worst < min(chosen.worst, wanted):
+        return f"{has}."
+    return f"{has}: what is advised does not beat them for this load."
 
 
 def beside_stock(chosen: Candidate, stock: Result, wanted: float) -> str:
@@ -129,11 +146,30 @@ def return_table(candidates: Sequence[Candidate], setting: Setting, gpu_hour: fl
     return columns(rows)
 
 
+def named_as(chosen: Candidate, present: Iterable[ZoneConfig]) -> Candidate:
+    """Returns the candidate with the names of the present zones: applied, its zones take the place of those.
+
+    Args:
+        chosen: that is advised.
+        present: with a zone for each of its tenants.
+    """
+    names = {zone.tenant: zone.name for zone in present}
+    return replace(chosen, zones=tuple(changed(zone, name=names[zone.tenant]) for zone in chosen.zones))
+
+
 def as_yaml(
-    chosen: Candidate, candidates: Sequence[Candidate], setting: Setting, wanted: float, pool: str, stock: Result
+    chosen: Candidate,
+    candidates: Sequence[Candidate],
+    setting: Setting,
+    wanted: float,
+    pool: str,
+    stock: Result,
+    present: Result | None = None,
 ) -> str:
     """Returns a pool's TenantZones as YAML; a comment above them gives the reasons, and the tenants without a zone."""
     why = [f"{_why(chosen, candidates, setting, wanted)} {beside_stock(chosen, stock, wanted)}"]
+    if present is not None:
+        why.append(beside_present(chosen, present, wanted))
     if left_out := nobodys(zone.tenant for zone in chosen.zones):
         why.append(left_out)
     comment = [f"# {line}" for text in why for line in textwrap.wrap(text, 110)]

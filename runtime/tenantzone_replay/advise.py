@@ -6,13 +6,23 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 from tenantzone_contract.text import printable
 from tenantzone_replay import arguments
-from tenantzone_replay.advice import as_yaml, beside_stock, choose, front_table, nobodys, return_table
+from tenantzone_replay.advice import (
+    as_yaml,
+    beside_present,
+    beside_stock,
+    choose,
+    front_table,
+    named_as,
+    nobodys,
+    return_table,
+)
 from tenantzone_replay.load import TraceError
 from tenantzone_replay.option_types import amount, file_to_write, object_name, part_of_all, whole
-from tenantzone_replay.search import SIZES, Candidate, narrowed, search, stock
+from tenantzone_replay.search import SIZES, Candidate, narrowed, present, search, stock
 from tenantzone_replay.setting import Setting
 
 
@@ -47,7 +57,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--seed", type=whole(0), default=1, help="of the trials (default: %(default)s)")
     parser.add_argument(
-        "--pool", type=object_name, default="pool", metavar="NAME", help="of the zones (default: %(default)s)"
+        "--zones", type=Path, metavar="FILE",
+        help="the pool's present zones: they are compared, and the advised ones get their names. A pool's config.json, "
+        "or TenantZones as kubectl reads and prints them",
+    )  # fmt: skip
+    parser.add_argument(
+        "--pool", type=object_name, metavar="NAME", help="of the zones (default: that of --zones, or pool)"
     )
     parser.add_argument(
         "--yaml", type=file_to_write, metavar="FILE", help="write the zones there (default: print them)"
@@ -58,13 +73,15 @@ def run(options: argparse.Namespace) -> None:
     """Print what more memory gains, and the advised zones.
 
     Raises:
-        TraceError: the load can't be read, or Optuna is not installed.
+        OSError: the file of zones can't be read.
+        TraceError: the load can't be read, the zones can't be used, or Optuna is not installed.
     """
     setting = arguments.setting_of(options)
     least = math.ceil(1 / min(SIZES))
     if setting.shape.blocks < least:
         raise TraceError(f"advice tries {min(SIZES):.0%} of the blocks, too: name {least} --blocks or more")
     arguments.check_sizes(setting, options.tiers, "--tiers")
+    config = options.zones and arguments.config_of(options.zones, [*setting.profile.demand], setting.shape.blocks)
     held_out = {" ".join(sources): _held_out_setting(options, sources, setting) for sources in options.held_out}
     if left_out := nobodys(setting.profile.demand):
         print(left_out, file=sys.stderr, flush=True)
@@ -76,10 +93,16 @@ def run(options: argparse.Namespace) -> None:
         raise TraceError("advice needs Optuna: pip install 'tenantzone[advice]'") from None
     tried = searched + narrowed(setting, searched, options.attain, _tell, options.tier_price)
     chosen = choose(tried, options.attain)
-    without_zones = stock(setting, chosen.blocks)
-    text = as_yaml(chosen, tried, setting, options.attain, options.pool, without_zones)
-    print(f"{front_table(tried, setting, without_zones)}\n\n{return_table(searched, setting, options.gpu_hour)}")
+    without_zones, before = stock(setting, chosen.blocks), None
+    if config is not None:
+        before, chosen = present(setting, config.zones, config.pool.watermarks), named_as(chosen, config.zones)
+    pool = options.pool or (config.pool.name if config is not None else "pool")
+    text = as_yaml(chosen, tried, setting, options.attain, pool, without_zones, before)
+    table = front_table(tried, setting, without_zones, before)
+    print(f"{table}\n\n{return_table(searched, setting, options.gpu_hour)}")
     print(f"\n{beside_stock(chosen, without_zones, options.attain)}")
+    if before is not None:
+        print(beside_present(chosen, before, options.attain))
     if held_out:
         print(f"\n{_held_out(held_out, chosen, setting, options.attain)}")
     if options.yaml:

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from tenantzone_contract.config import Watermarks, ZoneConfig
+from tenantzone_contract.config import RuntimeConfig, Watermarks, ZoneConfig
 from tenantzone_replay.hardware import MODELS, Hardware
 from tenantzone_replay.load import MAX_BLOCKS, MAX_TOKENS, Asked, TraceError
 from tenantzone_replay.measured import read_measured
@@ -154,11 +154,27 @@ def zones_of(options: argparse.Namespace, tenants: list[str], blocks: int) -> tu
     """
     if options.zones is None:
         return equal_zones(tenants, blocks), NO_WATERMARKS
-    config = read_zones(options.zones, blocks)
+    config = config_of(options.zones, tenants, blocks)
+    return config.zones, config.pool.watermarks
+
+
+def config_of(path: Path, tenants: Sequence[str], blocks: int) -> RuntimeConfig:
+    """Read the zones of a pool from a file, and check that each of these tenants has one.
+
+    Args:
+        path: the file.
+        tenants: who ask in the load.
+        blocks: of an engine; what the zones reserve must fit into them.
+
+    Raises:
+        OSError: the file can't be read.
+        TraceError: it can't be used, or lacks the zone of a tenant.
+    """
+    config = read_zones(path, blocks)
     missing = set(tenants) - {zone.tenant for zone in config.zones}
     if missing:
-        raise TraceError(f"{options.zones} has no zone for {', '.join(sorted(missing)[:5])}, who ask in the load")
-    return config.zones, config.pool.watermarks
+        raise TraceError(f"{path} has no zone for {', '.join(sorted(missing)[:5])}, who ask in the load")
+    return config
 
 
 def policies_of(

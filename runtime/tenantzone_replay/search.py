@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from tenantzone_contract.config import ZoneConfig
+from tenantzone_contract.config import Watermarks, ZoneConfig
 from tenantzone_contract.share import Percent, percentage
 from tenantzone_contract.zone_terms import Lending, SeatShare
 from tenantzone_replay.halving import halved
@@ -148,6 +148,19 @@ def stock(setting: Setting, blocks: int) -> Result:
     from tenantzone_replay.replay import replay
 
     return replay(replace(setting, shape=replace(setting.shape, blocks=blocks)), STOCK)
+
+
+def present(setting: Setting, zones: Sequence[ZoneConfig], watermarks: Watermarks) -> Result:
+    """Replay the load with the zones that a pool has, with all of the setting's blocks and no tier.
+
+    Args:
+        setting: of the load.
+        zones: of the pool.
+        watermarks: of the pool.
+    """
+    from tenantzone_replay.replay import replay
+
+    return replay(setting, Policy("present", "the pool's present zones", zones=tuple(zones), watermarks=watermarks))
 
 
 def pareto(candidates: Iterable[Candidate]) -> list[Candidate]:

@@ -5,12 +5,13 @@ It polls: kubelet swaps a symbolic link, not every volume sends events for that,
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self, TypeVar
 
 from tenantzone_contract.config import CONFIG_KEY, MAX_GENERATION, RuntimeConfig
+from tenantzone_contract.config_signature import MAX_SIGNATURE_BYTES, SIGNATURE_KEY, SignatureError, verify_config
 from tenantzone_contract.packing import PACKED_KEY, ConfigFiles, unpack_config
 from tenantzone_contract.report import Rejection
 from tenantzone_contract.text import printable
@@ -126,9 +127,9 @@ class WatchedFile:
         return content
 
 
-_Stamps = tuple[FileStamp, FileStamp | None]
-_Content = tuple[bytes, bytes | None]
-"""What ``config.json`` has, and what ``config.jsonl.gz`` has; None: there is none."""
+_Stamps = tuple[FileStamp, FileStamp | None, FileStamp | None]
+_Content = tuple[bytes, bytes | None, bytes | None]
+"""What ``config.json``, ``config.jsonl.gz`` and ``config.signature`` have; None: there is no such file."""
 
 
 class ConfigSource:
@@ -136,6 +137,8 @@ class ConfigSource:
 
     Args:
         folder: where the pool's ConfigMap is projected. It need not exist yet.
+        tokens: reads the pool's admin tokens that are in force; given, a config counts only if it is signed with one of
+            them, and is not older than the newest one that was so. None: signatures are not looked at.
         now: Unix time in seconds.
     """
 
@@ -144,9 +147,20 @@ class ConfigSource:
     rejection: Rejection | None = None
     """Why the file as it is now is not ``config``; None if it is, or if there never was a file."""
 
-    def __init__(self, folder: Path, *, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        tokens: Callable[[], Sequence[bytes]] | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
         self._folder = folder
         self._path = folder / CONFIG_KEY
+        self._read_tokens = tokens
+        self._tokens: Sequence[bytes] = ()
+        """Those by which the signature was verified last."""
+        self._newest: tuple[str, int] = "", 0
+        """When the pool was created, and the generation, of the newest config whose signature held."""
         self._now = now
         self._stamps: _Stamps | None = None
         self._content: _Content | None = None
@@ -154,12 +168,13 @@ class ConfigSource:
         """What ``config`` was before it is what it is; the last good one if ``config`` is refused."""
 
     def poll(self) -> bool:
-        """Look at the config's file, and read it if it has changed.
+        """Look at the config's file, and read it if it has changed; verify it again if the tokens have.
 
         Returns:
             Whether ``config`` or ``rejection`` is another one than before.
         """
         before = self.config, self.rejection
+        tokens = self._read_tokens() if self._read_tokens is not None else ()
         try:
             new = across_swaps(self._folder, self._read_if_changed)
         except FileNotFoundError:
@@ -168,9 +183,11 @@ class ConfigSource:
         except OSError as error:
             self._forget_file(f"{self._path} can't be read: {error.strerror}; the last good config stays")
         else:
-            if new is not None and new != self._content:
-                self._content = new
-                self._take(new)
+            is_new = new is not None and new != self._content
+            self._content = new or self._content
+            if self._content is not None and (is_new or tokens != self._tokens):
+                self._tokens = tokens
+                self._take(self._content)
         return self.config is not before[0] or self.rejection is not before[1]
 
     def refuse(self, error: str) -> None:
@@ -186,18 +203,31 @@ class ConfigSource:
     def _read_if_changed(self) -> _Content | None:
         # Kubelet swaps the content first, and then makes links to files that are new in it.
         folder = projection_of(self._folder) or self._folder
-        path, packed_path = folder / CONFIG_KEY, folder / PACKED_KEY
+        path, packed_path, signature_path = (folder / name for name in (CONFIG_KEY, PACKED_KEY, SIGNATURE_KEY))
         # The stamps come first: if a file changes in between, the next look sees another stamp and reads again.
         began_ns = time.time_ns()
-        stamps = FileStamp.of(path), _stamp_if_there(packed_path)
+        stamps = FileStamp.of(path), _stamp_if_there(packed_path), _stamp_if_there(signature_path)
         if stamps == self._stamps:
             return None
-        content = path.read_bytes(), packed_path.read_bytes() if stamps[1] is not None else None
+        content = (
+            path.read_bytes(),
+            packed_path.read_bytes() if stamps[1] is not None else None,
+            _read_start(signature_path) if stamps[2] is not None else None,
+        )
         self._stamps = stamps if all(stamp is None or stamp.is_settled(began_ns) for stamp in stamps) else None
         return content
 
     def _take(self, content: _Content) -> None:
-        text, packed = content
+        text, packed, signature = content
+        pool_created = ""
+        if self._read_tokens is not None:
+            # Before anything of it is read: who wrote it is not known yet.
+            files = {CONFIG_KEY: text} | ({} if packed is None else {PACKED_KEY: packed})
+            try:
+                pool_created = verify_config(files, signature, self._tokens)
+            except SignatureError as error:
+                self._reject(str(error), None, is_untrusted=True)
+                return
         try:
             config = unpack_config(ConfigFiles(text.decode(), packed))
         # Besides ConfigError: bytes that are no text, numbers too long to convert, brackets nested too deep.
@@ -207,20 +237,45 @@ class ConfigSource:
         if config.generation >= MAX_GENERATION:
             self._reject(f"generation: {config.generation} was not written by the operator", None)
             return
+        if self._read_tokens is not None and not self._is_newest(pool_created, config):
+            return
         self.rejection = None
         if self.config is not None and _identity(config) == _identity(self.config):
             return
         self.fallback = self.config
         self.config = config
 
+    def _is_newest(self, pool_created: str, config: RuntimeConfig) -> bool:
+        """Whether no newer signed config was read since the start; rejects the config if one was.
+
+        A pool that is deleted and created again counts its generations anew.
+        """
+        if (pool_created, config.generation) < self._newest:
+            error = (
+                f"it is older than the signed config {self._newest[1]} that came before it: the operator replaces it; "
+                "if the API server was restored from a backup, restart the engine"
+            )
+            self._reject(error, config.generation, is_untrusted=True)
+            return False
+        self._newest = pool_created, config.generation
+        return True
+
     def _forget_file(self, error: str) -> None:
         self.read_again()
         self._reject(error, None)
 
-    def _reject(self, error: str, generation: int | None) -> None:
+    def _reject(self, error: str, generation: int | None, *, is_untrusted: bool = False) -> None:
         # The same complaint about the same file keeps its time.
         if self.rejection is None or (self.rejection.error, self.rejection.generation) != (error, generation):
-            self.rejection = Rejection(generation=generation, error=error, unix_time=self._now())
+            self.rejection = Rejection(
+                generation=generation, error=error, untrusted=is_untrusted, unix_time=self._now()
+            )
+
+
+def _read_start(path: Path) -> bytes:
+    """What a signature's file has; what is longer than any signature is read one byte beyond."""
+    with path.open("rb") as file:
+        return file.read(MAX_SIGNATURE_BYTES + 1)
 
 
 def _stamp_if_there(path: Path) -> FileStamp | None:

@@ -114,6 +114,7 @@ def _variables(own: argparse.Namespace) -> dict[str, str]:
         settings.METRICS_LEVEL: own.metrics_level,
         settings.ADMIN_TOKEN_DIR: own.admin_token and str(own.admin_token.absolute()),
         settings.ADMIN_OPEN: 1 if own.admin_open else None,
+        settings.SIGNED_CONFIG: 1 if own.signed_config else None,
         settings.ADMIN_HOST: own.admin_host,
         settings.ADMIN_PORT: own.admin_port,
     }
@@ -260,6 +261,12 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         metavar="DIR",
         help=f"the folder with the pool's config.json (default: {default.config_dir})",
+    )
+    parser.add_argument(
+        "--signed-config",
+        action="store_true",
+        help="refuse a config that the operator did not sign, by the tokens of --admin-token; needs an operator that "
+        "signs (from 0.2 on)",
     )
     parser.add_argument(
         "--tenant-keys",

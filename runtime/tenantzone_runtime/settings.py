@@ -19,6 +19,7 @@ ADMIN_HOST = "TENANTZONE_ADMIN_HOST"
 ADMIN_PORT = "TENANTZONE_ADMIN_PORT"
 ADMIN_TOKEN_DIR = "TENANTZONE_ADMIN_TOKEN_DIR"
 ADMIN_OPEN = "TENANTZONE_ADMIN_OPEN"
+SIGNED_CONFIG = "TENANTZONE_SIGNED_CONFIG"
 OPEN_ROUTES = "TENANTZONE_OPEN_ROUTES"
 JOURNAL_DIR = "TENANTZONE_JOURNAL_DIR"
 JOURNAL_MAX_BYTES = "TENANTZONE_JOURNAL_MAX_BYTES"
@@ -118,6 +119,8 @@ class Settings:
     """Holds what a trusted header is proved by, or the keys that sign tokens."""
     admin_open: bool = False
     """Whether the admin port answers everybody who reaches it."""
+    signed_config: bool = False
+    """Whether a config is refused that is not signed with one of the admin port's tokens."""
     scrub_blocks: bool = False
     """Whether workers are prepared to zero blocks that come to another zone; on a CPU they always are."""
     journal_dir: Path | None = None
@@ -160,6 +163,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         admin_port=_number(environ, ADMIN_PORT, DEFAULT_ADMIN_PORT, "a port number"),
         admin_token_dir=Path(environ.get(ADMIN_TOKEN_DIR, "/etc/tenantzone/admin")),
         admin_open=environ.get(ADMIN_OPEN) == "1",
+        signed_config=_switch(environ, SIGNED_CONFIG),
         open_routes=frozenset(filter(None, environ.get(OPEN_ROUTES, "").split(","))),
         seal_key=seal_key,
         pod_name=environ.get(POD_NAME, ""),
@@ -178,6 +182,13 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         metrics_level=_level(environ),
         bounds=_bounds(environ),
     )
+
+
+def _switch(environ: Mapping[str, str], name: str) -> bool:
+    text = environ.get(name, "")
+    if text not in ("", "0", "1"):
+        raise ValueError(f"{name}={text!r}: expected 1 or 0")
+    return text == "1"
 
 
 def _level(environ: Mapping[str, str]) -> Level:

@@ -197,6 +197,20 @@ def packed(at_least: int) -> dict[str, Any]:
             id="an engine that refuses",
         ),
         pytest.param(
+            {"answers": [heard(rejected=Rejection(error="no signature", untrusted=True, unix_time=0.0))]},
+            "FAIL",
+            ENGINES,
+            "does not trust the config that it finds (no signature): engine-0",
+            id="an engine that does not trust the config",
+        ),
+        pytest.param(
+            {"answers": [heard(demands_signature=False)]},
+            "WARN",
+            ENGINES,
+            "take configs that the operator did not sign: engine-0",
+            id="an engine that demands no signature",
+        ),
+        pytest.param(
             {"answers": [heard(applied_hash="sha256:old", applied_generation=2)]},
             "WARN",
             ENGINES,

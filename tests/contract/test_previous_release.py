@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tenantzone_contract.config import PoolConfig, RuntimeConfig, Watermarks, ZoneConfig
+from tenantzone_contract.config import CONFIG_KEY, PoolConfig, RuntimeConfig, Watermarks, ZoneConfig
+from tenantzone_contract.config_signature import SIGNATURE_KEY, sign_config
 from tenantzone_contract.config_text import dump_config, make_config
 from tenantzone_contract.tiers import CpuTier, PoolTiers, TierShare
 from tenantzone_contract.unknown_tenants import TenantLevel, UnknownTenants, UnknownTenantTemplate
@@ -22,6 +23,7 @@ from tenantzone_contract.zone_terms import (
     SeatShare,
 )
 from tests.operator.previous import is_known, unpack_previous
+from tests.runtime.folders import project
 
 pytestmark = pytest.mark.skipif(not is_known(), reason="no history of the previous release here: git fetch --unshallow")
 
@@ -33,6 +35,18 @@ try:
     print(config.parse_config(sys.stdin.read()).hash)
 except config.ConfigError as error:
     print(error)
+"""
+
+
+READ_FOLDER = """
+import sys
+from pathlib import Path
+from tenantzone_runtime import reload
+assert reload.__file__.startswith(sys.argv[1]), reload.__file__
+source = reload.ConfigSource(Path(sys.argv[2]))
+source.poll()
+assert source.rejection is None
+print(source.config.hash)
 """
 
 
@@ -81,6 +95,21 @@ def test_what_it_knows_it_reads(previous: str):
     )
     config = config_of(zone, template=UnknownTenantTemplate(limit="10%", idle=Idle(forget_after_seconds=60.0)))
     assert read_by(previous, config) == config.hash
+
+
+def test_an_engine_of_that_release_ignores_the_signature(previous: str, tmp_path: Path):
+    config = config_of(ZoneConfig(name="acme", tenant="acme", generation=3, reserved="25%"))
+    files = {CONFIG_KEY: dump_config(config).encode()}
+    project(tmp_path, files | {SIGNATURE_KEY: sign_config(files, ["a" * 43], "2026-01-01T00:00:00Z")})
+    folder = str(Path(previous.partition(":")[0]).parent)
+    read = subprocess.run(
+        [sys.executable, "-c", READ_FOLDER, folder, str(tmp_path)],
+        env={"PYTHONPATH": previous},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert read.stdout.strip() == config.hash
 
 
 @pytest.mark.parametrize(

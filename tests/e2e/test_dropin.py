@@ -10,7 +10,7 @@ FLAGS = (
     "--scheduler-cls=tenantzone_runtime.engine.scheduler.ZoneScheduler",
     "--middleware=tenantzone_runtime.door.middleware.TenantMiddleware",
 )
-_OUR_OWN = ("serve", MODEL, "--zones-config", "--tenant-keys", "--salt-key", "--admin-token", "--admin-port")
+_OUR_OWN = ("serve", MODEL, "--zones-config", "--signed-config", "--tenant-keys", "--salt-key", "--admin-")
 
 
 def test_a_deployment_of_plain_vllm_with_our_flags_joins_the_pool(engines):

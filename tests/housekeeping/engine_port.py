@@ -79,6 +79,32 @@ class EnginePort:
         house.stop()
         assert "config_refused" in kinds(house.journal)
 
+    def test_on_demand_a_config_counts_only_if_the_operator_signed_it(
+        self, engine: DrivenEngine, tmp_path: Path
+    ) -> None:
+        token, thiefs = "a" * 43, "x" * 43
+        with House(engine.served, tmp_path, text=config_text(1, "acme"), TENANTZONE_SIGNED_CONFIG="1") as house:
+            report = house.report()
+            assert (report.config.applied_generation, report.config.demands_signature) == (None, True)
+            assert report.config.rejected is not None
+            assert "has no admin token" in report.config.rejected.error
+            house.project_signed(config_text(1, "acme"), token)
+            house.give_tokens(token)
+            house.await_report(lambda report: report.config.applied_generation == 1)
+            house.project_signed(config_text(2, "thief"), thiefs)
+            report = house.await_report(lambda report: report.config.rejected)
+            assert report.config.rejected is not None
+            assert report.config.rejected.untrusted
+            assert "by none of the admin tokens" in report.config.rejected.error
+            assert (report.config.applied_generation, [each.tenant for each in report.zones]) == (1, ["acme"])
+            house.project_signed(config_text(3, "acme", "burst"), token)
+            report = house.await_report(lambda report: report.config.applied_generation == 3)
+            assert report.config.rejected is None
+
+    def test_without_the_demand_it_says_so(self, house: House) -> None:
+        house.enforce(zone("acme"))
+        assert house.report().config.demands_signature is False
+
     def test_the_door_follows_what_is_in_force(self, house: House) -> None:
         def tenants() -> list[str] | None:
             config = house.of_door().config

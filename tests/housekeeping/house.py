@@ -6,8 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
+from tenantzone_contract.admin_token import ACCEPTED_FILE
 from tenantzone_contract.blocks import BlockMap, parse_block_map
 from tenantzone_contract.config import PoolConfig, ZoneConfig
+from tenantzone_contract.config_signature import SIGNATURE_KEY, sign_config
 from tenantzone_contract.config_text import dump_config, make_config
 from tenantzone_contract.report import EngineReport, ZoneReport, parse_report
 from tenantzone_contract.salt import SALT_KEY_FILE
@@ -32,6 +34,7 @@ class House:
 
     def __init__(self, engine: ServedEngine, folder: Path, *, text: str | None = None, **variables: str) -> None:
         self._config = folder / "config"
+        self._tokens = folder / "admin"
         self._salt = folder / "salt"
         self.journal = folder / "journal"
         self._state = folder / "state"
@@ -43,6 +46,7 @@ class House:
             "POD_NAME": "engine-0",
             "TENANTZONE_CONFIG_DIR": str(self._config),
             "TENANTZONE_SALT_DIR": str(self._salt),
+            "TENANTZONE_ADMIN_TOKEN_DIR": str(self._tokens),
             "TENANTZONE_JOURNAL_DIR": str(self.journal),
             "TENANTZONE_STATE_DIR": str(self._state),
             "TENANTZONE_ADMIN_HOST": "127.0.0.1",
@@ -72,6 +76,15 @@ class House:
     def project(self, text: str) -> None:
         """What kubelet does with a ConfigMap."""
         project(self._config, {"config.json": text})
+
+    def project_signed(self, text: str, token: str) -> None:
+        """The same, signed with a token."""
+        files = {"config.json": text.encode()}
+        project(self._config, files | {SIGNATURE_KEY: sign_config(files, [token], "2026-01-01T00:00:00Z")})
+
+    def give_tokens(self, *tokens: str) -> None:
+        """What kubelet does with the Secret of the admin port's tokens."""
+        project(self._tokens, {ACCEPTED_FILE: "\n".join(tokens)})
 
     def give_salt_key(self, key: bytes) -> None:
         """What kubelet does with the Secret of the salt key."""

@@ -1,6 +1,8 @@
 """A manager at a time of its own, and engines that write what they are told to."""
 
 import asyncio
+import contextlib
+import sqlite3
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -163,6 +165,12 @@ def write_bytes(location: LocationPlace, content: bytes) -> None:
 def read_bytes(location: LocationPlace) -> bytes:
     path, offset, size = path_of(location)
     return path.read_bytes()[offset : offset + size].rstrip(b"\0")
+
+
+def backup(index: Path, to: Path) -> None:
+    """Copy an index that a manager has open."""
+    with contextlib.closing(sqlite3.connect(index)) as read, contextlib.closing(sqlite3.connect(to)) as written:
+        read.backup(written)
 
 
 def files(root: Path) -> list[Path]:

@@ -188,14 +188,15 @@ async def test_nothing_is_begun_of_a_whole_whose_beginning_goes_meanwhile(
     names = prompt("p", 6)
     await write(groups, shape, names[:3])
     await groups.manager.remover.remove_cache(INSTANCE, [names[1] + suffix(1)])
-    plan = groups.manager.writer._plan
+    reserver = groups.manager.writer._reserver
+    plan = reserver._plan
 
     async def while_it_is_planned(*arguments: Any) -> Any:
         made = await plan(*arguments)
         await groups.manager.remover.remove_cache(INSTANCE, [names[2] + suffix(0)])
         return made
 
-    monkeypatch.setattr(groups.manager.writer, "_plan", while_it_is_planned)
+    monkeypatch.setattr(reserver, "_plan", while_it_is_planned)
     assert Standing.WRITE not in await write(groups, shape, names, whole=True)
     await groups.settle()
     assert (await groups.account("g/team")).used == 4 * SIZE

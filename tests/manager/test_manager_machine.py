@@ -17,9 +17,67 @@ from hypothesis.stateful import rule, run_state_machine_as_test
 from hack.harness.redis_server import TIMEOUT_SECONDS, RedisServer
 from tenantzone_manager.index.backend import IndexUnavailable
 from tenantzone_manager.index.redis import RedisBackend
-from tests.manager.lives import INSTANCES, Lives, instances, prompts, which
+from tenantzone_manager.storages.backend import StorageError
+from tests.manager.lives import INSTANCES, STORAGES, Lives, instances, prompts, which
 from tests.manager.moving import know_cold_storages
 from tests.manager.playing import Playing
+
+failing_storages = st.sets(st.sampled_from(STORAGES), min_size=1, max_size=2)
+
+
+class FailingLives(Lives):
+    """Storages fail under writes, which are tried elsewhere, and callers that lost an answer repeat their calls."""
+
+    @contextlib.contextmanager
+    def failing(self, number, names, call):
+        """Have a call of these storages fail; nothing else is known of them."""
+        storages = self.manager(number).manager.storages
+        real = getattr(storages, call)
+
+        async def fail(name, *arguments):
+            if name in names:
+                raise StorageError("it fails")
+            return await real(name, *arguments)
+
+        setattr(storages, call, fail)
+        try:
+            yield
+        finally:
+            delattr(storages, call)
+
+    @rule(number=which, instance=instances, prompt=prompts, names=failing_storages, long=st.booleans())
+    def start_write_beside_storages_that_fail(self, number, instance, prompt, names, long):
+        with self.failing(number, names, "create"):
+            self.start_write(number, instance, prompt, long)
+
+    @rule(number=which, instance=instances, prompt=prompts, names=failing_storages)
+    def a_first_attempt_outlasts_the_second_one(self, number, instance, prompt, names):
+        """Nothing is deleted of it, and the second one ends, goes and is followed by another write before it."""
+        with self.failing(number, names, "delete"):
+            self.start_write_beside_storages_that_fail(number, instance, prompt, names, long=False)
+            self.reclaim(number)
+            writes = list(self.naive.writes)
+            self.remove(number, instance, prompt)
+            self.write(number, instance, [prompt])
+            for write in writes:
+                self.finish_and_repeat(number, write)
+            self.reclaim(number)
+
+    @rule(number=which, data=st.data())
+    def repeat_a_finish(self, number, data):
+        if self.naive.writes:
+            write = self.naive.writes[data.draw(st.integers(0, len(self.naive.writes) - 1))]
+            self.finish_and_repeat(number, write)
+
+    def finish_and_repeat(self, number, write):
+        if write not in self.naive.writes:
+            return
+        self.naive.writes.remove(write)
+        self.naive.finishes(write, list(write.locations))
+        (instance,) = (each for each in INSTANCES if each.name == write.instance)
+        finish = self.manager(number).manager.writer.finish_write_cache
+        first, again = (self.do(finish(instance, write.write_id, list(write.locations), [])) for _ in range(2))
+        assert first == again, "who lost the answer got another one"
 
 
 class RedisLives(Lives):
@@ -101,6 +159,11 @@ def _cold_storages(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_random_lives_over_sqlite() -> None:
     examples = max(1, settings().max_examples // 4)
     run_state_machine_as_test(Lives, settings=settings(max_examples=examples, stateful_step_count=30))
+
+
+def test_random_lives_with_storages_that_fail() -> None:
+    examples = max(1, settings().max_examples // 8)
+    run_state_machine_as_test(FailingLives, settings=settings(max_examples=examples, stateful_step_count=30))
 
 
 def test_random_lives_over_a_redis_that_is_killed_and_paused(redis_server: RedisServer) -> None:

@@ -226,6 +226,11 @@ async def test_tokens_are_reviewed_and_their_service_accounts_are_pools(tmp_path
     now[0] = 61.0
     await tokens.authenticate("t1")
     assert asked == ["t1", "t1"]
-    for token in ("", "t2", "t3"):
+    for token in ("", "t2", "t3", "t3"):
         with pytest.raises(Unauthenticated, match="audience ours"):
             await tokens.authenticate(token)
+    assert asked.count("t3") == 1
+    now[0] += 6.0
+    with pytest.raises(Unauthenticated):
+        await tokens.authenticate("t3")
+    assert asked.count("t3") == 2, "what it could not be known by may be back"

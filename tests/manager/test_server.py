@@ -384,7 +384,7 @@ async def test_service_accounts_are_put_listed_and_removed(ask: Client, manager:
     await ask("PutServiceAccount", "root", account={"name": "ml/engine", "pool": "ml/other"})
     await ask("PutServiceAccount", "root", account={"name": "ml/engine", "pool": "ml/chat"})
     assert (await ask("ListServiceAccounts", "root"))["accounts"] == [{"name": "ml/engine", "pool": "ml/chat"}]
-    who = service_accounts({"tz/operator": Caller("tz/operator", is_admin=True)}, manager.catalog)
+    who = service_accounts(lambda: {"tz/operator": Caller("tz/operator", is_admin=True)}, manager.catalog)
     assert who("ml/engine") == Caller("ml/engine", "ml/chat")
     assert who("tz/operator") == Caller("tz/operator", is_admin=True)
     for wrong in ({"name": "engine", "pool": "ml/chat"}, {"name": "ml/engine", "pool": "ML/chat"}):
@@ -398,7 +398,7 @@ async def test_service_accounts_are_put_listed_and_removed(ask: Client, manager:
 
 async def test_nobody_registers_himself_as_an_administrator(ask: Client, manager: CacheManager) -> None:
     await ask("PutServiceAccount", "root", account={"name": "tz/operator", "pool": "ml/chat"})
-    who = service_accounts({"tz/operator": Caller("tz/operator", is_admin=True)}, manager.catalog)
+    who = service_accounts(lambda: {"tz/operator": Caller("tz/operator", is_admin=True)}, manager.catalog)
     assert who("tz/operator") == Caller("tz/operator", is_admin=True)
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from tenantzone_contract.bounded_http import HttpBounds
 from tenantzone_manager.app import AppSettings, run
+from tenantzone_manager.server import grpc_connections
 from tenantzone_manager.server.grpc_connections import GrpcBounds
 from tests.manager.asking import over_grpc, over_http
 from tests.manager.playing import eventually
@@ -142,14 +143,44 @@ async def test_many_slow_clients_keep_nobody_out(tmp_path: Path) -> None:
             async with asks(port) as ask:
                 await ask("ListStorages")
             # Over gRPC any of those that came within the same milliseconds may be the ones that stay.
-            await eventually(partial(asyncio.to_thread, are_most_closed, slow), True)
+            await eventually(partial(is_within, port, 8), True)
+            await eventually(partial(asyncio.to_thread, are_closed, slow, 32), True)
 
 
-def are_most_closed(connections: list[socket.socket]) -> bool:
-    """Whether at least half of them are closed by now."""
+@pytest.mark.parametrize("begin", [b"", PREFACE, BEGUN, BEGUN + frame(1, 4, 1, HEAD)], ids=len)
+async def test_after_each_wave_there_are_no_more_connections_than_the_bound(tmp_path: Path, begin: bytes) -> None:
+    http = HttpBounds(head_seconds=3600, connections=8)
+    rpc = GrpcBounds(handshake_seconds=3600, connections=8, look_seconds=0.1)
+    async with managing(tmp_path, http, rpc) as ports, AsyncExitStack() as stack:
+        for port in 3 * (ports.http, ports.grpc):
+            stack.enter_context(silent(port, 40, begin if port == ports.grpc else HALF_A_HEAD))
+            await eventually(partial(is_within, port, 8), True)
+
+
+async def is_within(port: int, most: int) -> bool:
+    """Whether this process holds at most so many connections to its port, and the kernel as many open ones."""
+    return len(held(port)) <= most and established(port) <= most
+
+
+def held(port: int) -> list[int]:
+    """The files of this process that are connections to its port."""
+    found = []
+    for number in [int(path.name) for path in Path("/proc/self/fd").iterdir()]:
+        with suppress(OSError), grpc_connections._accepted(number, port):
+            found.append(number)
+    return found
+
+
+def established(port: int) -> int:
+    rows = [line.split() for line in Path("/proc/self/net/tcp").read_text().splitlines()[1:]]
+    return sum(int(row[1].partition(":")[2], 16) == port and row[3] == "01" for row in rows)
+
+
+def are_closed(connections: list[socket.socket], least: int) -> bool:
+    """Whether at least so many of them are closed by now."""
     for each in connections:
         each.settimeout(0.01)
-    return sum(map(is_closed, connections)) >= len(connections) / 2
+    return sum(map(is_closed, connections)) >= least
 
 
 async def test_a_moment_without_descriptors_ends_no_bound(tmp_path: Path) -> None:

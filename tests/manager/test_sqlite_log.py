@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import random
+import re
 import resource
 import sqlite3
 import subprocess
@@ -15,6 +16,7 @@ from itertools import count
 import pytest
 
 from tenantzone_manager.core.books import RankChange
+from tenantzone_manager.index import sqlite as sqlite_module
 from tenantzone_manager.index import sqlite_log
 from tenantzone_manager.index.backend import Address, Change, Commit, IndexUnavailable
 from tenantzone_manager.index.sqlite import SqliteBackend
@@ -353,38 +355,143 @@ async def test_a_transaction_that_could_not_be_rolled_back_is_before_whatever_fo
     await backend.close()
 
 
-@pytest.mark.parametrize("end", ["", "-wal", "-shm"])
-@pytest.mark.parametrize("is_replaced", [False, True])
-async def test_a_file_that_is_taken_away_takes_no_more(tmp_path, monkeypatch, is_replaced, end):
-    monkeypatch.setattr(sqlite_log, "CHECKPOINT_SECONDS", 0.01)
-    path = tmp_path / "index.db"
-    backend = SqliteBackend(path)
-    await backend.start(lambda *_: None)
-    await put(backend, SPACE, b"value")
-    taken = path.with_name(f"{path.name}{end}")
-    taken.rename(tmp_path / "elsewhere")
-    if is_replaced:
-        taken.touch()
-    await asyncio.to_thread(await_that, lambda: backend._log.refusal, "it has looked at the file")
-    for asked in (put(backend, "other", b"value"), backend.get(SPACE, [b"\0"])):
-        with pytest.raises(IndexUnavailable, match="another file is in its place or in its log's, or none"):
-            await asked
-    await backend.close()
+AWAY = "the file is not there; put it back, or another index, or an empty file"
 
 
-async def test_a_file_that_is_put_back_has_all_that_was_written_while_it_was_there(tmp_path, monkeypatch):
-    monkeypatch.setattr(sqlite_log, "CHECKPOINT_SECONDS", 0.01)
-    monkeypatch.setattr(sqlite_log, "FEW_RECORDS", 10)
+async def test_a_file_that_is_taken_away_takes_no_more(opened, tmp_path):
+    await put(opened, SPACE, b"value")
     path = tmp_path / "index.db"
-    backend = SqliteBackend(path)
-    await backend.start(lambda *_: None)
-    await put(backend, SPACE, b"value", records=50)
     path.rename(tmp_path / "elsewhere.db")
-    await asyncio.to_thread(await_that, lambda: backend._log.refusal, "it has looked at the file")
-    await backend.close()
-    assert not path.exists()
+    await refused(opened, AWAY)
+    for asked in (put(opened, "other", b"value"), opened.get(SPACE, [b"\0"])):
+        with pytest.raises(IndexUnavailable, match=AWAY):
+            await asked
+    await opened.close()
+    assert not path.exists(), "no other one is made in its place"
     (tmp_path / "elsewhere.db").rename(path)
-    assert await stored(path) == 50
+    assert await stored(path) == 1, "it has all that was written while it was there"
+
+
+async def test_the_same_file_that_is_put_back_goes_on(opened, tmp_path):
+    await put(opened, SPACE, b"value")
+    path = tmp_path / "index.db"
+    path.rename(tmp_path / "elsewhere.db")
+    await refused(opened, AWAY)
+    (tmp_path / "elsewhere.db").rename(path)
+    await answers(opened)
+    await put(opened, SPACE, b"another", before=b"value")
+
+
+@pytest.mark.parametrize("way", ["taken", "replaced"])
+@pytest.mark.parametrize("end", ["-wal", "-shm"])
+async def test_without_the_files_of_its_log_it_goes_on_with_all_that_was_written(opened, tmp_path, end, way):
+    await put(opened, SPACE, b"value", records=50)
+    taken = tmp_path / f"index.db{end}"
+    taken.rename(tmp_path / "elsewhere")
+    if way == "replaced":
+        taken.touch()
+    await answers(opened, lambda: opened.forgotten)
+    assert await opened.count(SPACE) == 50
+    await put(opened, SPACE, b"another", before=b"value")
+    await opened.close()
+    assert await stored(tmp_path / "index.db") == 50
+
+
+@pytest.mark.parametrize("moved", ["alone", "with its log"])
+async def test_another_store_in_its_place_is_opened(opened, tmp_path, moved):
+    path = tmp_path / "index.db"
+    other = SqliteBackend(tmp_path / "other.db")
+    await other.start(lambda *_: None)
+    await put(other, "another space", b"other", records=3)
+    await other.close()
+    await put(opened, SPACE, b"value", records=50)
+    for end in ("", "-wal", "-shm") if moved == "with its log" else ("",):
+        path.with_name(f"index.db{end}").rename(tmp_path / f"elsewhere.db{end}")
+    (tmp_path / "other.db").rename(path)
+    await answers(opened, lambda: opened.forgotten)
+    # A log that was left would bring back the other's pages, in the midst of this one's.
+    assert (await opened.count(SPACE), await opened.count("another space")) == (0, 3)
+    await put(opened, SPACE, b"new")
+    assert await opened.get("another space", [b"\0"]) == [b"other"]
+    await opened.close()
+    assert await stored(path) == 1
+    assert await stored(tmp_path / "elsewhere.db") == 50, "the one that was moved has all that was written to it"
+
+
+async def test_an_empty_file_in_its_place_begins_a_new_store(opened, tmp_path):
+    await put(opened, SPACE, b"value")
+    for path in tmp_path.iterdir():
+        path.unlink()
+    await refused(opened, AWAY)
+    (tmp_path / "index.db").touch()
+    await answers(opened)
+    assert await opened.count(SPACE) == 0
+    await put(opened, SPACE, b"value")
+    with pytest.raises(BlockingIOError):
+        await SqliteBackend(tmp_path / "index.db").start(lambda *_: None)
+
+
+async def test_what_is_no_store_is_told_of_until_there_is_one(opened, tmp_path):
+    await put(opened, SPACE, b"value")
+    path = tmp_path / "index.db"
+    path.rename(tmp_path / "elsewhere.db")
+    path.write_bytes(b"no database" * 1000)
+    await refused(opened, "another file is in its place, and can't be opened: .*file is not a database")
+    path.unlink()
+    # Half of a store, as somebody has who copies it.
+    whole = (tmp_path / "elsewhere.db").read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    await refused(opened, "can't be opened: .*malformed")
+    path.write_bytes(whole)
+    await answers(opened)
+    assert await opened.get(SPACE, [b"\0"]) == [b"value"]
+
+
+async def test_a_store_that_somebody_still_writes_is_not_opened(opened, tmp_path):
+    path = tmp_path / "index.db"
+    path.unlink()
+    await refused(opened, AWAY)
+    waits = "once nobody writes to it any more"
+    told = set()
+    with path.open("wb", buffering=0) as file:
+        # It looks at the file in turn with this.
+        while waits not in opened._log.refusal or file.tell() < 10_000:
+            file.write(b"x")
+            told.add(opened._log.refusal)
+            await asyncio.sleep(0)
+    assert not any("opened:" in refusal or "being opened" in refusal for refusal in told)
+
+
+async def test_who_closes_it_while_other_files_are_opened_leaves_nothing_open(opened, tmp_path):
+    path = tmp_path / "index.db"
+    path.rename(tmp_path / "elsewhere.db")
+    path.write_bytes(b"no database" * 1000)
+    await refused(opened, "can't be opened")
+    await opened.close()
+    (tmp_path / "elsewhere.db").rename(path)
+    assert await stored(path) == 0
+
+
+@pytest.fixture
+async def opened(tmp_path, monkeypatch):
+    """A store whose files are looked at all the time."""
+    monkeypatch.setattr(sqlite_log, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(sqlite_module, "LOOK_SECONDS", 0.05)
+    backend = SqliteBackend(tmp_path / "index.db")
+    backend.forgotten = []
+    await backend.start(lambda *changed: backend.forgotten.append(changed))
+    yield backend
+    await backend.close()
+
+
+async def refused(backend, told):
+    """Wait until the store says what is wrong with its files."""
+    await asyncio.to_thread(await_that, lambda: re.search(told, backend._log.refusal), "it has looked at the files")
+
+
+async def answers(backend, has_changed=lambda: True):
+    """Wait until the store answers."""
+    await asyncio.to_thread(await_that, lambda: has_changed() and not backend._log.refusal, "it answers")
 
 
 async def test_one_that_was_not_started_is_closed(tmp_path):
@@ -430,3 +537,30 @@ async def test_nobody_else_may_read_the_files_of_the_index(tmp_path):
         os.umask(before)
     assert set(modes) >= {"index.db", "index.db-wal", "index.db.lock"}
     assert set(modes.values()) == {0o600}
+
+
+@pytest.mark.parametrize("may_change", [True, False])
+async def test_files_of_an_earlier_release_are_made_private(tmp_path, monkeypatch, caplog, may_change):
+    path = tmp_path / "index.db"
+    backend = SqliteBackend(path)
+    await backend.start(lambda *_: None)
+    assert not await backend.keep_reserve()
+    await backend.close()
+    files = [path, tmp_path / "index.db.lock", tmp_path / "index.db-reserve"]
+    for each in files:
+        each.chmod(0o644)
+    if not may_change:
+
+        def refuse(*_):
+            raise PermissionError
+
+        # Who owns no file may not change its mode, and root, who runs tests, may all.
+        monkeypatch.setattr(type(path), "chmod", refuse)
+    await backend.start(lambda *_: None)
+    modes = {each.stat().st_mode & 0o777 for each in tmp_path.iterdir()}
+    await backend.close()
+    assert (modes == {0o600}) == may_change
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == (0 if may_change else 1), told
+    if not may_change:
+        assert "other users may use index.db, " in told[0]

@@ -26,7 +26,7 @@ from moto.server import ThreadedMotoServer
 from hack.harness.redis_server import TIMEOUT_SECONDS, RedisServer
 from hack.ports import free_ports
 from tenantzone_manager.core.writing import Standing
-from tenantzone_manager.index import sqlite_log
+from tenantzone_manager.index import sqlite, sqlite_log
 from tenantzone_manager.index.backend import IndexBackend, IndexUnavailable
 from tenantzone_manager.index.meta_index import IndexSettings
 from tenantzone_manager.index.redis import RedisBackend
@@ -38,7 +38,7 @@ from tenantzone_manager.server.access import Anyone
 from tenantzone_manager.server.service import Service
 from tenantzone_manager.storages import data_storage_manager
 from tenantzone_manager.timing import Timing
-from tests.manager.playing import INSTANCE, Playing, eventually, keys, prompt, write_bytes
+from tests.manager.playing import INSTANCE, Playing, backup, eventually, keys, prompt, write_bytes
 
 SHORT = Settings(Timing(lease=0.1, write=0.5, clock_skew=0.0), IndexSettings(max_age_seconds=0.1))
 
@@ -92,10 +92,33 @@ class Memory(Thing):
 class Files(Thing):
     """Of the embedded index."""
 
-    problem = "another file is in its place"
+    problem = "the file is not there"
 
     def take(self) -> None:
         (self.folder / "index.db").rename(self.folder / "elsewhere.db")
+
+    def give(self) -> None:
+        (self.folder / "elsewhere.db").rename(self.folder / "index.db")
+
+
+class Backup(Files):
+    """Of the embedded index, which is lost and restored."""
+
+    def take(self) -> None:
+        backup(self.folder / "index.db", self.folder / "elsewhere.db")
+        for path in self.folder.glob("index.db*"):
+            path.unlink()
+
+
+class Wrong(Thing):
+    """The embedded index, in whose place there is a file of something else."""
+
+    problem = "file is not a database"
+
+    def take(self) -> None:
+        backup(self.folder / "index.db", self.folder / "elsewhere.db")
+        (self.folder / "wrong").write_bytes(b"no database" * 1000)
+        (self.folder / "wrong").rename(self.folder / "index.db")
 
     def give(self) -> None:
         (self.folder / "elsewhere.db").rename(self.folder / "index.db")
@@ -190,14 +213,14 @@ def fill(path: Path) -> None:
             return
 
 
-@pytest.fixture(params=[Memory, Files, Disk, Folder, Bucket], ids=lambda kind: kind.__name__.lower())
+@pytest.fixture(params=[Memory, Files, Backup, Wrong, Disk, Folder, Bucket], ids=lambda kind: kind.__name__.lower())
 def thing(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, redis_server: RedisServer
 ) -> Iterator[Thing]:
     for module, name in (
         *(("tenantzone_manager.manager", f"{each}_SECONDS") for each in ("REFRESH", "FLUSH", "RECLAIM")),
         (data_storage_manager.__name__, "PROBE_SECONDS"),
-        (sqlite_log.__name__, "CHECKPOINT_SECONDS"),
+        *((module.__name__, "LOOK_SECONDS") for module in (sqlite, sqlite_log)),
     ):
         monkeypatch.setattr(f"{module}.{name}", 0.1)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")

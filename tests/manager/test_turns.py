@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tenantzone_manager.core.deadlines import CALL_SECONDS
 from tenantzone_manager.core.writing import Standing
 from tenantzone_manager.hits import KeyGroup
 from tenantzone_manager.index.backend import Commit
@@ -202,7 +203,7 @@ async def test_no_part_of_a_call_changes_more_blocks_than_it_may(
 async def test_what_dead_writers_have_left_goes_with_turns_for_others(playing: Playing) -> None:
     names = prompt("dead", PARTS * WRITE_AT_ONCE)
     await playing.start_write(names)
-    playing.clock.sleep(playing.manager.settings.timing.write)
+    playing.clock.sleep(playing.manager.settings.timing.write + CALL_SECONDS)
     assert await turns(playing.manager.reclaim) >= PARTS * ROUNDS_BETWEEN
     assert (await playing.account("i/chat/FileSystem")).deleting == len(names) * SIZE
     await playing.settle()

@@ -69,6 +69,7 @@ def observed(
     blocks: int = 100,
     seats: int = 0,
     error: str = "",
+    untrusted: bool = False,
     registered: tuple[ZoneReport, ...] = (),
     salt_key: SaltKeyStatus | None = None,
     identity: tuple[str, str] | None = None,
@@ -80,13 +81,15 @@ def observed(
 ) -> Observation:
     """An engine that has applied a snapshot and reports its zones; `acme={"cached": 3}` says more about one of them.
 
-    Those that it registered by itself come first. Of its identity the digest and the problem are said.
+    Registered zones come first. Of its identity the digest and the problem are said. ``error`` is why
+    it refuses a config, ``untrusted`` that it does so because of the signature.
     """
     status = ConfigStatus()
     if applied is not None:
         status = ConfigStatus(applied_generation=applied.generation, applied_hash=applied.hash)
     if error:
-        status = status.model_copy(update={"rejected": Rejection(error=error, unix_time=0.0)})
+        rejected = Rejection(error=error, untrusted=untrusted, unix_time=0.0)
+        status = status.model_copy(update={"rejected": rejected})
     entries = applied.zones if applied is not None else ()
     reports = tuple(
         zone_report(zone.name, **_as_asked(zone, grant) | zones.get(zone.name, {}))

@@ -2,7 +2,7 @@
 
 import asyncio
 import base64
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +123,12 @@ class Keeper:
         self.data = {name: base64.b64encode(key).decode() for name, key in data.items()}
 
 
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():  # noqa: ASYNC110 (the fake has no event for a read)
+            await asyncio.sleep(0)
+
+
 async def test_the_key_is_made_once_and_read_once():
     keeper = Keeper()
     keys = [AdminKey(keeper, "system") for _ in range(2)]
@@ -145,7 +151,7 @@ async def test_while_the_key_is_changed_there_are_two_tokens(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("refused", [False, True])
-async def test_a_secret_that_somebody_deletes_is_made_again_with_the_same_key(
+async def test_a_secret_that_somebody_deletes_is_made_again_with_the_same_keys(
     monkeypatch: pytest.MonkeyPatch, refused: bool
 ):
     monkeypatch.setattr(admin_key, "AGAIN_SECONDS", 0.0)
@@ -157,8 +163,42 @@ async def test_a_secret_that_somebody_deletes_is_made_again_with_the_same_key(
 
     await key.ensure(again=refused)
 
-    assert keeper.data == Keeper(key=NEW).data
-    assert key.tokens("shop", "demo") == (admin_token(NEW, "shop", "demo"),)
+    assert keeper.data == Keeper(key=NEW, previous=OLD).data
+    assert key.tokens("shop", "demo") == (admin_token(NEW, "shop", "demo"), admin_token(OLD, "shop", "demo"))
+
+
+@pytest.mark.parametrize("spoiled", [{}, {"key": b"short"}], ids=["deleted", "spoiled"])
+async def test_a_replica_that_begins_to_lead_knows_the_key_of_a_secret_that_was_deleted(
+    monkeypatch: pytest.MonkeyPatch, spoiled: dict[str, bytes]
+):
+    monkeypatch.setattr(admin_key, "LOOK_SECONDS", 0.0)
+    keeper = Keeper(key=NEW, previous=OLD)
+    key = AdminKey(keeper, "system")
+    async with asyncio.TaskGroup() as tasks:
+        learning = tasks.create_task(key.keep_learning())
+        await until(lambda: keeper.reads > 1)
+        keeper.data = Keeper(**spoiled).data
+        reads = keeper.reads
+        await until(lambda: keeper.reads > reads + 1)
+        learning.cancel()
+    assert keeper.data == Keeper(**spoiled).data, "only who leads makes one"
+    keeper.data = None
+
+    await key.ensure()
+
+    assert keeper.data == Keeper(key=NEW, previous=OLD).data
+
+
+async def test_a_replica_learns_the_key_that_another_one_makes(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(admin_key, "AGAIN_SECONDS", 0.0)
+    keeper = Keeper(503)
+    key = AdminKey(keeper, "system")
+    async with asyncio.TaskGroup() as tasks:
+        learning = tasks.create_task(key.keep_learning())
+        await until(lambda: keeper.reads > 1)
+        keeper.status, keeper.data = 200, Keeper(key=NEW).data
+        await until(lambda: key.tokens("shop", "demo"))
+        learning.cancel()
 
 
 @pytest.mark.parametrize("status", [403, 404, 422])

@@ -56,7 +56,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def size(entries: list[ZoneConfig], of: PoolConfig = POOL) -> int:
-    return pack_config(make_config(1, of, tuple(entries))).size
+    return pack_config(make_config(1, of, tuple(entries))).most_size
 
 
 def filled(to: int) -> list[ZoneConfig]:

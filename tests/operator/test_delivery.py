@@ -53,9 +53,9 @@ class ConfigMaps:
         return written
 
 
-def delivery_to(config_maps: ConfigMaps) -> tuple[Delivery, History]:
+def delivery_to(config_maps: ConfigMaps, *tokens: str) -> tuple[Delivery, History]:
     history = History()
-    return Delivery(cast("Api", config_maps), history, logging.getLogger(__name__)), history
+    return Delivery(cast("Api", config_maps), history, lambda: tokens, logging.getLogger(__name__)), history
 
 
 async def test_a_config_whose_answer_was_lost_is_the_operators_own():

@@ -96,6 +96,29 @@ def writes_while_another_led(replicas: Replicas, replica: Replica) -> list[Reque
     return late
 
 
+_KEY = "/api/v1/namespaces/tenantzone-system/secrets/tenantzone-operator-key"
+
+
+def test_the_operators_key_survives_its_secret_and_the_leader(replicas: Replicas, world: World, kube: Kube):
+    leader, standby = replicas.two(*SHORT)
+    world.await_ready("acme")
+    before = kube.get(_KEY)
+    assert before is not None
+
+    def reads_of_the_key() -> list[Request]:
+        found = replicas.audit.requests()
+        return [each for each in found if (each.user, each.resource, each.code) == (standby.user, "secrets", 200)]
+
+    eventually(reads_of_the_key)
+    kube.call("DELETE", _KEY)
+    leader.kill()
+
+    eventually(standby.is_leading)
+    assert eventually(lambda: kube.get(_KEY))["data"] == before["data"]
+    world.change_zone("acme", reserved="30%")
+    world.await_ready("acme")
+
+
 def test_of_two_one_leads_and_only_that_one_writes(replicas: Replicas, world: World):
     leader, standby = replicas.two()
 

@@ -76,6 +76,7 @@ def test_about_a_zone(before: dict[str, Any], after: dict[str, Any], told: list[
     ("before", "after", "told"),
     [
         pytest.param({}, status("Programmed", "ConfigRejected"), ["ConfigRejected"], id="an engine refuses"),
+        pytest.param({}, status("Programmed", "ConfigUntrusted"), ["ConfigUntrusted"], id="a signature does not hold"),
         pytest.param(
             status("Programmed", "ConfigRejected"),
             status("Programmed", "ConfigRejected", generation=2),

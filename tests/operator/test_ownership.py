@@ -73,7 +73,11 @@ def test_labels_that_others_have_put_on_stay(ready: World, kube: Kube):
 
 
 @pytest.mark.parametrize(
-    ("field", "content"), [("data", "x" * 900_000), ("binaryData", base64.b64encode(b"x" * 900_000).decode())]
+    ("field", "content"),
+    [
+        pytest.param("data", "x" * 900_000, id="text"),
+        pytest.param("binaryData", base64.b64encode(b"x" * 900_000).decode(), id="binary"),
+    ],
 )
 def test_what_others_have_put_in_takes_no_room_from_the_config(ready: World, kube: Kube, field: str, content: str):
     kube.merge(ready.config_path, {field: {"notes": content}})

@@ -1,4 +1,4 @@
-"""One pool's pods are known as they are, whatever becomes of the watch; and who does not know them says so."""
+"""One pool's pods are known as they are, whatever becomes of the watch."""
 
 import asyncio
 import json
@@ -9,17 +9,9 @@ from typing import Any
 import pytest
 
 from hack.harness.proxy import BROKEN, Faults, Proxy, Refusal, error_event
-from tenantzone_operator.app import Operator as App
-from tenantzone_operator.app import Options
-from tenantzone_operator.engines.admin_key import AdminKey
 from tenantzone_operator.kube import pod_watch
-from tenantzone_operator.kube.connection import Connection
 from tenantzone_operator.kube.pod_watch import PodsUnknownError
-from tenantzone_operator.leader.leader import Leader
-from tenantzone_operator.leader.leadership import Alone
-from tenantzone_operator.pool.reconcile import Reconciler
 from tests.operator.bad_watches import bad_watches
-from tests.operator.objects import body
 from tests.operator.watched_pods import OURS, THEIRS, Pods, pool
 
 pytestmark = pytest.mark.controlplane
@@ -144,36 +136,3 @@ async def test_a_watch_that_never_works_costs_few_listings(
     await pods.until(lambda: len(pods.known) == 20)
     # After 0.1, 0.2, 0.4 seconds and so on; in the end after 5.
     assert len(listings) <= 8 + (time.monotonic() - began) / pod_watch.LAST_PAUSE_SECONDS
-
-
-async def test_who_knows_no_pools_pods_is_not_ready_and_who_lacks_one_says_so(
-    pods: Pods, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(pod_watch, "STALE_SECONDS", 0.5)
-
-    def put(name: str, **labels: str) -> None:
-        there = body(name, metadata={"namespace": pods.key[0]}, spec={"selector": {"matchLabels": labels}})
-        pods.store.pools.put(there)
-
-    leader = Leader(lambda: Reconciler(pods.store, pods.api, AdminKey(pods.api, pods.key[0])))
-    options = Options(Connection(None), namespace=None, probes=None, lease=None)
-    operator = App(options, pods.api, leader, Alone(), pods.store)
-    put("demo", **OURS)
-    proxy.faults = Faults(reads=Refusal(403), only="/pods", times=1000)
-    term = asyncio.create_task(leader.run(lambda: asyncio.sleep(0)))
-    leader.check_all()
-    assert operator.ready()[0]
-    await pods.until(lambda: operator.ready()[1]["poolsWithoutPods"] == 1)
-    assert not operator.ready()[0]
-    assert operator.live()[0], "a restart would not help"
-
-    put("known", app="no label")
-    leader.check_all()
-    assert operator.ready()[0]
-    assert operator.ready()[1]["poolsWithoutPods"] == 1
-    proxy.heal()
-    await pods.until(lambda: "demo" in {key[1] for key in pods.store.pods} and leader.without_pods() == (0, 2))
-    term.cancel()
-    await asyncio.gather(term, return_exceptions=True)
-    assert pods.store.pods == {}, "a new term begins with listings"
-    assert leader.without_pods() == (0, 0)

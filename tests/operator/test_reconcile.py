@@ -2,6 +2,7 @@
 
 import pytest
 
+from tenantzone_contract.packing import files_of
 from tests.operator.conftest import Operator
 from tests.operator.kube import eventually
 from tests.operator.objects import registered
@@ -259,7 +260,7 @@ def test_the_pool_says_what_is_left_and_how_large_its_config_is(world: World):
     found = world.kube.get(world.config_path)
     assert found is not None
     assert (status["capacityBlocks"], status["reservedBlocks"], status["allocatableBlocks"]) == (256, 132, 124)
-    assert status["configBytes"] == len(found["data"]["config.json"])
+    assert status["configBytes"] == files_of(found).size
     assert status["configBytesPerZone"] == status["configBytes"] // 2
     head, row = (line.split()[:8] for line in world.kubectl("get", "zp", "-o", "wide").stdout.splitlines())
     assert head == ["NAME", "CAPACITY", "ALLOCATABLE", "ENGINES", "ACKNOWLEDGED", "ZONES", "REJECTED", "READY"]

@@ -9,7 +9,7 @@ import yaml
 
 from tenantzone_contract.specs import zone_config
 from tenantzone_contract.zone_terms import Lending
-from tenantzone_replay.advice import as_yaml, beside_stock, choose, front_table, return_table
+from tenantzone_replay.advice import as_yaml, beside_present, beside_stock, choose, front_table, named_as, return_table
 from tenantzone_replay.halving import halved
 from tenantzone_replay.held_out import Trial, trials_table, try_on
 from tenantzone_replay.measures import Target, TenantMeasures
@@ -61,6 +61,35 @@ def test_advice_that_does_not_beat_stock_says_so(measured, advised, wanted, beat
     told = beside_stock(candidate(measured, 150, advised), stock, wanted)
     assert "has 80.0% in time" in told
     assert ("do not beat it" not in told) is beats
+
+
+def test_the_front_has_a_row_of_the_present_zones_before_that_of_stock(measured):
+    before = replace(measured, blocks=300)
+    *_, row, last = front_table(
+        [candidate(measured, 150, 0.9)], setting(LOAD, blocks=300), measured, before
+    ).splitlines()
+    assert row.split()[0] == "300"
+    assert row.endswith("present zones")
+    assert last.endswith("stock vLLM")
+
+
+@pytest.mark.parametrize(
+    ("attained", "blocks", "beats"),
+    [(8, 200, True), (10, 200, True), (10, 150, False), (9, 100, False)],
+    ids=["it comes closer", "it needs less memory", "as good with as much", "as good with less"],
+)
+def test_advice_that_does_not_beat_the_present_zones_says_so(measured, attained, blocks, beats):
+    before = replace(measured, blocks=blocks, tenants={"a": TenantMeasures(requests=10, attained=attained)})
+    text = beside_present(candidate(measured, 150, 0.9), before, 0.9)
+    assert f"have {attained}0.0% in time with {blocks} blocks" in text
+    assert ("does not beat them" not in text) is beats
+
+
+def test_what_is_advised_has_the_names_of_the_present_zones(measured):
+    now = [changed(zone, name=f"zone-of-{zone.tenant}".lower()) for zone in equal_zones(("F", "quiet", "other"), 200)]
+    advised = named_as(candidate(measured, 150, 0.9), now)
+    assert [(zone.name, zone.tenant) for zone in advised.zones] == [("zone-of-quiet", "quiet"), ("zone-of-f", "F")]
+    assert advised.zones[0].reserved == "40%"
 
 
 def test_a_search_is_beside_stock_with_the_same_memory(long_prompts_beside_short_ones):

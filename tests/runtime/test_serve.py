@@ -71,6 +71,7 @@ def test_our_arguments_become_the_environment(executed, tmp_path, monkeypatch):
             "0",
             "--max-auto-registered-series=20",
             "--metrics-level=detailed",
+            "--signed-config",
         ]
     )
     environment = executed[0][2]
@@ -80,6 +81,7 @@ def test_our_arguments_become_the_environment(executed, tmp_path, monkeypatch):
     assert environment["TENANTZONE_ADMIN_PORT"] == "0"
     assert environment["TENANTZONE_MAX_AUTO_REGISTERED_SERIES"] == "20"
     assert environment["TENANTZONE_METRICS_LEVEL"] == "detailed"
+    assert environment["TENANTZONE_SIGNED_CONFIG"] == "1"
     assert environment["OTHER"] == "kept"
 
 
@@ -247,9 +249,10 @@ def test_tiers_that_can_not_be_are_refused_at_once(arguments, message):
 
 
 def test_show_flags_names_the_environment_where_it_is_not_the_default(tmp_path):
-    shown = run("--show-flags", "--zones-config", str(tmp_path), "--admin-port", "9464")
+    shown = run("--show-flags", "--zones-config", str(tmp_path), "--admin-port", "9464", "--signed-config")
     assert shown.stdout.split() == OURS
     assert f"TENANTZONE_CONFIG_DIR={tmp_path}" in shown.stderr
+    assert "TENANTZONE_SIGNED_CONFIG=1" in shown.stderr
     assert "TENANTZONE_ADMIN_PORT" not in shown.stderr
 
 

@@ -38,11 +38,18 @@ def test_open_routes_are_separated_by_commas():
         ("TENANTZONE_ADMIN_PORT", "high"),
         ("TENANTZONE_ADMIN_PORT", ""),
         ("TENANTZONE_SEAL_KEY", "xyz"),
+        ("TENANTZONE_SIGNED_CONFIG", "true"),
     ],
 )
 def test_a_variable_that_can_not_be_understood_is_named(name, value):
     with pytest.raises(ValueError, match=name):
         read_settings({name: value})
+
+
+@pytest.mark.parametrize(("value", "demanded"), [("1", True), ("0", False), ("", False)])
+def test_signed_configs_can_be_demanded(value: str, demanded: bool):
+    assert not read_settings({}).signed_config
+    assert read_settings({"TENANTZONE_SIGNED_CONFIG": value}).signed_config is demanded
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -1,5 +1,7 @@
 """Chunks in a bucket of a real S3 server in this process's neighbour: moto's."""
 
+import json
+import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
@@ -122,3 +124,45 @@ def test_a_server_that_sends_more_than_it_says_makes_no_buffer_longer(s3, monkey
 
 def test_an_object_of_which_no_length_is_told_is_none_of_ours(s3, monkeypatch):
     assert _answer(_SaysNothing, s3, monkeypatch, 64) == (False, bytearray(64))
+
+
+@pytest.fixture
+def locked(s3):
+    """Makes access keys, without one of which the server allows nothing from then on."""
+    iam = boto3.client("iam", endpoint_url=s3.meta.endpoint_url)
+    iam.create_user(UserName="engine")
+    allowed = {"Effect": "Allow", "Action": "*", "Resource": "*"}
+    policy = json.dumps({"Version": "2012-10-17", "Statement": [allowed]})
+    iam.put_user_policy(UserName="engine", PolicyName="all", PolicyDocument=policy)
+    keys = [iam.create_access_key(UserName="engine")["AccessKey"] for _ in range(2)]
+
+    def check(count):
+        url = f"{s3.meta.endpoint_url}/moto-api/reset-auth"
+        asked = urllib.request.Request(url, data=count, headers={"Content-Type": "text/plain"}, method="POST")
+        urllib.request.urlopen(asked).close()
+
+    check(b"0")
+    yield keys
+    check(b"inf")
+
+
+def test_credentials_that_were_wrong_are_read_again(s3, locked, tmp_path, monkeypatch):
+    first, second = locked
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    file = tmp_path / "credentials"
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
+
+    def mount(key_id, secret):
+        file.write_text(f"[default]\naws_access_key_id = {key_id}\naws_secret_access_key = {secret}\n")
+
+    place, content = ObjectPlace("cache", "kv/one"), bytearray(b"content")
+    mount(first["AccessKeyId"], "wrong")
+    storages = open_s3()
+    with pytest.raises(OSError, match=r"SignatureDoesNotMatch|InvalidAccessKeyId|AccessDenied"):
+        storages.write(place, content)
+    mount(second["AccessKeyId"], second["SecretAccessKey"])
+    storages.write(place, content)
+    # Taken away, what was read goes on to be shown.
+    file.unlink()
+    assert storages.read(place, bytearray(len(content)))

@@ -30,12 +30,25 @@ class Taken:
         so_far = f" took p50 {self.quantile(0.5):.2f}, p99 {self.quantile(0.99):.2f} s" if self.seconds else ""
         return f"{len(self.seconds):,} changes{so_far}"
 
+    def add(self, others: "Taken") -> None:
+        """Add changes that were made later."""
+        self.seconds += others.seconds
+        self.lost += others.lost
+        self.late_seconds = max(self.late_seconds, others.late_seconds)
+
     def quantile(self, fraction: float) -> float:
         return quantile(sorted(self.seconds), fraction)
 
 
 async def change_zones(
-    zones: Mapping[str, Bench], chance: random.Random, *, seconds: float, rate: float, about: Callable[[], str]
+    zones: Mapping[str, Bench],
+    chance: random.Random,
+    *,
+    seconds: float,
+    rate: float,
+    about: Callable[[], str],
+    began: Callable[[str, int], None] = lambda *_: None,
+    ended: Callable[[str, int], None] = lambda *_: None,
 ) -> Taken:
     """Change zones at a steady rate, and note how long each change takes.
 
@@ -45,25 +58,37 @@ async def change_zones(
         seconds: for which changes are made; each is waited for.
         rate: changes per second. The next one does not wait for those before.
         about: what else to say of how it goes.
+        began: called with a zone and what it will reserve, before its change is asked for.
+        ended: called with the same once its change was seen to be `Programmed`.
     """
     taken, names, waiting = Taken(), list(zones), set[str]()
-    began = due = said = time.monotonic()
+
+    async def change(name: str, spec: Mapping[str, int]) -> None:
+        began(name, spec["reserved"])
+        if await _change(zones[name], name, spec, taken):
+            ended(name, spec["reserved"])
+        waiting.discard(name)
+
+    start = due = said = time.monotonic()
     async with asyncio.TaskGroup() as tasks:
-        while due < began + seconds:
-            name = chance.choice([name for name in names if name not in waiting])
-            waiting.add(name)
-            spec = {"reserved": chance.randint(1, 5), "priority": zones[name].observer.zones[name].generation}
-            tasks.create_task(_change(zones[name], name, spec, taken, waiting))
+        while due < start + seconds:
+            # Where all are being changed, a turn is left out.
+            if free := [name for name in names if name not in waiting]:
+                name = chance.choice(free)
+                waiting.add(name)
+                spec = {"reserved": chance.randint(1, 5), "priority": zones[name].observer.zones[name].generation}
+                tasks.create_task(change(name, spec))
             due += 1 / rate
             await asyncio.sleep(max(0.0, due - time.monotonic()))
             taken.late_seconds = max(taken.late_seconds, time.monotonic() - due)
             if time.monotonic() > said + _SAY_SECONDS:
                 said = time.monotonic()
-                say(NAME, f"{said - began:4.0f} of {seconds:.0f} s: {taken.words}, {len(waiting)} wait; {about()}")
+                say(NAME, f"{said - start:4.0f} of {seconds:.0f} s: {taken.words}, {len(waiting)} wait; {about()}")
     return taken
 
 
-async def _change(bench: Bench, name: str, spec: Mapping[str, int], taken: Taken, waiting: set[str]) -> None:
+async def _change(bench: Bench, name: str, spec: Mapping[str, int], taken: Taken) -> bool:
+    """Returns whether the change came to its end."""
     seen = bench.observer.zones[name]
     began = time.monotonic()
     generation = await bench.change_zone(name, **spec)
@@ -71,6 +96,6 @@ async def _change(bench: Bench, name: str, spec: Mapping[str, int], taken: Taken
         await bench.observer.until(lambda: seen.programmed >= generation, _PATIENCE_SECONDS)
     except TimeoutError:
         taken.lost.append(name)
-    else:
-        taken.seconds.append(seen.programmed_at - began)
-    waiting.discard(name)
+        return False
+    taken.seconds.append(seen.programmed_at - began)
+    return True

@@ -54,13 +54,13 @@ class Findings:
 
 def soak(size: Size) -> Findings:
     """Returns what was found. Nothing that was started is left."""
-    findings, before = Findings(), _children()
+    findings, before = Findings(), children()
     with control_plane(namespaces(size)) as (plane, folder):
         with proxied_for_operator(plane.user_kubeconfig(OPERATOR), folder) as proxy:
             asyncio.run(_soak(size, plane, folder, proxy, findings))
         log = (folder / "operator.log").read_text()
     findings.wrong += [f"the operator's log: {line}" for line in log.splitlines() if _OUR_ERROR.search(line)]
-    findings.wrong += [f"still running: {left}" for left in _children() if left not in before]
+    findings.wrong += [f"still running: {left}" for left in children() if left not in before]
     return findings
 
 
@@ -89,7 +89,7 @@ async def _soak(size: Size, plane: ControlPlane, folder: Path, proxy: Proxy, fin
         }
         for matter, share in _SHARES.items():
             say(NAME, f"{matter}:")
-            async with _meanwhile(*(run() for run in troubles[matter])):
+            async with meanwhile(*(run() for run in troubles[matter])):
                 findings.taken[matter] = await change_zones(
                     scene.honest_zones, chance, seconds=60 * size.minutes * share, rate=size.rate, about=about
                 )
@@ -111,7 +111,7 @@ async def _soak(size: Size, plane: ControlPlane, folder: Path, proxy: Proxy, fin
 
 
 @asynccontextmanager
-async def _meanwhile(*troubles: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+async def meanwhile(*troubles: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     """They go on for as long as the block runs; one that ends by itself has failed."""
     tasks = [asyncio.create_task(trouble) for trouble in troubles]
     try:
@@ -131,7 +131,7 @@ def _resident(operator: OperatorProcess) -> str:
         return "the operator is away"
 
 
-def _children() -> list[str]:
+def children() -> list[str]:
     """Programs that this process has started and that still run."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):

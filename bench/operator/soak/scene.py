@@ -64,6 +64,16 @@ class Scene:
         await self.bench.settle()
 
     @property
+    def namespaces_of_pools(self) -> dict[str, str]:
+        """The namespace of each pool."""
+        return {pool: bench.namespace for pool, bench in self._pools.items()}
+
+    @property
+    def pools_of_zones(self) -> dict[str, str]:
+        """The pool of each zone."""
+        return dict(self._zones)
+
+    @property
     def honest_zones(self) -> dict[str, Bench]:
         """Of pools whose engines are all honest, each with the namespace that it is in."""
         return {zone: self._pools[pool] for zone, pool in self._zones.items() if pool not in self._lying}

@@ -38,6 +38,14 @@ def check_engines(facts: Facts, pool: Pool, newest: str | None) -> Iterator[Find
     answers = {answer.pod: answer for answer in facts.answers if answer.pool == pool.key}
     wrong = [(pod.name, found) for pod in pods for found in _check_engine(pod, answers.get(pod.name), newest)]
     yield from _together(subject, wrong)
+    trusting = [
+        pod
+        for pod, answer in answers.items()
+        if answer.report is not None and answer.report.config.demands_signature is False
+    ]
+    if trusting:
+        advice = "start engines with --signed-config (TENANTZONE_SIGNED_CONFIG=1), once the operator signs configs"
+        yield warn(subject, f"take configs that the operator did not sign: {name_some(trusting)}", advice)
     ready, acknowledged = pool.status.get("enginesReady", 0), pool.status.get("enginesAcknowledged", 0)
     if acknowledged < ready:
         programmed = pool.condition("Programmed")
@@ -71,7 +79,13 @@ def _check_engine(pod: Pod, answer: EngineAnswer | None, newest: str | None) -> 
             yield warn("", f"can't be asked ({answer.error})", advice)
         return
     status = answer.report.config
-    if status.rejected is not None:
+    if status.rejected is not None and status.rejected.untrusted:
+        advice = (
+            "if it stays so, do what the message says; the operator replaces what others wrote within seconds: see who "
+            f"may write ConfigMaps in namespace {pod.namespace}"
+        )
+        yield fail("", f"does not trust the config that it finds ({status.rejected.error})", advice)
+    elif status.rejected is not None:
         advice = "if it does not know a field, upgrade the engine; what it enforced before is still in force"
         yield fail("", f"refuses the newest config ({status.rejected.error})", advice)
     elif newest is not None and status.applied_hash != newest:

@@ -10,6 +10,7 @@ import aiohttp
 from tenantzone_contract.admin_token import (
     ADMIN_KEY_SECRET,
     KEY_FILE,
+    PREVIOUS_KEY_FILE,
     AdminTokenError,
     admin_token,
     new_admin_key,
@@ -30,7 +31,7 @@ _CONFLICT = 409
 class AdminKey:
     """The key from its Secret in the operator's own namespace, made where there is none and never overwritten.
 
-    If the Secret is deleted, it is made again with the known key.
+    If the Secret is deleted, it is made again with the known keys: with the one before, too, while it is being changed.
 
     Args:
         api: for reading and making it.
@@ -86,13 +87,31 @@ class AdminKey:
                 self.problem = ""
             self._looked_at = time.monotonic()
 
+    async def keep_learning(self) -> None:
+        """Read the Secret again and again, until cancelled, and never make it.
+
+        So a replica that begins to lead knows the key, though the Secret was deleted meanwhile.
+        """
+        while True:
+            await self._learn()
+            await asyncio.sleep(LOOK_SECONDS if self._keys else AGAIN_SECONDS)
+
+    async def _learn(self) -> None:
+        async with self._looking:
+            # Who leads says what is wrong.
+            with suppress(RestError, aiohttp.ClientError, TimeoutError, AdminTokenError):
+                found = await self._api.read_secret(self._namespace, ADMIN_KEY_SECRET)
+                if found is not None:
+                    self._keys = parse_admin_keys(found)
+
     async def _read_or_make(self) -> dict[str, str]:
-        """The data of the Secret. A deleted Secret is made again with the key that engines know."""
+        """The data of the Secret. A deleted Secret is made again with the keys that engines know."""
         found = await self._api.read_secret(self._namespace, ADMIN_KEY_SECRET)
         if found is None:
-            key, what = (self._keys[0], "the known key again") if self._keys else (new_admin_key(), "a new key")
+            keys, what = (self._keys, "the known key again") if self._keys else ((new_admin_key(),), "a new key")
+            data = dict(zip((KEY_FILE, PREVIOUS_KEY_FILE), keys, strict=False))
             try:
-                await self._api.create_secret(self._namespace, ADMIN_KEY_SECRET, {KEY_FILE: key})
+                await self._api.create_secret(self._namespace, ADMIN_KEY_SECRET, data)
                 logger.info("the Secret %s/%s has %s", self._namespace, ADMIN_KEY_SECRET, what)
             except RestError as error:
                 # Another replica was faster.

@@ -38,3 +38,8 @@ class Observation:
     def nack(self) -> str:
         """Why the engine refuses the newest config, in its own words; empty if it does not."""
         return self.report.nack if self.report is not None else ""
+
+    @property
+    def is_untrusted(self) -> bool:
+        """Whether the engine refuses a config because of its signature."""
+        return self.report is not None and self.report.is_untrusted

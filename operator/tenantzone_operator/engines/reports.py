@@ -155,6 +155,7 @@ class Rejection(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
     error: str
     generation: Count | None = None
+    untrusted: bool = False
 
 
 class ConfigStatus(msgspec.Struct, rename="camel", frozen=True, gc=False):

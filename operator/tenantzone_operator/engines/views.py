@@ -89,6 +89,8 @@ class EngineView:
     applied_hash: str | None
     nack: str
     """Why the engine refuses the newest config, in its own words; empty if it does not."""
+    is_untrusted: bool
+    """Whether the engine refuses a config because the operator's signature does not hold, or is of an older config."""
     identity: str
     """The digest of the declaration by which its front door knows tenants."""
     identity_problem: str
@@ -125,6 +127,7 @@ def view(report: EngineReport) -> EngineView:
         applied_generation=config.applied_generation,
         applied_hash=config.applied_hash,
         nack=printable(config.rejected.error, _LONGEST_ERROR) if config.rejected is not None else "",
+        is_untrusted=config.rejected is not None and config.rejected.untrusted,
         # One of the release before knows API keys only.
         identity=report.identity.digest if report.identity is not None else identity_digest(None),
         identity_problem=printable(report.identity.problem, _LONGEST_ERROR) if report.identity is not None else "",

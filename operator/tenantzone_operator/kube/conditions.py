@@ -71,6 +71,8 @@ class Reason(StrEnum):
     NO_ENGINES = "NoEngines"
     ENGINES_OF_ANOTHER_POOL = "EnginesOfAnotherPool"
     CONFIG_REJECTED = "ConfigRejected"
+    CONFIG_UNTRUSTED = "ConfigUntrusted"
+    """An engine refuses a config whose signature does not hold, or that is older than the one that it has."""
     CONFIG_NOT_WRITTEN = "ConfigNotWritten"
     API_SERVER_DIFFERS = "ApiServerDiffers"
     ENGINE_UNREACHABLE = "EngineUnreachable"

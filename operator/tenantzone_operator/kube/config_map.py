@@ -29,7 +29,7 @@ class ConfigMap:
         return self._is_labelled(pool) or pool.meta.uid in self.owners
 
     def is_in_order(self, pool: Pool) -> bool:
-        """Whether it has the pool's labels and owner, and holds nothing but the config."""
+        """Whether it has the pool's labels and owner, and holds nothing but the config and its signature."""
         is_config_alone = self.keys == config_map_keys(self.files)
         return self._is_labelled(pool) and self.owners == (pool.meta.uid,) and is_config_alone
 

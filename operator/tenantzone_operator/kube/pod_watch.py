@@ -105,6 +105,11 @@ class PodWatch:
         return selector == self._selector and (selector is None or self._is_listed)
 
     @property
+    def is_followed(self) -> bool:
+        """Whether there is a pool whose pods are, or are to be, watched."""
+        return self._selector is not None
+
+    @property
     def is_stale(self) -> bool:
         """Whether the pods have not been listed for long."""
         return self._task is not None and time.monotonic() - self._listed_at > STALE_SECONDS

@@ -52,7 +52,10 @@ class Leader:
         return time.monotonic() - self._began_at if self._began_at is not None else None
 
     def without_pods(self) -> tuple[int, int]:
-        """The number of pools whose pods have not been listed for long, and of all pools; both are 0 on a standby."""
+        """Returns the number of served pools whose pods have not been listed for long, and of all served pools.
+
+        Both are 0 on a standby.
+        """
         return self._reconciler.without_pods() if self._reconciler is not None else (0, 0)
 
     def outcomes(self) -> Mapping[Key, Outcome]:

@@ -90,6 +90,6 @@ def _most(number: int, fits: Callable[[int], bool]) -> int:
 def _fits(pool: PoolConfig, entries: Sequence[ZoneConfig], max_bytes: int) -> bool:
     config = RuntimeConfig.model_construct(generation=MAX_GENERATION, hash=_ANY_HASH, pool=pool, zones=tuple(entries))
     try:
-        return pack_config(config).size <= max_bytes
+        return pack_config(config).most_size <= max_bytes
     except ConfigError:
         return False

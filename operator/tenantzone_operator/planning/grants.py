@@ -3,11 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, Final
 
-from tenantzone_contract.config import RuntimeConfig, ZoneConfig
+from tenantzone_contract.config import MAX_GENERATION, RuntimeConfig, ZoneConfig
 from tenantzone_operator.kube.conditions import Type
 from tenantzone_operator.kube.resources import Zone
+
+MAX_READ_GENERATION: Final = MAX_GENERATION // 2
+"""A generation that was read from an object counts only below this. As many are left from there on: they never run out,
+so the generation of a pool's config never falls. Engines and statuses compare generations."""
 
 
 class Evidence(IntEnum):
@@ -39,6 +43,11 @@ def is_confirmed(config: RuntimeConfig, pool_status: Mapping[str, Any]) -> bool:
         pool_status: of its pool. An empty one, as after a backup was restored, contradicts no config.
     """
     return not pool_status or pool_status.get("configHash") == config.hash
+
+
+def plausible_generation(found: int) -> int:
+    """Returns a generation that was read from an object, or 0 if the operator cannot have written it."""
+    return found if 0 <= found < MAX_READ_GENERATION else 0
 
 
 def agreed_grants(zones: Sequence[Zone], found: RuntimeConfig | None) -> Grants:

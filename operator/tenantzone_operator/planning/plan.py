@@ -10,7 +10,7 @@ from tenantzone_operator.kube.conditions import Reason
 from tenantzone_operator.kube.resources import Pool, Zone
 from tenantzone_operator.planning.admission import Verdict, admit
 from tenantzone_operator.planning.config_room import CHANGES_BYTES, ConfigRoom
-from tenantzone_operator.planning.grants import Grants, agreed_grants
+from tenantzone_operator.planning.grants import Grants, agreed_grants, plausible_generation
 from tenantzone_operator.planning.user_headers import granted_without_taken_headers, without_taken_headers
 
 
@@ -94,8 +94,8 @@ def _of_objects(in_force: RuntimeConfig, entries: tuple[ZoneConfig, ...]) -> Run
 
 
 def _next_generation(in_force: RuntimeConfig | None, last: int) -> int:
-    known = (last, in_force.generation if in_force is not None else 0)
-    return max((generation for generation in known if 0 <= generation < MAX_GENERATION - 1), default=0) + 1
+    in_use = in_force.generation if in_force is not None else 0
+    return max(plausible_generation(last), in_use if in_use < MAX_GENERATION - 1 else 0) + 1
 
 
 _POOL_TOO_LARGE = (

@@ -2,9 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from tenantzone_contract.config import CONFIG_HASH_ANNOTATION, MAX_GENERATION, RuntimeConfig
+from tenantzone_contract.config_signature import sign_config
 from tenantzone_contract.packing import ConfigFiles, pack_config, unpack_config
 from tenantzone_contract.text import printable
 from tenantzone_operator.kube.api import Api, explain
@@ -13,7 +15,7 @@ from tenantzone_operator.kube.names import FIELD_MANAGER, MANAGED_BY_LABEL, conf
 from tenantzone_operator.kube.resources import Pod, Pool
 from tenantzone_operator.kube.rest import RestError
 from tenantzone_operator.logs import About
-from tenantzone_operator.planning.grants import is_confirmed
+from tenantzone_operator.planning.grants import MAX_READ_GENERATION, is_confirmed, plausible_generation
 from tenantzone_operator.pool.annotating import Annotating
 from tenantzone_operator.status.acknowledgement import History
 
@@ -30,11 +32,15 @@ class Delivery:
     Args:
         api: for reading and writing it.
         history: is told each snapshot that was given out.
+        tokens: returns the pool's admin tokens, the newest first, by which configs are signed; none without a key.
         log: where it says so.
     """
 
-    def __init__(self, api: Api, history: History, log: logging.Logger | About) -> None:
+    def __init__(
+        self, api: Api, history: History, tokens: Callable[[], Sequence[str]], log: logging.Logger | About
+    ) -> None:
         self._api = api
+        self._tokens = tokens
         self._history = history
         self._log = log
         self._known: ConfigMap | None = None
@@ -52,6 +58,8 @@ class Delivery:
         """Whether somebody may have changed it."""
         self._refused = ""
         self._config_writes = 0
+        self._signed: tuple[str, str, str, Sequence[str]] | None = None
+        """Uid and version of the ConfigMap whose signature was good when it was last verified, with what it was for."""
 
     @property
     def writes(self) -> int:
@@ -90,11 +98,13 @@ class Delivery:
         self._known, self._foreign, self._foreign_generation = found, "", 0
         config = await self._read(found) if found is not None else None
         newest = self._history.newest
-        is_sound = config is not None and config.generation < MAX_GENERATION
+        most = MAX_GENERATION if newest is not None else MAX_READ_GENERATION
+        is_sound = config is not None and config.generation < most
         if config is not None and not is_sound:
             self._log.warning("the pool's ConfigMap is repaired, somebody wrote generation %d", config.generation)
             # The generation is not in the hash: what was granted is as it was.
-            config = config.model_copy(update={"generation": 1}) if newest is None else None
+            last = plausible_generation(pool.status.get("configGeneration", 0))
+            config = config.model_copy(update={"generation": last + 1}) if newest is None else None
         if newest is None:
             self._unconfirmed = config
         if found is not None and config is not None and self._is_own(config, pool):
@@ -142,8 +152,22 @@ class Delivery:
             self._log.warning("the pool's ConfigMap is repaired, it can't be read: %s", printable(str(error), 1000))
             return None
 
+    async def _is_in_order(self, pool: Pool) -> bool:
+        """Whether the known ConfigMap has the pool's labels, owner and signature, and nothing but the config."""
+        known, tokens = self._known, self._tokens()
+        if known is None or not known.is_in_order(pool):
+            return False
+        about = known.uid, known.version, pool.meta.created, tokens
+        # Without a key no signature can be verified, nor made.
+        if tokens and about != self._signed:
+            expected = await asyncio.to_thread(sign_config, known.files.signed, tokens, pool.meta.created)
+            if known.files.signature != expected:
+                return False
+            self._signed = about
+        return True
+
     async def deliver(self, pool: Pool, pods: Sequence[Pod], config: RuntimeConfig) -> bool:
-        """Write the ConfigMap if it differs, then annotate the pods that kubelet has not been told about.
+        """Write the ConfigMap if it or its signature differs, then annotate pods whose kubelet does not know it yet.
 
         Returns:
             Whether it was written.
@@ -155,10 +179,9 @@ class Delivery:
             return False
         if config.generation <= self._foreign_generation:
             config = config.model_copy(update={"generation": self._foreign_generation + 1})
-        is_in_order = self._known is not None and self._known.is_in_order(pool)
-        is_new = config != self.in_force or not (self._is_delivered and is_in_order)
+        is_new = config != self.in_force or not (self._is_delivered and await self._is_in_order(pool))
         if is_new:
-            files = await asyncio.to_thread(pack_config, config)
+            files = await asyncio.to_thread(_pack, config, self._tokens(), pool.meta.created)
             self._attempted = config
             await self._write(pool, files)
             self._history.record(config, files.size)
@@ -184,3 +207,8 @@ class Delivery:
             raise
         self._config_writes += 1
         self._refused = ""
+
+
+def _pack(config: RuntimeConfig, tokens: Sequence[str], pool_created: str) -> ConfigFiles:
+    files = pack_config(config)
+    return replace(files, signature=sign_config(files.signed, tokens, pool_created)) if tokens else files

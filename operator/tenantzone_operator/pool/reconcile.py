@@ -75,8 +75,12 @@ class Reconciler:
         return time.monotonic() - min([self._checked_at, *times])
 
     def without_pods(self) -> tuple[int, int]:
-        """The number of pools whose pods have not been listed for long, and of all pools."""
-        return sum(worker.has_stale_pods for worker in self._workers.values()), len(self._workers)
+        """Returns the number of served pools whose pods have not been listed for long, and of all served pools.
+
+        A pool is not served if it does not exist, or if the operator has no rights for it and never gave it a config.
+        """
+        served = [worker for worker in self._workers.values() if worker.is_serving]
+        return sum(worker.has_stale_pods for worker in served), len(served)
 
     def outcomes(self) -> Mapping[Key, Outcome]:
         """What became of each pool when it was looked at last."""

@@ -96,7 +96,7 @@ class PoolWorker:
         """There ever were; an engine may still report those that are gone."""
         self._history = History()
         self._room = ConfigRoom()
-        self._delivery = Delivery(api, self._history, self._log)
+        self._delivery = Delivery(api, self._history, lambda: admin_key.tokens(*key), self._log)
         self._mounts = Mounts(key, api, self._delivery, admin_key, self.mark, self._log)
         self._recorder = recorder
         self._reclaims = Reclaims()
@@ -110,6 +110,8 @@ class PoolWorker:
         self._later: asyncio.TimerHandle | None = None
         self._dirty = asyncio.Event()
         self._is_settled = False
+        self._is_served = True
+        """False: rights for the pool are missing and it never had a config, so its status says PoolNotServed."""
         self._complaints = Complaints(self._log, f"pool {'/'.join(key)}")
         self.outcome: Outcome | None = None
         """What became of the pool when it was looked at last; None: it never was."""
@@ -123,6 +125,11 @@ class PoolWorker:
     @property
     def is_dirty(self) -> bool:
         return self._dirty.is_set()
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether there is a pool to serve. One for which rights are missing counts if it ever had a config."""
+        return self._pods.is_followed and self._is_served
 
     @property
     def has_stale_pods(self) -> bool:
@@ -207,14 +214,17 @@ class PoolWorker:
             await self._reconcile(await self._with_pods())
         except (PodsForbiddenError, ConfigForbiddenError) as error:
             view = self._store.view(self._key)
-            if view.pool is None or self._history.newest is not None or was_served(view.pool):
-                if self._history.newest is None:
+            granted = self._history.newest is not None
+            self._is_served = view.pool is None or granted or was_served(view.pool)
+            if view.pool is None or self._is_served:
+                if not granted:
                     # Another operator serves it: that zones were refused here is no news any more.
                     self.outcome = None
                 raise
             self._complaints.say(f"not served: {advice(error)}")
             await self._tell_not_served(view, view.pool, advice(error))
         else:
+            self._is_served = True
             self._complaints.forget()
 
     async def _settled(self) -> None:

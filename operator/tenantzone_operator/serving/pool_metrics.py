@@ -28,8 +28,8 @@ _AGE = gauge(
 )
 _WITHOUT_PODS = gauge(
     "tenantzone_operator_pools_without_pods",
-    "Pools whose pods could not be listed for two and a half minutes: what is known of their engines is older. Only a "
-    "leader has it.",
+    "Served pools whose pods could not be listed for two and a half minutes: what is known of their engines is older. "
+    "A pool whose status says PoolNotServed does not count. Only a leader has it.",
 )
 _MANAGER_ANSWERS = gauge(
     "tenantzone_operator_manager_answers",
@@ -94,7 +94,7 @@ class OperatorCollector(Collector):
     Args:
         is_leading: whether this process leads now.
         age_seconds: how long ago everything was looked at; None on a standby.
-        without_pods: in how many pools the pods are not known, and how many pools there are.
+        without_pods: returns the number of served pools whose pods are not known, and of all served pools.
         outcomes: what became of each pool, as far as this process knows; nothing on a standby.
         manager_answers: whether the KV-cache manager does; None if it was not asked.
     """

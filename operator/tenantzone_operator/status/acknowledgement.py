@@ -114,7 +114,7 @@ class History:
         The latter is what engines of the release before do. Nobody waits for such an engine.
         """
         lacking = self.lacking(seen)
-        return zone in lacking or (bool(seen.nack) and bool(lacking))
+        return zone in lacking or (bool(seen.nack) and not seen.is_untrusted and bool(lacking))
 
     def difference(self, seen: Observation, entry: ZoneConfig) -> str:
         """In what an engine's report of a zone differs from what an engine of its size has for it; empty: in nothing.
@@ -173,8 +173,10 @@ def programmed(
     total = f"{len(observations)} engine{'s' if len(observations) > 1 else ''}"
     for observation in observations:
         if observation.nack:
-            message = f"{observation.pod} refuses the newest config and keeps the one before: {observation.nack}"
-            return Condition(Type.PROGRAMMED, "False", Reason.CONFIG_REJECTED, message)
+            untrusted = observation.is_untrusted
+            what, reason = ("a", Reason.CONFIG_UNTRUSTED) if untrusted else ("the newest", Reason.CONFIG_REJECTED)
+            message = f"{observation.pod} refuses {what} config and keeps the one before: {observation.nack}"
+            return Condition(Type.PROGRAMMED, "False", reason, message)
     for observation in observations:
         if observation.lag:
             message = f"{observation.pod}: {observation.lag}; restart the pod if it stays so"

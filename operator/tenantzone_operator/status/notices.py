@@ -23,6 +23,7 @@ class Notable(StrEnum):
     POOL_NOT_FOUND = "PoolNotFound"
     POOL_INVALID = "PoolInvalid"
     CONFIG_REJECTED = "ConfigRejected"
+    CONFIG_UNTRUSTED = "ConfigUntrusted"
     PURGED = "Purged"
     PURGE_INVALID = "PurgeInvalid"
     TRIED = "Tried"
@@ -56,6 +57,12 @@ _REFUSALS = {
 }
 """Why a zone is refused, but for one that is being deleted."""
 
+_REFUSED_CONFIGS = {
+    Reason.CONFIG_REJECTED: Notable.CONFIG_REJECTED,
+    Reason.CONFIG_UNTRUSTED: Notable.CONFIG_UNTRUSTED,
+}
+"""Why an engine refuses a config."""
+
 
 def zone_notices(before: Status, after: Status) -> list[Notice]:
     """What to tell about a TenantZone whose status has changed."""
@@ -87,11 +94,11 @@ def pool_notices(before: Status, after: Status) -> list[Notice]:
 
 def _rejected(before: Status, after: Status) -> list[Notice]:
     was, now = _condition(before, Type.PROGRAMMED), _condition(after, Type.PROGRAMMED)
-    if now.get("reason") != Reason.CONFIG_REJECTED:
+    if now.get("reason") not in _REFUSED_CONFIGS:
         return []
     if was.get("reason") == now["reason"] and was["message"] == now["message"]:
         return []
-    return [Notice(Notable.CONFIG_REJECTED, "Program", "Warning", now["message"])]
+    return [Notice(_REFUSED_CONFIGS[now["reason"]], "Program", "Warning", now["message"])]
 
 
 _ADJUSTED = {

@@ -138,7 +138,7 @@ def pool_conditions(
     else:
         accepted = Condition(Type.ACCEPTED, "True", Reason.ACCEPTED, "valid")
     # One that holds what fits has acknowledged like any other; one that refuses all of it is waited for by nobody.
-    waited_for = [not (seen.nack and history.lacking(seen)) for seen in observations]
+    waited_for = [not (seen.nack and not seen.is_untrusted and history.lacking(seen)) for seen in observations]
     engines = programmed(
         list(compress(observations, waited_for)),
         list(compress(acknowledged, waited_for)),

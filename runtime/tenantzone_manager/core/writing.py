@@ -198,11 +198,11 @@ def forget(draft: Draft, key: bytes, ids: Collection[str]) -> list[CacheLocation
 
 
 def postpone(draft: Draft, key: bytes, location_id: str, until: float) -> None:
-    """Have a location that is on its way out wait."""
+    """Have a location that is on its way out wait. Another attempt of its write may be at the same block."""
     block = draft.get(key)
-    location = location_of(block, location_id)
-    if block is not None and location is not None and not location.is_live:
-        _put(draft, key, block, {location_id: replace(location, until=until)})
+    waiting = [each for each in block.locations if each.id == location_id and not each.is_live] if block else []
+    if block is not None and waiting:
+        _put(draft, key, block, {each.id: replace(each, until=until) for each in waiting})
 
 
 def hasten(draft: Draft, key: bytes, state: State, latest: float, until: float) -> None:
@@ -218,16 +218,19 @@ def attempt_id(write_id: str, number: int) -> str:
     return f"{write_id}{_ATTEMPT}{number}" if number else write_id
 
 
+def is_made_by(location_id: str, write_id: str) -> bool:
+    """Whether a location was made by an attempt of a write. Copies of it were not."""
+    attempt = f"{write_id}{_ATTEMPT}"
+    # The name of a copy of an attempt goes on behind the number.
+    return location_id == write_id or (
+        location_id.startswith(attempt) and location_id.removeprefix(attempt).isdecimal()
+    )
+
+
 def location_of(block: Block | None, made_by: str) -> CacheLocation | None:
     """The location of a block that a write, or a copy, has made; of several attempts of a write, the last one."""
-    if block is None:
-        return None
-    attempt = f"{made_by}{_ATTEMPT}"
-    for each in reversed(block.locations):
-        # The name of a copy of an attempt goes on behind the number.
-        if each.id == made_by or (each.id.startswith(attempt) and each.id.removeprefix(attempt).isdecimal()):
-            return each
-    return None
+    made = (each for each in reversed(block.locations) if is_made_by(each.id, made_by)) if block else iter(())
+    return next(made, None)
 
 
 def use(draft: Draft, key: bytes, at: float, times: int, is_beside: bool = False) -> None:

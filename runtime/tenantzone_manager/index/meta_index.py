@@ -27,6 +27,8 @@ _FIRST_READ: Final = 128
 Found = Mapping[Address, Any]
 Modifier = Callable[[Found], Mapping[Address, Any]]
 """What is there → what shall be; None: the record goes. It may be called again, with what is there then."""
+ChargeListener = Callable[[Address, Sequence[Charge]], None]
+"""Is told what a change of a record has cost or given back, before anything else is changed."""
 MakeTerms = Callable[[Found], Sequence[Terms]]
 """What is there → terms of accounts that are in force from then on. It may be called again, too."""
 
@@ -85,6 +87,7 @@ class MetaIndex:
         self._codec = codec
         self._locks = ShardLocks(settings.lock_shards)
         self._listeners: list[Listener] = []
+        self._charge_listeners: list[ChargeListener] = []
 
     @property
     def staleness_seconds(self) -> float:
@@ -99,9 +102,17 @@ class MetaIndex:
         """Let go of the store."""
         await self.backend.close()
 
+    def forget(self) -> None:
+        """Forget all that was read: the store may have anything else now."""
+        self._changed("", ())
+
     def on_change(self, listener: Listener) -> None:
         """Have somebody hear of what another process has changed."""
         self._listeners.append(listener)
+
+    def on_charges(self, listener: ChargeListener) -> None:
+        """Have somebody hear of what is charged here."""
+        self._charge_listeners.append(listener)
 
     async def get(self, space: str, keys: Sequence[bytes]) -> list[Entry | None]:
         """Records by key, from the search cache or the store; takes no lock and waits for none."""
@@ -225,7 +236,7 @@ class MetaIndex:
         for key, stored in raw:
             address = Address(space, key)
             try:
-                there.append((key, self._decode(address, stored)))
+                there.append((key, self.decode(address, stored)))
             except CorruptRecord:
                 corrupt[address] = stored
         for address, stored in corrupt.items():
@@ -233,7 +244,12 @@ class MetaIndex:
                 await self._drop(address, stored)
         return there
 
-    def _decode(self, address: Address, stored: bytes | None) -> Any:
+    def decode(self, address: Address, stored: bytes | None) -> Any:
+        """A record as it was written.
+
+        Raises:
+            CorruptRecord: it is not what was written.
+        """
         if stored is None:
             return None
         try:
@@ -268,14 +284,15 @@ class MetaIndex:
         found: dict[Address, Any] = {}
         for address, stored in raw.items():
             try:
-                found[address] = self._decode(address, stored)
+                found[address] = self.decode(address, stored)
             except CorruptRecord:
                 await self._drop(address, stored)
                 raise Conflict from None
-        commit = Commit()
+        commit, charged = Commit(), dict[Address, list[Charge]]()
         for address, after in modifier(found).items():
             codec = codecs[address.space]
             charges, ranks = codec.effects(address, found[address], after)
+            charged[address] = charges
             commit.changes.append(
                 Change(address, raw[address], None if after is None else with_checksum(address, codec.encode(after)))
             )
@@ -287,6 +304,9 @@ class MetaIndex:
             return
         try:
             await self.backend.commit(commit)
+            for listener in self._charge_listeners:
+                for address, charges in charged.items():
+                    listener(address, charges)
         finally:
             # Also where it is not known whether it was made.
             for space in codecs:

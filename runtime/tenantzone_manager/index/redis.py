@@ -33,6 +33,9 @@ _NO_MEMORY: Final = (
 )
 _RESERVED: Final = 1 / 32
 """Of the server's memory, what is kept for commits that take no room."""
+_FREE_AGAIN: Final = 1 / 24
+"""Of the server's memory, what must be free before new blocks are stored again: at one and the same amount, what is
+stored and what goes would have it change with each look."""
 # What is deleted first lets the server take the rest, though it has no memory left.
 _LEAD: Final = """
 local leader = redis.call('GET', KEYS[1])
@@ -107,7 +110,8 @@ class RedisBackend(IndexBackend):
         most, policy = int(memory.get("maxmemory", 0)), str(memory.get("maxmemory_policy", ""))
         # Policies for keys with a time to live have none to evict here but the leader's.
         refuses = bool(most) and not policy.startswith("allkeys")
-        is_short = refuses and int(memory.get("used_memory", 0)) > most * (1 - _RESERVED)
+        needed = _FREE_AGAIN if self._shortage else _RESERVED
+        is_short = refuses and int(memory.get("used_memory", 0)) > most * (1 - needed)
         self._shortage = _NO_MEMORY if is_short else ""
         return self._shortage
 

@@ -4,13 +4,13 @@ Statements run on the event loop's own thread: they find their pages in memory, 
 thread would, and need no lock. What waits for the disk does not run there: writes go to the log without a sync, and a
 thread does the rest (:mod:`tenantzone_manager.index.sqlite_log`). A process that is killed loses nothing; a machine
 that loses power may lose the last seconds, and never finds half a commit.
+
+Files that are put in place of the opened ones are opened as they are: by a restore from a backup, or to begin anew.
 """
 
 import asyncio
 import contextlib
-import errno
-import fcntl
-import os
+import logging
 import secrets
 import sqlite3
 from collections.abc import Collection, Iterator, Sequence
@@ -21,7 +21,7 @@ import msgspec
 
 from tenantzone_manager.core.books import RankChange
 from tenantzone_manager.core.quota import Account, charged, with_terms
-from tenantzone_manager.ending import end
+from tenantzone_manager.ending import end, to_its_end
 from tenantzone_manager.index.backend import (
     Change,
     Commit,
@@ -29,27 +29,18 @@ from tenantzone_manager.index.backend import (
     IndexBackend,
     IndexFull,
     IndexUnavailable,
-    IndexUnusable,
     Listener,
 )
 from tenantzone_manager.index.reserve import RESERVE_BYTES, Reserve
+from tenantzone_manager.index.sqlite_files import LOOK_SECONDS, InPlace, beside
 from tenantzone_manager.index.sqlite_log import SqliteLog
+from tenantzone_manager.index.sqlite_opening import open_store, unavailable
 
-_WAIT_SECONDS: Final = 0.05
-"""For another process that writes to the file; the event loop stands still for so long."""
+_log = logging.getLogger(__name__)
+
 _PARAMETERS: Final = 500
 """In one statement; SQLite before 3.32 takes no more than 999."""
-_DISK_FULL: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE})
-_DISK_AWAY: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ESTALE, errno.ENOTCONN})
-"""What a disk answers that may do what it should later."""
-_SCHEMA: Final = """
-CREATE TABLE IF NOT EXISTS name (id INTEGER PRIMARY KEY, name TEXT UNIQUE NOT NULL);
-CREATE TABLE IF NOT EXISTS record
-    (space INTEGER, key BLOB, value BLOB NOT NULL, PRIMARY KEY (space, key)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS rank
-    (rank INTEGER, score REAL, member BLOB, PRIMARY KEY (rank, score, member)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS account (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
-"""
+_CLOSED: Final = "it is closed"
 
 
 class SqliteBackend(IndexBackend):
@@ -70,16 +61,17 @@ class SqliteBackend(IndexBackend):
         """Those that got numbers in the transaction that was begun last."""
         self._database: sqlite3.Connection
         self._log: SqliteLog
-        self._copying: asyncio.Task[None]
+        self._keeping: asyncio.Task[None]
         self._opened: contextlib.ExitStack | None = None
         """What is closed at the end; None: it was not started yet."""
         self._closing: asyncio.Task[None] | None = None
         self._reserve: Reserve
+        self._listener: Listener = lambda _space, _keys: None
         self._shortage = ""
         """Why commits that take room are refused; empty: they are not."""
 
     async def start(self, listener: Listener) -> None:
-        """Open the file. Nobody else changes it, so the listener hears nothing.
+        """Open the file. Nobody else changes it, so the listener hears only that another file is in its place.
 
         Raises:
             BlockingIOError: another process has it.
@@ -87,50 +79,59 @@ class SqliteBackend(IndexBackend):
             IndexUnusable: it is no file of this store's.
             OSError: it can't be opened, or its folder can't be made.
         """
+        self._listener = listener
+        await self._open(may_create=True)
+        self._closing = None
+        self._keeping = asyncio.create_task(self._keep())
+
+    async def _open(self, *, may_create: bool) -> None:
+        # By whatever name it is opened, its lock is the same.
+        self._path = self._path.resolve()
+        self._reserve = Reserve(beside(self._path, "-reserve"))
         try:
-            await self._open()
-        except OSError as error:
-            if error.errno not in _DISK_AWAY:
-                raise
-            raise IndexUnavailable(f"{self._path}: {error.strerror}") from error
+            opened = await open_store(self._path, self._cache_bytes, may_create=may_create)
         except IndexFull:
             if not self._reserve.is_there:
                 raise
             self._use_reserve()
-            await self._open()
-
-    async def _open(self) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        # By whatever name it is opened, its lock is the same.
-        self._path = self._path.resolve()
-        self._reserve = Reserve(self._path.with_name(f"{self._path.name}-reserve"))
-        with contextlib.ExitStack() as opened:
-            lock_path = self._path.with_name(f"{self._path.name}.lock")
-            # Only this user has to read the index. SQLite gives its other files the same mode.
-            for path in (lock_path, self._path):
-                path.touch(mode=0o600)
-            lock = opened.enter_context(lock_path.open("wb"))
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Closed last: with any of a process' descriptors of a file its locks go.
-            file = os.open(self._path, os.O_RDWR)
-            opened.callback(os.close, file)
-            try:
-                self._database = opened.enter_context(contextlib.closing(self._connect()))
-                self._database.executescript(_SCHEMA)
-                self._names = dict(self._database.execute("SELECT name, id FROM name"))
-                self._log = SqliteLog(self._path, file, self._connect)
-                opened.callback(self._log.end)
-                await self._log.begin()
-            except (sqlite3.Error, MemoryError, RuntimeError) as error:
-                # The last of them where no thread can be started.
-                raise self._unavailable(error) from error
-            self._closing = None
-            self._copying = asyncio.create_task(self._keep())
-            self._opened = opened.pop_all()
+            opened = await open_store(self._path, self._cache_bytes, may_create=may_create)
+        self._database, self._log, self._opened = opened.database, opened.log, opened.closing
+        self._names = {}
 
     async def _keep(self) -> None:
-        """Copy the log; whoever lets go of an open store without closing it keeps its lock by this, too."""
-        await self._log.keep()
+        """Copy the log, and open other files once there are any.
+
+        Whoever lets go of an open store without closing it keeps its lock by this, too.
+        """
+        while True:
+            await self._log.keep()
+            await self._open_others()
+
+    async def _open_others(self) -> None:
+        """Let go of the files that were opened, and open those that are in their place."""
+        await self._log.copy_all()
+        await to_its_end(asyncio.to_thread(self._close_opened))
+        is_left = True
+        while is_left:
+            try:
+                if self._log.files.look() in (InPlace.OTHERS_AT_REST, InPlace.SAME):
+                    self._log.files.remove_left_log()
+                    await self._open(may_create=False)
+                    is_left = False
+            except (OSError, IndexUnavailable) as error:
+                refusal = f"another file is in its place, and can't be opened: {error}"
+                if refusal != self._log.refusal:
+                    _log.warning("%s", refusal)
+                self._log.refusal = refusal
+            if is_left:
+                await asyncio.sleep(LOOK_SECONDS)
+        _log.info("%s: the file that is in its place now is open", self._path)
+        self._listener("", ())
+
+    def _close_opened(self) -> None:
+        opened, self._opened = self._opened, contextlib.ExitStack()
+        assert opened is not None
+        opened.close()
 
     async def close(self) -> None:
         # Whoever waits for it may be interrupted, or wait once more; it is done once, and to its end.
@@ -141,12 +142,13 @@ class SqliteBackend(IndexBackend):
         await asyncio.shield(self._closing)
 
     async def _let_go(self) -> None:
-        assert self._opened is not None
         # Before any write is let in again: what is closed in a thread must not be used beside it.
-        self._log.refusal = "it is closed"
-        await end([self._copying])
+        self._log.refusal = _CLOSED
+        await end([self._keeping])
+        # Files that were opened meanwhile have a log of their own.
+        self._log.refusal = _CLOSED
         # SQLite copies its log once more.
-        await asyncio.to_thread(self._opened.close)
+        await asyncio.to_thread(self._close_opened)
 
     async def get(self, space: str, keys: Sequence[bytes]) -> list[bytes | None]:
         with self._asked():
@@ -180,7 +182,7 @@ class SqliteBackend(IndexBackend):
         try:
             has_room = await asyncio.to_thread(self._reserve.restore, is_refused=is_refused)
         except OSError as error:
-            raise self._unavailable(error) from error
+            raise unavailable(self._path, error) from error
         self._shortage = "" if has_room else self._no_room
         return self._shortage
 
@@ -236,16 +238,6 @@ class SqliteBackend(IndexBackend):
     async def size(self) -> int:
         return sum(path.stat().st_size for path in self._path.parent.glob(f"{self._path.name}*"))
 
-    def _connect(self) -> sqlite3.Connection:
-        database = sqlite3.connect(
-            self._path, _WAIT_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
-        )
-        for pragma in ("journal_mode = WAL", "synchronous = NORMAL", "wal_autocheckpoint = 0", "temp_store = MEMORY"):
-            database.execute(f"PRAGMA {pragma}")
-        database.execute(f"PRAGMA cache_size = -{self._cache_bytes // 1024}")
-        database.execute(f"PRAGMA mmap_size = {2**40}")
-        return database
-
     @contextlib.contextmanager
     def _asked(self) -> Iterator[None]:
         """Whatever SQLite fails at is the store's not answering."""
@@ -258,13 +250,7 @@ class SqliteBackend(IndexBackend):
             yield
         except (sqlite3.Error, MemoryError, msgspec.MsgspecError) as error:
             # The last of them where an account is no account.
-            raise self._unavailable(error) from error
-
-    def _unavailable(self, error: Exception) -> IndexUnavailable:
-        code = getattr(error, "sqlite_errorcode", None)
-        kind = IndexFull if code in _DISK_FULL else IndexUnavailable
-        kind = IndexUnusable if code == sqlite3.SQLITE_NOTADB else kind
-        return kind(f"{self._path}: {str(error) or type(error).__name__}")
+            raise unavailable(self._path, error) from error
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:

@@ -9,10 +9,13 @@ import asyncio
 import logging
 import os
 import sqlite3
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, TypeVar
+
+from tenantzone_manager.index.sqlite_files import LOOK_SECONDS, InPlace, SqliteFiles
 
 _log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
@@ -22,9 +25,12 @@ FEW_RECORDS: Final = 10_000
 """That are copied at once, while nobody writes: 40 MB of pages at most."""
 
 
-_NOT_IN_PLACE: Final = (
-    "another file is in its place or in its log's, or none; put them back, or start the manager again"
-)
+_REFUSALS: Final = {
+    InPlace.SAME: "",
+    InPlace.NONE: "the file is not there; put it back, or another index, or an empty file to begin a new index",
+    InPlace.OTHERS: "another file is in its place or in its log's; it is opened once nobody writes to it any more",
+    InPlace.OTHERS_AT_REST: "another file is in its place or in its log's; it is being opened",
+}
 
 
 class SqliteLog:
@@ -49,8 +55,7 @@ class SqliteLog:
         self._path = path
         self._problem = ""
         self._file = file
-        self._files: list[tuple[int, int] | None] = []
-        """Which files the store has: what a path leads to may be another one later."""
+        self.files = SqliteFiles(path)
         self._thread = ThreadPoolExecutor(1)
         # Opened once: later there may be another file at the path, or none, and SQLite would begin a new log for it.
         self._database = connect()
@@ -60,7 +65,7 @@ class SqliteLog:
     async def begin(self) -> None:
         """Begin the log, so that no write does, and note which files there are."""
         self._tell(await self._in_thread(self._begin_anew))
-        self._files = self._there()
+        self.files.note()
 
     async def may_write(self) -> None:
         """Wait until writes are let in; what is written before the event loop has another turn is."""
@@ -68,17 +73,32 @@ class SqliteLog:
             await self._may_write.wait()
 
     async def keep(self) -> None:
-        """Copy what is written, every few seconds, until this is cancelled."""
+        """Copy what is written, every few seconds, until this is cancelled or other files are in place of the store's.
+
+        Nothing is answered or copied while the files are away.
+        """
+        due = time.monotonic() + CHECKPOINT_SECONDS
         while True:
-            await asyncio.sleep(CHECKPOINT_SECONDS)
+            await asyncio.sleep(min(LOOK_SECONDS, CHECKPOINT_SECONDS))
             try:
-                self._look_at_the_files()
-                if self.refusal:
+                found = self.files.look()
+                self.refusal = _REFUSALS[found]
+                if found is InPlace.OTHERS_AT_REST:
+                    return
+                if self.refusal or time.monotonic() < due:
                     continue
+                due = time.monotonic() + CHECKPOINT_SECONDS
                 self._tell(await self._copy())
             except Exception as error:
                 # Whatever it is, a log that is copied no more fills the disk.
                 self._tell(f"can't be copied into it now: {str(error) or type(error).__name__}")
+
+    async def copy_all(self) -> None:
+        """Copy all of the log into the file that was opened, wherever it was moved to."""
+        try:
+            self._tell(await self._in_thread(self._copy_left))
+        except sqlite3.Error as error:
+            self._tell(f"was not copied into it before other files were opened: {error}")
 
     def end(self) -> None:
         """Wait for the thread, which copies on though nobody waits for it, and close its connections."""
@@ -111,10 +131,14 @@ class SqliteLog:
         copy_log(self._database)
         os.fsync(self._file)
 
-    def _begin_anew(self) -> str:
+    def _copy_left(self) -> str:
         """Copy what is left, while nobody writes."""
         self._let_anew()
-        problem = copy_log(self._database)
+        return copy_log(self._database)
+
+    def _begin_anew(self) -> str:
+        """Copy what is left, while nobody writes, and begin the log anew."""
+        problem = self._copy_left()
         if not problem:
             (version,) = self._database.execute("PRAGMA user_version").fetchone()
             self._database.execute(f"PRAGMA user_version = {(version + 1) % 2**31}")
@@ -123,17 +147,6 @@ class SqliteLog:
     def _let_anew(self) -> None:
         if self._reader.in_transaction:
             self._reader.execute("COMMIT")
-
-    def _look_at_the_files(self) -> None:
-        is_in_place = self._there() == self._files
-        if not self.refusal and not is_in_place:
-            self.refusal = _NOT_IN_PLACE
-        elif self.refusal == _NOT_IN_PLACE and is_in_place:
-            # They are the files that are open here, and nothing was written meanwhile.
-            self.refusal = ""
-
-    def _there(self) -> list[tuple[int, int] | None]:
-        return [_identity(self._path.with_name(f"{self._path.name}{end}")) for end in ("", "-wal", "-shm")]
 
     def _tell(self, problem: str) -> None:
         if problem and problem != self._problem:
@@ -151,11 +164,3 @@ def copy_log(database: sqlite3.Connection) -> str:
     if is_busy or pages < 0:
         return "can't be copied into it while another process does"
     return "" if copied == pages else "can't be begun anew while another process reads the file"
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        return None
-    return found.st_dev, found.st_ino

@@ -1,7 +1,6 @@
 """Who asks: what is shown with a request, whose it is, and what that one may touch."""
 
 import hashlib
-import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -10,6 +9,7 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
+from tenantzone_contract.renewed import Renewed
 from tenantzone_manager.catalog import Catalog
 from tenantzone_manager.core.settings import Instance, Namespace
 
@@ -107,6 +107,7 @@ class StaticTokens:
 
     An administrator with a ``namespace`` beside it speaks for that one only.
 
+    The file is read again when it has changed. While it is missing or broken, the tokens before it stay in force.
     They are held as hashes, so that how long a look-up takes tells nothing of them.
 
     Args:
@@ -117,20 +118,30 @@ class StaticTokens:
     """
 
     def __init__(self, path: Path) -> None:
-        try:
-            tokens = msgspec.json.decode(path.read_bytes(), type=dict[str, _Known])
-        except msgspec.DecodeError as error:
-            raise ValueError(f"{path}: {error}") from error
-        self._callers = {
-            _digest(token): _caller(known.pool or f"administrator {number}", known)
-            for number, (token, known) in enumerate(tokens.items())
-        }
+        self._callers = Renewed([path], lambda: _callers_by_token(path), about="the callers' tokens")
+        self._callers.newest()
 
     async def authenticate(self, token: str) -> Caller:
         try:
-            return self._callers[_digest(token)]
+            return self._callers.newest()[_digest(token)]
         except KeyError:
             raise Unauthenticated("show a token that is known: Authorization: Bearer TOKEN") from None
+
+
+def _callers_by_token(path: Path) -> dict[bytes, Caller]:
+    return {
+        _digest(token): _caller(known.pool or f"administrator {number}", known)
+        for number, (token, known) in enumerate(_read(path).items())
+    }
+
+
+def _read(path: Path) -> dict[str, _Known]:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, _Known])
+    except OSError as error:
+        raise ValueError(f"{path} can't be read: {error.strerror}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: {error}") from error
 
 
 class Reviewed(NamedTuple):
@@ -154,6 +165,8 @@ class Review(Protocol):
 
 
 _REMEMBERED_SECONDS: Final = 60.0
+_REMEMBERED_REFUSAL_SECONDS: Final = 5.0
+"""Of a token that is nobody's: what the API server needs to know it by may come back."""
 _MOST: Final = 10_000
 
 
@@ -196,16 +209,17 @@ class ReviewedTokens:
             whose = await self._review(token, self._audience)
             if len(self._reviewed) >= _MOST:
                 self._reviewed.clear()
-            self._reviewed[digest] = now + _REMEMBERED_SECONDS, whose
+            seconds = _REMEMBERED_SECONDS if whose.account else _REMEMBERED_REFUSAL_SECONDS
+            self._reviewed[digest] = now + seconds, whose
         return whose
 
 
-def service_accounts(fixed: Mapping[str, Caller], catalog: Catalog) -> Callable[[str], Caller | None]:
-    """Whose each service account is: as it was said at the start, else as administrators have registered it since."""
+def service_accounts(fixed: Callable[[], Mapping[str, Caller]], catalog: Catalog) -> Callable[[str], Caller | None]:
+    """Whose each service account is: as ``fixed`` says now, else as administrators have registered it."""
 
     def caller(name: str) -> Caller | None:
         registered = catalog.service_accounts.get(name)
-        return fixed.get(name) or (Caller(name, registered.pool) if registered is not None else None)
+        return fixed().get(name) or (Caller(name, registered.pool) if registered is not None else None)
 
     return caller
 
@@ -218,11 +232,7 @@ def read_service_accounts(path: Path) -> dict[str, Caller]:
     Raises:
         ValueError: it is no such file.
     """
-    try:
-        accounts = msgspec.json.decode(path.read_bytes(), type=dict[str, _Known])
-    except (msgspec.DecodeError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path}: {error}") from error
-    return {name: _caller(name, known) for name, known in accounts.items()}
+    return {name: _caller(name, known) for name, known in _read(path).items()}
 
 
 def _digest(token: str) -> bytes:

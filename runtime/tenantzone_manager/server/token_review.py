@@ -7,6 +7,8 @@ from typing import Final
 
 import aiohttp
 
+from tenantzone_contract.renewed import Renewed
+from tenantzone_contract.tls import TlsFiles, client_context
 from tenantzone_manager.server.access import Reviewed
 
 _PREFIX: Final = "system:serviceaccount:"
@@ -14,7 +16,7 @@ _POD: Final = "authentication.kubernetes.io/pod-name"
 
 
 class ApiServerReview:
-    """Asks over HTTPS, with the pod's own token, which may be renewed at any time.
+    """Asks over HTTPS, with the pod's own token and authorities, which may be renewed at any time.
 
     Args:
         server: the API server's URL.
@@ -25,9 +27,13 @@ class ApiServerReview:
         self._url = f"{server}/apis/authentication.k8s.io/v1/tokenreviews"
         self._credentials = credentials
         self._session: aiohttp.ClientSession | None = None
+        authorities = TlsFiles(authorities=credentials / "ca.crt")
+        self._tls = Renewed(
+            authorities.paths, lambda: client_context(authorities), about="TLS to the Kubernetes API server"
+        )
 
     async def __call__(self, token: str, audience: str) -> Reviewed:
-        own = await asyncio.to_thread((self._credentials / "token").read_text)
+        own, tls = await asyncio.to_thread(self._read)
         review = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenReview",
@@ -35,7 +41,7 @@ class ApiServerReview:
         }
         headers = {"Authorization": f"Bearer {own.strip()}"}
         try:
-            async with self._opened().post(self._url, json=review, headers=headers) as answer:
+            async with self._opened().post(self._url, json=review, headers=headers, ssl=tls) as answer:
                 answer.raise_for_status()
                 status = (await answer.json()).get("status", {})
         except (aiohttp.ClientError, TimeoutError) as error:
@@ -55,9 +61,14 @@ class ApiServerReview:
         if self._session is not None:
             await self._session.close()
 
+    def _read(self) -> tuple[str, ssl.SSLContext]:
+        """The pod's own token, and what connections are made with."""
+        try:
+            return (self._credentials / "token").read_text(), self._tls.newest()
+        except ValueError as error:
+            raise OSError(f"the API server can't be asked to review a token: {error}") from error
+
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
-            context = ssl.create_default_context(cafile=str(self._credentials / "ca.crt"))
-            connector = aiohttp.TCPConnector(ssl=context)
-            self._session = aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=5))
+            self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5))
         return self._session

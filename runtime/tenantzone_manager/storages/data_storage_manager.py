@@ -54,7 +54,8 @@ class DataStorageManager:
     ) -> None:
         self.version = 0
         """Changes whenever another storage can be used, or one can be used no more."""
-        self._owner = owner
+        self.owner = owner
+        """The name of the index."""
         self._clock = clock
         self._make = make_backend
         self._is_registered = is_registered
@@ -66,7 +67,7 @@ class DataStorageManager:
         Raises:
             ValueError: says why.
         """
-        self._make(storage, self._owner)
+        self._make(storage, self.owner)
 
     async def keep(self, storages: Iterable[Storage]) -> None:
         """Have these storages and no others, as they are described."""
@@ -83,9 +84,15 @@ class DataStorageManager:
                 continue
             if known is not None:
                 await known.backend.close()
-            backend = self._make(storage, self._owner)
+            backend = self._make(storage, self.owner)
             self._standings[name] = Standing(storage, backend, since=self._clock())
             await self.probe(name)
+
+    async def belong_to(self, owner: str) -> None:
+        """Have the storages belong to the index of this name from now on; those of another one are let go of."""
+        if owner != self.owner:
+            await self.close()
+            self.owner = owner
 
     def get_available_storage(self, names: Sequence[str]) -> list[Storage]:
         """Those of the storages that can be used now, in the given order: enabled, and healthy when last tried."""

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from aiobotocore.config import AioConfig
 from aiobotocore.session import get_session
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
 from tenantzone_manager.core.records import LocationSpec
 from tenantzone_manager.storages.backend import (
@@ -87,6 +87,15 @@ class S3Storage(DataStorageBackend):
         await self._objects.write(self._name(place, spec), content)
 
     async def check_health(self) -> None:
+        try:
+            await self._check_claim()
+        except StorageError as error:
+            if _is_shut_out(error.__cause__):
+                # The next try looks for credentials again, wherever they are.
+                await self.close()
+            raise
+
+    async def _check_claim(self) -> None:
         await self._look_at_credentials()
         client = await self._connected()
         name = f"{self._prefix}/owner".lstrip("/")
@@ -184,6 +193,13 @@ def _told() -> Any:
         yield
     except (BotoCoreError, ClientError, OSError) as error:
         raise StorageError(str(error)) from error
+
+
+def _is_shut_out(error: BaseException | None) -> bool:
+    """Whether a server does not allow what was asked, or there was nothing to show to it."""
+    if isinstance(error, ClientError):
+        return error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") in (401, 403)
+    return isinstance(error, NoCredentialsError)
 
 
 def _stored(listed: Any) -> StoredObject | None:

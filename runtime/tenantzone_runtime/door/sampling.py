@@ -130,7 +130,7 @@ def check_prompt_logprobs(count: int, field: str) -> None:
 
 
 def _compared(repetition: Mapping[str, Any]) -> float:
-    """Returns the most tokens that vLLM compares: it tries each length of a pattern, at worst to its last token."""
+    """Returns the most tokens that vLLM compares if it tries each length of a pattern to its last token."""
     size, count = (_number(repetition.get(name)) for name in ("max_pattern_size", "min_count"))
     return size * size * max(count, 2.0) if size > 0 else 0.0
 

@@ -1,8 +1,9 @@
-"""Waiting requests that no step looks at, since their LoRA adapters have no slot.
+"""Waiting requests that are kept out of the queues because their LoRA adapters have no slot.
 
-Of a zone's requests for one adapter without a slot, the zone's queue keeps the first one: by it, the arbiter sees that
-the zone waits for the slot. The others are kept here, so that a step costs the same however many there are. They come
-back into the queue, at their places, as those before them leave it or once their adapter may be used.
+If several requests of a zone wait for one adapter without a slot, only the first stays in the zone's queue: it shows
+the arbiter that the zone waits for the slot. The others are kept here, so that the cost of a step does not depend on
+their number. They return to their places in the queue as the requests before them leave it, or once their adapter may
+be used.
 """
 
 from collections import OrderedDict
@@ -19,19 +20,19 @@ from tenantzone_runtime.zones.users import NO_USER
 from tenantzone_runtime.zones.zone import Zone
 
 QUEUED: Final = 64
-"""Requests for one adapter that a zone's queue has before a step in which the adapter may be used."""
+"""Requests for one adapter that a zone's queue holds before a step in which the adapter may be used."""
 MOST_AT_ONCE: Final = 256
-"""Requests that come back into queues in one step."""
+"""The maximum number of requests that return to queues in one step."""
 
 
 class _Queued:
     """The requests of one zone for one adapter that are in the zone's queue.
 
-    By priority they are sorted: thousands may arrive while the adapter may be used, and a look at all of them for each
-    would hold up the scheduler.
+    Under the priority policy they are sorted: thousands may arrive while the adapter may be used, and comparing each
+    new one with all others would hold up the scheduler.
 
     Args:
-        policy: vLLM's.
+        policy: vLLM's scheduling policy.
     """
 
     def __init__(self, policy: SchedulingPolicy) -> None:
@@ -53,8 +54,8 @@ class _Queued:
             self._by_priority.remove_request(request)
 
     def all_come_after(self, request: Request) -> bool:
-        """Whether a request that is not queued has a higher priority than all that are; by arrival it has none."""
-        # By priority, vLLM's requests compare themselves.
+        """Returns whether an unqueued request precedes all queued ones by priority; always False under FCFS."""
+        # Under the priority policy, vLLM's requests define the order themselves.
         return self._by_priority is not None and bool(request < self._by_priority.peek_request())
 
     def __len__(self) -> int:
@@ -66,15 +67,15 @@ class _Line:
     """The requests of one zone for one adapter."""
 
     queued: _Queued
-    """Those in the zone's queue."""
+    """The line's requests that are in the zone's queue."""
     kept: OrderedDict[str, PlacedQueue] = field(default_factory=OrderedDict)
-    """Those that are kept out of it, by user where the zone tells users apart. The users take turns."""
+    """The line's requests outside the queue, by user if the zone distinguishes users. The users take turns."""
 
     def first_kept(self) -> Request:
         return next(iter(self.kept.values())).peek_request()
 
     def pop(self) -> Request:
-        """Take out the first request that is kept, of the user whose turn it is."""
+        """Remove and return the first kept request of the user whose turn it is."""
         user, requests = next(iter(self.kept.items()))
         request = requests.pop_request()
         if requests:
@@ -88,9 +89,9 @@ class AdapterLines:
     """The waiting requests that ask for adapters.
 
     Args:
-        policy: vLLM's, for the order of the requests of one line.
-        adapter_of: the number of the adapter that a request asks for; None: the model alone.
-        may_have: whether a request may have its adapter's slot, as was decided before the last step.
+        policy: vLLM's scheduling policy, for the order of the requests of one line.
+        adapter_of: returns the number of the adapter that a request asks for; None for the model alone.
+        may_have: returns whether a request may have its adapter's slot, as decided before the last step.
     """
 
     def __init__(
@@ -105,10 +106,14 @@ class AdapterLines:
         self._lines: dict[Zone, dict[int, _Line]] = {}
         self._kept = 0
         self._left_in_step = MOST_AT_ONCE
-        """Requests that may still come back before the next step."""
+        """The number of requests that may still return before the next step."""
 
     def keep(self, request: Request, zone: Zone) -> bool:
-        """Keep a request out of its zone's queue if one that is in it comes first; else note it as queued."""
+        """Keep a request out of its zone's queue if a queued request precedes it; otherwise record it as queued.
+
+        Returns:
+            Whether the request is kept out of the queue.
+        """
         adapter = self._adapter_of(request)
         if adapter is None:
             return False
@@ -120,7 +125,7 @@ class AdapterLines:
         return True
 
     def _line(self, zone: Zone, adapter: int) -> _Line:
-        """The line of a zone for an adapter; a new one if there is none."""
+        """Returns the line of a zone for an adapter, and creates it if it is missing."""
         lines = self._lines.setdefault(zone, {})
         if adapter not in lines:
             lines[adapter] = _Line(_Queued(self._policy))
@@ -131,23 +136,23 @@ class AdapterLines:
         return is_preempted or not line.queued or line.queued.all_come_after(request)
 
     def _add(self, request: Request, zone: Zone, line: _Line) -> None:
-        # By priority, a request of one user may go before those of all others.
+        # Under the priority policy, a request of one user may precede those of all others.
         tells_apart = zone.users is not None and self._policy is SchedulingPolicy.FCFS
         user = user_of(request) if tells_apart else NO_USER
         line.kept.setdefault(user, PlacedQueue(self._policy)).put_back(request)
         self._kept += 1
 
     def queued(self, request: Request, zone: Zone) -> None:
-        """Note that a request was put into its zone's queue."""
+        """Record that a request was put into its zone's queue."""
         adapter = self._adapter_of(request)
         if adapter is not None:
             self._line(zone, adapter).queued.add(request)
 
     def popped(self, request: Request, zone: Zone) -> list[Request]:
-        """Note that a request has left its zone's queue in a step.
+        """Record that a request has left its zone's queue in a step.
 
         Returns:
-            Requests to put into the queue in its place: none if it was passed over for want of a slot.
+            Requests to put into the queue in its place: none if it was skipped because its adapter has no slot.
         """
         line = self._leave(request, zone)
         taken = self._take(line, 1) if line is not None and line.kept and self._may_have(request) else []
@@ -155,10 +160,10 @@ class AdapterLines:
         return taken
 
     def removed(self, requests: Iterable[Request], zone: Zone) -> list[Request]:
-        """Note that requests have ended while they waited.
+        """Record that waiting requests have ended.
 
         Returns:
-            Requests to put into the zone's queue in place of those that were in it.
+            Requests to put into the zone's queue in place of the ended ones that were in it.
         """
         gone = set(requests)
         for request in gone:
@@ -187,9 +192,9 @@ class AdapterLines:
         return line
 
     def missing_in(self, zone: Zone) -> list[Request]:
-        """Take out the requests that come before all in the zone's queue for their adapters, such as where it has none.
+        """Remove and return the requests that precede all queued ones for their adapters, or have no queued ones.
 
-        By them, the arbiter sees for which adapters the zone waits.
+        They show the arbiter for which adapters the zone waits.
         """
         missing = self._missing(self._lines.get(zone, {}).values())
         self._tidy_up(zone)
@@ -211,10 +216,10 @@ class AdapterLines:
             self._lines.pop(zone, None)
 
     def take_admissible(self) -> list[Request]:
-        """Take out requests whose adapters may be used, so that each queue has enough of them for a step.
+        """Remove and return requests whose adapters may be used, so that each queue has enough of them for a step.
 
-        Zones with such requests have equal parts of what may come back in one step, and so have the adapters of each.
-        Besides, each zone's queue gets its first request for each adapter.
+        Zones with such requests get equal shares of the number that may return in one step, and so do the adapters of
+        each zone. In addition, each zone's queue gets its first request for each adapter.
         """
         self._left_in_step = MOST_AT_ONCE
         taken = self._missing(line for lines in self._lines.values() for line in lines.values())
@@ -242,7 +247,7 @@ class AdapterLines:
         return taken
 
     def order_anew(self, zone: Zone) -> None:
-        """Order what is kept of a zone by its spec as it is now: it may have begun or ceased to tell users apart."""
+        """Reorder a zone's kept requests by its current spec, which may have begun or ceased to distinguish users."""
         for line in self._lines.get(zone, {}).values():
             requests = [request for kept in line.kept.values() for request in kept]
             line.kept.clear()
@@ -251,7 +256,7 @@ class AdapterLines:
                 self._add(request, zone, line)
 
     def __len__(self) -> int:
-        """The number of requests that are kept out of queues."""
+        """Returns the number of requests that are kept out of queues."""
         return self._kept
 
     def __iter__(self) -> Iterator[Request]:

@@ -1,8 +1,8 @@
-"""Puts what a LoRA adapter's weights are into what identifies a block.
+"""Adds a digest of a LoRA adapter's weights to the block hashes.
 
-vLLM tells adapters apart by name and path. Where other weights lie under the same path after a restart, a block that
-outlived it, in a tier or behind a router that compares hashes, would be taken for one of theirs. And a worker that has
-loaded more adapters than it keeps reads one again from its path when it is asked for the next time, whatever is there.
+vLLM identifies adapters by name and path. If the weights at that path change across a restart, a block that outlived
+the restart, in a tier or behind a router that compares hashes, would be taken for one of the new weights. And a worker
+that has loaded more adapters than it keeps rereads an adapter from its path at the next request, whatever is there now.
 """
 
 import hashlib
@@ -17,11 +17,11 @@ from vllm.v1.core import kv_cache_utils
 from vllm.v1.request import Request
 
 Signature = frozenset[tuple[str, int, int, int]]
-"""Of each file of a folder: its name, inode, bytes, and when it was changed, in nanoseconds."""
+"""The name, inode, size in bytes and modification time in nanoseconds of each file of a folder."""
 
 
 _FILES: Final = "adapter_*"
-"""What vLLM reads of an adapter's folder: its config and its weights, in one of several formats."""
+"""A pattern for the files that vLLM reads in an adapter's folder: its config and its weights, in several formats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,37 +31,37 @@ class Weights:
     folder: Path
     signature: Signature
     digest: str
-    """SHA-256 over all of them by name, in hexadecimal."""
+    """The SHA-256 over all files by name, in hexadecimal."""
 
 
 class AdapterWeights:
-    """What the adapters of an engine consist of, by the number by which its workers keep them."""
+    """The weights of an engine's adapters, by the number under which its workers keep them."""
 
     def __init__(self) -> None:
         self._known: dict[int, Weights] = {}
 
     def read(self, adapter: LoRARequest) -> Weights:
-        """Look at an adapter's files as they are now, which the workers are about to load.
+        """Read an adapter's current files, which the workers are about to load.
 
         Raises:
-            OSError: they can't be read.
+            OSError: the files can't be read.
         """
         folder = Path(get_adapter_absolute_path(adapter.lora_path))
-        # Before they are read: what changes meanwhile has another signature afterwards.
+        # Taken before the files are read: if they change meanwhile, their signature differs afterwards.
         signature = _signature(folder)
         weights = self._known[adapter.lora_int_id] = Weights(folder, signature, _digest(folder))
         return weights
 
     def digest(self, adapter: LoRARequest) -> str:
-        """Of an adapter's files, as they were when it was loaded.
+        """Returns the digest of an adapter's files as they were when it was loaded.
 
         Raises:
-            OSError: it was not looked at before, and can't be read.
+            OSError: the adapter was not read before, and can't be read now.
         """
         return (self._known.get(adapter.lora_int_id) or self.read(adapter)).digest
 
     def have_changed(self, adapter: LoRARequest) -> bool:
-        """Whether an adapter's files are others than when it was loaded; what can't be told counts as changed."""
+        """Returns whether an adapter's files differ from those that were loaded; unreadable files count as changed."""
         weights = self._known.get(adapter.lora_int_id)
         if weights is None:
             return False
@@ -72,11 +72,11 @@ class AdapterWeights:
 
 
 ADAPTERS: Final = AdapterWeights()
-"""Those of this process' engine."""
+"""The adapters of this process's engine."""
 
 
 def identify_adapters_by_weights() -> None:
-    """Have vLLM's engine core look at each adapter before it is loaded, and hash blocks with what it saw."""
+    """Make vLLM's engine core read each adapter before it loads it, and include the digest in block hashes."""
     # Imported here: it imports the scheduler's module, which imports this one.
     from vllm.v1.engine.core import EngineCore
 
@@ -96,7 +96,7 @@ def _after_reading(add_lora: Any) -> Any:
 
 
 def _with_digest(request: Request) -> list[tuple[str, str, str]]:
-    """What vLLM puts into each block's hash for an adapter; the name, which KV events tell, stays where it was."""
+    """Returns the adapter's part of each block hash: vLLM's, and the digest. The name stays first, for KV events."""
     adapter = request.lora_request
     return [("lora", adapter.lora_name, ADAPTERS.digest(adapter))] if adapter else []
 
@@ -115,6 +115,6 @@ def _digest(folder: Path) -> str:
     for path in _files(folder):
         with path.open("rb") as file:
             content = hashlib.file_digest(file, "sha256").hexdigest()
-        # Quoted: no name may make one list of files look like another.
+        # Quoted, so that no name can make one list of files look like another.
         digest.update(f"{content} {path.name!r}\n".encode())
     return digest.hexdigest()

@@ -1,6 +1,6 @@
-"""What a housekeeper's thread does to an engine's zones, blocks and tiers beside its steps.
+"""Work of the housekeeping thread on an engine's zones, blocks and tiers, outside the engine's steps.
 
-All of it is cut into parts. The scheduler's lock is let go between them, so that a step may come.
+The work is cut into parts, and the scheduler's lock is released between them so that a step can run.
 """
 
 import time
@@ -18,16 +18,16 @@ from tenantzone_runtime.zones.forgetting import is_under_way
 from tenantzone_runtime.zones.zone import Zone
 
 BLOCKS_AT_ONCE = 1000
-"""That are evicted with the lock held, for nobody who waits: some tenths of a millisecond's work."""
+"""Blocks that are evicted at a time with the lock held: some tenths of a millisecond of work."""
 
 
 class BesideSteps:
-    """Configs, time and resets of one engine.
+    """Applies configs, timeouts and resets to one engine.
 
     Args:
-        scheduler: with zones.
-        early: its requests from before any zone.
-        watch: of its steps.
+        scheduler: the engine's scheduler, with zones.
+        early: the engine's requests that arrived before any zone was declared.
+        watch: observes the engine's steps.
     """
 
     def __init__(self, scheduler: Scheduler, early: EarlyRequests, watch: StepWatch) -> None:
@@ -41,16 +41,16 @@ class BesideSteps:
         """Enforce a new config from now on, zone by zone, first in the blocks and then in the tiers.
 
         Returns:
-            Blocks of reservations that this engine is too small for, by zone.
+            By zone, the reserved blocks for which this engine is too small.
 
         Raises:
-            ConfigError: it can't be enforced on this engine; what was enforced before still is.
+            ConfigError: the config can't be enforced on this engine; the previous one stays in force.
         """
         enforcement = self._tenancy.enforcement
         plan = enforcement.plan(config)
         with self._scheduler.zone_lock:
             enforcement.begin(plan, time.monotonic())
-        # Of thousands of zones that takes its time, and steps need not wait for it.
+        # With thousands of zones this takes long, and steps need not wait for it.
         changes = enforcement.changes(plan)
         hold_in_turns(self._scheduler.zone_lock, chain(self._make(changes), self._scheduler.tiers.apply(config)))
         with self._scheduler.zone_lock:
@@ -75,7 +75,7 @@ class BesideSteps:
         yield from pool.forget_withdrawn(BLOCKS_AT_ONCE)
 
     def evict_cache(self) -> int:
-        """Evict all that zones keep cached, in tiers, too; returns how many blocks that were."""
+        """Evict everything that zones keep cached, in tiers too. Returns the number of evicted blocks."""
         with self._scheduler.zone_lock:
             zones = list(self._tenancy.ledger.zones.values())
         evicted: list[int] = []
@@ -91,7 +91,7 @@ class BesideSteps:
                 yield
 
     def let_time_pass(self) -> None:
-        """Do what time alone does to zones, loans and tiers."""
+        """Apply what only the passing of time changes in zones, loans and tiers."""
         hold_in_turns(self._scheduler.zone_lock, self._let_time_pass())
 
     def _let_time_pass(self) -> Iterator[None]:

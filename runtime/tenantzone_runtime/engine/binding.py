@@ -1,4 +1,4 @@
-"""Binds requests to their zones: the scheduler believes the front door's seal and nothing else."""
+"""Binds requests to their zones. The scheduler trusts only the frontend's seal."""
 
 from typing import Final
 
@@ -31,26 +31,26 @@ class BindingError(Exception):
         super().__init__(message)
         self.reason = reason
         self.tenant = tenant
-        """None: it shows none that could be believed."""
+        """The tenant that the request names credibly, or None."""
         self.retry_after = retry_after
-        """Whole seconds after which it may be bound; None: who knows."""
+        """Whole seconds after which the request may be bound; None if that is unknown."""
         self.closed_seconds = closed_seconds
-        """For which other requests of the tenant would be refused, too."""
+        """Seconds for which other requests of the tenant would be refused, too."""
 
 
 def refusal_of(request: Request) -> BindingError | None:
-    """Why a request is refused, which the scheduler sets; None if it is not, or fails for another reason."""
+    """Returns why the scheduler refused a request; None if it did not, or the request fails for another reason."""
     refusal: BindingError | None = getattr(request, "refusal", None)
     return refusal
 
 
 class Binder:
-    """Finds the zone of each new request, by the seal that the request carries.
+    """Finds the zone of each new request by the request's seal.
 
     Args:
-        seal_key: shared with the front door.
+        seal_key: the key shared with the frontend.
         tenancy: the zones.
-        demand: how many blocks requests ask for.
+        demand: computes the number of blocks that requests ask for.
     """
 
     def __init__(self, seal_key: bytes, tenancy: Tenancy, demand: Demand) -> None:
@@ -59,12 +59,12 @@ class Binder:
         self._demand = demand
 
     def bind(self, request: Request, now: float) -> Zone | None:
-        """Find a request's zone, and bound the request's length by it; None where no zone is declared: stock vLLM then.
+        """Returns a request's zone, and bounds the request's length by it; None if no zone is declared.
 
         Raises:
-            BindingError: zones are declared, and the request has no valid seal, its tenant no zone, its adapter other
-                files than when it was loaded, its prompt is longer than its zone can ever hold, or its zone's queue is
-                full.
+            BindingError: zones are declared, and the request has no valid seal, its tenant has no zone, its adapter's
+                files have changed since they were loaded, its prompt is longer than its zone can ever hold, or its
+                zone's queue is full.
         """
         zone = self._find(request, now)
         if zone is not None:
@@ -92,7 +92,7 @@ class Binder:
 
     @staticmethod
     def _check_adapter(request: Request, tenant: str) -> None:
-        """Refuse what a worker might compute with other weights than the blocks of the same adapter that are cached."""
+        """Refuse a request whose adapter's files have changed: its cached blocks may have other weights."""
         adapter = request.lora_request
         if adapter is not None and ADAPTERS.have_changed(adapter):
             raise BindingError(
@@ -102,13 +102,13 @@ class Binder:
             )
 
     def _fit(self, request: Request, zone: Zone) -> None:
-        """Bound a request's length by what its zone can ever have, as the model's maximum length bounds it for all."""
+        """Bound a request's length by what its zone can ever have, as the model's length bounds all requests."""
         limit, prompt = zone.spec.quota.limit, int(request.num_prompt_tokens)
         self._check_room(zone, prompt, limit, f"the limit of zone {zone.spec.tenant}")
         request.max_tokens = min(request.max_tokens, self._demand.tokens_in(limit) - prompt)
         if zone.spec.max_tokens is not None:
             request.max_tokens = min(request.max_tokens, zone.spec.max_tokens)
-        # What other zones never lend is out of reach, whatever the limit says: it would wait for ever.
+        # Blocks that other zones never lend are out of reach, whatever the limit says: the request would wait forever.
         reachable = self._tenancy.ledger.totals.reachable(zone)
         if self._demand.peak(prompt + 1) > reachable:
             self._check_room(zone, prompt, reachable, f"what other zones can leave to zone {zone.spec.tenant}")
@@ -138,7 +138,7 @@ class Binder:
 
     @staticmethod
     def _take_seal(request: Request) -> str:
-        """Take the seal out of the request's extra arguments, as nothing behind the scheduler has use for it."""
+        """Remove the seal from the request's extra arguments and return it: nothing behind the scheduler needs it."""
         of_pooling = request.sampling_params is None
         params = request.pooling_params if of_pooling else request.sampling_params
         arguments = arguments_of(params)

@@ -1,8 +1,8 @@
 """vLLM's block pool, with an owner for each block.
 
-The stock free queue keeps what belongs to nobody: free blocks, and what requests from before the first zone left
-cached. What a zone keeps cached is in the zone's own order, and in the zone's own prefix index, so that a lookup can't
-even see another zone's blocks. With no zone declared, every method is the stock one.
+The stock free queue keeps the blocks without an owner: free blocks, and blocks that requests from before the first zone
+left cached. A zone's cached blocks are in the zone's own order and in its own prefix index, so a lookup can't even see
+another zone's blocks. With no zone declared, every method behaves like the stock one.
 """
 
 import time
@@ -28,40 +28,40 @@ from tenantzone_runtime.zones.zone import Purge, Zone
 
 
 class ZoneBlockPool(BlockPool):
-    """A block pool that knows on whose behalf it acts.
+    """A block pool that acts for one zone at a time.
 
-    The KV cache manager says so around whatever it does for a request. While the pool acts for a zone,
-    ``get_num_free_blocks`` answers what that zone may take, which makes each of vLLM's own checks a quota check.
+    The KV cache manager sets the zone around every operation on a request. While the pool acts for a zone,
+    ``get_num_free_blocks`` returns the number of blocks that zone may take, so each of vLLM's checks is a quota check.
     """
 
     front: Callable[[Zone], Request]
-    """The next waiting request of a zone that has one."""
+    """Returns the next waiting request of a zone that has one."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._unowned_index = BlockHashToBlockMap()
         self._index: dict[Zone, BlockHashToBlockMap] = {}
-        """Of zones with prefixes; never empty ones, whose tables would stay as large as they ever were."""
+        """The prefix indexes of zones. Empty ones are dropped, since their tables would never shrink."""
         self._purges: dict[Zone, Purge] = {}
-        """Those that are under way."""
+        """The purges in progress, by zone."""
         self._no_prefixes = NoPrefixes(self._begin_index)
         self.acting: Zone | None = None
-        """On whose behalf; None: nobody's in particular."""
+        """The zone that the pool acts for; None for no zone in particular."""
         self.growing = False
-        """Whether blocks are about to be taken for a request that runs."""
+        """Whether the blocks to be taken are for a running request."""
         self.peak = 0
-        """Of the request that blocks are about to be taken for, at its longest."""
+        """The largest number of blocks that the request being served can ever use."""
         self.spare: list[KVCacheBlock] = []
-        """Blocks of the acting zone's that this request has already, and that it is given before any others."""
+        """Blocks of the acting zone that this request already holds, and that it gets before any others."""
         super().__init__(*args, **kwargs)
         self.tenancy = Tenancy(self.num_gpu_blocks, self.capacity, time.monotonic())
         self.ledger = self.tenancy.ledger
         self.zones = self.ledger.zones
-        """By tenant; with none, every method is the stock one."""
+        """The zones by tenant; if there are none, every method behaves like the stock one."""
         self.ledger.departures.append(self._zone_is_gone)
 
     @property
     def capacity(self) -> int:
-        """Blocks that requests can use: all but vLLM's null block."""
+        """The number of blocks that requests can use: all but vLLM's null block."""
         return int(self.num_gpu_blocks) - 1
 
     @property
@@ -85,7 +85,7 @@ class ZoneBlockPool(BlockPool):
 
     @contextmanager
     def acting_for(self, zone: Zone | None) -> Iterator[None]:
-        """Look up or forget prefixes on behalf of a zone, until the block ends."""
+        """Look up or forget prefixes for a zone within the ``with`` block."""
         before, self.acting = self.acting, zone
         try:
             yield
@@ -93,39 +93,39 @@ class ZoneBlockPool(BlockPool):
             self.acting = before
 
     def available_to(self, zone: Zone, *, growing: bool = False, peak: int = 0) -> int:
-        """Blocks that a zone may take now, its own cached ones among them.
+        """Returns the number of blocks that a zone may take now, its own cached ones included.
 
         Args:
-            zone: whose.
-            growing: for a request that runs.
-            peak: of the request, at its longest.
+            zone: the zone that takes them.
+            growing: whether they are for a running request.
+            peak: the largest number of blocks that the request can ever use.
         """
         return self.ledger.totals.takeable(zone, self.free_block_queue.num_free_blocks, growing=growing, peak=peak)
 
     def get_num_free_blocks(self) -> int:
-        """The blocks that the acting zone may take; while the pool acts for nobody, all that no request uses."""
+        """Returns the blocks that the acting zone may take; without an acting zone, all that no request uses."""
         if self.acting is not None:
             return self.available_to(self.acting, growing=self.growing, peak=self.peak) + len(self.spare)
         free: int = self.free_block_queue.num_free_blocks
         return free + self.ledger.cached_blocks
 
     def adopt_blocks(self, zone: Zone) -> None:
-        """Give a zone the blocks that are used by requests which came before zones were declared.
+        """Give a zone the blocks used by requests that arrived before zones were declared.
 
-        What they left cached stays free until it is taken, and nobody finds it any more.
+        Their cached blocks stay free until they are taken, and no lookup finds them any more.
         """
         used = [block for block in self.blocks if block.ref_cnt > 0 and not block.is_null]
         index = self._index[zone] = BlockHashToBlockMap()
         for block in used:
             if block.block_hash is not None:
-                # One in which prompts end in the midst is found by several hashes.
+                # Several hashes find a block if prompts end within it.
                 for block_hash in (block.block_hash, *self.cached_block_hashes_by_block.get(block.block_id, ())):
                     if self._unowned_index.pop(block_hash, block.block_id) is not None:
                         index.insert(block_hash, block)
         self.ledger.take(zone, [block.block_id for block in used])
 
     def get_new_blocks(self, num_blocks: int) -> list[KVCacheBlock]:
-        """Take blocks for the acting zone; others' are evicted for them in the order of the zone core."""
+        """Take blocks for the acting zone, and evict others for them in the order that the zone core decides."""
         zone = self.acting
         if zone is None:
             return super().get_new_blocks(num_blocks)
@@ -138,7 +138,7 @@ class ZoneBlockPool(BlockPool):
 
     def _take_free(self, num_blocks: int, zone: Zone) -> list[KVCacheBlock]:
         self.return_all_evicted(make_room(self.ledger, zone, num_blocks, self.free_block_queue.num_free_blocks))
-        # The stock method pops free blocks, and blocks cached before the first zone: act for nobody meanwhile.
+        # The stock method pops free blocks, and blocks cached before the first zone: act for no zone meanwhile.
         self.acting = None
         blocks = super().get_new_blocks(num_blocks)
         self.acting = zone
@@ -149,7 +149,7 @@ class ZoneBlockPool(BlockPool):
         """Make free blocks the zone's own.
 
         Raises:
-            ForeignBlockError: one of them is not free. It stays out of use, the others are free again.
+            ForeignBlockError: a block is not free. It stays out of use; the others are freed again.
         """
         owner = self.ledger.owner
         block_ids = [block.block_id for block in blocks]
@@ -169,7 +169,7 @@ class ZoneBlockPool(BlockPool):
         *args: Any,
         **kwargs: Any,
     ) -> None:
-        """Put a request's full blocks into the index of its zone, unless they are not to be kept."""
+        """Put a request's full blocks into the index of its zone, unless they must not be kept."""
         if self._keeps(request, num_cached_blocks * block_size):
             before, self.acting = self.acting, zone_of(request)
             super().cache_full_blocks(request, blocks, num_cached_blocks, num_full_blocks, block_size, *args, **kwargs)
@@ -178,7 +178,7 @@ class ZoneBlockPool(BlockPool):
     def cache_partial_block(
         self, request: Request, block: KVCacheBlock, num_tokens: int, *args: Any, **kwargs: Any
     ) -> BlockHashWithGroupId | None:
-        """Have a block found by what it holds so far, unless that is not to be kept: it then keeps nothing."""
+        """Index a partly filled block by its content, unless that must not be kept: it then keeps nothing."""
         with self.acting_for(zone_of(request)):
             if self._keeps(request, num_tokens - self.hash_block_size):
                 cached: BlockHashWithGroupId | None = super().cache_partial_block(
@@ -190,7 +190,7 @@ class ZoneBlockPool(BlockPool):
             return None
 
     def _keeps(self, request: Request, num_tokens: int) -> bool:
-        """Whether what a request has computed is kept; who begins like it up to these tokens needs less then."""
+        """Returns whether a request's computed blocks are kept. The zone's next request may need fewer blocks then."""
         zone = zone_of(request)
         if zone is None:
             return True
@@ -201,10 +201,10 @@ class ZoneBlockPool(BlockPool):
         return True
 
     def touch(self, blocks: Sequence[KVCacheBlock]) -> None:
-        """Put cached blocks to use again, for a request that hits them.
+        """Reuse cached blocks for a request that hits them.
 
         Raises:
-            ForeignBlockError: one of them is not the acting zone's; nothing is changed then.
+            ForeignBlockError: a block is not the acting zone's; nothing has changed then.
         """
         zone = self.acting
         if zone is None:
@@ -216,7 +216,7 @@ class ZoneBlockPool(BlockPool):
                 raise ForeignBlockError(block.block_id, zone)
         for block in blocks:
             if block.is_null:
-                # Whether anybody counts who refers to it hangs on vLLM's version.
+                # Whether references to the null block are counted depends on vLLM's version.
                 super().touch((block,))
                 continue
             if block.ref_cnt == 0:
@@ -229,9 +229,9 @@ class ZoneBlockPool(BlockPool):
         return None
 
     def cached_blocks(self, tenant: str, hashes: Iterable[BlockHash]) -> list[int] | None:
-        """The blocks that a tenant's zone keeps cached under these hashes, none of which any request uses.
+        """Returns the blocks that a tenant's zone keeps cached under these hashes, none of them in use by a request.
 
-        None: it does not keep them all, or some are in use. Of a model with one group of KV caches.
+        Returns None if the zone does not keep them all, or some are in use. For models with one group of KV caches.
         """
         zone, block_ids = self.zones.get(tenant), []
         if zone is None:
@@ -245,7 +245,7 @@ class ZoneBlockPool(BlockPool):
         return block_ids
 
     def free_blocks(self, ordered_blocks: Iterable[KVCacheBlock]) -> None:
-        """Let go of a request's blocks, first to be evicted first, whoever owns them."""
+        """Release a request's blocks, whichever zone owns them. The first block is evicted first."""
         if not self.zones:
             return super().free_blocks(ordered_blocks)
         owner = self.ledger.owner
@@ -258,7 +258,7 @@ class ZoneBlockPool(BlockPool):
             if zone is None:
                 unowned.append(block)
                 continue
-            # All of a request's blocks are its zone's; vLLM may let go of several requests' at once.
+            # All blocks of a request belong to its zone, but vLLM may release several requests' blocks at once.
             if zone is not current:
                 self._release(current, kept, dropped)
                 current, kept, dropped = zone, [], []
@@ -280,18 +280,18 @@ class ZoneBlockPool(BlockPool):
         self.ledger.release(zone, kept, [block.block_id for block in dropped])
         if dropped:
             self._forget(zone, dropped)
-        # Beyond its limit if that fell while the blocks were in use.
+        # The zone may exceed its limit if the limit fell while the blocks were in use.
         self.return_evicted(zone, trim_to_limit(self.ledger, zone))
 
     def evict(self, zone: Zone, reason: EvictionReason, at_most: int | None = None) -> int:
-        """Evict what a zone keeps cached, all of it or so many blocks, and return how many that were."""
+        """Evict all that a zone keeps cached, or at most ``at_most`` blocks. Returns the number of evicted blocks."""
         blocks = len(zone.cached) if at_most is None else min(at_most, len(zone.cached))
         block_ids = self.ledger.evict(zone, blocks, reason)
         self.return_evicted(zone, block_ids)
         return len(block_ids)
 
     def return_evicted(self, owner: Zone, block_ids: list[int]) -> None:
-        """Free blocks that the ledger has evicted, and take them out of their former owner's prefix index."""
+        """Free blocks that the ledger has evicted, and remove them from their former owner's prefix index."""
         if block_ids:
             self._forget(owner, [self.blocks[block_id] for block_id in block_ids])
             states.blocks_evicted(self.ledger, owner)
@@ -299,7 +299,7 @@ class ZoneBlockPool(BlockPool):
             discard_if_gone(self.ledger, owner)
 
     def return_all_evicted(self, evictions: Evictions) -> None:
-        """Free blocks that the ledger has evicted from several zones, each as `return_evicted` does."""
+        """Free blocks that the ledger has evicted from several zones, each as ``return_evicted`` does."""
         for owner, block_ids in evictions:
             self.return_evicted(owner, block_ids)
 
@@ -309,7 +309,8 @@ class ZoneBlockPool(BlockPool):
             block_hash = block.block_hash
             self._maybe_evict_cached_block(block)
             if owner.parked and block_hash and self.cached_block_hash_to_block.get_one_block(block_hash):
-                # One that a request uses was computed twice: who begins like it takes no block for it now.
+                # A block in use has the same prefix: a waiting request that shares the prefix needs no new block for
+                # it.
                 self.ledger.totals.stir(owner)
         self.acting = before
         self.free_block_queue.prepend_n(blocks)
@@ -321,12 +322,13 @@ class ZoneBlockPool(BlockPool):
             del self._index[owner]
 
     def _zone_is_gone(self, zone: Zone) -> None:
-        # Blocks that were just evicted still have to be taken out of the index. Then it is empty, and goes as well.
+        # Blocks that were just evicted must still be removed from the index, which is then empty and is dropped as
+        # well.
         self._tidy_index(zone)
         self._purges.pop(zone, None)
 
     def withdraw(self, zone: Zone) -> None:
-        """Have nobody find any prefix that the zone has, if a purge of it has just begun; harmless if not."""
+        """Hide all prefixes of a zone from lookups if a purge of it has just begun; does nothing otherwise."""
         purge = zone.purge
         if purge is None or not forgetting.is_under_way(zone) or self._purges.get(zone) is purge:
             return
@@ -335,9 +337,9 @@ class ZoneBlockPool(BlockPool):
             self._index[zone] = PurgedIndex(self._index[zone])
 
     def forget_withdrawn(self, at_once: int) -> Iterator[None]:
-        """Let no block keep a prefix that a purge has withdrawn, so that it goes once its requests let it go.
+        """Remove withdrawn prefixes from their blocks, which are then freed once their requests release them.
 
-        It pauses after every ``at_once`` blocks that the engine has, and anything may happen then.
+        It pauses after every ``at_once`` blocks of the engine, and anything may happen during the pause.
         """
         owner = self.ledger.owner
         for part in slices(self.blocks, at_once) if self._purges else ():
@@ -364,16 +366,16 @@ class ZoneBlockPool(BlockPool):
         self._purges.clear()
 
     def _is_withdrawn(self, zone: Zone, block: KVCacheBlock) -> bool:
-        """Whether a block of a zone that is being purged keeps a prefix that nobody finds."""
+        """Returns whether a block of a zone that is being purged keeps a prefix that no lookup finds."""
         index = self._index.get(zone)
         if block.block_hash is None or not isinstance(index, PurgedIndex):
             return False
         return not index.contain(block.block_hash, block.block_id)
 
     def forget_in_use(self, zone: Zone, at_once: int) -> Iterator[None]:
-        """Forget the prefixes of blocks that a zone's requests use: nobody finds them, and they go once let go.
+        """Forget the prefixes of blocks that a zone's requests use, which are then freed when they are released.
 
-        It pauses after every ``at_once`` blocks that the engine has, and anything may happen then.
+        It pauses after every ``at_once`` blocks of the engine, and anything may happen during the pause.
         """
         owner = self.ledger.owner
         for part in slices(self.blocks, at_once):
@@ -385,7 +387,7 @@ class ZoneBlockPool(BlockPool):
         self._tidy_index(zone)
 
     def evict_blocks(self, block_ids: set[int]) -> None:
-        """Forget the prefixes of given blocks, whoever owns them; those that no request uses are free then."""
+        """Forget the prefixes of the given blocks, whichever zone owns them. Blocks that no request uses are freed."""
         owner = self.ledger.owner
         owned = {block_id for block_id in block_ids if owner[block_id] is not None}
         super().evict_blocks(block_ids - owned)
@@ -400,7 +402,7 @@ class ZoneBlockPool(BlockPool):
                     self._maybe_evict_cached_block(self.blocks[block_id])
 
     def reset_prefix_cache(self) -> bool:
-        """Forget every prefix of every zone; refused, as in stock, while any request holds blocks."""
+        """Forget every prefix of every zone; refused, as in stock vLLM, while any request holds blocks."""
         if self.get_num_free_blocks() == self.capacity:
             for zone in list(self.ledger.zones.values()):
                 self.evict(zone, "reset")
@@ -408,9 +410,9 @@ class ZoneBlockPool(BlockPool):
 
 
 def _begin_alike(request: Request, other: Request, num_hashes: int) -> bool:
-    """Whether two requests are the same up to and with the tokens that are hashed after so many hashes.
+    """Returns whether two requests agree up to the end of the block with the given index.
 
-    Each hash covers what is before it.
+    Each hash also covers all blocks before it.
     """
     hashes, others = request.block_hashes, other.block_hashes
     return num_hashes < min(len(hashes), len(others)) and hashes[num_hashes] == others[num_hashes]

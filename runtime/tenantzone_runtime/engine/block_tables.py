@@ -1,7 +1,7 @@
-"""What is known here of how vLLM fills the block tables of requests, for each group of KV caches.
+"""A model of how vLLM fills the block tables of requests, for each group of KV caches.
 
-Layers that see alike share a group, and a request has a table of blocks in each. In most steps a request that generates
-writes on in blocks that it holds, in all groups, and vLLM's own code would find out that there is nothing to do.
+Layers with the same kind of attention share a group, and a request has one block table per group. In most steps a
+generating request writes on in blocks that it holds, in all groups, and vLLM's own code would find nothing to do.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,20 +21,20 @@ from vllm.v1.core.single_type_kv_cache_manager import (
 from vllm.v1.request import Request
 
 _KNOWN: Final = (FullAttentionManager, SlidingWindowManager, ChunkedLocalAttentionManager, MambaManager)
-"""Kinds of layers whose tables grow by a block for so many tokens, whatever they let go of."""
+"""Kinds of layers whose tables grow by one block per fixed number of tokens, regardless of freed blocks."""
 _AS_IT_IS: Final = nullcontext()
 
 
 class _Group(NamedTuple):
     blocks: Mapping[str, list[KVCacheBlock]]
-    """By request id."""
+    """Block tables by request id."""
     block_tokens: int
     spare: int
-    """Blocks at the end of each table in which no token is: states of what is drafted."""
+    """Blocks at the end of each table that hold no tokens, but the states of drafted tokens."""
     indexed: Mapping[str, int] | None
-    """How many full blocks of each request were looked at for the prefix index; None: none ever is."""
+    """The number of full blocks of each request that were considered for the prefix index; None if none ever is."""
     unit: int
-    """Tokens: as each so many are there, more blocks come into the index."""
+    """The interval in tokens at which blocks enter the index."""
     unit_blocks: int
 
 
@@ -42,7 +42,7 @@ class BlockTables:
     """The block tables of all requests of an engine.
 
     Args:
-        coordinator: of the groups. Of other kinds of layers than are known here nothing is told, and vLLM is asked.
+        coordinator: vLLM's coordinator of the groups. For kinds of layers that are not modelled here, vLLM is asked.
     """
 
     def __init__(self, coordinator: KVCacheCoordinator) -> None:
@@ -51,7 +51,7 @@ class BlockTables:
         self._groups = tuple(_group(coordinator, caches) for caches in managers) if is_known else ()
         self._is_known = bool(self._groups)
         self._slots = tuple((each.blocks, each.block_tokens, each.spare) for each in self._groups)
-        """What is asked of each running request in each step."""
+        """The values needed for each running request in each step."""
         states = [caches for caches in managers if isinstance(caches, MambaManager)]
         aligned = [caches for caches in states if caches.mamba_cache_mode == "align"]
         self._states = tuple(states)
@@ -59,24 +59,24 @@ class BlockTables:
         self._pending: tuple[Mapping[str, Any], ...] = tuple(
             pending for caches in aligned for pending in (caches._partial_hit_reqs, caches._checkpoints)
         )
-        """By id, requests for which vLLM has more to do with their next tokens than to write on."""
+        """By id, requests for which vLLM must do more with the next tokens than write on."""
         self._indexes_ends = any(
             caches.supports_fine_grained_hash_lookup and caches.block_size != caches.block_pool.hash_block_size
             for caches in managers
         )
-        """Whether the end of a prompt comes into the prefix index, even in the midst of a block."""
+        """Whether the end of a prompt enters the prefix index even within a block."""
         self.forgetful: tuple[SingleTypeKVCacheManager, ...] = tuple(
             caches for caches in managers if type(caches) is not FullAttentionManager
         )
-        """Managers of layers that do not see everything back, or keep the last state only."""
+        """Managers of layers that do not attend to all previous tokens, or keep only the last state."""
         self._forgets = tuple((caches, _forgets_from_the_beginning(caches)) for caches in self.forgetful)
 
     def writes_on(self, request: Request, tokens: int) -> bool:
-        """Whether a request writes on, to have so many tokens, in blocks that it holds, none of which gets full.
+        """Returns whether a request reaches a number of tokens in blocks that it holds without filling any of them.
 
         Args:
-            request: that runs.
-            tokens: in all, with slots to draft in.
+            request: a running request.
+            tokens: the total number of tokens, including slots for drafts.
         """
         if self._indexes_ends and request.num_computed_tokens < request.num_prompt_tokens:
             return False
@@ -89,11 +89,11 @@ class BlockTables:
         return self._is_known and not (self._pending and self._is_pending(request_id))
 
     def let_go_of_skipped(self, request: Request, processed: int) -> None:
-        """Have vLLM free what a request no longer sees, of which most have nothing more since the step before.
+        """Have vLLM free the blocks that a request no longer attends to, unless nothing changed since the last step.
 
         Args:
-            request: that runs.
-            processed: its tokens that no step in flight computes.
+            request: a running request.
+            processed: the number of its tokens that no step in flight computes.
         """
         request_id = request.request_id
         for caches, is_from_the_beginning in self._forgets:
@@ -105,7 +105,7 @@ class BlockTables:
             caches.remove_skipped_blocks(request_id, processed, request.num_prompt_tokens)
 
     def indexes_nothing(self, request: Request, tokens: int) -> bool:
-        """Whether nothing more of a request comes into the prefix index as it has so many computed tokens."""
+        """Returns whether nothing more of a request enters the prefix index when it has this many computed tokens."""
         if self._indexes_ends and tokens <= request.num_prompt_tokens:
             return False
         request_id = request.request_id
@@ -115,22 +115,22 @@ class BlockTables:
         return self._is_known and not (self._pending and self._is_pending(request_id))
 
     def have_slots(self, request_id: str, tokens: int) -> bool:
-        """Whether there are blocks for so many tokens of a request in all groups; no where that is not known here."""
+        """Returns whether a request has blocks for this many tokens in all groups; False if that is unknown here."""
         for blocks, block_tokens, spare in self._slots:
             if tokens > (len(blocks[request_id]) - spare) * block_tokens:
                 return False
         return self._is_known and not (self._pending and self._is_pending(request_id))
 
     def may_lack_blocks(self, requests: Sequence[Request], lookahead: int) -> Sequence[Request]:
-        """Returns the requests that may lack blocks for the next token that they generate, and what is drafted.
+        """Returns the requests that may lack blocks for the next token that they generate and its drafts.
 
         Args:
-            requests: that run.
-            lookahead: slots beyond the next token and what is drafted.
+            requests: running requests.
+            lookahead: slots beyond the next token and its drafts.
         """
         if len(self._slots) != 1 or self._pending:
             return requests
-        # In one go, since every running request is looked at before every step, and most lack nothing.
+        # In one expression: every running request is checked before every step, and most lack nothing.
         (blocks, block_tokens, spare), beyond = self._slots[0], 1 + lookahead
         return [
             request
@@ -142,7 +142,7 @@ class BlockTables:
     def blocks_to_grow(self, request_id: str, tokens: int) -> int | None:
         """Returns the number of blocks that a running request lacks for a number of tokens.
 
-        None where that does not follow from the lengths of its tables alone, as some layers do not see everything back.
+        Returns None if the table lengths alone do not determine it, because some layers do not attend to all tokens.
         """
         if self.forgetful or not self._slots:
             return None
@@ -154,10 +154,10 @@ class BlockTables:
         return any(request_id in pending for pending in self._pending)
 
     def begin_with_this_step(self, hits: Sequence[Sequence[KVCacheBlock]]) -> bool:
-        """Whether a state that was found cached is computed in this very step: vLLM lets nobody begin with it yet.
+        """Returns whether a hit is a state that this very step computes: vLLM lets no request begin with it yet.
 
         Args:
-            hits: blocks that were found, by group.
+            hits: the blocks found, by group.
         """
         return any(
             found[-1].block_hash in caches.cached_blocks_this_step
@@ -167,19 +167,19 @@ class BlockTables:
 
     @property
     def landing_blocks(self) -> int:
-        """Blocks that a request begins with whatever it computes behind what is loaded: vLLM copies a state there.
+        """Blocks that a request needs at its start in addition to those of loaded tokens: vLLM copies a state there.
 
         Models that keep checkpoints of a prompt's states within a step need one more.
         """
         return sum(1 + int(caches.has_prefill_checkpoint_blocks) for caches in self._aligned)
 
     def without_skipped_states(self, hits: KVCacheBlocks, computed_tokens: int, null: KVCacheBlock) -> KVCacheBlocks:
-        """What was found cached, less states that nothing needs: vLLM does not take them, and counts them all the same.
+        """Returns the hits without states that nothing needs: vLLM does not take them, but would count them.
 
         Args:
-            hits: what was found, by group.
-            computed_tokens: that there will be, with those that are loaded.
-            null: vLLM's null block, which stands for what is not needed.
+            hits: the blocks found, by group.
+            computed_tokens: the number of tokens after the load.
+            null: vLLM's null block, which replaces unneeded blocks.
         """
         groups = list(hits.blocks)
         for caches in self._aligned:
@@ -190,14 +190,14 @@ class BlockTables:
 
     @property
     def have_states(self) -> bool:
-        """Whether some layers keep states, and no keys and values of each token."""
+        """Whether some layers keep states instead of keys and values of each token."""
         return bool(self._states)
 
     def unchanged(self, request_id: str) -> AbstractContextManager[None]:
-        """Have vLLM asked how many blocks a request needs without that it takes this for a step.
+        """Restore vLLM's bookkeeping after asking how many blocks a request needs.
 
-        It notes where states are to be kept as it counts, and answers with more blocks than there are for a request
-        that can't begin in this step.
+        vLLM records where to keep states while it counts, and returns more blocks than exist for a request that can't
+        begin in this step.
         """
         return self._keep_states(request_id) if self._states else _AS_IT_IS
 
@@ -222,7 +222,7 @@ class BlockTables:
 
 
 def _forgets_from_the_beginning(caches: SingleTypeKVCacheManager) -> bool:
-    """Whether vLLM frees a table's blocks in their order, so that nothing is left before one that is gone."""
+    """Returns whether vLLM frees a table's blocks in order, so that all blocks before a freed one are freed, too."""
     return type(caches).remove_skipped_blocks is SingleTypeKVCacheManager.remove_skipped_blocks
 
 
@@ -230,7 +230,7 @@ def _group(coordinator: KVCacheCoordinator, caches: SingleTypeKVCacheManager) ->
     block_tokens = unit = int(caches.block_size)
     finds_parts = caches.use_eagle or coordinator.enable_partial_hash_hits
     if isinstance(coordinator, HybridKVCacheCoordinator) and not finds_parts:
-        # vLLM indexes what all groups can find together.
+        # vLLM indexes only what all groups can find together.
         unit = int(coordinator.scheduler_block_size)
     is_indexed = caches.enable_caching and caches.kv_cache_spec.prefix_cacheable
     return _Group(

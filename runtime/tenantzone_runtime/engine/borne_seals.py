@@ -1,4 +1,4 @@
-"""Puts the seal that a request's task bears into the request, where vLLM has made it without."""
+"""Adds the sealed context of the current task to requests that vLLM built without the seal."""
 
 from copy import copy
 
@@ -10,9 +10,9 @@ from tenantzone_runtime.seal import SEAL_ARGUMENT
 
 
 def with_borne_seal(params: SamplingParams | PoolingParams) -> SamplingParams | PoolingParams:
-    """The parameters of a request that is handed to the engine, with the seal; the same ones if they have it already.
+    """Returns the parameters of a request with the seal added; the same object if it has the seal already.
 
-    It fits the salt of its own request and no other, which the scheduler checks.
+    The scheduler checks that the seal fits the salt of its own request.
     """
     seal = borne_seal()
     arguments = arguments_of(params)
@@ -22,7 +22,7 @@ def with_borne_seal(params: SamplingParams | PoolingParams) -> SamplingParams | 
 
 
 def arguments_of(params: SamplingParams | PoolingParams) -> dict[str, object]:
-    """What a request carries that is none of vLLM's own parameters."""
+    """Returns the extra arguments of a request that are not vLLM's own parameters."""
     arguments = params.extra_kwargs if isinstance(params, PoolingParams) else params.extra_args
     return arguments or {}
 
@@ -30,7 +30,7 @@ def arguments_of(params: SamplingParams | PoolingParams) -> dict[str, object]:
 def with_arguments(
     params: SamplingParams | PoolingParams, arguments: dict[str, object]
 ) -> SamplingParams | PoolingParams:
-    """A copy of the parameters with these: others, such as choices of the same prompt, may share what is given."""
+    """Returns a copy of the parameters with these arguments; choices of one prompt may share the original."""
     params = copy(params)
     setattr(params, "extra_kwargs" if isinstance(params, PoolingParams) else "extra_args", arguments)
     return params

@@ -1,6 +1,6 @@
-"""Keeps tracebacks of clients' mistakes out of the log.
+"""Keeps tracebacks of client errors out of the log.
 
-On the routes of Anthropic's API vLLM logs each exception with its traceback, even one that it answers with 400. A
+On the routes of Anthropic's API, vLLM logs each exception with its traceback, even one that it answers with 400. A
 client with a key could fill the log, and hide real failures in it.
 """
 
@@ -9,11 +9,11 @@ from typing import Final
 
 _LOGGER: Final = "vllm.entrypoints.anthropic.api_router"
 _MISTAKES: Final = frozenset({"VLLMClientError", "ValueError", "TypeError", "OverflowError", "TemplateError"})
-"""Classes, by name, whose exceptions vLLM answers with a status below 500; not all versions have all of them."""
+"""Names of classes whose exceptions vLLM answers with a status below 500; not all versions have all of them."""
 
 
 def log_client_mistakes_without_tracebacks() -> None:
-    """Log what is wrong with requests on these routes in one line, from now on."""
+    """Log client errors on these routes in one line from now on."""
     logger = logging.getLogger(_LOGGER)
     if _without_traceback not in logger.filters:
         logger.addFilter(_without_traceback)

@@ -27,10 +27,10 @@ _Lookups = OrderedDict[Request, None]
 
 
 class DeferredRequests:
-    """Requests outside of the queues, by id, in the order in which they came.
+    """Requests outside the queues, by id, in order of arrival.
 
     Args:
-        is_looking_up: whether a request waits for what a tier is about to have.
+        is_looking_up: returns whether a request waits for a tier to look up or load its chunks.
     """
 
     def __init__(self, is_looking_up: Callable[[Request], bool]) -> None:
@@ -65,7 +65,7 @@ class DeferredRequests:
         return next(iter(self._reasons.get(zone, {}).values()), None)
 
     def _note_for(self, request_id: str) -> Callable[[Future[object]], None]:
-        """Notes that a grammar is compiled. It keeps no request: one that has ended may have a grammar for hours."""
+        """Returns a callback that records a compiled grammar. It holds no request, as compiling may take hours."""
         arrived = self._arrived
 
         def note(_: Future[object]) -> None:

@@ -24,25 +24,25 @@ from tenantzone_runtime.zones.zone import Zone
 
 @dataclass(slots=True)
 class _DiskCaller:
-    """What the tier keeps on a request."""
+    """The tier's state for one request."""
 
     zone: Zone
     keys: dict[OffloadKey, None] = field(default_factory=dict)
-    """That it has stored or loaded, in the order of its prompt."""
+    """The keys that the request has stored or loaded, in the order of its prompt."""
     prompt: Sequence[OffloadKey] = ()
-    """The keys of one group's chunks, from the beginning."""
+    """The keys of one group's chunks, from the beginning of the prompt."""
     is_finished: bool = False
 
 
 class ZoneDiskTier(ZoneSecondaryTier):
-    """The disk tier of one engine. What is there is known in memory, so that no look-up asks the disk.
+    """The disk tier of one engine. Its contents are indexed in memory, so that no look-up reads the disk.
 
     Args:
-        offloading_spec: vLLM's.
-        primary_kv_view: the CPU memory tier, a row for each chunk.
+        offloading_spec: vLLM's spec.
+        primary_kv_view: the CPU memory tier, one row per chunk.
         tier_type: the name that vLLM's metrics show.
-        disk: of chunks as long as a row.
-        read_salt_key: has the disk's seals follow the pool's salt key, if it is another one by now.
+        disk: the store, with chunks as long as a row.
+        read_salt_key: makes the disk's seals follow the pool's salt key if that has changed.
 
     Raises:
         ValueError: the disk's chunks have another length.
@@ -60,9 +60,9 @@ class ZoneDiskTier(ZoneSecondaryTier):
         self.disk = disk
         self._read_salt_key = read_salt_key
         self._promised: dict[Zone, set[OffloadKey]] = {}
-        """What zones were told of in this step, and have not begun to load."""
+        """By zone, the keys that were reported as hits in this step and are not being loaded yet."""
         self.moves_whole_hits = False
-        """Whether it is told what to load and to store hit by hit, and not asked chunk by chunk."""
+        """Whether the caller orders loads and stores by whole hits, instead of asking chunk by chunk."""
 
     def apply(self, config: RuntimeConfig) -> Iterator[None]:
         return self.disk.apply_in_parts(config)
@@ -80,7 +80,7 @@ class ZoneDiskTier(ZoneSecondaryTier):
             self.disk.lose(caller.zone, keys)
 
     def figures(self) -> DiskFigures:
-        """What there is and what was counted, for a report."""
+        """Returns the tier's current contents and counters, for a report."""
         return self.disk.figures()
 
     # Requests
@@ -98,7 +98,7 @@ class ZoneDiskTier(ZoneSecondaryTier):
         caller = req_context.get_state(_DiskCaller)
         if caller is not None and not caller.is_finished:
             caller.is_finished = True
-            # Of a prompt, its end goes first.
+            # The end of a prompt is evicted first.
             self.disk.use(caller.zone, reversed(caller.keys))
             self.disk.tier.request_finished(caller.zone, time.monotonic())
 
@@ -125,36 +125,36 @@ class ZoneDiskTier(ZoneSecondaryTier):
             caller.prompt = keys
 
     def holds(self, key: OffloadKey, req_context: ReqContext) -> bool:
-        """Whether a chunk of the request's zone is there."""
+        """Returns whether the tier holds a chunk for the request's zone."""
         caller = req_context.get_state(_DiskCaller)
         return caller is not None and self.disk.holds(caller.zone, key)
 
     @property
     def is_readable(self) -> bool:
-        """Whether what is there may be loaded now."""
+        """Whether stored chunks may be loaded now."""
         return self.disk.is_readable
 
     def may_load(self, keys: Sequence[OffloadKey], req_context: ReqContext) -> bool:
-        """Whether all of these chunks may be loaded now."""
+        """Returns whether all of these chunks may be loaded now."""
         caller = req_context.get_state(_DiskCaller)
         return caller is not None and self.disk.may_load(
             caller.zone, len(keys), len(self._promised.get(caller.zone, ()))
         )
 
     def promise(self, keys: Iterable[OffloadKey], req_context: ReqContext) -> None:
-        """Note that these chunks are going to be loaded at the end of this step."""
+        """Record that these chunks will be loaded at the end of this step."""
         caller = req_context.get_state(_DiskCaller)
         if caller is not None:
             self._promised.setdefault(caller.zone, set()).update(keys)
             self.disk.try_reading()
 
     def lacks(self, hit: Iterable[OffloadKey], req_context: ReqContext) -> list[OffloadKey]:
-        """What the request's zone lacks of a hit."""
+        """Returns the keys of a hit that the request's zone lacks."""
         caller = req_context.get_state(_DiskCaller)
         return [] if caller is None else [OffloadKey(key) for key in self.disk.lacks(caller.zone, hit)]
 
     def store_hit(self, job: TransferJob, hit: Sequence[OffloadKey]) -> None:
-        """Begin to store what a hit lacks, or nothing if there is not room for all of it."""
+        """Begin to store the missing chunks of a hit, or nothing if they do not all fit."""
         caller = job.req_context.get_state(_DiskCaller)
         if caller is None:
             self.disk.end_at_once(job.job_id)
@@ -162,7 +162,7 @@ class ZoneDiskTier(ZoneSecondaryTier):
             self.disk.store_hit(job.job_id, caller.zone, self._chunks(job), hit, caller.prompt)
 
     def use(self, hit: Sequence[OffloadKey], req_context: ReqContext) -> None:
-        """Note that a hit was used: of a prompt, its end goes first."""
+        """Record that a hit was used. The end of a prompt is evicted first."""
         caller = req_context.get_state(_DiskCaller)
         if caller is not None:
             self.disk.use(caller.zone, reversed(hit))
@@ -187,7 +187,7 @@ class ZoneDiskTier(ZoneSecondaryTier):
             caller.keys.update(dict.fromkeys(job_metadata.keys))
 
     def on_schedule_end(self, context: ScheduleEndContext) -> None:
-        # What was promised is being loaded by now, or vLLM had no room for it.
+        # By now every promised chunk is being loaded, or vLLM had no room for it.
         self._promised.clear()
 
     def _chunks(self, job: TransferJob) -> Chunks:

@@ -1,4 +1,4 @@
-"""Requests that came before any zone was declared, and what becomes of them when one is."""
+"""Requests that arrived before any zone was declared, and their adoption when one is."""
 
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import Request
@@ -9,12 +9,12 @@ from tenantzone_runtime.engine.media_requests import MediaRequests
 
 
 class EarlyRequests:
-    """The requests of one engine that no zone was there for when they came.
+    """The requests of one engine that arrived before any zone was declared.
 
     Args:
-        scheduler: whose requests.
-        loads: those whose loads from a tier have begun.
-        media: which zones have requests with images, sounds or videos.
+        scheduler: the scheduler of the requests.
+        loads: the requests whose loads from a tier have begun.
+        media: the zones that have requests with images, sounds or videos.
     """
 
     def __init__(self, scheduler: Scheduler, loads: LoadQueue, media: MediaRequests) -> None:
@@ -22,10 +22,10 @@ class EarlyRequests:
         self._media = media
         self._queue = loads
         self._loads: set[Request] = set()
-        """Those that began to load, without blocks for all of their prompts."""
+        """The early requests that began to load without blocks for their whole prompts."""
 
     def adopt(self) -> None:
-        """Bind them to a zone of their own, which no config declares; harmless where no zone was declared yet."""
+        """Bind the requests to a zone of their own that no config declares; does nothing if no zone is declared yet."""
         scheduler, tenancy = self._scheduler, self._scheduler.tenancy
         if not tenancy.ledger.zones:
             return
@@ -47,7 +47,7 @@ class EarlyRequests:
                 scheduler.end_with_error(request)
 
     def send_back_loads(self) -> None:
-        """Have those whose loads began before wait for their blocks as all others do; what was loaded stays cached."""
+        """Make early requests that were loading wait for their blocks like all others; what was loaded stays cached."""
         if not self._loads:
             return
         scheduler = self._scheduler

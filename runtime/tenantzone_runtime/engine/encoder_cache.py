@@ -1,8 +1,8 @@
-"""vLLM's cache of what encoders made of images, sounds and videos, by zone.
+"""vLLM's cache of encoder outputs for images, sounds and videos, by zone.
 
-An encoding is in use until its tokens are computed, and cached from then on. Room is made of what is cached: first of
-zones that have more than the part of the cache that goes with the blocks that they reserve, then of the zone that asks,
-and only then of others.
+An encoding is in use until its tokens are computed, and cached from then on. Cached encodings are evicted to make room:
+first those of zones that exceed the part of the cache that corresponds to their reserved blocks, then those of the
+requesting zone, and only then those of others.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from tenantzone_runtime.zones.zone import Zone
 
 
 class ZoneEncoderCacheManager(EncoderCacheManager):
-    """An encoder cache that knows whose encodings it has. Sizes are in embeddings, as vLLM counts them."""
+    """An encoder cache that knows the owner of each encoding. Sizes are in embeddings, as vLLM counts them."""
 
     tenancy: Tenancy | None = None
-    """None until the scheduler has one."""
+    """The zones; None until the scheduler sets them."""
     room: EncoderRoom[Request] | None = None
-    """Which zones may have encodings in a step; None until the scheduler has it."""
+    """Decides which zones may have encodings in a step; None until the scheduler sets it."""
 
     def __init__(self, cache_size: int) -> None:
         super().__init__(cache_size)
@@ -35,18 +35,18 @@ class ZoneEncoderCacheManager(EncoderCacheManager):
         self._held: dict[Zone, int] = {}
         """Embeddings of each zone, in use and cached."""
         self._unused_since: dict[str, float] = {}
-        """Monotonic seconds, of encodings that are cached and not in use."""
+        """The monotonic time in seconds since when each cached encoding has been unused."""
         self._doomed: set[str] = set()
-        """Encodings in use that are to go as soon as they are not."""
+        """Encodings in use that are removed as soon as they are unused."""
         self._made = 0
-        """Embeddings that this step makes so far."""
+        """Embeddings that this step has scheduled so far."""
 
     def held(self, zone: Zone) -> int:
-        """Embeddings that a zone has here, in use and cached."""
+        """Returns the number of embeddings that a zone has here, in use and cached."""
         return self._held.get(zone, 0)
 
     def share(self, zone: Zone) -> int:
-        """Embeddings that stay cached for a zone whatever others ask for, as far as there is another way."""
+        """Returns the number of a zone's embeddings that are evicted for other zones only as a last resort."""
         if self.tenancy is None or zone.leaving:
             return 0
         return self.cache_size * zone.spec.quota.reserved // max(1, self.tenancy.ledger.totals.capacity)
@@ -55,10 +55,10 @@ class ZoneEncoderCacheManager(EncoderCacheManager):
         """Returns whether the next of a request's media could be encoded now, or none need be.
 
         Args:
-            request: that waits or runs.
-            computed_tokens: of its prompt; of one that waits, those that are found in the prefix cache.
-            step_budget: embeddings that one step may make.
-            last: token that is looked at: what begins behind it is not needed yet.
+            request: a waiting or running request.
+            computed_tokens: computed tokens of its prompt; of a waiting request, those found in the prefix cache.
+            step_budget: embeddings that one step may compute.
+            last: the last token to consider: media that begin behind it are not needed yet.
         """
         for needed in self._needed(request, computed_tokens, last):
             if not self._may_have(request, needed, step_budget - self._made):
@@ -68,17 +68,17 @@ class ZoneEncoderCacheManager(EncoderCacheManager):
         return True
 
     def next_of(self, request: Request, computed_tokens: int, last: int) -> Encoding | None:
-        """Returns what the next of a request's media takes; None if none is needed that is not in use already.
+        """Returns what the next of a request's media takes; None if all needed media are in use already.
 
         Args:
-            request: that waits or runs.
-            computed_tokens: of its prompt; of one that waits, those that are found in the prefix cache.
-            last: token that is looked at: what begins behind it is not needed yet.
+            request: a waiting or running request.
+            computed_tokens: computed tokens of its prompt; of a waiting request, those found in the prefix cache.
+            last: the last token to consider: media that begin behind it are not needed yet.
         """
         return next(self._needed(request, computed_tokens, last), None)
 
     def _needed(self, request: Request, computed_tokens: int, last: int) -> Iterator[Encoding]:
-        """Yields what each of a request's media takes that is needed up to ``last`` and not in use already."""
+        """Yields the needs of each of a request's media that is needed up to ``last`` and not in use already."""
         for position, feature in enumerate(request.mm_features):
             place = feature.mm_position
             if place.offset > last:
@@ -89,11 +89,11 @@ class ZoneEncoderCacheManager(EncoderCacheManager):
             yield Encoding(embeddings, 0 if feature.identifier in self.cached else embeddings, int(place.offset))
 
     def could_ever_take(self, needed: Encoding, step_budget: int) -> bool:
-        """Whether an encoding fits into an empty cache and into a step that makes nothing else."""
+        """Returns whether an encoding fits into an empty cache and into a step that computes no other."""
         return needed.cache <= self.cache_size and needed.compute <= step_budget
 
     def in_use(self) -> Iterator[tuple[int, Set[str]]]:
-        """Returns for each encoding that requests use its embeddings, and the ids of these requests."""
+        """Returns the embeddings and the request ids of each encoding in use."""
         return ((self.num_embeds_by_hash[name], users) for name, users in self.cached.items() if users)
 
     def put_in_use(self, values: list[Zone | int]) -> None:
@@ -109,9 +109,9 @@ class ZoneEncoderCacheManager(EncoderCacheManager):
         """Returns whether a request may have an encoding now, in addition to what is kept for others.
 
         Args:
-            request: that waits or runs.
-            needed: what it takes.
-            left_in_step: embeddings that the step may still make.
+            request: a waiting or running request.
+            needed: what the encoding takes.
+            left_in_step: embeddings that the step may still compute.
         """
         left = Encoding(int(self.num_freeable_slots), left_in_step)
         if self.room is None:
@@ -119,7 +119,7 @@ class ZoneEncoderCacheManager(EncoderCacheManager):
         return self.room.may_have(zone_of(request), needed, left)
 
     def check_and_update_cache(self, request: Request, input_id: int) -> bool:
-        # To use what is merely cached takes room, too.
+        # Using a cached encoding takes room, too.
         name = request.mm_features[input_id].identifier
         if name in self.freeable and not self._may_have(request, Encoding(self.freeable[name], 0), 0):
             return False
@@ -128,10 +128,10 @@ class ZoneEncoderCacheManager(EncoderCacheManager):
     def can_allocate(
         self, request: Request, input_id: int, encoder_compute_budget: int, num_embeds_to_schedule: int
     ) -> bool:
-        # Without zones it is the longest unused that goes, as in vLLM.
+        # Without zones, the encoding that has been unused longest is evicted, as in vLLM.
         zone = zone_of(request)
         if request.mm_features[input_id].identifier in self.cached:
-            # It is cached, and the zone may not use it in this step: it must not be made a second time.
+            # It is cached, but the zone may not use it in this step: it must not be computed a second time.
             return False
         embeddings = int(request.get_num_encoder_embeds(input_id))
         needed = embeddings + num_embeds_to_schedule
@@ -163,13 +163,13 @@ class ZoneEncoderCacheManager(EncoderCacheManager):
             self._evict(name)
 
     def get_freed_mm_hashes(self) -> list[str]:
-        # vLLM asks once in each step, at its end.
+        # vLLM calls this once in each step, at its end.
         self._made = 0
         freed: list[str] = super().get_freed_mm_hashes()
         return freed
 
     def forget(self, zone: Zone) -> None:
-        """Let go of all that a zone has cached, and of what it has in use once that is not."""
+        """Remove all that a zone has cached, and its encodings in use once they are unused."""
         if zone not in self._held:
             return
         for name in [name for name, owner in self._owners.items() if owner is zone]:
@@ -179,7 +179,7 @@ class ZoneEncoderCacheManager(EncoderCacheManager):
                 self._doomed.add(name)
 
     def forget_old(self, now: float) -> None:
-        """Let go of what zones want to have kept no longer than it has been unused."""
+        """Remove encodings that have been unused for longer than their zones retain them."""
         for name, since in list(self._unused_since.items()):
             if name not in self.freeable:
                 del self._unused_since[name]
@@ -195,7 +195,7 @@ class ZoneEncoderCacheManager(EncoderCacheManager):
             kept.clear()
 
     def _next_to_go(self, zone: Zone | None) -> str:
-        """Of what nobody uses, the encoding that makes room for a zone; the longest unused of its kind."""
+        """Returns the unused encoding to evict for a zone: the longest unused of the first kind that exists."""
         its_own = anybody = ""
         for name in self.freeable:
             owner = self._owners.get(name)

@@ -1,7 +1,7 @@
 """Compiles, before an engine is ready, what vLLM would compile for the first request that needs it.
 
-vLLM's sampler has functions and kernels that are compiled when they are first called: with a request that asks for log
-probabilities, for instance. That takes seconds, in the worker, and the requests of all tenants wait.
+vLLM's sampler has functions and kernels that are compiled at their first call, for instance by a request that asks for
+log probabilities. That takes seconds in the worker, and the requests of all tenants wait.
 """
 
 import logging
@@ -23,7 +23,7 @@ _ROWS: Final = (1, 2)
 
 
 def warm_up_sampling_at_start() -> None:
-    """Have vLLM's executors warm up sampling when the model is warm."""
+    """Make vLLM's executors warm up sampling once the model is warm."""
     name = next(each for each in _AFTER if hasattr(Executor, each))
     stock = getattr(Executor, name)
     if not hasattr(stock, "__wrapped__"):
@@ -43,12 +43,12 @@ def _with_sampling(stock: Callable[..., Any]) -> Callable[..., Any]:
 def warm_up_sampling(worker: Any) -> None:
     """Run a worker's sampler once with each kind of sampling that requests can ask for.
 
-    A failure is logged and passed over: the engine then compiles at first use, as stock vLLM does. A worker whose model
-    runner has no such sampler (its stage of a pipeline does not sample, its model does not generate, or it is vLLM's
-    newer model runner, which warms up its kernels itself) has nothing to do.
+    A failure is only logged: the engine then compiles at first use, as stock vLLM does. A worker without such a sampler
+    has nothing to do: its pipeline stage does not sample, its model does not generate, or it uses vLLM's newer model
+    runner, which warms up its kernels itself.
 
     Args:
-        worker: of vLLM, with its model.
+            worker: a vLLM worker with its model.
     """
     began = time.monotonic()
     try:
@@ -68,10 +68,10 @@ def _warm_up(runner: Any) -> None:
         return
     vocabulary = runner.model_config.get_vocab_size()
     devices = [runner.device] if runner.device.type == "cuda" else []
-    # What is compiled depends on this mode, in which vLLM's steps run. Random numbers stay those of the engine's seed.
+    # Compilation depends on this mode, in which vLLM's steps run. The random state of the engine's seed is preserved.
     with torch.inference_mode(), torch.random.fork_rng(devices):
         for rows in _ROWS:
-            # Not of the model: its layers may want to know first which adapters a batch has.
+            # Logits are made up instead of computed: the model's layers may first need to know the adapters of a batch.
             logits = torch.zeros((rows, vocabulary), dtype=runner.dtype, device=runner.device)
             for metadata in _kinds_of_sampling(rows, vocabulary, runner.device):
                 sampler(logits=logits.clone(), sampling_metadata=metadata)
@@ -87,7 +87,7 @@ def _samples(runner: Any) -> bool:
 
 
 def _kinds_of_sampling(rows: int, vocabulary: int, device: torch.device) -> Iterator[Any]:
-    """Metadata for vLLM's sampler: one batch of requests for each kind of sampling."""
+    """Yields sampling metadata for vLLM's sampler: one batch of requests for each kind of sampling."""
     from vllm.v1.sample.logits_processor import LogitsProcessors
     from vllm.v1.sample.metadata import SamplingMetadata
 
@@ -141,7 +141,7 @@ def _kinds_of_sampling(rows: int, vocabulary: int, device: torch.device) -> Iter
 
 
 def _warm_up_grammars(runner: Any) -> None:
-    """Apply a mask of the tokens that a grammar lets come next: its library and its kernel are loaded at first use."""
+    """Apply a grammar's token mask once: its library and its kernel are loaded at first use."""
     import xgrammar
 
     vocabulary = runner.model_config.get_vocab_size()

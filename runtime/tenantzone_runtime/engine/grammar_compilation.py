@@ -1,7 +1,7 @@
-"""Compiles the grammars of structured answers by turns, tenant by tenant, in the engine core.
+"""Compiles the grammars of structured answers in the engine core, with fairness among tenants.
 
-vLLM compiles in the order in which requests came, on few threads: whoever sends many at once makes everybody wait, and
-so does whoever sends a few of those that take hours. What is being compiled can't be stopped.
+vLLM compiles in order of arrival, on few threads: a client that sends many grammars at once makes all others wait, and
+so does a client that sends a few that take hours. A compilation can't be stopped once it has begun.
 """
 
 import threading
@@ -16,19 +16,19 @@ from vllm.v1.structured_output import StructuredOutputManager
 from tenantzone_runtime.seal import SEAL_ARGUMENT, SealError, unseal
 
 _THREADS = 16
-"""How many tenants' grammars are compiled at the same time; the operating system shares out the processors."""
+"""The number of tenants whose grammars are compiled at the same time; the operating system schedules the threads."""
 
 Compile = Callable[[Request], Any]
 
 
 class TurnsOfTenants:
-    """Does work for requests, for each tenant one thing at a time; in the place of an executor.
+    """An executor that works on one request of each tenant at a time.
 
-    So whoever asks for what takes hours waits for it alone: it keeps one thread of several.
+    A tenant whose grammar takes hours delays only itself: it occupies one thread of several.
 
     Args:
-        pool: does it, in the order in which it is told to.
-        tenant_of: whose a request is.
+        pool: runs the work in the order of submission.
+        tenant_of: returns the tenant of a request.
     """
 
     def __init__(self, pool: ThreadPoolExecutor, tenant_of: Callable[[Request], str]) -> None:
@@ -36,10 +36,10 @@ class TurnsOfTenants:
         self._tenant_of = tenant_of
         self._lock = threading.Lock()
         self._waiting: dict[str, deque[tuple[Future[Any], Compile, Request]]] = {}
-        """By tenant, what is being done first."""
+        """Work by tenant; the first entry is in progress."""
 
     def submit(self, compile: Compile, request: Request) -> Future[Any]:
-        """Have something done for a request when it is its tenant's turn."""
+        """Submit work for a request, to be done at its tenant's turn."""
         future: Future[Any] = Future()
         tenant = self._tenant_of(request)
         with self._lock:
@@ -50,7 +50,7 @@ class TurnsOfTenants:
         return future
 
     def shutdown(self, *args: Any, **kwargs: Any) -> None:
-        """End the threads, as an executor does."""
+        """Stop the threads, as an executor does."""
         self._pool.shutdown(*args, **kwargs)
 
     def _do_next(self, tenant: str) -> None:
@@ -64,34 +64,34 @@ class TurnsOfTenants:
             waiting = self._waiting[tenant]
             waiting.popleft()
             if waiting:
-                # Behind what other tenants have asked for meanwhile.
+                # Requeue behind the work that other tenants have submitted meanwhile.
                 self._pool.submit(self._do_next, tenant)
             else:
                 del self._waiting[tenant]
 
 
 def compilation_of(request: Request) -> Future[Any] | None:
-    """The compilation of a request's grammar; None if it has ended, or the answer needs no grammar."""
+    """Returns the compilation of a request's grammar; None if it has ended, or the answer needs no grammar."""
     structured = request.structured_output_request
-    # Not the property, which replaces a future that is done by the grammar.
+    # Not the property, which replaces a finished future by the grammar.
     grammar = None if structured is None else structured._grammar
     return grammar if isinstance(grammar, Future) and not grammar.done() else None
 
 
 def cancel_compilation(request: Request) -> None:
-    """Have the grammar of a request that is not to be answered never compiled, unless that has begun."""
+    """Cancel the compilation of a grammar whose request will not be answered, unless it has begun."""
     compilation = compilation_of(request)
     if compilation is not None:
         compilation.cancel()
 
 
 def compile_in_turns(manager: StructuredOutputManager, seal_key: bytes, *, threads: int = _THREADS) -> None:
-    """Have an engine's grammars compiled by turns.
+    """Make an engine compile its grammars with fairness among tenants.
 
     Args:
-        manager: of the engine's structured answers.
-        seal_key: shared with the front door, by whose seal a tenant is known before the scheduler has the request.
-        threads: how many tenants' grammars are compiled at the same time.
+        manager: the engine's manager of structured answers.
+        seal_key: the key shared with the frontend; its seal names the tenant before the scheduler has the request.
+        threads: the number of tenants whose grammars are compiled at the same time.
     """
 
     def tenant_of(request: Request) -> str:
@@ -102,7 +102,7 @@ def compile_in_turns(manager: StructuredOutputManager, seal_key: bytes, *, threa
         except SealError:
             return ""
 
-    # There is none where the model has no tokenizer.
+    # The executor is missing if the model has no tokenizer.
     if isinstance(pool := getattr(manager, "executor", None), ThreadPoolExecutor):
-        pool.shutdown()  # nothing was asked of it yet
+        pool.shutdown()  # no work was submitted yet
         manager.executor = TurnsOfTenants(ThreadPoolExecutor(threads, "tenantzone-grammars"), tenant_of)

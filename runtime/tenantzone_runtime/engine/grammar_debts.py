@@ -1,40 +1,40 @@
-"""Counts what tenants' grammars take of the engine's steps over time.
+"""Accounts for the processor time that tenants' grammars take from the engine's steps.
 
-A grammar that takes a little less than a step lets it would slow each step for as long as its answer is written, and
-the next answer's goes on. So what a tenant's grammars take beyond the usual in a step is owed, and paid off as time
-passes: a leaky bucket (Turner, "New directions in communications", 1986).
+A grammar that stays just below the limit of a step would slow down each step while its answer is generated, and the
+next answer's grammar could continue that. So processor time beyond the usual amount per step is a debt of the tenant,
+which is paid off as time passes: a leaky bucket (Turner, "New directions in communications", 1986).
 """
 
 from collections.abc import Mapping
 from typing import Final
 
 _USUAL_SECONDS: Final = 0.05
-"""Of processors, that a tenant's grammars take in one step, and owe nothing for."""
+"""Processor seconds per step that a tenant's grammars may take without debt."""
 _USUAL_OF_EACH_SECONDS: Final = 0.002
-"""The same for each of its answers that have a form, where all of them come to more."""
+"""Processor seconds per step for each of a tenant's structured answers; applies if their sum is larger."""
 
 
 class GrammarDebts:
-    """What tenants owe.
+    """The debts of tenants.
 
     Args:
-        limit_seconds: of processors, that a tenant may owe.
-        paid_per_second: of these, paid off in each second that passes.
+        limit_seconds: processor seconds that a tenant may owe.
+        paid_per_second: processor seconds that are paid off in each second.
     """
 
     def __init__(self, limit_seconds: float = 5.0, paid_per_second: float = 0.1) -> None:
         self._limit_seconds = limit_seconds
         self._paid_per_second = paid_per_second
         self._owed: dict[str, float] = {}
-        """By tenant, when that was last counted."""
+        """Debts in processor seconds by tenant, as of the last count."""
         self._counted = 0.0
 
     def add(self, taken: Mapping[str, tuple[float, int]], now: float) -> None:
-        """Add one step.
+        """Add the use of one step.
 
         Args:
-            taken: by tenant, seconds of processors, and for how many answers.
-            now: seconds, of a clock that does not go back.
+            taken: processor seconds and the number of answers, by tenant.
+            now: seconds of a monotonic clock.
         """
         paid, self._counted = self._paid(now), now
         if self._owed:
@@ -45,9 +45,9 @@ class GrammarDebts:
                 self._owed[tenant] = self._owed.get(tenant, 0.0) + beyond
 
     def is_too_much(self, tenant: str, now: float) -> bool:
-        """Whether a tenant owes more than it may."""
+        """Returns whether a tenant owes more than the limit."""
         return self._owed.get(tenant, 0.0) - self._paid(now) > self._limit_seconds
 
     def _paid(self, now: float) -> float:
-        """By each tenant, since that was last counted."""
+        """Returns the seconds that each tenant has paid off since the last count."""
         return (now - self._counted) * self._paid_per_second

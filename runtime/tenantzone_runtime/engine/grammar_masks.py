@@ -1,10 +1,9 @@
-"""Bounds how long one request's grammar may keep a step of the engine.
+"""Bounds how long one request's grammar may hold up a step of the engine.
 
-Before each token of a structured answer the grammar library says which tokens may come: a mask. By a grammar of a few
-hundred bytes that takes it seconds, or hours, and the step waits, with everybody in it. What has begun can't be
-stopped. So all that is asked of grammars is done on a thread beside the step; what takes too long is left to its
-thread, its request ends, and the step goes on without it. While that thread is still at it, its tenant gets no other
-grammar.
+Before each token of a structured answer, the grammar library computes a mask of the allowed tokens. A grammar of a few
+hundred bytes can make this take seconds or hours, and the step waits, with all its requests. The computation can't be
+stopped. So grammar work runs on a thread outside the step. If it takes too long, the thread is abandoned, its request
+ends, and the step continues without it. While the abandoned thread still runs, its tenant gets no other grammar.
 """
 
 import time
@@ -25,12 +24,12 @@ from tenantzone_runtime.engine.requests import zone_of
 from tenantzone_runtime.zones.zone import Zone
 
 LIMIT_SECONDS: Final = 0.25
-"""Of a processor's time, for one mask, or to take in one step's tokens of an answer."""
+"""Processor seconds for one mask, or for accepting one step's tokens of an answer."""
 TENANT_LIMIT_SECONDS: Final = 1.0
-"""For all that is asked of one tenant's grammars in a step: as many answers may be written at once, none of which takes
-too long."""
+"""Processor seconds per step for all grammars of one tenant: it may have many answers at once, each within its
+limit."""
 _LOOK_SECONDS: Final = 0.01
-"""Between two looks at what a grammar has taken."""
+"""Seconds between two checks of the processor time that a grammar has taken."""
 _STILL_AT_IT: Final = (
     "the engine is still at the form of an answer of this tenant's that took it too long; ask without a form, or later"
 )
@@ -45,16 +44,16 @@ _LEADS_NOWHERE: Final = (
 NOT_COMPILED: Final = "the engine can't make a grammar of the form that the answer should have; ask for another one"
 
 _Batch = Iterable[tuple[Any, int, bool, *tuple[Any, ...]]]
-"""Grammars, each with its row of masks, whether it applies, and what vLLM says besides."""
+"""Grammars, each with its row of masks, whether it applies, and vLLM's further arguments."""
 
 
 class GrammarMasks:
-    """Asks the grammars of an engine's structured answers in the place of vLLM's manager, where zones are declared.
+    """Runs the grammars of structured answers in place of vLLM's manager if zones are declared.
 
     Args:
-        manager: vLLM's own.
-        limit_seconds: of a processor's time, for one mask.
-        tenant_limit_seconds: for all that is asked of one tenant's grammars in a step.
+        manager: vLLM's own manager.
+        limit_seconds: processor seconds for one mask.
+        tenant_limit_seconds: processor seconds per step for all grammars of one tenant.
     """
 
     def __init__(
@@ -69,20 +68,20 @@ class GrammarMasks:
         self._make = manager.grammar_bitmask
         self._worker: Worker | None = None
         self._left: dict[str, Worker] = {}
-        """Who is still at something that was given up, by tenant."""
+        """Workers that still run abandoned work, by tenant."""
         self._taken = Taken()
-        """Since the last step's masks were begun: for these, and for drafted tokens after them."""
+        """Processor time since the last step's masks were begun: for those masks, and for drafted tokens after them."""
         self._debts = GrammarDebts()
         self._ended: list[tuple[Request, BindingError | None]] = []
         manager.grammar_bitmask = self.make
         manager._fill_bitmasks = self._fill
 
     def check(self, request: Request, zone: Zone | None) -> None:
-        """Check that a request whose answer is to be structured may come.
+        """Check that a request with a structured answer may be added.
 
         Raises:
-            BindingError: something that was given up of its tenant's is still being done, or its tenant's grammars have
-                taken too much of late.
+            BindingError: abandoned work of its tenant still runs, or its tenant's grammars have taken too much
+                processor time lately.
         """
         if zone is None or request.structured_output_request is None:
             return
@@ -90,12 +89,12 @@ class GrammarMasks:
             raise BindingError("unsupported", zone.spec.tenant, why)
 
     def take_ended(self) -> list[tuple[Request, BindingError | None]]:
-        """The requests that have to end since the last call, and why; None: the engine itself is at fault."""
+        """Returns the requests to end since the last call, with the reason; None if the engine itself is at fault."""
         ended, self._ended = self._ended, []
         return ended
 
     def make(self, requests: dict[str, Request], ids: list[str], spec_tokens: dict[str, list[int]]) -> Any:
-        """Make the masks of a step, as vLLM's manager does."""
+        """Compute the masks of a step, as vLLM's manager does."""
         for name in ids:
             self._guard(requests[name])
         self._debts.add(self._taken.by_tenant(), time.monotonic())
@@ -112,7 +111,7 @@ class GrammarMasks:
                 return masks
 
     def _guard(self, request: Request) -> None:
-        """Put a guarded grammar into the place of a tenant's."""
+        """Replace a tenant's grammar by a guarded one."""
         grammar, zone = _grammar_of(request), zone_of(request)
         if zone is None or isinstance(grammar, GuardedGrammar | Endless):
             return
@@ -120,7 +119,7 @@ class GrammarMasks:
         request.structured_output_request.grammar = GuardedGrammar(grammar, request, zone.spec.tenant, self._validate)
 
     def _without_refused(self, grammars: Sequence[GuardedGrammar]) -> list[GuardedGrammar]:
-        """Those whose tenants get grammars now; the others' requests end."""
+        """Returns the grammars whose tenants may use grammars now; the other requests end."""
         refusals = {tenant: self._refusal_of(tenant) for tenant in {grammar.tenant for grammar in grammars}}
         for grammar in grammars:
             if (why := refusals[grammar.tenant]) is not None:
@@ -128,13 +127,13 @@ class GrammarMasks:
         return [grammar for grammar in grammars if refusals[grammar.tenant] is None]
 
     def _refusal_of(self, tenant: str) -> str | None:
-        """Why a tenant gets no grammars now; None: it does."""
+        """Returns why a tenant may use no grammars now, or None if it may."""
         if self._left and self._is_left(tenant):
             return _STILL_AT_IT
         return _OWES_TOO_MUCH if self._debts.is_too_much(tenant, time.monotonic()) else None
 
     def _validate(self, grammar: GuardedGrammar, tokens: list[int]) -> list[int]:
-        """Which of drafted tokens fit, from the first on."""
+        """Returns the drafted tokens that fit, up to the first that does not."""
         has_taken_all = self._taken.of(grammar.tenant) > self._tenant_limit_seconds
         if has_taken_all or self._refusal_of(grammar.tenant) is not None:
             return []
@@ -142,10 +141,10 @@ class GrammarMasks:
         return [] if future is None else future.result()
 
     def _ask(self, grammars: Sequence[GuardedGrammar], task: Callable[[], Result]) -> Future[Result] | None:
-        """Have something done beside the step.
+        """Run a task outside the step.
 
         Returns:
-            It, done; None if it was given up, and the requests for which it was have ended.
+            The finished task; None if it was given up and its requests have ended.
         """
         work = Work(self._taken)
         for grammar in grammars:
@@ -161,10 +160,10 @@ class GrammarMasks:
         return future
 
     def _await(self, future: Future[Any], work: Work, grammars: Sequence[GuardedGrammar]) -> None:
-        """Wait until it is done, or takes somebody too long and nothing is done for anybody else any more."""
+        """Wait until the task is done, or a grammar takes too long and no other grammar is being worked on."""
         ended: list[GuardedGrammar] = []
         pause = self._limit_seconds
-        # Where several threads are at it, the others must have stopped before they are asked again.
+        # If several threads work on it, the others must have stopped before they get new work.
         while work.is_done_for_others(ended) if ended else not is_done(future, pause):
             pause = _LOOK_SECONDS
             if ended:
@@ -177,7 +176,7 @@ class GrammarMasks:
     def _give_up(
         self, slow: Any, is_slow_itself: bool, work: Work, grammars: Sequence[GuardedGrammar]
     ) -> list[GuardedGrammar]:
-        """Give up a grammar, and all its tenant's: it keeps one thread, and not as many as it has requests."""
+        """Give up a grammar and all others of its tenant, which then occupies one thread instead of one per request."""
         assert self._worker is not None
         work.give_up(slow.tenant)
         self._left[slow.tenant] = self._worker
@@ -190,16 +189,16 @@ class GrammarMasks:
         return ended
 
     def _end(self, grammar: GuardedGrammar, why: str | None) -> None:
-        """End a grammar's request, and ask it nothing more."""
+        """End a grammar's request, and stop using the grammar."""
         self._ended.append((grammar.request, None if why is None else BindingError("unsupported", grammar.tenant, why)))
         assert grammar.request.structured_output_request is not None
         grammar.request.structured_output_request.grammar = Endless()
 
     def _leave(self) -> None:
-        """Leave the threads to what they are at."""
+        """Abandon the threads that still work."""
         assert self._worker is not None
         self._worker.is_left, self._worker = True, None
-        # They go on writing into the old one.
+        # The abandoned threads continue to write into the old masks.
         if self._manager._grammar_bitmask is not None:
             self._manager._grammar_bitmask = self._manager._grammar_bitmask.clone()
         pool = getattr(self._manager, "executor_for_fillmask", None)
@@ -212,7 +211,7 @@ class GrammarMasks:
         return tenant in self._left
 
     def _fill(self, batch: _Batch) -> None:
-        # Not the manager: a thread that is left would find the rows there that have taken the place of its own.
+        # Not the manager's masks: an abandoned thread would find the rows there that have replaced its own.
         its_rows = SimpleNamespace(_grammar_bitmask=self._manager._grammar_bitmask, _full_mask=self._manager._full_mask)
         for entry in batch:
             grammar, row, *_ = entry
@@ -221,7 +220,7 @@ class GrammarMasks:
             StructuredOutputManager._fill_bitmasks(its_rows, (entry,))
 
     def _look_at(self, masks: Any, grammars: Sequence[GuardedGrammar]) -> None:
-        """End those whose answers can't go on; of a mask without any token a model would make what fits nothing."""
+        """End answers that can't continue; with an all-zero mask, a model would generate tokens that do not fit."""
         is_empty = np.bitwise_or.reduce(masks, axis=1) == 0
         masks[is_empty] = -1
         for grammar in grammars:
@@ -229,7 +228,7 @@ class GrammarMasks:
                 self._end(grammar, _LEADS_NOWHERE if grammar.led_nowhere else None)
             elif is_empty[grammar.rows[0]]:
                 self._end(grammar, _LEADS_NOWHERE)
-            # Of drafted tokens, which may not come.
+            # This includes drafted tokens, which may still be rejected.
             grammar.led_nowhere = bool(is_empty[grammar.rows].any())
 
 

@@ -1,7 +1,7 @@
-"""Lets vLLM's API server look at a request's schema or grammar beside its event loop, tenant by tenant.
+"""Lets vLLM's API server validate a request's schema or grammar off its event loop, one per tenant at a time.
 
-vLLM builds a grammar of it only to see whether it can, on the event loop: everybody waits meanwhile. Here it does so on
-a thread before, which the grammar libraries let others run beside, and is not asked again.
+vLLM builds a grammar only to validate it, on the event loop, and all requests wait meanwhile. Here a thread validates
+it first, during which the grammar libraries let other threads run, and vLLM does not validate it again.
 """
 
 import asyncio
@@ -17,16 +17,16 @@ from tenantzone_runtime.seal import SEAL_ARGUMENT
 _VALIDATED: Final = "tenantzone_validated"
 _WORKERS: Final = 2
 _LIBRARY: Final = "xgrammar"
-"""vLLM's first choice."""
+"""The grammar library that vLLM tries first."""
 
 _Validate = Callable[[SamplingParams, Any, Any, Any], None]
 
 
 class GrammarValidation:
-    """Validates what requests want of their answers' form, no two of one tenant at a time.
+    """Validates the answer formats that requests ask for, at most one of each tenant at a time.
 
     Args:
-        validate: vLLM's own.
+        validate: vLLM's own validation.
     """
 
     def __init__(self, validate: _Validate) -> None:
@@ -35,10 +35,11 @@ class GrammarValidation:
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def before(self, params: SamplingParams, model_config: Any, config: Any, tokenizer: Any) -> None:
-        """Validate in advance what vLLM is about to.
+        """Validate in advance what vLLM is about to validate.
 
         Raises:
-            ValueError: of vLLM's, as it would be raised later; or a tenant's would take another library than others'.
+            ValueError: vLLM's own error, as it would be raised later, or the request would need another grammar
+                library.
         """
         if getattr(params, "structured_outputs", None) is None:
             return
@@ -52,19 +53,19 @@ class GrammarValidation:
         setattr(params.structured_outputs, _VALIDATED, True)
 
     def once(self, params: SamplingParams, model_config: Any, config: Any, tokenizer: Any) -> None:
-        """Take the place of vLLM's own, and leave out what was done before."""
+        """Replace vLLM's own validation, and skip what was validated before."""
         if not getattr(params.structured_outputs, _VALIDATED, False):
             self._validate(params, model_config, config, tokenizer)
 
 
 def _check_library(params: SamplingParams) -> None:
-    """Check that vLLM has not passed a schema on to a library that is there for what xgrammar can't read.
+    """Check that vLLM has not fallen back to a library for schemas that xgrammar can't read.
 
-    The first request decides which library an engine reads all grammars with, whoever sends it; and by a pattern of a
-    few bytes, outlines can be kept busy for hours.
+    The first request would decide which library an engine uses for all grammars, whichever tenant sends it; and a
+    pattern of a few bytes can keep outlines busy for hours.
 
     Raises:
-        ValueError: it has.
+        ValueError: vLLM has fallen back.
     """
     wanted = params.structured_outputs
     if wanted is not None and wanted._backend_was_auto and wanted._backend != _LIBRARY:
@@ -75,7 +76,7 @@ def _check_library(params: SamplingParams) -> None:
 
 
 def _tenant_of(params: SamplingParams) -> str:
-    """Whose request it is, by the seal that the door has just made; "" for one without."""
+    """Returns the tenant of a request, from the seal that the frontend has just made; "" if there is no seal."""
     seal = (params.extra_args or {}).get(SEAL_ARGUMENT, "")
     return str(seal).split(".")[1] if str(seal).count(".") else ""
 
@@ -84,7 +85,7 @@ _installed: GrammarValidation | None = None
 
 
 def validate_beside_the_loop() -> GrammarValidation:
-    """Put it into the place of vLLM's own validation, once in a process."""
+    """Install the validation in place of vLLM's own, once in a process."""
     global _installed
     if _installed is None:
         _installed = validation = GrammarValidation(SamplingParams._validate_structured_outputs)

@@ -1,7 +1,6 @@
-"""Counts what the grammars of a step take of processors, on threads beside it.
+"""Measures the processor time that the grammars of a step take, on threads outside the step.
 
-Counted is the processor time that a grammar takes, and not the time that passes: an engine that is short of processors
-is no mistake of a client's.
+Processor time is measured instead of elapsed time: a client is not to blame if the engine is short of processors.
 """
 
 import threading
@@ -16,65 +15,65 @@ Result = TypeVar("Result")
 
 
 class GivenUp(Exception):
-    """Nobody waits for this work any more."""
+    """No caller waits for this work any more."""
 
 
 class Owned(Protocol):
-    """What work is done for."""
+    """The object that work is done for."""
 
     tenant: str
-    """Whose it is."""
+    """The tenant that owns the object."""
 
 
 class Taken:
-    """What the grammars of one step have taken of processors. Several threads may add to it."""
+    """The processor time that the grammars of one step have taken. Several threads may add to it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._seconds: dict[str, float] = defaultdict(float)
-        """By tenant."""
+        """Processor seconds by tenant."""
         self._for: dict[str, set[int]] = defaultdict(set)
-        """For what that was, by tenant: identities, which keep no answer that has ended."""
+        """Identities of the objects that were worked on, by tenant. They keep no ended answer alive."""
 
     def add(self, owned: Owned, seconds: float) -> None:
-        """Add something that was done."""
+        """Add the processor seconds of one piece of work."""
         with self._lock:
             self._seconds[owned.tenant] += seconds
             self._for[owned.tenant].add(id(owned))
 
     def of(self, tenant: str) -> float:
-        """Seconds, of one tenant's."""
+        """Returns the processor seconds of one tenant."""
         return self._seconds.get(tenant, 0.0)
 
     def by_tenant(self) -> dict[str, tuple[float, int]]:
-        """Seconds, and for how many answers."""
+        """Returns the processor seconds and the number of answers, by tenant."""
         with self._lock:
             return {tenant: (seconds, len(self._for[tenant])) for tenant, seconds in self._seconds.items()}
 
 
 class Work:
-    """What is asked of grammars for one step, once.
+    """The grammar work of one step's task.
 
     Args:
-        taken: what was taken in this step before, to which this adds.
+        taken: the step's processor time so far, to which this adds.
     """
 
     def __init__(self, taken: Taken) -> None:
         self.is_given_up = False
         self._doing: dict[int, tuple[Owned, float]] = {}
-        """By thread, for whom it works, and what it had used of a processor when it began."""
+        """By thread, the object that it works for, and the thread's processor time when the work began."""
         self._taken = taken
 
     def do(self, owned: Owned, task: Callable[[], Result]) -> Result:
-        """Do one thing for a grammar, and count it.
+        """Do one piece of work for a grammar, and measure it.
 
         Raises:
-            GivenUp: nobody waits for it any more; also if that has happened meanwhile, so that whoever asked stops.
+            GivenUp: no caller waits for it any more, or the work was given up meanwhile, so that the caller stops.
         """
         thread, began = threading.get_ident(), time.thread_time()
         self._doing[thread] = owned, began
         try:
-            # Said before: whoever gives up looks who is here only after.
+            # Register before checking: a thread that gives up the work looks at the registered threads only afterwards.
             if self.is_given_up:
                 raise GivenUp
             result = task()
@@ -86,9 +85,9 @@ class Work:
         return result
 
     def give_up(self, tenant: str) -> None:
-        """Wait for nothing more, and count what is being done for a tenant as far as it has come.
+        """Stop waiting, and count the work in progress for a tenant up to now.
 
-        When it ends nobody knows, nor into which step that would fall.
+        Its end is unknown, and so is the step that it would fall into.
         """
         self.is_given_up = True
         for thread, (owned, began) in list(self._doing.items()):
@@ -96,16 +95,16 @@ class Work:
                 self._taken.add(owned, _used(thread) - began)
 
     def is_done_for_others(self, than: Container[Owned]) -> bool:
-        """Whether something is done for others than these."""
+        """Returns whether work is in progress for objects other than these."""
         return any(owned not in than for owned, _ in list(self._doing.values()))
 
     def beyond(
         self, limit_seconds: float, tenant_limit_seconds: float, than: Container[Owned]
     ) -> tuple[Owned, bool] | None:
-        """Somebody but these who, or whose tenant in all, has taken more of processors than so much.
+        """Find an object outside ``than`` that exceeds a limit, alone or together with its tenant's earlier work.
 
         Returns:
-            For whom it is, and whether it was what is done for it now; None if there is nobody.
+            The object, and whether its work in progress alone exceeds the limit; None if there is none.
         """
         for thread, (owned, began) in list(self._doing.items()):
             used = _used(thread) - began
@@ -119,22 +118,22 @@ class Work:
 
 
 def _used(thread: int) -> float:
-    """Seconds of a processor's time, by a thread."""
+    """Returns the processor seconds that a thread has used."""
     return time.clock_gettime(time.pthread_getcpuclockid(thread))
 
 
 class Worker(threading.Thread):
-    """Works for one step after the other. A daemon: a process ends, whatever it is at."""
+    """Works for one step after another. A daemon thread, so that the process can end at any time."""
 
     def __init__(self) -> None:
         super().__init__(name="tenantzone-masks", daemon=True)
         self._work: SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = SimpleQueue()
         self.is_left = False
-        """Whether it gets no more work, and ends with what it is at."""
+        """Whether it gets no more work, and ends after the current piece."""
         self.start()
 
     def submit(self, task: Callable[[], Result]) -> Future[Result]:
-        """Have something done."""
+        """Submit a task."""
         future: Future[Result] = Future()
         self._work.put((future, task))
         return future
@@ -149,7 +148,7 @@ class Worker(threading.Thread):
 
 
 def is_done(future: Future[Any], seconds: float) -> bool:
-    """Whether something is done, at the latest after so long."""
+    """Wait for a future for at most this many seconds. Returns whether it is done."""
     try:
         future.exception(timeout=seconds)
     except TimeoutError:

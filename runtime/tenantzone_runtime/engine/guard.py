@@ -1,8 +1,8 @@
-"""The guard: no request is ever served from a block that is not its zone's.
+"""The guard: no request is ever served from a block of another zone.
 
-Whatever adds blocks to a request is checked as it does: prefix hits and new blocks against the owners in the ledger.
-What vLLM keeps in block tables is checked again, one request's each step, in case that it was changed elsewhere. A
-request that is caught is failed, with an error to its client and a record in the audit journal; the engine goes on.
+Blocks are checked as they are added to a request: prefix hits and new blocks against the owners in the ledger. vLLM's
+block tables are checked again, those of one request in each step, in case something else changed them. A request that
+fails the check ends with an error to its client and a record in the audit journal; the engine continues.
 """
 
 import logging
@@ -19,11 +19,11 @@ logger = logging.getLogger(__name__)
 
 
 class Guard:
-    """Fails requests that were caught with a foreign block.
+    """Fails requests that were caught with another zone's block.
 
     Args:
-        manager: of the blocks.
-        arbiter: sends running requests back.
+        manager: the KV cache manager.
+        arbiter: preempts running requests.
         end_with_error: ends a waiting request with an error.
     """
 
@@ -37,7 +37,7 @@ class Guard:
         self._next = 0
 
     def check_a_table(self, running: Sequence[Request]) -> None:
-        """Check the block tables of one running request, one for each group, with each call those of the next one."""
+        """Check the block tables of one running request, one for each group; each call checks the next request."""
         if not running:
             return
         self._next = (self._next + 1) % len(running)
@@ -55,7 +55,7 @@ class Guard:
             self.fail(request, error.block_id)
 
     def fail(self, request: Request, block_id: int) -> None:
-        """End a request with an error; it gives back the blocks that are its zone's, and no other."""
+        """End a request with an error. It returns its zone's blocks to the zone, and no others."""
         zone, owner = zone_of(request), self._ledger.owner[block_id]
         names = [None if each is None else each.name_in_journal for each in (zone, owner)]
         logger.error(
@@ -72,7 +72,7 @@ class Guard:
         self._manager.forget_foreign_blocks(request)
         if request.status == RequestStatus.RUNNING:
             self._arbiter.preempt(request, "violation", None)
-            # What is in flight was computed over the foreign block.
+            # The output in flight was computed with the foreign block.
             request.drop_stale_output = True
         else:
             self._manager.free(request)

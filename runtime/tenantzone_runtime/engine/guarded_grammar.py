@@ -1,7 +1,7 @@
-"""A tenant's grammar, of which nothing is asked in the thread that makes the steps.
+"""A tenant's grammar, used only outside the thread that runs the steps.
 
-To take in a token that was chosen, or to look at drafted ones, may take a grammar library as long as to say which token
-may come next. So the token is taken in where the next mask is made: on a thread beside the step, where it is counted.
+Accepting a chosen token, or validating drafted ones, may take a grammar library as long as computing a mask. So a token
+is accepted where the next mask is computed: on a thread outside the step, where its processor time is measured.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ Validate = Callable[["GuardedGrammar", list[int]], list[int]]
 
 
 class Endless(StructuredOutputGrammar):
-    """Takes the place of a grammar that is still at work, which nobody else may touch: anything goes."""
+    """Replaces a grammar that a thread still works on, and that no other may touch. It accepts every token."""
 
     def accept_tokens(self, request_id: str, tokens: list[int]) -> bool:
         return True
@@ -29,7 +29,7 @@ class Endless(StructuredOutputGrammar):
         pass
 
     def fill_bitmask(self, bitmask: Any, batch_index: int) -> None:
-        """Never called: it is terminated."""
+        """Never called, because the grammar is terminated."""
 
     def is_terminated(self) -> bool:
         return True
@@ -39,46 +39,46 @@ class Endless(StructuredOutputGrammar):
 
 
 class GuardedGrammar(StructuredOutputGrammar):
-    """Takes the place of a tenant's grammar.
+    """Replaces a tenant's grammar.
 
     Args:
-        grammar: of the library's.
-        request: whose answer has this form.
-        tenant: who asks.
-        validate: looks at drafted tokens, beside the step.
+        grammar: the library's grammar.
+        request: the request whose answer has this form.
+        tenant: the tenant of the request.
+        validate: validates drafted tokens outside the step.
     """
 
     def __init__(self, grammar: StructuredOutputGrammar, request: Request, tenant: str, validate: Validate) -> None:
         self.request = request
         self.tenant = tenant
         self.work: Work | None = None
-        """That of the step for which masks are made; None: it is between two."""
+        """The work of the step whose masks are being computed; None between steps."""
         self.rows: list[int] = []
-        """Its masks in that step, the next token's first."""
+        """Rows of its masks in that step, the next token's first."""
         self.led_nowhere = False
-        """Whether in the last step there was a mask by which no token may come."""
+        """Whether a mask of the last step allowed no token."""
         self.is_rejected = False
         """Whether a token was chosen that does not fit."""
         self._grammar = grammar
         self._validate = validate
         self._chosen: list[int] = []
-        """Tokens of the answer that were not taken in yet."""
+        """Tokens of the answer that the grammar has not accepted yet."""
         self._drafted = 0
-        """Tokens that were taken in to see what might come after them."""
+        """The number of drafted tokens that were accepted only to compute the masks after them."""
 
     def begin(self, work: Work) -> None:
-        """Begin with the masks of a step, from what the answer is: the last ones may have been given up midway."""
+        """Begin a step's masks from the answer's current state: the previous masks may have been given up midway."""
         self.rows, self.work = [], work
 
     def accept_tokens(self, request_id: str, tokens: list[int]) -> bool:
-        """Take in tokens: drafted ones while masks are made, else those that were chosen, and these later."""
+        """Accept tokens: drafted ones at once, while masks are computed; chosen ones later."""
         if self.work is None:
             self._chosen += tokens
             return True
         return self.work.do(self, partial(self._accept_drafted, request_id, tokens))
 
     def validate_tokens(self, tokens: list[int]) -> list[int]:
-        """Say which tokens fit, from the first on; while masks are made vLLM asks so beside the step already."""
+        """Returns the leading tokens that fit. While masks are computed, vLLM calls this outside the step already."""
         return self._validate(self, tokens) if self.work is None else self.work.do(self, partial(self._valid, tokens))
 
     def rollback(self, num_tokens: int) -> None:
@@ -86,7 +86,7 @@ class GuardedGrammar(StructuredOutputGrammar):
         self.work.do(self, partial(self._roll_back, num_tokens))
 
     def catch_up(self, row: int) -> None:
-        """Take in what was chosen, before a mask is made."""
+        """Accept the chosen tokens before a mask is computed."""
         assert self.work is not None
         self.rows.append(row)
         if self._chosen or self._drafted:

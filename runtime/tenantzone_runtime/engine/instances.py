@@ -1,4 +1,4 @@
-"""What the bytes of a cached chunk depend on in an engine: the instance, by which tiers keep them apart."""
+"""The instance that the bytes of a cached chunk depend on; tiers keep chunks of different instances apart."""
 
 import hashlib
 import os
@@ -15,20 +15,20 @@ from vllm.v1.kv_offload.config import OffloadingConfig
 from tenantzone_contract.instance import Instance
 
 _WEIGHTS: Final = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.gguf")
-"""In which vLLM looks for weights in a model's folder."""
+"""Patterns of the weight files that vLLM looks for in a model's folder."""
 _SNAPSHOTS: Final = "snapshots"
-"""The folder of Hugging Face's cache in which each commit has one."""
+"""The folder of Hugging Face's cache that has a subfolder for each commit."""
 
 
 def instance_of(
     config: VllmConfig, offloading: OffloadingConfig, caches: KVCacheConfig
 ) -> Callable[[str, str], Instance]:
-    """What chunks of an engine depend on, by the tenant whose they are and the id of the pool's salt key.
+    """Returns a function that computes the instance of an engine's chunks from a tenant and the id of the salt key.
 
-    Nothing is read before it is asked for. An adapter's weights are in each block's hash, and not here.
+    Files are read only when the function is called. An adapter's weights are in each block's hash, and not here.
 
     Raises:
-        OSError: the weights can't be read.
+        OSError: the returned function can't read the weights.
     """
     known: dict[str, str] = {}
 
@@ -38,7 +38,7 @@ def instance_of(
         parallel = config.parallel_config
         return Instance(
             zone=tenant,
-            # vLLM's digest of all that a model's config says of what is computed; weights are none of it.
+            # vLLM's digest of everything in a model's config that affects computation; it excludes the weights.
             model=f"{config.model_config.model} {config.model_config.compute_hash()}",
             weights_revision=known["weights"],
             dtype=offloading.model.dtype,
@@ -58,9 +58,9 @@ def instance_of(
 
 
 def _layout(offloading: OffloadingConfig, caches: KVCacheConfig) -> str:
-    """What the bytes of a chunk mean: with several groups they are of one group's layers.
+    """Returns a description of a chunk's bytes: with several groups, they belong to one group's layers.
 
-    States have forms and types of numbers of their own, and are padded to the size of the other groups' blocks.
+    States have their own shapes and dtypes, and are padded to the size of the other groups' blocks.
     """
     layout = f"{offloading.kv_cache_layout} {offloading.worker_kv_bytes_per_block}"
     groups = len(offloading.groups)
@@ -72,14 +72,14 @@ def _layout(offloading: OffloadingConfig, caches: KVCacheConfig) -> str:
 
 
 def weights_revision(model: ModelConfig) -> str:
-    """A name that the weights have alone: the commit if they come from a hub's cache, else a digest of their files.
+    """Returns a unique name of the weights: the commit if they come from a hub's cache, else a digest of their files.
 
     Raises:
-        OSError: they can't be read.
+        OSError: the weights can't be read.
     """
     folder = Path(model.model)
     if not folder.is_dir():
-        # By a name: vLLM has resolved it to a commit, or was given one. A branch moves.
+        # A model given by name: vLLM has resolved it to a commit, or was given one. A branch can move.
         return _commit_of(model) or f"revision {model.revision}"
     resolved = folder.resolve()
     if resolved.parent.name == _SNAPSHOTS:
@@ -89,7 +89,7 @@ def weights_revision(model: ModelConfig) -> str:
         digests = list(threads.map(_digest, files))
     whole = hashlib.sha256()
     for path, digest in zip(files, digests, strict=True):
-        # Quoted: no name may make one list of files look like another.
+        # Quoted, so that no name can make one list of files look like another.
         whole.update(f"{digest} {path.name!r}\n".encode())
     return f"sha256 {whole.hexdigest()}"
 

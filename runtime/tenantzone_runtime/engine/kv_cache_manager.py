@@ -1,4 +1,4 @@
-"""vLLM's KV cache manager, which tells the block pool on whose behalf it acts."""
+"""vLLM's KV cache manager, which sets the zone that the block pool acts for."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -21,7 +21,7 @@ _allocate_slots: Callable[..., KVCacheBlocks | None] = KVCacheManager.allocate_s
 
 
 class ZoneKVCacheManager(KVCacheManager):
-    """Allocates each request's blocks in the name of its zone."""
+    """Allocates each request's blocks for its zone."""
 
     block_pool: ZoneBlockPool
     enable_kv_cache_events: bool
@@ -31,34 +31,34 @@ class ZoneKVCacheManager(KVCacheManager):
         self._condemned: list[tuple[Request, ForeignBlockError]] = []
         self._tables = BlockTables(self.coordinator)
         self._spare: dict[str, list[KVCacheBlock]] = {}
-        """Blocks that requests have beside those of their tables until their loads have landed, by request id."""
+        """Blocks that requests hold outside their tables until their loads have landed, by request id."""
         self.latencies = Latencies()
         self.processed = ProcessedTokens()
 
     headroom = 0
-    """Blocks that vLLM wants free beyond a request's own when it admits it beside others (``--watermark``)."""
+    """Blocks that vLLM wants free beyond a request's own when it admits it next to others (``--watermark``)."""
 
     lookahead = 0
-    """Slots that vLLM takes beyond the tokens of a step, for a model that drafts what may come next."""
+    """Slots that vLLM allocates beyond the tokens of a step, for a model that drafts tokens."""
 
     drafting = 0
-    """Slots that a step needs beyond the next token of a request: for what was drafted, and to draft in."""
+    """Slots that a step needs beyond the next token of a request: for drafted tokens, and to draft in."""
 
     max_step_tokens = 0
-    """That a step computes at the most."""
+    """The maximum number of tokens that a step computes."""
 
     sampled = 0
-    """Tokens that a step adds to what it computes of a request: vLLM leaves room for them in the model's length."""
+    """Tokens that a step adds to those it computes of a request: vLLM reserves room for them in the model's length."""
 
     refused: Request | None = None
     """The request that was refused blocks last in this step."""
 
     @property
     def watermark_blocks(self) -> int:
-        """The blocks that vLLM's own checks ask for besides what a request needs: none where there are zones.
+        """The blocks that vLLM's own checks require beyond a request's need: none if there are zones.
 
-        With zones the checks count what a zone may take, and the headroom is not to be taken from its limit or its
-        reservation: the arbiter looks after it.
+        With zones, the checks count what a zone may take, and the headroom must not reduce its limit or its
+        reservation: the arbiter accounts for it.
         """
         return 0 if self.block_pool.zones else self.headroom
 
@@ -67,7 +67,7 @@ class ZoneKVCacheManager(KVCacheManager):
         self.headroom = blocks
 
     def take_refused(self) -> Request | None:
-        """The request that was refused blocks last; None when it was asked for before."""
+        """Returns the request that was refused blocks last, and clears it."""
         refused, self.refused = self.refused, None
         return refused
 
@@ -80,7 +80,7 @@ class ZoneKVCacheManager(KVCacheManager):
         return computed
 
     def look_up(self, request: Request) -> tuple[KVCacheBlocks, int, int]:
-        """Look up the cached prefix of a request that may wait on: no event tells of what it would find."""
+        """Look up the cached prefix of a request that may keep waiting, without emitting KV events."""
         tells, self.enable_kv_cache_events = self.enable_kv_cache_events, False
         try:
             return self.get_computed_blocks(request)
@@ -106,8 +106,8 @@ class ZoneKVCacheManager(KVCacheManager):
         **kwargs: Any,
     ) -> KVCacheBlocks | None:
         if request.status is _RUNNING and new_computed_blocks is None and not args and not kwargs:
-            # Called for every request in every step. Most write on in a block that they hold and that does not become
-            # full: stock code only lets go of what has left the attention window then, and returns no new blocks.
+            # Called for every request in every step. Most write on in a block that they hold and do not fill: stock
+            # code then only frees blocks that have left the attention window, and returns no new blocks.
             tokens = request.num_computed_tokens + num_new_computed_tokens + num_new_tokens + num_lookahead_tokens
             if num_new_tokens and self._tables.writes_on(request, tokens):
                 self.let_go_of_skipped(request)
@@ -117,7 +117,7 @@ class ZoneKVCacheManager(KVCacheManager):
             pool.acting, pool.growing, pool.peak = zone, request.status is _RUNNING, request.peak
             if kwargs.get("delay_cache_blocks"):
                 num_lookahead_tokens = self.landing_slots(request, num_new_computed_tokens, kwargs)
-                # Others' prompts under way are no business of this zone, and its own are the arbiter's.
+                # Other zones' prompts in progress are irrelevant to this zone, and the arbiter accounts for its own.
                 kwargs["reserved_blocks"] = self.landing_blocks
                 if new_computed_blocks is not None:
                     loaded = num_new_computed_tokens + int(kwargs.get("num_external_computed_tokens", 0))
@@ -127,7 +127,7 @@ class ZoneKVCacheManager(KVCacheManager):
             elif request.status is not _RUNNING:
                 pool.spare = self._spare.pop(request.request_id, [])
                 if request.num_computed_tokens:
-                    # It has landed, and has its blocks.
+                    # Its load has landed, and the request has its blocks.
                     kwargs["full_sequence_must_fit"] = False
         blocks: KVCacheBlocks | None = None
         try:
@@ -156,9 +156,9 @@ class ZoneKVCacheManager(KVCacheManager):
 
     @property
     def landing_blocks(self) -> int:
-        """Blocks beyond those of tokens that a request takes when its load begins, as it takes slots for later.
+        """Blocks beyond those of tokens that a request takes when its load begins, for slots that it uses later.
 
-        vLLM counts a state that is to be computed when it is, and not before.
+        vLLM counts the block of a state only when the state is computed.
         """
         return self._tables.landing_blocks
 
@@ -179,10 +179,11 @@ class ZoneKVCacheManager(KVCacheManager):
         return [*blocks, *self._spare.pop(request.request_id, ())]
 
     def landing_slots(self, request: Request, num_new_computed_tokens: int, loading: Mapping[str, Any]) -> int:
-        """Slots beyond what is loaded that a request takes when its load begins: for what it computes later.
+        """Returns the slots beyond the loaded tokens that a request takes when its load begins, for later computation.
 
-        It can't be preempted before, and nothing may keep it from going on then. Where all layers see back only so far,
-        that is its next step's part of the prompt; what it needs after that it asks for as any other that runs.
+        The request can't be preempted before the load ends, and nothing may block it afterwards. If all layers have a
+        limited attention window, it takes only the slots of its next step's part of the prompt, and asks for later ones
+        like any other running request.
         """
         loaded = num_new_computed_tokens + int(loading.get("num_external_computed_tokens", 0))
         whole = int(request.num_tokens) + self.drafting
@@ -191,14 +192,14 @@ class ZoneKVCacheManager(KVCacheManager):
         return max(0, min(whole, self.max_model_len) - loaded)
 
     def cache_blocks(self, request: Request, num_computed_tokens: int) -> None:
-        # Called for every request in every step, too, and only a block that has become full changes anything.
+        # Called for every request in every step, too, and only a newly filled block changes anything.
         if not self._tables.indexes_nothing(request, num_computed_tokens):
             self.block_pool.acting = zone_of(request)
             super().cache_blocks(request, num_computed_tokens)
             self.block_pool.acting = None
 
     def let_go_of_skipped(self, request: Request) -> None:
-        """Free what a running request no longer sees, as vLLM does before it takes blocks."""
+        """Free the blocks that a running request no longer attends to, as vLLM does before it takes blocks."""
         if self._tables.forgetful:
             processed = max(0, request.num_computed_tokens - request.num_in_flight_tokens)
             self._tables.let_go_of_skipped(request, processed)
@@ -213,15 +214,16 @@ class ZoneKVCacheManager(KVCacheManager):
         *,
         is_capped: bool = False,
     ) -> int:
-        """Ask vLLM how many blocks a request puts to use to have so many tokens in all, and change nothing by that.
+        """Ask vLLM how many blocks a request needs to reach a number of tokens, without changing anything.
 
         Args:
-            request: that waits or runs.
-            hits: what it finds cached, by group.
-            computed_tokens: with these.
-            tokens: that it is to have then.
-            lookahead: slots beyond, to draft in.
-            is_capped: whether layers that do not see far back are counted as vLLM counts them for a whole prompt.
+            request: a waiting or running request.
+            hits: the cached blocks found, by group.
+            computed_tokens: the request's computed tokens, including the hits.
+            tokens: the number of tokens to reach.
+            lookahead: further slots, to draft in.
+            is_capped: whether layers with a limited attention window are counted as vLLM counts them for a whole
+                prompt.
         """
         with self._tables.unchanged(request.request_id):
             blocks: int = self.coordinator.get_num_blocks_to_allocate(
@@ -235,7 +237,7 @@ class ZoneKVCacheManager(KVCacheManager):
                 apply_admission_cap=is_capped,
                 prefill_end=max(request.num_prompt_tokens, request.num_tokens - 1),
             )
-        # vLLM 0.33 comes to -1 for drafts behind states that it has no block for yet, and takes none.
+        # vLLM 0.33 returns -1 for drafts behind states that have no block yet, and takes none.
         return max(0, blocks)
 
     def may_lack_blocks(self, requests: Sequence[Request]) -> Sequence[Request]:
@@ -243,14 +245,14 @@ class ZoneKVCacheManager(KVCacheManager):
         return self._tables.may_lack_blocks(requests, self.lookahead)
 
     def blocks_to_generate(self, request: Request, max_tokens: int) -> int:
-        """Blocks that a running request begins with the next token that it generates, and what is drafted after it.
+        """Returns the blocks that a running request needs for the next token that it generates and the drafts after it.
 
         Args:
-            request: none if it has its prompt to compute.
-            max_tokens: that a step computes of one request.
+            request: a running request; the result is 0 while it computes its prompt.
+            max_tokens: the maximum number of tokens that a step computes of one request.
         """
         computed, tokens = request.num_computed_tokens, 1 + len(request.spec_token_ids)
-        # Asked of every request before every step, and most write on in blocks that they hold.
+        # Called for every request before every step, and most write on in blocks that they hold.
         if self._tables.have_slots(request.request_id, computed + tokens + self.lookahead):
             return 0
         if not self._generates(request):
@@ -258,7 +260,7 @@ class ZoneKVCacheManager(KVCacheManager):
         return self.blocks_to_continue(request, min(tokens, max_tokens))
 
     def tokens_to_generate(self, request: Request) -> int:
-        """Tokens of a step that a running request takes to generate the next one; none while it computes its prompt."""
+        """Returns the step tokens that a running request takes to generate the next; 0 while it computes its prompt."""
         if not self._generates(request):
             return 0
         return max(
@@ -266,9 +268,9 @@ class ZoneKVCacheManager(KVCacheManager):
         )
 
     def blocks_to_continue(self, request: Request, num_new_tokens: int) -> int:
-        """Blocks that a running request asks for to compute so many tokens more, and to draft others after them.
+        """Returns the blocks that a running request needs to compute this many more tokens and draft after them.
 
-        Of what was drafted beyond the model's length vLLM computes nothing.
+        vLLM computes nothing of what was drafted beyond the model's length.
         """
         computed, nothing = request.num_computed_tokens, self.empty_kv_cache_blocks.blocks
         tokens = min(computed + num_new_tokens, self.max_model_len - self.sampled)
@@ -280,41 +282,41 @@ class ZoneKVCacheManager(KVCacheManager):
         return self.blocks_to_allocate(request, nothing, computed, tokens, self.lookahead)
 
     def _generates(self, request: Request) -> bool:
-        """Whether a running request's next step is one in which it generates."""
+        """Returns whether a running request generates in its next step."""
         is_generating = request.num_computed_tokens + 1 == request.num_tokens + request.num_output_placeholders
         return is_generating and not self._generates_its_last(request)
 
     def _generates_its_last(self, request: Request) -> bool:
-        """Whether the step in flight is sure to be a running request's last one: vLLM passes over it then."""
+        """Returns whether the step in flight is certainly a running request's last one: vLLM skips the request then."""
         in_flight = request.num_output_placeholders
         end = min(request.num_prompt_tokens + request.max_tokens, self.max_model_len)
         return bool(in_flight > 0 and request.num_computed_tokens + 2 - in_flight >= end)
 
     def has_slots_for(self, request: Request, num_new_tokens: int) -> bool:
-        """Whether a running request's blocks have room for so many more tokens; no where that is not known here."""
+        """Returns whether a running request's blocks fit this many more tokens; False if that is unknown here."""
         tokens, longest = request.num_computed_tokens + num_new_tokens + self.lookahead, self.max_model_len
         return self._tables.have_slots(request.request_id, tokens if tokens < longest else longest)
 
     def begins_with_this_step(self, request: Request) -> bool:
-        """Whether a waiting request would begin with a state that is computed in this very step: vLLM lets it wait."""
+        """Returns whether a waiting request would begin with a state computed in this very step: vLLM makes it wait."""
         return self._tables.have_states and self._tables.begin_with_this_step(self.look_up(request)[0].blocks)
 
     def take_condemned(self) -> list[tuple[Request, ForeignBlockError]]:
-        """The requests that were caught with a foreign block since the last call, each with its error."""
+        """Returns the requests that were caught with a foreign block since the last call, each with its error."""
         condemned, self._condemned = self._condemned, []
         return condemned
 
     def forget_foreign_blocks(self, request: Request) -> None:
-        """Take blocks that are not its zone's out of a request's tables; their owner keeps them as they are."""
+        """Remove blocks of other zones from a request's tables; their owners keep them unchanged."""
         owner, zone = self.block_pool.ledger.owner, zone_of(request)
         for caches in self.coordinator.single_type_managers:
             table = caches.req_to_blocks.get(request.request_id, [])
             table[:] = [block for block in table if block.is_null or owner[block.block_id] is zone]
 
     def record_prefix_cache_stats(self, request: Request, num_hits: int) -> None:
-        """Count a request's prefix hits and charge its prompt when it is admitted for the first time.
+        """Count a request's prefix hits, and charge its prompt when it is admitted for the first time.
 
-        vLLM calls this whenever a request is admitted, and when a load for it begins.
+        vLLM calls this whenever a request is admitted, and when its load begins.
         """
         super().record_prefix_cache_stats(request, num_hits)
         request.hit_tokens = num_hits
@@ -322,7 +324,7 @@ class ZoneKVCacheManager(KVCacheManager):
             self.admitted(request)
 
     def admitted(self, request: Request) -> None:
-        """Count and charge a request that begins to compute: with a load, when that has ended."""
+        """Count and charge a request that begins to compute; a request with a load begins when the load has ended."""
         if request.status is _LOADING:
             # Its load has failed, and vLLM begins another one.
             return
@@ -334,8 +336,8 @@ class ZoneKVCacheManager(KVCacheManager):
         now = self.block_pool.ledger.now
         self.latencies.scheduled(request, zone, now)
         leave_queue(request, zone, now, is_served=True)
-        hits: int = getattr(request, "hit_tokens", 0)  # none was noted of one that came with blocks of its own
-        # Of a load, vLLM counts as computed what has landed, which may be less than what was found.
+        hits: int = getattr(request, "hit_tokens", 0)  # not set if the request arrived with blocks of its own
+        # vLLM counts the landed part of a load as computed, which may be less than what was found.
         loaded = max(0, request.num_computed_tokens - hits)
         computed = request.num_prompt_tokens - hits - loaded
         charge(request, zone, INPUT * computed)

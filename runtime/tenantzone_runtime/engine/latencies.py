@@ -1,10 +1,10 @@
-"""How long requests wait: until they are scheduled, and until their first token is there.
+"""How long requests wait: until they are scheduled, and until their first token.
 
-Both count from vLLM's ``arrival_time``, so that what a request spends on its way from the API server and in the engine
-core's input queue, which is read between two steps, is a part of them; vLLM's own queue time leaves that out. That time
-is the wall clock's, the only one that two processes share. It is looked at once, when the request is added, and turned
-into a time of the monotonic clock: what the wall clock does later changes nothing, and if it was set back meanwhile the
-way counts as none.
+Both durations count from vLLM's ``arrival_time``. So they include the time between the API server and the engine core,
+and in the engine core's input queue, which is read between two steps; vLLM's own queue time excludes those. The arrival
+time is of the wall clock, the only one that two processes share. It is read once, when the request is added, and
+converted to the monotonic clock: later changes of the wall clock have no effect, and if it was set back meanwhile, the
+transit time counts as zero.
 """
 
 import time
@@ -16,16 +16,16 @@ from tenantzone_runtime.zones.zone import Zone
 
 
 def note_arrival(request: Request, now: float) -> None:
-    """Note on a request when it arrived, as a time of the monotonic clock."""
+    """Set a request's arrival time on the monotonic clock."""
     request.arrived = now - max(0.0, time.time() - request.arrival_time)
 
 
 class Latencies:
-    """Counts how long requests wait; a step pays for requests that have just been admitted, and for no other."""
+    """Measures how long requests wait; a step pays only for requests that have just been admitted."""
 
     def __init__(self) -> None:
         self._tokenless: list[tuple[Request, Zone]] = []
-        """Admitted, and still without their first token."""
+        """Admitted requests without their first token."""
 
     def scheduled(self, request: Request, zone: Zone, now: float) -> None:
         """Count the queue time of a request that was admitted for the first time."""
@@ -33,10 +33,10 @@ class Latencies:
         self._tokenless.append((request, zone))
 
     def after_output(self) -> Sequence[tuple[Zone, float]]:
-        """Count the time to first token of requests that have one now; to be called when a step's output is made.
+        """Count the time to first token of requests that have just got it; called when a step's output is made.
 
         Returns:
-            Zones of such requests, each with the seconds that it took.
+            The zones of these requests, each with the seconds to first token.
         """
         if not self._tokenless:
             return ()

@@ -1,14 +1,14 @@
-"""vLLM's ``serve`` command, whichever distribution vLLM was installed from.
+"""vLLM's ``serve`` command, for any distribution that vLLM was installed from.
 
-vLLM's own ``vllm`` asks for the version of a distribution named ``vllm``, which its builds for CPU are not; so this
-makes the one subcommand that is wanted without the rest of that program.
+vLLM's own ``vllm`` reads the version of a distribution named ``vllm``, which its CPU builds are not. So this builds the
+one subcommand without the rest of that program.
 """
 
 import sys
 
 from tenantzone_runtime.logs import configure_if_json
 
-# In each process that vLLM spawns, too: they import this module again. vLLM does so itself, but some time later.
+# This also runs in each process that vLLM spawns, which imports this module. vLLM configures its logs only later.
 configure_if_json()
 
 

@@ -1,8 +1,8 @@
-"""The requests that hold blocks while what they found in a tier is copied there, until they run.
+"""The requests that hold blocks while their tier hits are being loaded, until they run.
 
-vLLM looks at these first in each step, and what stops it at one of them stops it for everybody. So this queue yields a
-request only when its copy is there and it can go on. From the moment that its load begins a request has a seat, and the
-blocks for its whole prompt: when it has landed nothing is left to be refused.
+vLLM looks at these requests first in each step, and if one of them stops it, it stops for all. So this queue returns a
+request only when its load has landed and it can continue. From the beginning of its load, a request has a seat and the
+blocks for its whole prompt: once the load has landed, nothing can be refused any more.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -19,10 +19,10 @@ class LoadQueue(RequestQueue):
     """Requests whose loads have begun, in that order.
 
     Args:
-        has_landed: whether a request's copy is there.
-        can_go_on: whether nothing else would have it passed over.
-        going_on: is called with each request that leaves to run.
-        has_left: is called with each request that has left, to run or since it has ended.
+        has_landed: returns whether a request's load has landed.
+        can_go_on: returns whether nothing else would make vLLM skip it.
+        going_on: called with each request that leaves to run.
+        has_left: called with each request that has left, to run or because it has ended.
     """
 
     def __init__(
@@ -38,24 +38,24 @@ class LoadQueue(RequestQueue):
         self._has_left = has_left
         self._requests: dict[Request, None] = {}
         self._peeked: Request | None = None
-        """The request that vLLM looked at last: before it takes it, it may give away room that this one needs."""
+        """The request that vLLM peeked at last: before the pop, vLLM may use up the room that this request needs."""
 
     def begin(self, request: Request) -> None:
-        """Note that a request's load has begun, before vLLM has put it here."""
+        """Record that a request's load has begun, before vLLM has put it here."""
         self._requests[request] = None
 
     @property
     def landed(self) -> list[Request]:
-        """The requests that may go on now."""
+        """The requests that may continue now."""
         return [request for request in self._requests if self._may_go_on(request)]
 
     @property
     def landing(self) -> list[Request]:
-        """The requests that may go on now, and those whose copies are not there yet."""
+        """The requests that may continue now, and those whose loads have not landed yet."""
         return [request for request in self._requests if not self.has_landed(request) or self._can_go_on(request)]
 
     def reason(self, zone: Zone) -> Preparation | None:
-        """Returns what the requests of a zone wait for here; None: none is here."""
+        """Returns what a zone's requests wait for here, or None if none is here."""
         return "load" if any(zone_of(request) is zone for request in self._requests) else None
 
     def add_request(self, request: Request) -> None:
@@ -80,7 +80,7 @@ class LoadQueue(RequestQueue):
         self.add_request(request)
 
     def prepend_requests(self, requests: RequestQueue) -> None:
-        # vLLM's order, last in first out, says nothing here: each is yielded when it has landed.
+        # vLLM's order, last in first out, does not matter here: each request is returned once it has landed.
         for request in requests:
             self.add_request(request)
 
@@ -99,7 +99,7 @@ class LoadQueue(RequestQueue):
         return self.has_landed(request) and self._can_go_on(request)
 
     def __bool__(self) -> bool:
-        """Whether there is a request that can go on now."""
+        """Whether a request can continue now."""
         return any(map(self._may_go_on, self._requests))
 
     def __len__(self) -> int:

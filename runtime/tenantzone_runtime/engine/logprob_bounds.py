@@ -1,8 +1,8 @@
-"""Bounds the log probabilities in one answer, in vLLM's API server, where it is known how many there may be.
+"""Bounds the log probabilities in one answer, in vLLM's API server, where their number is known.
 
-The front door can't tell how many tokens a text or an image will be, nor how long an answer may become whose length
-nobody said. vLLM makes an object of each log probability on its event loop; one answer has those of all prompts of a
-body, as often as each is answered.
+The frontend can't know how many tokens a text or an image becomes, nor the length of an answer if the request sets no
+limit. vLLM creates an object for each log probability on its event loop. One answer contains those of all prompts of a
+body, once per choice.
 """
 
 from collections.abc import Mapping
@@ -18,12 +18,12 @@ from tenantzone_runtime.door.verdict import refuse_with
 
 
 async def bound_prompt_logprobs(prompt: Any, params: SamplingParams, vocabulary: int) -> None:
-    """Have the door refuse the request that this is called for, if its answer would become too large.
+    """Have the frontend refuse the current request if its answer would become too large.
 
     Args:
-        prompt: one of the request's, as vLLM hands it to the engine.
-        params: what is asked for.
-        vocabulary: tokens of the model.
+        prompt: one prompt of the request, as vLLM passes it to the engine.
+        params: the request's parameters.
+        vocabulary: the number of tokens in the model's vocabulary.
     """
     bearing = borne()
     if bearing is None or params.prompt_logprobs is None:
@@ -36,9 +36,9 @@ async def bound_prompt_logprobs(prompt: Any, params: SamplingParams, vocabulary:
 
 
 def with_bounded_logprobs(params: SamplingParams, vocabulary: int) -> SamplingParams:
-    """What is asked for, with an end to an answer that would have too many log probabilities in one piece.
+    """Returns the parameters with a shorter answer if it would have too many log probabilities in one piece.
 
-    One that says itself how long it is the front door has refused.
+    If the request sets the length of its answer, the frontend has checked it already.
     """
     bearing = borne()
     each = logprobs_of_token(params, vocabulary)
@@ -53,18 +53,18 @@ def with_bounded_logprobs(params: SamplingParams, vocabulary: int) -> SamplingPa
 
 
 def logprobs_of_token(params: SamplingParams, vocabulary: int) -> int | None:
-    """How many log probabilities each token of an answer has, its own included; None: it has none.
+    """Returns the number of log probabilities of each token of an answer, its own included; None if it has none.
 
     Args:
-        params: what is asked for.
-        vocabulary: tokens of the model.
+        params: the request's parameters.
+        vocabulary: the number of tokens in the model's vocabulary.
     """
     wanted = len(params.logprob_token_ids or ()) or None if params.logprobs is None else params.logprobs
     return None if wanted is None else _each(wanted, vocabulary)
 
 
 def _each(wanted: int, vocabulary: int) -> int:
-    """Log probabilities that each token has, its own with them."""
+    """Returns the number of log probabilities of each token, its own included."""
     return vocabulary if wanted < 0 else wanted + 1
 
 

@@ -1,8 +1,8 @@
-"""Has vLLM's API server measure all media of a request by their headers before it decodes any of them.
+"""Makes vLLM's API server measure all media of a request by their headers before it decodes any of them.
 
-Stock vLLM decodes each image, sound and video as soon as it is fetched. Here vLLM fetches all of a request, they are
-measured, and vLLM decodes them once the request's tenant has memory left for all of them. Headers may be wrong, for
-instance about the samples of a sound: that is bounded again while it is decoded.
+Stock vLLM decodes each image, sound and video as soon as it is fetched. Here vLLM first fetches all files of a request,
+they are measured, and vLLM decodes them once the request's tenant has memory left for all of them. Headers may be
+wrong, for instance about the samples of a sound: decoding is bounded again for that reason.
 """
 
 import asyncio
@@ -25,20 +25,20 @@ from tenantzone_runtime.engine.versions import chat_utils
 from tenantzone_runtime.settings import Bounds
 
 _FETCH_SECONDS: Final = 120
-"""For which the files of one request may be fetched. Meanwhile it keeps memory for files, which other tenants may wait
-for; vLLM bounds the time for each file alone."""
+"""Seconds in which all files of one request must be fetched. Meanwhile the request holds memory that other tenants may
+wait for; vLLM only bounds the time for each file."""
 _fetching: ContextVar[MediaUse | None] = ContextVar("tenantzone_fetching", default=None)
-"""Set while the files of a request are fetched, and not decoded."""
+"""Set while the files of a request are fetched, but not while they are decoded."""
 
 
 def bound_media(bounds: Bounds) -> None:
-    """Have vLLM's API server bound the media of requests that come through the front door.
+    """Make vLLM's API server bound the media of requests that come through the frontend.
 
     Args:
-        bounds: of one request.
+        bounds: the bounds of one request.
     """
     tracker = chat_utils().AsyncMultiModalItemTracker
-    # An icon has images in it whose own headers are read when they are decoded. Pillow refuses twice this number.
+    # An icon file contains images whose own headers are read on decoding. Pillow refuses twice this number of pixels.
     Image.MAX_IMAGE_PIXELS = bounds.max_image_pixels // 2
     warnings.simplefilter("ignore", Image.DecompressionBombWarning)
     if hasattr(tracker.resolve_items, "__wrapped__"):
@@ -50,11 +50,11 @@ def bound_media(bounds: Bounds) -> None:
 
 
 class _Fetching:
-    """Takes the place of what decodes a file, and keeps the file as it is.
+    """Replaces a file's decoder, and keeps the file undecoded.
 
     Args:
-        io: of vLLM, which decodes the file later.
-        limit: bytes of the file, if it is downloaded.
+        io: vLLM's decoder, which decodes the file later.
+        limit: the maximum bytes of a downloaded file.
     """
 
     def __init__(self, io: Any, limit: int) -> None:
@@ -92,7 +92,7 @@ def _fetching_files(load: Any) -> Any:
 
 
 def _bounded(resolve: Any) -> Any:
-    """The method of vLLM's that gathers the media of a conversation, with bounds."""
+    """Returns vLLM's method that gathers the media of a conversation, with bounds."""
 
     @wraps(resolve)
     async def resolve_bounded(tracker: Any) -> Any:
@@ -102,7 +102,7 @@ def _bounded(resolve: Any) -> Any:
                 await _load(tracker, bearing.media)
             except Refusal as refusal:
                 await refuse_with(refusal)
-                # A route that can't be refused so late: vLLM answers with 400.
+                # This route can't be refused so late: vLLM answers with 400.
                 raise ValueError(str(refusal)) from None
         return await resolve(tracker)
 
@@ -110,7 +110,7 @@ def _bounded(resolve: Any) -> Any:
 
 
 async def _load(tracker: Any, use: MediaUse) -> None:
-    """Fetch, measure and decode what a tracker has, and leave in it what is decoded."""
+    """Fetch, measure and decode a tracker's media, and leave the decoded media in it."""
     groups = tracker._items_by_modality
     items = [item for group in groups.values() for item in group]
     use.add_items(len(items))
@@ -135,7 +135,7 @@ async def _fetch(items: list[Any], use: MediaUse) -> list[Any]:
     """Fetch a tracker's items.
 
     Raises:
-        Refusal: it takes too long.
+        Refusal: fetching takes too long.
     """
     token = _fetching.set(use)
     deadline = asyncio.timeout(_FETCH_SECONDS)
@@ -151,10 +151,10 @@ async def _fetch(items: list[Any], use: MediaUse) -> list[Any]:
 
 
 def _check(sizes: list[Size], use: MediaUse, tracker: Any) -> None:
-    """Check what files come to together, before any of them is decoded.
+    """Check the total size of the files before any of them is decoded.
 
     Raises:
-        Refusal: more than a request may have, or than the model can read.
+        Refusal: the total exceeds what a request may have, or what the model can read.
     """
     for size in sizes:
         if size.is_image:
@@ -174,7 +174,7 @@ def _check(sizes: list[Size], use: MediaUse, tracker: Any) -> None:
 
 
 def _tokens(tracker: Any, size: Size) -> int:
-    """The tokens of an image; 0 for models that do not say it by the image's size alone."""
+    """Returns the tokens of an image; 0 for models that do not derive them from the image's size alone."""
     count = getattr(getattr(tracker.mm_processor, "info", None), "get_num_image_tokens", None)
     if count is None:
         return 0
@@ -185,7 +185,7 @@ def _tokens(tracker: Any, size: Size) -> int:
 
 
 async def _all(awaitables: Any) -> list[Any]:
-    """The results of all, when all have ended; the first error is raised then: threads can't be stopped."""
+    """Returns the results once all have ended, and only then raises the first error: threads can't be stopped."""
     results = await asyncio.gather(*awaitables, return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):
@@ -200,7 +200,7 @@ async def _on_thread(use: MediaUse, work: Callable[..., Any], *args: Any) -> Any
 
 
 def _again(item: Any, result: Any) -> Any:
-    """An item of a tracker's whose result is known."""
+    """Returns a tracker's item with a known result."""
     return partial(_done, result) if callable(item) else _done(result)
 
 

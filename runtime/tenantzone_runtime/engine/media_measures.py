@@ -21,36 +21,36 @@ from tenantzone_runtime.door.media import too_large_image, too_many_samples
 from tenantzone_runtime.settings import Bounds
 
 _FRAMES_TYPE: Final = "video/jpeg"
-"""A video as images in base64, with commas between them."""
+"""The type of a video given as base64 images, separated by commas."""
 _WITH_IMAGES_INSIDE: Final = frozenset({"ICO", "ICNS"})
-"""Formats whose header says nothing certain of the images in the file."""
+"""Formats whose header does not reliably describe the images in the file."""
 _BYTES_OF_SAMPLE: Final = 4
-"""Bytes of a sample, as vLLM bounds what it decodes."""
+"""Bytes of a sample, by which vLLM bounds what it decodes."""
 _MODEL_RATE: Final = 16_000
-"""Samples a second, of one channel, to which vLLM brings a sound for most models."""
+"""Samples per second, of one channel, to which vLLM resamples a sound for most models."""
 _PADDING_SAMPLES: Final = 2**17
-"""Samples that a sound may have beyond the number in its header and a quarter of it: some headers only estimate."""
+"""Samples that a sound may have beyond 1.25 times the number in its header: some headers only estimate."""
 
 _decoding = threading.local()
-"""`samples`: the largest number of samples that the sound which this thread decodes may have; None: any number."""
+"""`samples`: the maximum number of samples of the sound that this thread decodes; None for any number."""
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file that is fetched and not decoded."""
+    """A fetched file that is not decoded."""
 
     io: Any
-    """Of vLLM, which decodes it."""
+    """vLLM's decoder of the file."""
     data: bytes
     are_frames: bool = False
-    """Whether it is a video as images in base64."""
+    """Whether it is a video given as base64 images."""
 
     @classmethod
     def of_base64(cls, io: Any, media_type: str, data: str) -> File:
-        """A file of a URL that contains it.
+        """Returns the file that a data URL contains.
 
         Raises:
-            ValueError: it is no base64.
+            ValueError: the data is not base64.
         """
         if isinstance(io, VideoMediaIO) and media_type.lower() == _FRAMES_TYPE:
             return cls(io, data.encode(), are_frames=True)
@@ -59,19 +59,19 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What a file is when it is decoded."""
+    """The size of a file after decoding."""
 
     width: int = 0
     height: int = 0
     frames: int = 0
-    """Images of that size; 0 for a sound."""
+    """The number of images of that size; 0 for a sound."""
     samples: int = 0
-    """Of all channels of a sound; all that a request may have where the header says nothing."""
+    """Samples of all channels of a sound; the maximum of a request if the header has no number."""
     is_image: bool = False
 
 
 class _Measured(Exception):
-    """Ends the loading of a video once it is known how many frames would be decoded."""
+    """Ends the loading of a video once the number of frames to decode is known."""
 
     def __init__(self, frames: int) -> None:
         super().__init__()
@@ -79,11 +79,11 @@ class _Measured(Exception):
 
 
 def measure(file: File, bounds: Bounds) -> Size:
-    """Read how large a file is when it is decoded, out of its headers.
+    """Read the decoded size of a file from its headers.
 
     Raises:
-        Refusal: an image is larger than any may be.
-        ValueError: what vLLM raises for a file that it can't read.
+        Refusal: an image is larger than the limit.
+        ValueError: vLLM's error for a file that it can't read.
     """
     if isinstance(file.io, ImageMediaIO):
         width, height = _image_size(file.data, bounds)
@@ -99,13 +99,13 @@ def decode(file: File, size: Size, bounds: Bounds) -> Any:
     """Have vLLM decode a file.
 
     Args:
-        file: to decode.
-        size: that was measured.
-        bounds: of a request.
+        file: the file to decode.
+        size: the measured size.
+        bounds: the bounds of a request.
 
     Raises:
         Refusal: a sound has more samples than it may have.
-        ValueError: what vLLM raises for a file that it can't read, or the file is larger than its header says.
+        ValueError: vLLM's error for a file that it can't read, or the file is larger than its header states.
     """
     if isinstance(file.io, AudioMediaIO):
         return _decoded_sound(file, size.samples, bounds)
@@ -120,9 +120,9 @@ def decode(file: File, size: Size, bounds: Bounds) -> Any:
 
 
 def bound_sounds() -> None:
-    """Have vLLM's decoders of sounds end at what the thread that calls them may decode.
+    """Make vLLM's sound decoders stop at the limit of the calling thread.
 
-    Where a library is missing, vLLM then answers 400 with its name, and not 500.
+    If a library is missing, vLLM then answers 400 with its name instead of 500.
     """
     load, resample = stock_audio.load_audio, AudioResampler.resample
 
@@ -149,7 +149,7 @@ def bound_sounds() -> None:
 
 
 def _missing_library(what: str, error: ImportError) -> ValueError:
-    # vLLM puts an error about its own extras around the one that has the library's name.
+    # vLLM wraps the error that names the library in one about its own extras.
     innermost: BaseException | None = error
     library = str(error)
     while innermost is not None:
@@ -196,7 +196,7 @@ def _video_size(file: File, bounds: Bounds) -> Size:
         if file.io.num_frames > 0:
             images = images[: file.io.num_frames]
         sizes = [_image_size(pybase64.b64decode(each, validate=True), bounds) for each in images]
-        # vLLM takes frames of one size only.
+        # vLLM accepts frames of one size only.
         width, height = max(sizes, key=lambda size: size[0] * size[1])
         return Size(width, height, frames=len(sizes))
     width, height = _frame_size(file.data)
@@ -207,15 +207,15 @@ def _frame_size(data: bytes) -> tuple[int, int]:
     import cv2
     from vllm.multimodal.video_decoders.opencv import OpenCVVideoBackendMixin
 
-    # OpenCV 5 crashes where a capture that reads from memory is released; it is collected, as vLLM's are.
+    # OpenCV 5 crashes if a capture that reads from memory is released explicitly; it is collected, as vLLM's are.
     capture = OpenCVVideoBackendMixin.open_video_capture(data)
     return int(capture.get(cv2.CAP_PROP_FRAME_WIDTH)), int(capture.get(cv2.CAP_PROP_FRAME_HEIGHT))
 
 
 def _frames(file: File) -> int:
-    """The frames of a video that vLLM would decode, as its own loader chooses them; it decodes none of them."""
+    """Returns the number of frames that vLLM would decode, as its own loader chooses them, without decoding any."""
     loader = file.io.video_loader
-    # A copy of the decoder: vLLM may decode with the original one, and its own loader, at the same time.
+    # A copy of the decoder, because vLLM may use the original one, and its own loader, at the same time.
     io = copy(file.io)
     io.video_loader = type("MeasuringLoader", (loader if isinstance(loader, type) else type(loader),), {
         "compute_frames_index_to_sample": classmethod(_stop_at_frames),
@@ -232,7 +232,7 @@ def _stop_at_frames(cls: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _samples(data: bytes) -> int:
-    """The samples of all channels of a sound, by its header; 0 if the header can't be read.
+    """Returns the samples of all channels of a sound, by its header; 0 if the header can't be read.
 
     vLLM's decoders also bound the seconds of a sound, and so its samples at another rate.
     """
@@ -241,7 +241,7 @@ def _samples(data: bytes) -> int:
 
 
 def _counted(seconds: float, rate: int, channels: int) -> int:
-    """The samples of a sound as it is, or as the model gets it, whichever are more."""
+    """Returns the samples of a sound as it is, or as the model gets it, whichever is larger."""
     return round(seconds * max(rate * channels, _MODEL_RATE))
 
 
@@ -263,5 +263,5 @@ def _samples_by_av(data: bytes) -> int:
             stream = container.streams.audio[0]
             seconds = float(stream.duration * stream.time_base) if stream.duration else (container.duration or 0) / 1e6
             return _counted(seconds, stream.rate, stream.channels)
-    except (ImportError, ValueError, OSError, IndexError, AttributeError):  # vLLM says what is wrong with the file
+    except (ImportError, ValueError, OSError, IndexError, AttributeError):  # vLLM reports what is wrong with the file
         return 0

@@ -1,4 +1,4 @@
-"""The zones that have requests with images, sounds or videos: the encoder is shared between these."""
+"""The zones that have requests with images, sounds or videos: they share the encoder."""
 
 from collections.abc import Collection
 
@@ -15,16 +15,16 @@ class MediaRequests:
 
     @property
     def zones(self) -> Collection[Zone]:
-        """The zones that have such requests."""
+        """The zones that have requests with media."""
         return self._counts.keys()
 
     def arrived(self, request: Request, zone: Zone) -> None:
-        """Note that a request was bound to its zone."""
+        """Record that a request was bound to its zone."""
         if request.mm_features:
             self._counts[zone] = self._counts.get(zone, 0) + 1
 
     def ended(self, request: Request, zone: Zone) -> None:
-        """Note that a request has ended, however it ended."""
+        """Record that a request has ended, however it ended."""
         if not request.mm_features:
             return
         self._counts[zone] -= 1

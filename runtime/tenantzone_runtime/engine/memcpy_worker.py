@@ -1,6 +1,6 @@
-"""Copies chunks between an engine's blocks and the CPU memory tier where both are in CPU memory.
+"""Copies chunks between an engine's blocks and the CPU memory tier if both are in CPU memory.
 
-vLLM's own worker copies by streams of a GPU, and refuses to start without one.
+vLLM's own worker copies with GPU streams, and refuses to start without a GPU.
 """
 
 import time
@@ -21,19 +21,18 @@ from vllm.v1.kv_offload.base import (
 
 
 class MemcpyOffloadingWorker(OffloadingWorker):
-    """Copies when it is asked to, and tells that it is done when it is asked next.
+    """Copies synchronously on submission, and reports completion at the next poll.
 
-    A chunk is laid out as vLLM lays it out: for each tensor of the KV caches, the pages of its blocks one after the
-    other.
+    A chunk has vLLM's layout: for each tensor of the KV caches, the pages of its blocks in order.
 
     Args:
-        kv_caches: of the engine, in CPU memory.
-        blocks_per_chunk: how many blocks a chunk holds.
-        pages: for each tensor of the KV caches, the tier's memory: a row for each chunk, which may lie apart, of the
-            pages of a chunk's blocks one after the other.
+        kv_caches: the engine's KV caches, in CPU memory.
+        blocks_per_chunk: the number of blocks of a chunk.
+        pages: the tier's memory for each tensor of the KV caches: one row per chunk, with the pages of its blocks in
+            order. Rows need not be adjacent.
 
     Raises:
-        ValueError: the KV caches are elsewhere.
+        ValueError: the KV caches are not in CPU memory.
     """
 
     def __init__(self, kv_caches: CanonicalKVCaches, blocks_per_chunk: int, pages: Iterable[torch.Tensor]) -> None:
@@ -59,7 +58,7 @@ class MemcpyOffloadingWorker(OffloadingWorker):
         return finished
 
     def wait(self, job_ids: set[int]) -> None:
-        """Nothing to wait for: what was submitted is copied."""
+        """Does nothing: submitted copies are complete."""
 
     def _copy(self, job_id: int, of_engine: GPULoadStoreSpec, of_tier: LoadStoreSpec, *, is_store: bool) -> bool:
         assert isinstance(of_tier, BlockIDsLoadStoreSpec)
@@ -71,8 +70,8 @@ class MemcpyOffloadingWorker(OffloadingWorker):
                 engine, tier = self._blocks[ref.tensor_idx], self._pages[ref.tensor_idx]
                 of_blocks, of_chunks = addresses(engine, blocks, size), addresses(tier, places, size)
                 targets, sources = (of_chunks, of_blocks) if is_store else (of_blocks, of_chunks)
-                # Page by page: to gather all of them first would copy each byte twice. And by address: for a page of
-                # 16 KiB, to index a tensor and copy it takes twice as long as its bytes.
+                # Copy page by page, because gathering all pages first would copy each byte twice. And copy by address:
+                # for a page of 16 KiB, indexing and copying a tensor takes twice as long as copying its bytes.
                 for target, source in zip(targets, sources, strict=True):
                     memmove(target, source, size)
                 copied += size * len(blocks)
@@ -82,9 +81,9 @@ class MemcpyOffloadingWorker(OffloadingWorker):
     def _places(
         self, of_engine: GPULoadStoreSpec, of_tier: BlockIDsLoadStoreSpec
     ) -> Iterator[tuple[list[int], list[tuple[int, int]]]]:
-        """For each group, the ids of blocks, and for each the chunk and the place in it that belong to it.
+        """Yields for each group the ids of its blocks, and for each block its chunk and its position in the chunk.
 
-        The first block of a group may be in the midst of its chunk, and so may the last.
+        The first and the last block of a group may lie within a chunk.
         """
         blocks, chunks = of_engine.block_ids.tolist(), of_tier.block_ids.tolist()
         first_block = first_chunk = 0
@@ -99,15 +98,15 @@ class MemcpyOffloadingWorker(OffloadingWorker):
 
 
 def addresses(memory: torch.Tensor, places: npt.NDArray[np.int64], size: int) -> list[int]:
-    """Where in the processor's memory each of these places begins.
+    """Returns the address at which each of these places begins.
 
     Args:
-        memory: of bytes; each row of its last dimension lies together.
+        memory: a tensor of bytes whose last dimension is contiguous.
         places: the indices of each row.
-        size: bytes that are read or written from there on.
+        size: the number of bytes to read or write from there.
 
     Raises:
-        IndexError: a place is not in the memory, or has less than so many bytes.
+        IndexError: a place is outside the memory, or its row has fewer than ``size`` bytes.
     """
     *shape, row = memory.shape
     *strides, step = memory.stride()

@@ -1,7 +1,7 @@
-"""Moves what a zone has cached: down to storages that engines share, and on another engine up into its CPU memory.
+"""Moves a zone's cached chunks: down to shared storages, and on another engine up into its CPU memory.
 
-It goes on in the engine's steps, a run of chunks at a time, at the pace that was asked for; an engine without requests
-is woken for it. What it fails at costs hits.
+A migration proceeds in the engine's steps, a run of chunks at a time, at the requested rate. An engine without requests
+is woken for it. A failed migration only costs cache hits.
 """
 
 import logging
@@ -20,32 +20,32 @@ from tenantzone_runtime.zones.zone import Zone
 logger = logging.getLogger(__name__)
 
 TENANTS_AT_ONCE: Final = 100
-"""Whose prompts are compared with what is cached beside the steps; of thousands, each comes in its turn."""
+"""Tenants whose recent prompts are trimmed to the cached amount at a time, outside the steps. Tenants take turns."""
 ENDING: Final = "this engine shuts down"
 _GROUPS: Final = (
     "this engine's model has several groups of KV caches: what its zones use goes to storages whenever a request ends, "
     "and comes up when it is asked for"
 )
-"""Why such zones are not moved."""
+"""Why zones of such engines are not moved."""
 
 
 class Migration:
-    """One engine's part, for one zone at a time. Called with the scheduler's lock held.
+    """One engine's part of migrations, for one zone at a time. Called with the scheduler's lock held.
 
     Args:
-        scheduler: the zones' side of vLLM's offloading.
+        scheduler: the scheduler's side of the offloading connector, with zones.
     """
 
     def __init__(self, scheduler: Any) -> None:
         self.recent = RecentPrompts()
         self.tasks: dict[str, Task] = {}
-        """The last one of each tenant's zone."""
+        """The last task of each tenant's zone."""
         self.wake: Callable[[], object] = bool
-        """Has the engine make a step, if it sleeps."""
+        """Makes the engine run a step if it sleeps."""
         self.may_go_on: Callable[[], bool] = lambda: True
-        """Whether the engine neither ends nor is paused: whoever waits for that does not wait for what is moved."""
+        """Returns whether the engine is neither ending nor paused: those must not wait for a migration."""
         self.is_ending: Callable[[], bool] = lambda: False
-        """Whether the engine makes no step any more but for requests that it has."""
+        """Returns whether the engine runs no steps except for requests that it has."""
         self.patience = PATIENCE_SECONDS
         self._scheduler = scheduler
         self._moving = Moving(scheduler)
@@ -53,35 +53,35 @@ class Migration:
         self._steps: Steps | None = None
         self._purges: Mapping[str, str] = {}
         self._to_trim: list[str] = []
-        """Tenants who have their turn next, the last one first."""
+        """Tenants to trim next, in reverse order."""
 
     @property
     def wants_step(self) -> bool:
-        """Whether a step is to bring it on; asked at any moment."""
+        """Whether the migration needs a step; may be read at any time."""
         task = self._task
         return task is not None and time.monotonic() >= task.rests_until and self.may_go_on()
 
     @property
     def chunk_bytes(self) -> int:
-        """Of a chunk in CPU memory."""
+        """The size of a chunk in CPU memory, in bytes."""
         return int(self._scheduler.manager.primary_tier.tier.chunk_bytes)
 
     @property
     def chunk_tokens(self) -> int:
-        """That a chunk holds."""
+        """The number of tokens of a chunk."""
         return int(self._scheduler.config.kv_group_configs[0].tokens_per_chunk)
 
     # Orders
 
     def begin(self, order: MigrationOrder, prompts: Prompts) -> None:
-        """Begin what is asked for. What was asked for the same zone before ends; what it has moved is not moved again.
+        """Begin a migration. An earlier one of the same zone ends; chunks that it has moved are not moved again.
 
         Args:
-            order: not to stop.
-            prompts: of the zone, the one first that was used last.
+            order: any order except "stop".
+            prompts: the zone's prompts, the most recently used first.
 
         Raises:
-            MigrationError: it can't be done now.
+            MigrationError: the migration is impossible now.
         """
         assert order.order != "stop"
         shared = self._scheduler.manager.shared_tier
@@ -103,7 +103,7 @@ class Migration:
         self.wake()
 
     def told(self, tenant: str) -> dict[str, Any]:
-        """What a report has of what was asked for last; whoever asks wants it to go on."""
+        """Returns the report of a zone's last task, and records that the caller wants it to continue."""
         task, now = self.tasks.get(tenant), time.monotonic()
         if task is None:
             return {}
@@ -111,12 +111,12 @@ class Migration:
         return task.told(now)
 
     def stop(self, tenant: str, why: str) -> None:
-        """End what goes on for a zone, if anything does; what was moved stays where it is."""
+        """Stop a zone's migration, if one is running; moved chunks stay where they are."""
         if self._task is not None and self._task.tenant == tenant:
             self._end("Stopped", why)
 
     def stop_all(self, why: str) -> None:
-        """End what goes on, whoever's it is."""
+        """Stop the running migration, whichever zone it is for."""
         if self._task is not None:
             self._end("Stopped", why)
 
@@ -134,19 +134,19 @@ class Migration:
     # What is remembered
 
     def remember(self, zone: Zone, hashes: Sequence[bytes]) -> None:
-        """Note that a request has ended whose prompt, and answer, may be kept in tiers, up to these blocks."""
+        """Record that a request has ended whose blocks, up to these hashes, may be kept in tiers."""
         self.recent.note(zone.spec.tenant, hashes)
         self._trim(zone.spec.tenant)
 
     def _trim(self, tenant: str) -> None:
-        """Remember no more of a zone than it has cached."""
+        """Remember at most as many blocks of a zone as it has cached."""
         scheduler = self._scheduler
         chunks = scheduler.manager.primary_tier.tier.ledger.zones.get(tenant)
         in_memory = 0 if chunks is None else chunks.held * scheduler.config.blocks_per_chunk
         self.recent.trim(tenant, scheduler.held_blocks(tenant) + in_memory)
 
     def apply(self, config: RuntimeConfig) -> None:
-        """Forget what zones have used that are gone, keep nothing, or were purged; and move it no more."""
+        """Forget prompts of zones that are gone, keep nothing or were purged, and stop moving those zones."""
         purges = {
             zone.tenant: zone.purge for zone in config.zones if not zone.retention.no_store and zone.offload != "Never"
         }
@@ -158,7 +158,7 @@ class Migration:
         self._purges = purges
 
     def upkeep(self) -> Iterator[None]:
-        """Do what time does; several times a second."""
+        """Do periodic work; called several times a second."""
         self._to_trim = self._to_trim or self.recent.tenants
         for _ in range(min(TENANTS_AT_ONCE, len(self._to_trim))):
             self._trim(self._to_trim.pop())
@@ -174,7 +174,7 @@ class Migration:
     # Steps
 
     def turn(self) -> Jobs:
-        """Go on, in a step; returns what the workers are to copy out of the engine's blocks after it."""
+        """Continue the migration in a step. Returns the jobs that copy chunks out of the blocks after the step."""
         if self._steps is None or not self.wants_step:
             return {}
         try:
@@ -184,7 +184,7 @@ class Migration:
         except MigrationError as error:
             self._end("Failed", str(error))
         except Exception as error:
-            # No step of the engine's may fail for it.
+            # A failing migration must not fail a step of the engine.
             logger.exception("a migration failed")
             self._end("Failed", repr(error))
         return {}

@@ -1,7 +1,7 @@
-"""A scheduler of vLLM's, stock or with zones, without a model: tokens are made up, everything else is real.
+"""A vLLM scheduler, stock or with zones, without a model: only the generated tokens are made up.
 
-What replays a load in virtual time drives this. A prompt is told by ids of its content, so that a block's hash costs
-nothing to speak of, and no text is needed.
+The replay of a load in virtual time drives it. A prompt is given by ids of its content, so hashing a block costs almost
+nothing, and no text is needed.
 """
 
 import json
@@ -31,7 +31,7 @@ from tenantzone_runtime.engine.stock_orders import change_order
 from tenantzone_runtime.seal import SEAL_ARGUMENT, seal
 
 _SEAL_KEY: Final = bytes(32)
-"""Nobody else is there who could make a seal."""
+"""The key of seals. It needs no secret, since no client exists that could forge a seal."""
 _MODEL: Final = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
@@ -49,16 +49,16 @@ _TOKEN: Final = 5
 
 
 class ModellessScheduler:
-    """Sends requests as the front door would, and runs steps as the engine core would.
+    """Sends requests like the frontend, and runs steps like the engine core.
 
     Args:
-        shape: of the engine.
-        folder: an empty one, for what vLLM reads of a model.
-        config: the zones; None: vLLM's own scheduler.
-        priorities: of tenants, as vLLM has them, of which the smallest is served first; None: who comes first is.
-        order: in which a stock pool's cached blocks go.
-        tier_blocks: of CPU memory below the engine, for zones; 0: there is none.
-        now: the time in seconds.
+        shape: the engine's settings.
+        folder: an empty folder for the model files that vLLM reads.
+        config: the zones; None for vLLM's own scheduler.
+        priorities: vLLM's priority of each tenant, the smallest first; None for first come, first served.
+        order: the eviction order of a stock pool's cached blocks.
+        tier_blocks: blocks of the CPU memory tier below the engine, for zones; 0 for no tier.
+        now: returns the time in seconds.
     """
 
     def __init__(
@@ -92,12 +92,12 @@ class ModellessScheduler:
         """Add a request.
 
         Args:
-            request_id: like no other's.
-            tenant: whose it is; stock vLLM does not know.
-            prompt: its text.
-            answer_tokens: it generates so many.
-            arrival: when it came, in unix time.
-            owner: who finds what it computes again: requests of the same number, as with one ``cache_salt``.
+            request_id: a unique id.
+            tenant: the tenant of the request; stock vLLM does not use it.
+            prompt: the request's text.
+            answer_tokens: the number of tokens to generate.
+            arrival: the arrival time, in Unix seconds.
+            owner: requests with the same number share cached blocks, as with one ``cache_salt``.
         """
         priority = self._priority_of_owner[owner] = self._priorities.get(tenant, 0)
         params = SamplingParams(max_tokens=answer_tokens, ignore_eos=True)
@@ -119,11 +119,11 @@ class ModellessScheduler:
         )
 
     def take_loaded_tokens(self) -> int:
-        """Tokens that were loaded from the tier since this was asked last."""
+        """Returns the number of tokens loaded from the tier since the last call."""
         return 0 if self._tier is None else self._tier.take_loaded_tokens()
 
     def schedule(self) -> tuple[SchedulerOutput, ModelRunnerOutput]:
-        """The first half of a step, and what the model would make of it: a token for each whole prompt."""
+        """Run the first half of a step. Returns its output and a made-up model output, a token per complete prompt."""
         output = self.scheduler.schedule()
         names = list(output.num_scheduled_tokens)
         requests = self.scheduler.requests
@@ -134,7 +134,7 @@ class ModellessScheduler:
         )
 
     def update(self, output: SchedulerOutput, result: ModelRunnerOutput) -> list[EngineCoreOutput]:
-        """The other half. Returns what is sent to clients."""
+        """Run the second half of a step. Returns the outputs for clients."""
         by_client = self.scheduler.update_from_output(output, result)
         return [item for outputs in by_client.values() for item in outputs.outputs]
 
@@ -158,13 +158,13 @@ def _make_scheduler(shape: EngineShape, folder: Path, policy: str, *, zones: boo
     spec = FullAttentionSpec(block_size=shape.block_tokens, num_kv_heads=2, head_size=32, dtype=torch.float32)
     arguments: dict[str, Any] = {
         "vllm_config": config,
-        # vLLM keeps one block for itself.
+        # vLLM reserves one block for itself.
         "kv_cache_config": KVCacheConfig(
             num_blocks=shape.blocks + 1, kv_cache_tensors=[], kv_cache_groups=[KVCacheGroupSpec(["layer"], spec)]
         ),
         "structured_output_manager": StructuredOutputManager(config),
         "block_size": shape.block_tokens,
-        # Off, vLLM would not say what it found in the cache.
+        # Without this, vLLM would not report prefix cache hits.
         "log_stats": True,
     }
     if zones:

@@ -1,4 +1,4 @@
-"""How the hashes of blocks look where there is no model: an owner, and what tells the content."""
+"""Block hashes without a model: an owner, and an identity of the content."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -9,16 +9,16 @@ from vllm.v1.request import Request
 from tenantzone_runtime.engine.engine_shape import Prompt
 
 OWNER_BYTES: Final = 4
-"""With which a block's hash begins."""
+"""The bytes of the owner, with which a block's hash begins."""
 
 
 class Hasher:
-    """Tells the hashes of a request's blocks that are full and have none yet.
+    """Computes the hashes of a request's full blocks that have none yet.
 
     Args:
-        prompt: what the request's text is.
-        owner: who finds its blocks again.
-        block_tokens: of a block.
+        prompt: the request's text.
+        owner: the number of those who share its cached blocks.
+        block_tokens: tokens per block.
     """
 
     def __init__(self, prompt: Prompt, owner: int, block_tokens: int) -> None:
@@ -39,10 +39,10 @@ class Hasher:
 
 
 def owners(block_hashes: Iterable[bytes | None]) -> Iterable[int]:
-    """Whose blocks these are, of those that have a hash."""
+    """Yields the owners of the blocks that have a hash."""
     return (owner_of(each) for each in block_hashes if each is not None)
 
 
 def owner_of(block_hash: Any) -> int:
-    """Whose block it is."""
+    """Returns the owner of a block."""
     return int.from_bytes(block_hash[:OWNER_BYTES], "big")

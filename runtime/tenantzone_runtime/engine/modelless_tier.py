@@ -1,7 +1,8 @@
-"""A tier of CPU memory below a scheduler without a model: a connector of vLLM's around the zones' own tier.
+"""A CPU memory tier below a scheduler without a model: a vLLM connector around the zones' own tier.
 
-What a step computes is stored in that step, as far as the zone may store it; what a prompt goes on with behind its hit
-in the engine is loaded before the step in which it is computed. How long that takes, whoever drives the scheduler says.
+The blocks that a step computes are stored in that step, as far as the zone may store them. Blocks that follow a
+prompt's hit in the engine are loaded before the step that needs them. The driver of the scheduler decides how long that
+takes.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,14 +22,14 @@ _UPKEEP_SECONDS: Final = 0.1
 
 
 class TierBelow(KVConnectorBase_V1):
-    """The scheduler's half of a connector; there is no worker that had another.
+    """The scheduler's half of a connector; there is no worker with the other half.
 
     Args:
-        config: of the engine's zones; each has the same part of the tier as of the engine.
-        blocks: that the tier holds.
-        engine_blocks: that the engine holds.
-        block_tokens: of a block.
-        now: the time in seconds.
+        config: the engine's zones; each gets the same share of the tier as of the engine.
+        blocks: the number of blocks of the tier.
+        engine_blocks: the number of blocks of the engine.
+        block_tokens: tokens per block.
+        now: returns the time in seconds.
     """
 
     def __init__(
@@ -37,7 +38,7 @@ class TierBelow(KVConnectorBase_V1):
         zones = tuple(
             zone.model_copy(update={"tiers": (_share(zone.reserved, blocks, engine_blocks),)}) for zone in config.zones
         )
-        # Stores and loads of a step end with it, so that none are in transfer when the next begins.
+        # Stores and loads of a step end with the step, so that none are in transfer when the next one begins.
         self._tier = Tier("cpu", blocks, 1, TransferBounds(stores=blocks, loads=blocks), now())
         self._tier.apply(config.model_copy(update={"zones": zones}), now())
         self._block_tokens = block_tokens
@@ -48,19 +49,19 @@ class TierBelow(KVConnectorBase_V1):
         self._free = list(range(blocks))
         self._requests: dict[str, Request] = {}
         self._stored: dict[str, int] = {}
-        """Blocks of each request that were stored, or could not be."""
+        """The number of blocks of each request that were stored or could not be stored."""
         self._refused: set[str] = set()
         """Ids of requests with a chunk that was not admitted."""
         self._matched: dict[str, list[int]] = {}
-        """What each request that was asked for would load, until it does."""
+        """By request id, the chunks found for a request, until it loads them."""
         self._loaded_tokens = 0
 
     def take_loaded_tokens(self) -> int:
-        """Tokens whose keys and values were loaded since this was asked last."""
+        """Returns the number of tokens loaded since the last call."""
         loaded, self._loaded_tokens = self._loaded_tokens, 0
         return loaded
 
-    # What vLLM's scheduler asks of a connector
+    # vLLM's connector interface
 
     def on_new_request(self, request: Request) -> None:
         zone = self._zone(request)
@@ -120,7 +121,7 @@ class TierBelow(KVConnectorBase_V1):
         return self._tier.zone_for(request.cache_salt, self._now())
 
     def _found(self, request: Request, begin: int) -> list[int]:
-        """Chunks that a prompt goes on with; its last token is always computed."""
+        """Returns the chunks that continue a prompt; its last token is always computed."""
         zone, size = self._zone(request), self._block_tokens
         if zone is None:
             return []
@@ -154,7 +155,7 @@ class TierBelow(KVConnectorBase_V1):
         for chunk, block_hash in zip(chunks, new, strict=False):
             self._chunk_of[tenant, block_hash] = chunk
             self._key_of[chunk] = tenant, block_hash
-        # In reverse: of a prompt, its end goes first.
+        # In reverse order, because the end of a prompt is evicted first.
         self._give_up(self._tier.stored(chunks[::-1]))
 
     def _give_up(self, chunks: Iterable[int]) -> None:
@@ -164,7 +165,7 @@ class TierBelow(KVConnectorBase_V1):
 
 
 def put_below(scheduler: Scheduler, tier: TierBelow) -> None:
-    """Give a scheduler a tier; it has had nothing to do yet."""
+    """Give an unused scheduler a tier."""
     scheduler.connector = tier
 
 

@@ -1,7 +1,7 @@
-"""One prompt of a zone whose chunks are moved between tiers while no request asks for it.
+"""A prompt of a zone whose chunks are moved between tiers while no request asks for it.
 
-To vLLM's tiers it is a request that has ended, so that what holds for one holds for it: chunks are pinned while they
-are copied, and a copy out of a block that is given to another is made before that one writes there.
+vLLM's tiers see it as an ended request, so the same rules apply: chunks are pinned while they are copied, and a copy
+out of a block that is given to another request happens before that request writes to the block.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,21 +18,21 @@ from tenantzone_runtime.shared.queries import Query
 Jobs = dict[int, TransferJob]
 
 _NO_REQUEST: Final = SimpleNamespace(kv_transfer_params=None, is_finished=lambda: True)
-"""What vLLM asks of the request whose state it keeps."""
+"""What vLLM reads of the request whose state it keeps."""
 
 
 class MovedPrompt:
-    """A prompt between its begin and its end.
+    """A prompt that is being moved.
 
     Args:
-        scheduler: the zones' side of vLLM's offloading.
-        name: that no request has.
-        tenant: whose prompt it is.
-        hashes: of its blocks.
+        scheduler: the scheduler's side of the offloading connector, with zones.
+        name: an id that no request has.
+        tenant: the tenant whose prompt it is.
+        hashes: the hashes of its blocks.
     """
 
     def __init__(self, scheduler: Any, name: str, tenant: str, hashes: Sequence[bytes]) -> None:
-        # Typed where it is made: it makes these.
+        # Not typed here, to avoid a circular import: the scheduler creates these objects.
         self._scheduler, self._manager = scheduler, scheduler.manager
         self._name, self.tenant = name, tenant
         self._in_a_chunk = scheduler.config.blocks_per_chunk
@@ -52,7 +52,7 @@ class MovedPrompt:
             tier.know_prompt(context, self.keys)
 
     def end(self) -> None:
-        """Begin nothing more of it; what is on its way arrives."""
+        """Begin no more copies; those in progress complete."""
         self._status.finished_signaled = True
         self._manager.on_request_finished(self._context)
         if not self._status.transfer_jobs:
@@ -60,7 +60,7 @@ class MovedPrompt:
 
     @property
     def is_moving(self) -> bool:
-        """Whether anything of it is on its way."""
+        """Whether any of its chunks are being copied."""
         context = self._context
         return (
             bool(self._status.transfer_jobs)
@@ -70,16 +70,16 @@ class MovedPrompt:
 
     @property
     def query(self) -> Query:
-        """By which what storages have of it is loaded."""
+        """The query that loads its chunks from storages."""
         query: Query = self._manager.shared_tier.query_of(self._context)
         return query
 
     def kept(self, keys: Iterable[OffloadKey]) -> set[OffloadKey]:
-        """Those of its chunks that are in CPU memory."""
+        """Returns those of its chunks that are in CPU memory."""
         return set(self._manager.primary_tier.are_kept(keys, self._context))
 
     def blocks_of(self, index: int) -> Sequence[int] | None:
-        """The engine's blocks that have a chunk and that no request uses; None: it is not there."""
+        """Returns the engine's unused blocks that hold a chunk; None if the engine does not hold it."""
         begin = index * self._in_a_chunk
         block_ids: Sequence[int] | None = self._scheduler.cached_blocks(
             self.tenant, self._hashes[begin : begin + self._in_a_chunk]
@@ -87,14 +87,14 @@ class MovedPrompt:
         return block_ids
 
     def store(self, first: int, chunks: Sequence[Sequence[int]]) -> Jobs:
-        """Begin to copy chunks from the engine's blocks to CPU memory, from where they go on.
+        """Begin to copy chunks from the engine's blocks to CPU memory, from where they are copied on.
 
         Args:
-            first: the first one's index.
-            chunks: the blocks of each.
+            first: the index of the first chunk.
+            chunks: the blocks of each chunk.
 
         Returns:
-            what the workers are to do in this step; nothing where the zone may not have them there.
+            The workers' jobs in this step; empty if the zone may not have the chunks there.
         """
         scheduler, keys = self._scheduler, self.keys[first : first + len(chunks)]
         output = self._manager.prepare_store(keys, self._context)
@@ -105,7 +105,7 @@ class MovedPrompt:
         block_ids = [block_id for key, blocks in pairs if key in stored for block_id in blocks]
         job_id = scheduler._generate_job_id()
         self._status.transfer_jobs.add(job_id)
-        # As of a request that has ended: whoever is given one of these blocks waits for the copy.
+        # As for an ended request: a request that is given one of these blocks waits for the copy.
         for block_id in block_ids:
             scheduler._block_id_to_pending_jobs.setdefault(block_id, set()).add(job_id)
         scheduler._jobs[job_id] = TransferJobStatus(
@@ -119,7 +119,7 @@ class MovedPrompt:
         return {job_id: TransferJob(req_id=self._name, src_spec=source, dst_spec=output.store_spec)}
 
     def let_go(self) -> None:
-        """Let what was stored so far make room for what is stored next."""
+        """Let the chunks stored so far be evicted for the next ones."""
         self._manager.primary_tier.let_go(self._context)
 
     def copy_down(self, keys: Sequence[OffloadKey]) -> None:
@@ -127,20 +127,20 @@ class MovedPrompt:
         self._manager.copy_down(keys, self._context)
 
     def bring_up(self, keys: Iterable[OffloadKey]) -> bool:
-        """Begin to bring chunks up into CPU memory, as far as the zone may have them there.
+        """Begin to load chunks into CPU memory, as far as the zone may have them there.
 
         Returns:
-            whether all has begun that may; else to be called again in a later step.
+            Whether all permitted loads have begun; if not, call this again in a later step.
         """
         self._manager.primary_tier.begin_lookup(self._context)
         looked_up = [self._manager.lookup(key, self._context) for key in keys]
         return LookupResult.RETRY not in looked_up
 
     def use(self, keys: Iterable[OffloadKey]) -> None:
-        """Note that chunks in CPU memory are used now."""
+        """Record that chunks in CPU memory are used now."""
         self._manager.primary_tier.touch(list(keys), self._context)
 
     def count_kept(self, first: int, most: int) -> int:
-        """How many chunks from one on, so many at most, are in CPU memory, one behind the other."""
+        """Returns how many consecutive chunks from ``first`` on, at most ``most``, are in CPU memory."""
         keys = self.keys[first : first + most]
         return sum(1 for _ in takewhile(self.kept(keys).__contains__, keys))

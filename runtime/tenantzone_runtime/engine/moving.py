@@ -1,7 +1,7 @@
-"""How prompts of a zone are moved: step by step, down to storages that engines share, or up from there.
+"""Moves prompts of a zone step by step: down to shared storages, or up from there.
 
-Each way is a generator. What it yields is what the workers are to copy out of the engine's blocks after a step; it goes
-on in a later one.
+Each direction is a generator. It yields the jobs that copy chunks out of the engine's blocks after a step, and
+continues in a later step.
 """
 
 import time
@@ -18,7 +18,7 @@ from tenantzone_runtime.shared.prompts import Prompts
 from tenantzone_runtime.shared.queries import Query
 
 CHUNKS_AT_ONCE: Final = 64
-"""That are on their way together."""
+"""The number of chunks that are copied at the same time."""
 
 Steps = Generator[Jobs, None, None]
 Counted = Generator[Jobs, None, int]
@@ -26,7 +26,7 @@ Counted = Generator[Jobs, None, int]
 
 @dataclass(slots=True)
 class Task:
-    """What was asked for, and how far it has come."""
+    """A migration and its progress."""
 
     tenant: str
     work: Work
@@ -34,9 +34,9 @@ class Task:
     pace: Pace
     began: float
     asked: float
-    """When somebody asked for the last time how far it has come."""
+    """When a caller last asked for the progress."""
     final: dict[str, Any] | None = None
-    """What a report has of it since it has ended."""
+    """The report of the task after its end; None while it runs."""
     state: State = "Running"
     problem: str = ""
     prompts_done: int = 0
@@ -44,10 +44,10 @@ class Task:
     found: set[bytes] = field(default_factory=set)
     left: set[bytes] = field(default_factory=set)
     rests_until: float = 0.0
-    """No step is made for it before."""
+    """The time before which no step is made for the task."""
 
     def end(self, state: State, problem: str, now: float) -> None:
-        """It goes on no more; what it was about is let go."""
+        """End the task, and drop its data."""
         self.state, self.problem = state, problem
         self.final = self.told(now)
         self.prompts = ()
@@ -55,7 +55,7 @@ class Task:
         self.left.clear()
 
     def told(self, now: float) -> dict[str, Any]:
-        """What a report has of it."""
+        """Returns the task's report."""
         if self.final is not None:
             return self.final
         return {
@@ -72,10 +72,10 @@ class Task:
 
 
 class Moving:
-    """The ways of one engine.
+    """The migration steps of one engine.
 
     Args:
-        scheduler: the zones' side of vLLM's offloading.
+        scheduler: the scheduler's side of the offloading connector, with zones.
     """
 
     def __init__(self, scheduler: Any) -> None:
@@ -83,17 +83,17 @@ class Moving:
         self._names = count()
 
     def steps(self, task: Task) -> Steps:
-        """All that a task takes.
+        """Returns all steps of a task.
 
         Raises:
-            MigrationError: it can't go on.
+            MigrationError: the task can't continue.
         """
         ways = {"hand-down": self._hand_down, "warm-up": self._warm_up}
         for prompt in task.prompts if task.work in ways else ():
             with self._moved(task, prompt) as moved:
                 yield from ways[task.work](task, moved)
             task.prompts_done += 1
-        # What was used last is to be what was looked at last: where there is no room for all, the others go first.
+        # Touch the most recently used prompt last: if not all fit, the others are evicted first.
         see = self._see_up if task.work == "warm-up" else self._see_down
         for prompt in reversed(task.prompts):
             with self._moved(task, prompt) as moved:
@@ -126,7 +126,7 @@ class Moving:
             moved.let_go()
 
     def _begin_down(self, moved: MovedPrompt, first: int, most: int) -> tuple[Jobs, int]:
-        """Have storages get what follows, as far as it is in CPU memory, or else in the engine's blocks."""
+        """Begin to copy the next chunks to storages, from CPU memory if possible, else from the engine's blocks."""
         in_memory = moved.count_kept(first, most)
         if in_memory:
             moved.copy_down(moved.keys[first : first + in_memory])
@@ -164,7 +164,7 @@ class Moving:
             first += len(run)
 
     def _room(self, tenant: str) -> int:
-        """Chunks that a zone may get in CPU memory without evicting its own, or what others may hold on to."""
+        """Returns the chunks that a zone may add to CPU memory without evicting its own or others' protected ones."""
         tier = self._scheduler.manager.primary_tier.tier
         zone = tier.ledger.zones.get(tenant)
         if zone is None:
@@ -201,7 +201,7 @@ class Moving:
         return int(found)
 
     def _afford(self, task: Task) -> Counted:
-        """Wait until a chunk may be moved; returns how many may."""
+        """Wait until a chunk may be moved. Returns the number of chunks that may be moved."""
         while not (chunks := task.pace.chunks(now := time.monotonic())):
             task.rests_until = task.pace.next_chunk(now)
             yield {}

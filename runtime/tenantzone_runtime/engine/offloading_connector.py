@@ -1,6 +1,6 @@
-"""The KV connector of the zones, which ``--kv-transfer-config`` names: vLLM's offloading, request by request by zone.
+"""The KV connector of the zones, named in ``--kv-transfer-config``: vLLM's offloading, with a zone for each request.
 
-It is the only one that is let in: what it stores and loads is accounted for in the tiers' own ledgers.
+No other connector is accepted: the tiers' own ledgers account for everything it stores and loads.
 """
 
 import os
@@ -48,7 +48,7 @@ from tenantzone_runtime.zones.zone import Zone
 
 
 class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
-    """The scheduler's side of vLLM's offloading, which asks for each request what its zone may."""
+    """The scheduler's side of vLLM's offloading, which applies the rights of each request's zone."""
 
     manager: ZoneTieringManager
 
@@ -66,11 +66,11 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
             self.manager.move_whole_hits(self._shape)
 
     def bind(self, request: Request, zone: Zone | None) -> None:
-        """Say whose a request is that is about to come.
+        """Set the zone of a request before it is added.
 
         Args:
-            request: that the scheduler has bound.
-            zone: its own; None: it came before any zone.
+            request: a request that the scheduler has bound.
+            zone: the request's zone; None if it arrived before any zone was declared.
         """
         if _keeps_out(zone):
             return
@@ -91,9 +91,9 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
             self.manager.primary_tier.know_prompt(status.req_context, partial(self._hits_of, status), needed)
 
     def _hits_of(self, status: RequestOffloadState) -> list[list[OffloadKey]]:
-        """What each hit needs that a request's prompt may become, the longest first.
+        """Returns the keys that each possible hit of a request's prompt needs, the longest hit first.
 
-        vLLM keeps windows where the same prompt would be found again, and where others were seen to go on otherwise.
+        vLLM keeps windows where the same prompt would be found again, and where other prompts branched off before.
         """
         request = status.req
         ends = {self._shape.end(request.num_prompt_tokens - 1), self._shape.end(request.shared_prefix_boundary)}
@@ -102,7 +102,7 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
         return [keys for keys in hits if keys]
 
     def know_blocks(self, pool: ZoneBlockPool) -> None:
-        """Know the engine's blocks, which are looked at when a zone is moved."""
+        """Set the engine's block pool, which is read when a zone is moved."""
         self._pool = pool
 
     # Loads
@@ -114,19 +114,19 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
         if status is None:
             return 0, False
         if request.request_id in self._preempted or self.is_looking_up(request):
-            # vLLM has copies from blocks that a request lost made in the step to come, and no load for it beside them.
+            # vLLM copies blocks that a preempted request lost in the next step, and can't load for it at the same time.
             return None, False
         primary = self.manager.primary_tier
         primary.begin_lookup(status.req_context)
-        # Not beyond what the zone may have in the tier: of a longer prompt, the rest is computed.
+        # At most what the zone may have in the tier: the rest of a longer prompt is computed.
         loadable = self._shape.tokens_in(primary.loadable(status.req_context))
         if self._shape.is_linked:
-            # vLLM takes one off, for the token with which the model begins.
+            # vLLM subtracts one, for the token with which the model begins.
             loadable += 1
         most = loadable if max_num_new_tokens is None else min(loadable, max_num_new_tokens)
         zone = zone_of(request)
         if zone is not None and is_under_way(zone):
-            # Its purge has not come to the tiers yet.
+            # The zone's purge has not reached the tiers yet.
             most = 0
         if self.manager.whole_prompts is not None and not request.skip_reading_prefix_cache:
             looked_for = self._bring_up(self.manager.whole_prompts, status, num_computed_tokens, most)
@@ -138,10 +138,10 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
         return super().get_num_new_matched_tokens(request, num_computed_tokens, most)
 
     def _bring_up(self, whole: WholePrompts, status: RequestOffloadState, begin: int, most: int) -> int | None:
-        """Begin to bring up the longest hit of a prompt.
+        """Begin to load the longest hit of a prompt.
 
         Returns:
-            how many tokens vLLM may look for from ``begin``; None: it is not known yet what there is.
+            How many tokens vLLM may look for from ``begin`` on; None if the hits are not known yet.
         """
         status.update_offload_keys()
         end = self._shape.end(min(status.req.num_tokens, begin + most) - 1)
@@ -155,11 +155,11 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
                     return hit - begin + 1
                 case BringUp.NEEDLESS:
                     break
-            # What can't be had from where it is now may be somewhere else as far as a shorter one goes.
+            # A hit that can't be loaded from where it is may be shorter elsewhere.
         return most
 
     def is_looking_up(self, request: Request) -> bool:
-        """Whether a request waits for an answer, for the CPU memory tier, or for what its own blocks held."""
+        """Returns whether a request waits for an answer, for the CPU memory tier, or for chunks of its own blocks."""
         status = self._req_status.get(request.request_id)
         if status is None or status.deferred_lookup_start_time is None:
             return False
@@ -175,7 +175,7 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
         tokens: int = super()._calc_num_offloadable_tokens(req_status, num_computed_tokens)
         request = req_status.req
         if self._shape.is_linked:
-            # vLLM keeps no windows beyond, without which nothing there is found.
+            # vLLM keeps no windows beyond this end, and without them nothing behind it is found.
             tokens = min(tokens, self._shape.end(request.num_prompt_tokens - 1))
         zone = zone_of(request)
         if zone is None:
@@ -187,8 +187,8 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
     def _reachable_store_block_mask(self, group_config: Any, **blocks: Any) -> list[bool] | None:
         window = group_config.sliding_window_size_in_chunks
         if self._shape.is_linked and window is not None:
-            # vLLM looks for as many blocks as a window spans, and where its last token has a block of its own stores
-            # one less.
+            # vLLM looks for as many blocks as a window spans, but stores one fewer if the window's last token has a
+            # block of its own.
             spec = replace(group_config.kv_cache_spec, sliding_window=window * group_config.tokens_per_block)
             group_config = group_config._replace(kv_cache_spec=spec)
         mask: list[bool] | None = super()._reachable_store_block_mask(group_config=group_config, **blocks)
@@ -200,11 +200,11 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
         return any(tokens // group.tokens_per_chunk > state.next_stored_chunk_idx for group, state in groups)
 
     def preempted(self, request: Request) -> None:
-        """Note that a request has lost its blocks."""
+        """Record that a request has lost its blocks."""
         self._preempted.add(request.request_id)
         status = self._req_status.get(request.request_id)
         for group in status.group_states if status is not None else ():
-            # If it ends before it comes back, vLLM would store what its blocks hold by then.
+            # If the request ends before it resumes, vLLM would store the current content of these blocks.
             group.block_ids.clear()
 
     def build_connector_meta(self, scheduler_output: SchedulerOutput) -> KVConnectorMetadata:
@@ -215,7 +215,7 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
             )
         )
         if scheduler_output.new_block_ids_to_zero:
-            # Workers may zero a block before they copy what it held.
+            # Workers may zero a block before they copy its content.
             zeroed = set(scheduler_output.new_block_ids_to_zero)
             for job in [self._jobs[job_id] for job_id in meta.jobs_to_flush if job_id in self._jobs]:
                 sources = [*(job.deferred_fence_block_ids or ()), *(job.fenced_block_ids or ())]
@@ -240,7 +240,7 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
         return result
 
     def _remember(self, request: Request) -> None:
-        """Note what of a request's blocks may be moved later: its zone's, as far as it goes on in tiers."""
+        """Record the blocks of a request that may be moved later: those of its zone that may go to tiers."""
         status, zone = self._req_status.get(request.request_id), zone_of(request)
         if status is None or zone is None or request.status == RequestStatus.FINISHED_ERROR:
             return
@@ -253,7 +253,7 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
             self.migration.remember(zone, hashes)
 
     def condemn(self, request: Request) -> None:
-        """Keep nothing of what a request has stored or is storing, in any tier, and store nothing more of it."""
+        """Remove all that a request has stored or is storing from every tier, and store nothing more of it."""
         status = self._req_status.get(request.request_id)
         if status is None:
             return
@@ -263,20 +263,20 @@ class ZoneOffloadingScheduler(OffloadingConnectorScheduler):
         for tier in self.manager.secondary_tiers:
             tier.condemn(status.req_context, keys)
 
-    # What is moved for no request
+    # Migrations, which no request asks for
 
     def _migrate(self) -> None:
         self._moved = self.migration.turn()
 
     def held_blocks(self, tenant: str) -> int:
-        """How many of the engine's blocks a tenant's zone holds."""
+        """Returns the number of the engine's blocks that a tenant's zone holds."""
         zone = self._pool.zones.get(tenant) if self._pool is not None else None
         return 0 if zone is None else zone.held
 
     def cached_blocks(self, tenant: str, hashes: Sequence[bytes]) -> Sequence[int] | None:
-        """The blocks that hold what these hashes name, and that no request uses; None: not all are there."""
+        """Returns the unused blocks with these hashes; None if any is missing."""
         found = self._pool.cached_blocks(tenant, map(BlockHash, hashes)) if self._pool is not None else None
-        # What a request was given in this step, and had to let go in it, was not computed.
+        # Blocks that a request got and lost in this step were not computed.
         return found if found and self._current_batch_allocated_block_ids.isdisjoint(found) else None
 
     def has_pending_push_work(self) -> bool:
@@ -325,12 +325,12 @@ class ZoneOffloadingConnector(OffloadingConnector):
 
 
 def _keeps_out(zone: Zone | None) -> bool:
-    """Whether a zone's requests have nothing to do with tiers from their beginning to their end."""
+    """Returns whether a zone's requests never use tiers."""
     return zone is not None and offloads_nothing(zone.spec)
 
 
 def shape_of(config: OffloadingConfig, caches: KVCacheConfig) -> HitShape:
-    """What hits need of each of a model's groups, as vLLM's offloading has them."""
+    """Returns what hits need of each of a model's groups in vLLM's offloading."""
     tokens = config.groups[0].tokens_per_block * config.cache.blocks_per_chunk
     if len(config.groups) == 1:
         return HitShape(tokens, (None,))
@@ -339,7 +339,7 @@ def shape_of(config: OffloadingConfig, caches: KVCacheConfig) -> HitShape:
 
 
 def bounds_of(vllm_config: VllmConfig, config: OffloadingConfig) -> TransferBounds:
-    """Of each zone in CPU memory: with several groups a prompt is of use whole, and so is what some steps compute."""
+    """Returns a zone's transfer bounds in CPU memory: with several groups, a whole prompt or some steps' tokens."""
     groups = config.groups
     if len(groups) == 1:
         return BOUNDS

@@ -1,4 +1,4 @@
-"""The tiers below an engine's blocks, as vLLM's offloading makes them: CPU memory, and what there is below it."""
+"""The tiers below an engine's blocks, built by vLLM's offloading: CPU memory, and the tiers below it."""
 
 import logging
 from collections.abc import Callable, Collection
@@ -48,11 +48,11 @@ from tenantzone_runtime.zones.tier import Tier, TransferBounds
 logger = logging.getLogger(__name__)
 
 BOUNDS: Final = TransferBounds(stores=1024, loads=1024)
-"""Of each zone in CPU memory: copies there and back take no longer than a step, but each pins what it copies."""
+"""A zone's bounds in CPU memory: copies take no longer than a step, but each pins its chunks."""
 
 
 ALONE: Final = HitShape(1, (None,))
-"""Of a model with one group, each of whose chunks is of use with those before it."""
+"""The shape of a model with one group, where a chunk needs only the chunks before it."""
 
 
 class ZonePrimaryTier(ZoneOffloadingManager):
@@ -60,8 +60,8 @@ class ZonePrimaryTier(ZoneOffloadingManager):
 
     Args:
         tier: the zones' shares.
-        region: the memory, which the workers share.
-        enable_events: whether to tell which keys come and go.
+        region: the memory that the workers share.
+        enable_events: whether to emit events for added and removed keys.
     """
 
     def __init__(self, tier: Tier, region: SharedOffloadRegion, enable_events: bool = False) -> None:
@@ -70,7 +70,7 @@ class ZonePrimaryTier(ZoneOffloadingManager):
         self._view: memoryview = region.create_kv_memoryview()
 
     def get_kv_memoryview(self) -> memoryview:
-        """A row for each chunk."""
+        """Returns the memory, one row per chunk."""
         return self._view
 
     def shutdown(self) -> None:
@@ -80,19 +80,19 @@ class ZonePrimaryTier(ZoneOffloadingManager):
 
 
 class ZoneTieringManager(TieringOffloadingManager):
-    """vLLM's manager of several tiers, in which what zones did not keep in one is not looked for to copy it on."""
+    """vLLM's manager of several tiers, which does not try to copy down chunks that zones did not keep."""
 
     primary_tier: ZonePrimaryTier
     secondary_tiers: list[ZoneSecondaryTier]
     beside: Callable[[], object] = staticmethod(bool)
-    """Is called in each step, when requests have been scheduled, and before what they look for is brought up."""
+    """Called in each step after requests were scheduled, and before their hits are loaded."""
 
     whole_prompts: WholePrompts | None = None
-    """Moves hits between CPU memory and what is below; None: chunks go by themselves, or nothing is below."""
+    """Moves hits between CPU memory and lower tiers; None if chunks are moved one by one or no tier is below."""
 
     @property
     def shared_tier(self) -> ZoneSharedTier | None:
-        """The storages that engines share; None: there are none."""
+        """The storages that engines share; None if there are none."""
         return next((tier for tier in self.secondary_tiers if isinstance(tier, ZoneSharedTier)), None)
 
     def on_schedule_end(self, context: ScheduleEndContext) -> None:
@@ -101,24 +101,24 @@ class ZoneTieringManager(TieringOffloadingManager):
         super().on_schedule_end(context)
 
     def _flush_pending_cascades(self) -> None:
-        # With no tier below nothing waits to go there, and vLLM would look at all requests for that.
+        # Without a lower tier there is nothing to copy down, but vLLM would scan all requests for it.
         if self.secondary_tiers:
             super()._flush_pending_cascades()
 
     def move_whole_hits(self, shape: HitShape) -> None:
-        """Move what is of use together only between CPU memory and what is below together, if anything is."""
+        """Move whole hits between CPU memory and lower tiers, if any, since their chunks are only useful together."""
         disk = next((tier for tier in self.secondary_tiers if isinstance(tier, ZoneDiskTier)), None)
         if self.secondary_tiers:
             self.whole_prompts = WholePrompts(self, disk, self.shared_tier, shape)
 
     def note_finished_jobs(self) -> None:
-        """Take note of copies that have ended, once in a step."""
+        """Process finished copies, once per step."""
         self._maybe_process_finished_jobs()
 
     def load_from(
         self, tier: ZoneSecondaryTier, keys: list[OffloadKey], chunk_ids: list[int], req_context: ReqContext
     ) -> None:
-        """Begin to bring up chunks, for which there is room, at the end of this step."""
+        """Begin to load chunks at the end of this step; room for them must exist."""
         index = self.secondary_tiers.index(tier)
         sources = self._request_load_sources.setdefault(req_context.req_id, {})
         sources.update(dict.fromkeys(keys, tier.cache_hit_source))
@@ -128,11 +128,11 @@ class ZoneTieringManager(TieringOffloadingManager):
         entry.chunk_ids.extend(chunk_ids)
 
     def store_job(self, tier: ZoneSecondaryTier, keys: Collection[OffloadKey], req_context: ReqContext) -> TransferJob:
-        """A job that copies chunks from CPU memory to a tier below, which was told of none yet."""
+        """Returns a job that copies chunks from CPU memory to a lower tier, which does not know of them yet."""
         return self.create_store_job(keys, req_context, self.secondary_tiers.index(tier))
 
     def _should_store_to_tier(self, tier: ZoneSecondaryTier, num_blocks: int) -> bool:
-        # What is of use together only goes down together, when the request has ended.
+        # Chunks that are only useful together are copied down together, when the request has ended.
         return self.whole_prompts is None and bool(super()._should_store_to_tier(tier, num_blocks))
 
     def _maybe_finalize_request(self, req_id: str, exclude_tier_idx: int | None = None) -> None:
@@ -142,12 +142,12 @@ class ZoneTieringManager(TieringOffloadingManager):
         super()._maybe_finalize_request(req_id, exclude_tier_idx)
 
     def is_copying(self, req_context: ReqContext) -> bool:
-        """Whether something of a request is on its way between CPU memory and what is below it."""
+        """Returns whether chunks of a request are being copied between CPU memory and lower tiers."""
         pending = any(req_context.req_id in each for each in self._pending_load_submissions.values())
         return pending or any(job.transfer_job.req_context is req_context for job in self._jobs.values())
 
     def copy_down(self, keys: Collection[OffloadKey], req_context: ReqContext) -> None:
-        """Begin to copy chunks from CPU memory to storages that engines share."""
+        """Begin to copy chunks from CPU memory to the storages that engines share."""
         tier = self.shared_tier
         assert tier is not None
         tier.submit_store(self.create_store_job(keys, req_context, self.secondary_tiers.index(tier)))
@@ -155,24 +155,24 @@ class ZoneTieringManager(TieringOffloadingManager):
     def on_new_request(
         self, req_context: ReqContext, *, exclude_tier_idx: int | None = None
     ) -> RequestOffloadingContext:
-        # vLLM asks only the tiers below.
+        # vLLM calls this only for the lower tiers.
         self.primary_tier.on_new_request(req_context)
         return super().on_new_request(req_context, exclude_tier_idx=exclude_tier_idx)
 
     def create_store_job(self, keys: Collection[OffloadKey], req_context: ReqContext, tier_idx: int = 0) -> TransferJob:
-        # Of chunks that were just stored some may be gone: purged meanwhile, or of a zone that leaves.
+        # Some of the chunks just stored may be gone: purged meanwhile, or of a zone that leaves.
         return super().create_store_job(self.primary_tier.are_kept(keys, req_context), req_context, tier_idx)
 
 
 class ZoneOffloadingSpec(TieringOffloadingSpec):
-    """Makes the tiers that ``--kv-transfer-config`` declares.
+    """Builds the tiers that ``--kv-transfer-config`` declares.
 
     Args:
-        config: vLLM's.
-        instance: what a tenant's chunks depend on; needed where the manager is made, and there is a tier below it.
-        salt_key: the pool's; needed there, too.
-        bounds: of each zone in CPU memory.
-        shape: of the model's groups; needed there, too, where there are several.
+        config: vLLM's offloading config.
+        instance: returns the instance of a tenant's chunks; needed for the manager if a tier is below CPU memory.
+        salt_key: the pool's salt key; needed in the same case.
+        bounds: a zone's bounds in CPU memory.
+        shape: the shape of the model's groups; needed in the same case if there are several.
     """
 
     def __init__(
@@ -185,7 +185,7 @@ class ZoneOffloadingSpec(TieringOffloadingSpec):
     ) -> None:
         self._flags: TierFlags = read_tier_flags(config.extra_config)
         super().__init__(config)
-        # Which of them go on is said by each request's zone.
+        # Each request's zone decides which chunks are offloaded.
         self.offload_prompt_only = False
         self._manager: ZoneTieringManager | None = None
         self._worker: OffloadingWorker | None = None
@@ -206,7 +206,7 @@ class ZoneOffloadingSpec(TieringOffloadingSpec):
 
     def _make_manager(self) -> ZoneTieringManager:
         region = self._open_region(None)
-        # Each worker has it by now: under its name nobody needs it any more, and whatever ends this process frees it.
+        # Every worker has mapped it by now: no process needs its name any more, and the end of this process frees it.
         Path(region.mmap_path).unlink(missing_ok=True)
         region._creator = False
         primary = ZonePrimaryTier(
@@ -236,7 +236,7 @@ class ZoneOffloadingSpec(TieringOffloadingSpec):
             self.kv_bytes_per_chunk,
             salt_key=lambda: salt_key.key,
             instance=instance,
-            # A prompt that is of use whole is on its way whole.
+            # A prompt that is only useful as a whole is transferred as a whole.
             bounds=self._bounds if is_linked else DISK_BOUNDS,
             shape=self.shape if is_linked else None,
         )
@@ -257,13 +257,13 @@ class ZoneOffloadingSpec(TieringOffloadingSpec):
             has_pool_key=lambda: bool(salt_key.id),
             instance=instance,
             tls=flags.tls,
-            # A prompt that is of use whole is on its way whole.
+            # A prompt that is only useful as a whole is transferred as a whole.
             settings=budget.for_chunks(self._bounds.loads) if is_linked else budget,
         )
         return ZoneSharedTier(self, view, "shared", tier, salt_key.poll)
 
     def _sealed_by(self) -> tuple[SaltKeySource, Callable[[str], Instance]]:
-        """The pool's salt key, and what a tenant's chunks depend on."""
+        """Returns the pool's salt key, and a function that returns the instance of a tenant's chunks."""
         instance, salt_key = self._instance, self._salt_key
         assert instance is not None
         assert salt_key is not None

@@ -1,8 +1,8 @@
-"""Bounds what vLLM's tool and reasoning parsers take of the API server's event loop, by request.
+"""Bounds the time that vLLM's tool and reasoning parsers take on the API server's event loop, by request.
 
-A parser that takes longer than a turn of the event loop may last goes on in another process. A request whose parsers
-have spent their budget ends with an error of the front door. vLLM never gets a result of a parser that was interrupted,
-so that no text is sent which the parser would have hidden.
+A parser that exceeds its turn on the event loop continues in another process. A request whose parsers have spent their
+budget ends with an error from the frontend. vLLM never gets the result of an interrupted parser, so no text is sent
+that the parser would have hidden.
 """
 
 import asyncio
@@ -32,11 +32,11 @@ _log = logging.getLogger(__name__)
 
 _METHODS: Final = (
     *PARAMETERS,
-    # Of the parser of gpt-oss's answers.
+    # Methods of the parser of gpt-oss's answers.
     "process_chunk",
     "flush",
 )
-"""Which vLLM's API server calls with an answer, or with a prompt's tokens."""
+"""Parser methods that vLLM's API server calls with an answer, or with a prompt's tokens."""
 _CALLERS: Final = (
     (
         "vllm.entrypoints.openai.chat_completion.serving",
@@ -44,7 +44,7 @@ _CALLERS: Final = (
         (
             "chat_completion_full_generator",
             "chat_completion_stream_generator",
-            # Which `/v1/messages` calls without the one above, in vLLM 0.33.
+            # `/v1/messages` calls this one without the one above, in vLLM 0.33.
             "chat_completion_stream_generator_raw",
         ),
     ),
@@ -59,29 +59,29 @@ _CALLERS: Final = (
         ("responses_full_generator", "responses_stream_generator"),
     ),
 )
-"""The modules, classes and methods of vLLM's that call parsers with an answer. `/v1/messages` goes by the first."""
+"""vLLM's modules, classes and methods that call parsers with an answer. `/v1/messages` uses the first."""
 _PARSER_CLASSES: Final = (
     ("openai_serving_chat", "parser_cls"),
     ("openai_serving_chat_batch", "parser_cls"),
     ("openai_serving_responses", "parser"),
     ("anthropic_serving_messages", "parser_cls"),
 )
-"""Where in the state of vLLM's application the objects are that make parsers, and their attributes with the class."""
+"""The attributes of vLLM's application state that make parsers, and their attributes with the parser class."""
 _SPENT_STATUS: Final = 422
-"""Clients do not repeat the request by themselves, which would make the same answer at the same cost."""
+"""A status that clients do not retry automatically: a retry would cost the same."""
 _SPENT: Final = (
     "The server could not find the tool calls and the reasoning in this answer within its limit of processor time; "
     "ask for a shorter answer, or send the request without tools"
 )
 _READING: Final = "tenantzone_reading"
-"""The attribute of a parser with what it has read."""
+"""The attribute of a parser that holds what it has read."""
 
 _Method = Callable[..., Any]
 
 
 def bound_parsers() -> None:
-    """Have each parser of this API server run within the budget of the request whose answer it gets."""
-    # Imported here: only the API server has need of it.
+    """Make each parser of this API server run within the budget of the request whose answer it reads."""
+    # Imported here: only the API server needs it.
     from vllm.parser.abstract_parser import Parser
 
     if hasattr(Parser, "is_bounded"):
@@ -96,7 +96,7 @@ def bound_parsers() -> None:
         for subclass in pending.pop().__subclasses__():
             _bound_methods(subclass, processes)
             pending.append(subclass)
-    # vLLM imports some parsers, and makes the classes that it uses, when it needs them.
+    # vLLM imports some parsers, and creates the classes that it uses, on demand.
     Parser.__init_subclass__ = classmethod(partial(_bound_methods, processes=processes))
     if not CAN_SUSPEND:
         _log.warning(
@@ -113,12 +113,12 @@ def bound_parsers() -> None:
 
 
 def _open_processes(processes: ParserProcesses, application: Any) -> None:
-    """Have the API server fork what processes are forked of while no request waits for its event loop.
+    """Make the API server fork its template process while no request waits for its event loop.
 
     Args:
-        processes: of the API server.
-        application: vLLM's. Where it has a parser elsewhere, or none, the first request that needs a process has the
-            API server fork.
+        processes: the API server's parser processes.
+        application: vLLM's application. If it has its parser elsewhere, or none, the first request that needs a process
+            makes the API server fork.
     """
     state = getattr(application, "state", None)
     objects: list[Any] = []
@@ -141,19 +141,19 @@ def _make_suspendable(module: str, owner: str, name: str) -> None:
     try:
         class_ = getattr(import_module(module), owner)
     except (ImportError, AttributeError):
-        # Another version of vLLM has it elsewhere: its parsers then do not leave the event loop.
+        # Another version of vLLM has it elsewhere: its parsers then stay on the event loop.
         _log.warning("vLLM has no %s in %s: parsers it calls end requests with long answers earlier", owner, module)
         return
     make_suspendable(class_, name, _may_parse)
 
 
 def _may_parse(serving: Any) -> bool:
-    """Return whether an object of vLLM's that serves requests has a parser, or may have one in an unknown place."""
+    """Returns whether a vLLM serving object has a parser, or may have one in an unknown place."""
     return getattr(serving, "parser_cls", getattr(serving, "parser", True)) is not None
 
 
 def _new(class_: type, *args: Any, **kwargs: Any) -> Any:
-    """Make a parser, and note of what it is made."""
+    """Make a parser, and record its constructor arguments."""
     parser: Any = object.__new__(class_)
     if borne() is not None:
         setattr(parser, _READING, Reading(class_, args, kwargs))
@@ -161,10 +161,10 @@ def _new(class_: type, *args: Any, **kwargs: Any) -> Any:
 
 
 class ParsedOutputs:
-    """The outputs of one request, in parts that its parsers have time for.
+    """The outputs of one request, in parts that fit its parsers' time.
 
     Args:
-        params: of the request.
+        params: the request's parameters.
     """
 
     def __init__(self, params: SamplingParams) -> None:
@@ -172,10 +172,10 @@ class ParsedOutputs:
         self._kept: RequestOutput | None = None
 
     def add(self, output: RequestOutput) -> RequestOutput | None:
-        """Return what vLLM may have the parsers read next, and count its tokens.
+        """Returns the output that vLLM may have the parsers read next, and counts its tokens.
 
         Args:
-            output: the next one of the engine's.
+            output: the engine's next output.
 
         Returns:
             None if the parsers should read it together with the next output.
@@ -184,7 +184,7 @@ class ParsedOutputs:
         if bearing is None:
             return output
         if self._kept is not None:
-            # As vLLM joins the pieces of a stream that a client has not read yet.
+            # Joined as vLLM joins the pieces of a stream that a client has not read yet.
             self._kept.add(output, aggregate=True)
             output, self._kept = self._kept, None
         tokens = _tokens_of(output)
@@ -207,12 +207,12 @@ def _bound_methods(parser: type, processes: ParserProcesses) -> None:
 
 
 def _bounded(method: _Method, name: str, processes: ParserProcesses) -> _Method:
-    """Return the method, within the budget of the request that it is called for."""
+    """Returns the method, bounded by the budget of the current request."""
 
     @wraps(method)
     def call(parser: Any, *args: Any, **kwargs: Any) -> Any:
         bearing = borne()
-        # A parser calls others, and itself: the first call bounds those.
+        # Parsers call other parsers and themselves: the outermost call bounds the inner ones.
         if bearing is None or is_running():
             return method(parser, *args, **kwargs)
         call_here = partial(method, parser, *args, **kwargs)
@@ -237,14 +237,14 @@ def _here_or_elsewhere(
     arguments: dict[str, Any],
     call_here: Callable[[], Any],
 ) -> Any:
-    """Call a parser's method on the event loop, or where that takes long in a process that reads its answer.
+    """Call a parser's method on the event loop, or, if that takes long, in a process that reads its answer.
 
     Args:
-        bearing: of the request.
+        bearing: the request's context.
         processes: starts the process.
-        reading: of the parser.
-        name: of the method.
-        arguments: of the call, by name.
+        reading: the parser's state.
+        name: the name of the method.
+        arguments: the arguments of the call, by name.
         call_here: calls the method.
 
     Raises:
@@ -255,7 +255,7 @@ def _here_or_elsewhere(
     if budget.is_turn_over:
         wait_for(asyncio.sleep(0))
         budget.have_others_served()
-    # Whether the parser here is of no more use.
+    # Whether the parser on the event loop is outdated.
     is_behind = reading.is_elsewhere
     if not reading.is_elsewhere and not (reading.is_slow and processes.has_place_for(bearing.tenant)):
         begin = time.thread_time()
@@ -313,7 +313,7 @@ def _here(budget: ParsingBudget, call: Callable[[], Any], characters: int = 0, i
     """Call a parser's method on the event loop.
 
     Raises:
-        TimeSpentError: it was interrupted.
+        TimeSpentError: the call was interrupted.
     """
     begin = time.thread_time()
     try:
@@ -323,7 +323,7 @@ def _here(budget: ParsingBudget, call: Callable[[], Any], characters: int = 0, i
 
 
 def _sizes(arguments: Iterable[Any]) -> tuple[int, int]:
-    """The characters and the token ids that a parser gets."""
+    """Returns the number of characters and of token ids that a parser gets."""
     characters = ids = 0
     for argument in arguments:
         if isinstance(argument, str):
@@ -334,7 +334,7 @@ def _sizes(arguments: Iterable[Any]) -> tuple[int, int]:
 
 
 def _ended(budget: ParsingBudget, parser: Any) -> Exception:
-    """Have the door end the request that this is called for, and return the exception that ends it in vLLM."""
+    """Make the frontend end the current request, and return the exception that ends it in vLLM."""
     parts = (parser.reasoning_parser_cls, parser.tool_parser_cls)
     names = " and ".join(part.__name__ for part in parts if part is not None) or type(parser).__name__
     _log.warning(
@@ -344,5 +344,5 @@ def _ended(budget: ParsingBudget, parser: Any) -> Exception:
         budget.tokens,
     )
     give_verdict(Refusal(_SPENT_STATUS, "parsing_budget", _SPENT))
-    # Without a word in vLLM's log. What vLLM says to the client, the door drops.
+    # This logs nothing in vLLM. The frontend drops what vLLM sends to the client.
     return generation_error()(_SPENT)

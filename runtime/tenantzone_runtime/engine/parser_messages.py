@@ -1,4 +1,4 @@
-"""What the API server and the processes that parse answers say to each other."""
+"""The messages between the API server and the processes that parse answers."""
 
 import io
 import pickle
@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 LENGTH: Final = struct.Struct("!Q")
-"""Before each message: how many bytes it has."""
+"""The header of each message: its length in bytes."""
 
 
 class Deltas:
-    """The pieces of a stream that a parser has read, in little memory."""
+    """The pieces of a stream that a parser has read, stored compactly."""
 
     def __init__(self) -> None:
         self._text = io.StringIO()
@@ -39,62 +39,62 @@ class Deltas:
 
 
 class NewParser(NamedTuple):
-    """A parser as vLLM has made it, and what it has read so far."""
+    """A parser's constructor arguments, and what it has read so far."""
 
     class_: type
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     prompt: Sequence[int] | None
-    """Token ids that vLLM has set; None: it has set none."""
+    """Token ids that vLLM has set, or None."""
     deltas: Deltas
-    """What it has read of a stream."""
+    """The pieces of a stream that it has read."""
     common: Mapping[str, Any]
-    """The arguments that are the same for all calls: the request, and the tokens of its prompt."""
+    """Arguments that are the same for all calls: the request, and the tokens of its prompt."""
 
 
 class Call(NamedTuple):
     """A call of a parser's method."""
 
     parser: int
-    """A number of the process's own."""
+    """A number assigned by the process."""
     new: NewParser | None
-    """Given with the first call of that parser."""
+    """The parser to create; set in its first call."""
     method: str
     arguments: Mapping[str, Any]
     common: tuple[str, ...]
-    """The names of arguments that are as for the first call of that parser."""
+    """Names of arguments that equal those of that parser's first call."""
     seconds: float
-    """Of a processor's time, that it may take."""
+    """Processor seconds that the call may take."""
     seconds_again: float
-    """Those that it may take to read again what the new parser has read."""
+    """Processor seconds for reading again what the new parser has read."""
 
 
 class Answer(NamedTuple):
-    """What has come of a call."""
+    """The outcome of a call."""
 
     kind: Literal["result", "raised", "spent"]
     value: Any
     """The result, or the exception that the parser has raised."""
     seconds: float
-    """Of a processor's time, that the call took."""
+    """Processor seconds that the call took."""
 
 
 class Shared:
-    """Objects that two processes have since one was forked of the other. Messages only name them.
+    """Objects that two processes share since one was forked from the other. Messages only name them.
 
     Args:
-        objects: the same in both processes.
+        objects: the same objects in both processes.
     """
 
     def __init__(self, objects: Iterable[Any]) -> None:
-        # The dictionary keeps them, so that no other object gets the identity of one of them.
+        # The dictionary keeps the objects alive, so that no other object gets the identity of one of them.
         self._by_identity = {id(each): each for each in objects}
 
     def __contains__(self, value: Any) -> bool:
         return self._by_identity.get(id(value)) is value
 
     def dump(self, message: Any) -> bytes:
-        """Return a message as bytes, with its length before.
+        """Returns a message as bytes, preceded by its length.
 
         Raises:
             Exception: something in it cannot be pickled.
@@ -107,11 +107,11 @@ class Shared:
         return whole.tobytes()
 
     def load(self, message: bytes) -> Any:
-        """Return the message that bytes without their length stand for."""
+        """Returns the message in bytes that do not include its length."""
         return _Unpickler(io.BytesIO(message), self).load()
 
     def named(self, identity: int) -> Any:
-        """Return the object with that identity."""
+        """Returns the object with that identity."""
         return self._by_identity[identity]
 
 
@@ -121,7 +121,7 @@ class _Pickler(pickle.Pickler):
         self._shared = shared
 
     def reducer_override(self, value: Any) -> Any:
-        # Unlike `persistent_id`, Python does not call it for each number and text.
+        # Unlike `persistent_id`, Python does not call this for each number and string.
         return (_named, (id(value),)) if value in self._shared else NotImplemented
 
 

@@ -1,4 +1,4 @@
-"""The processes in which the API server has answers parsed that take a parser long."""
+"""The processes that parse slow answers for the API server."""
 
 import asyncio
 import logging
@@ -16,17 +16,17 @@ from tenantzone_runtime.engine.parser_worker import Template, kill
 _log = logging.getLogger(__name__)
 
 MOST_PROCESSES: Final = 32
-"""The most processes of one API server. Each is for one request."""
+"""The maximum number of processes of one API server. Each is for one request."""
 MOST_OF_TENANT: Final = 8
-"""The most processes for requests of one tenant."""
+"""The maximum number of processes for requests of one tenant."""
 _WALL_FACTOR: Final = 20
-"""How much longer a call may take than its processor time, among many others on few processors, ..."""
+"""The factor by which a call may exceed its processor time, with many calls on few processors, ..."""
 _WALL_SECONDS: Final = 60
-"""... and then that much."""
+"""... plus this many seconds."""
 _START_SECONDS: Final = 30
-"""How long the template may take to fork a process."""
+"""Seconds in which the template must fork a process."""
 _REPLACE_SECONDS: Final = 10.0
-"""A template that has forked no process is not replaced earlier: each fork of the API server holds the event loop."""
+"""The earliest replacement of a template that has forked no process: a fork of the API server blocks its loop."""
 
 
 class ProcessEndedError(Exception):
@@ -34,22 +34,22 @@ class ProcessEndedError(Exception):
 
 
 class UnmovableError(Exception):
-    """A parser cannot go on in another process."""
+    """A parser cannot continue in another process."""
 
 
 class ParserProcess:
     """A process that parses the answers of one request.
 
     Args:
-        connection: to it.
-        pid: of it.
-        shared: what messages name.
-        release: called once it is closed.
+        connection: the connection to the process.
+        pid: the id of the process.
+        shared: the objects that messages name.
+        release: called once the process is closed.
     """
 
     def __init__(self, connection: socket.socket, pid: int, shared: Shared, release: Callable[[], None]) -> None:
         self.parsers = 0
-        """The number of parsers that it has."""
+        """The number of parsers in the process."""
         self._connection = connection
         self._shared = shared
         self._release = release
@@ -58,7 +58,7 @@ class ParserProcess:
         self._pid_descriptor = os.pidfd_open(pid)
 
     def message(self, call: Call) -> bytes:
-        """Return what to send so that it calls a parser's method.
+        """Returns the message for a call of a parser's method.
 
         Raises:
             Exception: something in the call cannot be pickled.
@@ -66,14 +66,14 @@ class ParserProcess:
         return self._shared.dump(call)
 
     async def call(self, call: Call, message: bytes) -> Answer:
-        """Have it call a parser's method.
+        """Have the process call a parser's method.
 
         Args:
             call: the call.
-            message: of that call.
+            message: the message for that call.
 
         Raises:
-            ProcessEndedError: it could not be interrupted, or was killed.
+            ProcessEndedError: the call could not be interrupted, or the process was killed.
         """
         loop = asyncio.get_running_loop()
         try:
@@ -84,13 +84,13 @@ class ParserProcess:
             self.close()
             raise ProcessEndedError from error
         except BaseException:
-            # What is read next would be the answer to this call.
+            # The connection is unusable: the next message read would be the answer to this call.
             self.close()
             raise
         return answer
 
     def close(self) -> None:
-        """End it, whatever it is at."""
+        """End the process, whatever it is doing."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -100,28 +100,28 @@ class ParserProcess:
 
 
 class ParserProcesses:
-    """The processes of one API server, forked of a template of theirs."""
+    """The processes of one API server, forked from their template."""
 
     def __init__(self) -> None:
         self._objects: list[Any] = []
         self._shared = Shared(self._objects)
         self._template: Template | None = None
         self._replace_at = 0.0
-        """When another template may be forked if this one fails, by the monotonic clock."""
+        """The monotonic time from which another template may be forked if this one fails."""
         self._all = asyncio.Semaphore(MOST_PROCESSES)
         self._of_tenant: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     def has_place_for(self, tenant: str) -> bool:
-        """Return whether a request of a tenant gets a process at once."""
+        """Returns whether a request of a tenant gets a process immediately."""
         of_tenant = self._of_tenant.get(tenant)
         return not self._all.locked() and (of_tenant is None or not of_tenant.locked())
 
     async def of(self, bearing: Bearing, objects: Iterable[Any]) -> ParserProcess:
-        """Return the process of a request. If it has none, start one as soon as there is a place for it.
+        """Returns the process of a request. Starts one if necessary, as soon as the limits allow it.
 
         Args:
-            bearing: of the request. The process ends with it.
-            objects: what calls may name, and not have in them.
+            bearing: the request's context. The process ends with it.
+            objects: objects that calls may name instead of containing.
 
         Raises:
             UnmovableError: no process can be started.
@@ -156,7 +156,7 @@ class ParserProcesses:
         """Fork the template before a request needs it.
 
         Args:
-            objects: what calls may name, and not have in them.
+            objects: objects that calls may name instead of containing.
 
         Raises:
             OSError: the kernel forks no process.
@@ -216,14 +216,14 @@ class ParserProcesses:
         return Template(self._shared)
 
     def close(self) -> None:
-        """End the template. The processes that were forked of it go on."""
+        """End the template. The processes forked from it continue."""
         if self._template is not None:
             self._template.close()
             self._template = None
 
 
 async def _received(connection: socket.socket) -> bytes:
-    """Return the next message.
+    """Returns the next message.
 
     Raises:
         EOFError: the connection has ended.

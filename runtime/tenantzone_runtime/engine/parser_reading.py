@@ -1,4 +1,4 @@
-"""What one parser has read, so that another process can read it again and go on."""
+"""The input of one parser, so that another process can read it again and continue."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -13,25 +13,25 @@ PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
     "count_reasoning_tokens": ("token_ids",),
     "set_prompt_token_ids": ("prompt_token_ids",),
 }
-"""The names of the parameters of a parser's methods that another process can call."""
+"""The parameter names of the parser methods that another process can call."""
 _COMMON: Final = ("request", "prompt_token_ids")
 """Arguments of `parse_delta` that are the same for all pieces of a stream."""
 SLOW_SECONDS: Final = 0.002
-"""A stream leaves the event loop after a piece that takes its parser that long: the next ones take longer."""
+"""A stream leaves the event loop after a piece that takes its parser this long: later pieces take longer."""
 
 
 class Reading:
-    """What one parser was made of, and what it has read.
+    """A parser's constructor arguments, and what it has read.
 
     Args:
-        class_: of the parser.
-        args: with which vLLM has made it.
-        kwargs: with which vLLM has made it.
+        class_: the class of the parser.
+        args: the positional arguments of vLLM's constructor call.
+        kwargs: the keyword arguments of vLLM's constructor call.
     """
 
     def __init__(self, class_: type, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         self.process: ParserProcess | None = None
-        """The process that goes on reading; None: the API server does."""
+        """The process that continues reading; None if the API server does."""
         self.is_slow = False
         """Whether the last piece took long."""
         self._stays = False
@@ -40,7 +40,7 @@ class Reading:
         self._deltas = Deltas()
         self._common: dict[str, Any] = {}
         self._number: int | None = None
-        """Of the parser in the process; None: it has no such parser yet."""
+        """The number of the parser in the process; None if the process has no such parser yet."""
 
     @property
     def is_elsewhere(self) -> bool:
@@ -49,27 +49,27 @@ class Reading:
 
     @property
     def shared(self) -> list[Any]:
-        """What messages to the process name: the parser's class, the tokenizer and the model's configuration."""
+        """Objects that messages to the process name: the parser class, the tokenizer and the model configuration."""
         class_, args, kwargs = self._made_of
         named = [*args[:1], *(kwargs[name] for name in ("tokenizer", "model_config") if name in kwargs)]
         return [class_, *(each for each in named if each is not None)]
 
     def can_move(self, name: str) -> bool:
-        """Return whether another process can call a method."""
+        """Returns whether another process can call a method."""
         return name in PARAMETERS and not self._stays
 
     def stay(self) -> None:
-        """Note that no other process can read."""
+        """Record that no other process can read this answer."""
         self._stays = True
         self.process = None
 
     def note(self, name: str, arguments: Mapping[str, Any], seconds: float) -> None:
-        """Note a call of the parser's that has ended here.
+        """Record a parser call that has ended here.
 
         Args:
-            name: of the method.
-            arguments: of the call, by name.
-            seconds: that it took.
+            name: the name of the method.
+            arguments: the arguments of the call, by name.
+            seconds: the duration of the call.
         """
         if name == "set_prompt_token_ids":
             self._prompt = arguments["prompt_token_ids"]
@@ -79,13 +79,13 @@ class Reading:
             self.is_slow = seconds > SLOW_SECONDS
 
     def call(self, name: str, arguments: Mapping[str, Any], seconds: float, seconds_again: float) -> Call:
-        """Return what to say to the process so that it calls a method.
+        """Returns the call to send to the process.
 
         Args:
-            name: of the method.
-            arguments: of the call, by name.
-            seconds: of a processor's time, that the call may take.
-            seconds_again: those that reading again may take.
+            name: the name of the method.
+            arguments: the arguments of the call, by name.
+            seconds: processor seconds that the call may take.
+            seconds_again: processor seconds that reading again may take.
         """
         assert self.process is not None
         new = None

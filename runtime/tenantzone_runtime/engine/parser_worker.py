@@ -1,4 +1,4 @@
-"""The process that parses the answers of one request, and the process that all such processes are forked of."""
+"""The process that parses the answers of one request, and the template that such processes are forked from."""
 
 import gc
 import os
@@ -17,16 +17,16 @@ from tenantzone_runtime.engine.interruption import TimeSpentError, prepare_inter
 from tenantzone_runtime.engine.parser_messages import LENGTH, Answer, Call, NewParser, Shared
 
 _NICENESS: Final = 5
-"""The API server and the engine core go first."""
+"""The niceness of parser processes: the API server and the engine core have priority."""
 _BEYOND_SECONDS: Final = 2
-"""After that much more than a call may take, the kernel kills the process: the call could not be interrupted."""
+"""Processor seconds beyond a call's limit after which the kernel kills the process: the call was not interruptible."""
 
 
 class Template:
-    """The process that others are forked of: it has no threads, and no connections of clients.
+    """The process that others are forked from: it has no threads, and no client connections.
 
     Args:
-        shared: what messages name.
+        shared: the objects that messages name.
 
     Raises:
         OSError: the kernel forks no process.
@@ -34,7 +34,7 @@ class Template:
 
     def __init__(self, shared: Shared) -> None:
         self.connection, theirs = socket.socketpair()
-        """It takes other sockets: for each the template forks a process that answers there."""
+        """Receives sockets: for each, the template forks a process that answers on it."""
         with theirs:
             try:
                 pid = os.fork()
@@ -45,28 +45,28 @@ class Template:
                 try:
                     _be_template(theirs, shared)
                 finally:
-                    # Whatever has gone wrong: this is no API server.
+                    # Whatever went wrong, this process must not act as an API server.
                     os._exit(1)
         self.connection.setblocking(False)
         try:
             self._pid_descriptor = os.pidfd_open(pid)
         except OSError:
-            # Without the connection it ends.
+            # It ends without the connection.
             self.connection.close()
             raise
         finally:
-            # Once it has ended, so that the kernel forgets it.
+            # Waits until it has ended, so that the kernel removes its entry.
             threading.Thread(target=os.waitpid, args=(pid, 0), name="parser template", daemon=True).start()
 
     def close(self) -> None:
-        """End it, whatever it is at. The processes that were forked of it go on."""
+        """End the template, whatever it is doing. The processes forked from it continue."""
         kill(self._pid_descriptor)
         self.connection.close()
 
 
 def kill(pid_descriptor: int) -> None:
-    """Kill a process, and close the descriptor of it."""
-    # It may have ended.
+    """Kill a process, and close its descriptor."""
+    # The process may have ended.
     with suppress(ProcessLookupError):
         signal.pidfd_send_signal(pid_descriptor, signal.SIGKILL)
     os.close(pid_descriptor)
@@ -76,13 +76,13 @@ def _be_template(requests: socket.socket, shared: Shared) -> NoReturn:
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_DFL)
-    # A terminal and service managers send these to all processes. The API server's end is this one's, too.
+    # Terminals and service managers send these to all processes. This one ends with the API server instead.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    # The kernel forgets children that have ended.
+    # Makes the kernel remove ended children.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     prepare_interruption()
-    # The API server's objects are never collected here: some close what they hold.
+    # The API server's objects are never collected here: some close their resources when they are.
     gc.freeze()
     _close_all_but(requests.fileno())
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -106,7 +106,7 @@ def _be_template(requests: socket.socket, shared: Shared) -> NoReturn:
 
 
 def _close_all_but(kept: int) -> None:
-    # Not all numbers up to the limit: where that is a thousand million, it would take minutes without `close_range`.
+    # Not all numbers up to the limit: if that is a thousand million, it would take minutes without `close_range`.
     for descriptor in (int(each.name) for each in Path("/proc/self/fd").iterdir()):
         if descriptor > 2 and descriptor != kept:
             # The folder's own descriptor is among them.
@@ -115,8 +115,8 @@ def _close_all_but(kept: int) -> None:
 
 
 def _be_killed_first() -> None:
-    """Have the kernel kill this process before the engine, where memory is short."""
-    # Without that file the kernel kills the process that it prefers.
+    """Make the kernel kill this process before the engine if memory is short."""
+    # Without that file, the kernel chooses the process to kill.
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
 
@@ -166,7 +166,7 @@ def _limit_processor(seconds: float) -> None:
 
 
 def _parser(new: NewParser) -> Any:
-    """Make a parser, and have it read again what it has read."""
+    """Make a parser, and have it read its input again."""
     parser = new.class_(*new.args, **new.kwargs)
     if new.prompt is not None:
         parser.set_prompt_token_ids(new.prompt)

@@ -7,10 +7,10 @@ from vllm.v1.core.kv_cache_utils import BlockHashWithGroupId, KVCacheBlock
 
 
 class NoPrefixes(BlockHashToBlockMap):
-    """A prefix index in which a look-up finds nothing, and for which a new one is begun when something is written.
+    """A prefix index that finds nothing. The first write creates a real index.
 
     Args:
-        begin: makes and keeps an index for whom the pool acts for.
+        begin: makes and keeps an index for the zone that the pool acts for.
     """
 
     def __init__(self, begin: Callable[[], BlockHashToBlockMap]) -> None:

@@ -1,8 +1,8 @@
 """Counts how the tokens of vLLM's requests are processed, from the positions that vLLM itself keeps.
 
-``num_computed_tokens`` moves on when a step is scheduled, and back when drafts of it turn out wrong. Steps in flight
-are ahead of what is certain by ``num_in_flight_tokens``. Stale ones among these belong to a stay before the request's
-last preemption. So what running requests have computed is read from time to time, and no step pays for it. A step pays
+``num_computed_tokens`` advances when a step is scheduled, and goes back if the step's drafts are rejected. It is ahead
+of the confirmed position by ``num_in_flight_tokens``; stale ones among these belong to the time before the request's
+last preemption. So the tokens computed by running requests are read periodically, at no cost to steps. A step only pays
 for requests that begin with it, and for drafts.
 """
 
@@ -20,32 +20,32 @@ class ProcessedTokens:
 
     def __init__(self) -> None:
         self._begun: list[Request] = []
-        """Admitted in this step."""
+        """Requests admitted in this step."""
         self._drafts: deque[tuple[SchedulerOutput, dict[str, int]]] = deque()
-        """Steps in flight with drafts, the oldest first: how many tokens were drafted for each request, by id."""
+        """Steps in flight with drafts, the oldest first, with the number of drafted tokens by request id."""
         self._judged: dict[str, int] = {}
-        """The same of the step whose output is being made, without those whose drafts have been judged."""
+        """Drafted tokens by request id in the step whose output is being made, without judged requests."""
         self._reached: dict[str, int] = {}
-        """Of that step: the positions of requests when their drafts were judged, by id."""
+        """By request id, the positions in that step when the drafts were judged."""
 
     def admitted(self, request: Request) -> None:
-        """Note a request that begins to compute with the step that is being scheduled."""
+        """Record a request that begins to compute with the step that is being scheduled."""
         if zone_of(request) is not None:
             self._begun.append(request)
 
     def adopted(self, request: Request) -> None:
-        """Note a request that runs and whose zone has just come: what it has computed before is not counted."""
+        """Record a running request that has just got a zone: earlier tokens are not counted."""
         progress_of(request).begin_uncounted(_certain(request))
 
     def scheduled(self, output: SchedulerOutput) -> None:
-        """Count what requests begin with that were admitted in a step, and note its drafts."""
+        """Count the initial tokens of requests that were admitted in a step, and record its drafts."""
         for request in self._begun:
             zone, scheduled = zone_of(request), output.num_scheduled_tokens.get(request.request_id)
             if zone is None or scheduled is None:
-                # Its place was taken back in the same step.
+                # Its admission was revoked in the same step.
                 continue
             position = request.num_computed_tokens - scheduled
-            # Of what was found vLLM may compute the end once more, for layers with a window.
+            # vLLM may recompute the end of a hit for layers with a window.
             hits = min(getattr(request, "hit_tokens", 0), position)
             progress_of(request).begin_stay(hits, position - hits, zone.counters)
         self._begun.clear()
@@ -54,12 +54,12 @@ class ProcessedTokens:
             self._drafts.append((output, drafts))
 
     def step_ends(self, output: SchedulerOutput) -> None:
-        """Note that the output of a step is about to be made."""
+        """Record that the output of a step is about to be made."""
         self._judged = self._drafts.popleft()[1] if self._drafts and self._drafts[0][0] is output else {}
         self._reached.clear()
 
     def drafts_judged(self, request: Request, rejected: int) -> None:
-        """Count the drafts of the ending step that were rejected for a request, unless its stay has ended before."""
+        """Count a request's rejected drafts in the ending step, unless the request was preempted or ended before."""
         zone = zone_of(request)
         if self._judged.pop(request.request_id, 0) and zone is not None:
             zone.counters.rejected_draft_tokens += rejected
@@ -72,9 +72,9 @@ class ProcessedTokens:
             progress_of(request).computed_to(_certain(request), zone.counters)
 
     def stay_ends(self, request: Request) -> None:
-        """Count a request to its end, or to its preemption; to be called before vLLM sets its position back."""
+        """Count a request up to its end or preemption; must be called before vLLM resets its position."""
         drafts = sum(of_step.pop(request.request_id, 0) for _, of_step in self._drafts)
-        # Since 0.33 vLLM sets the position back over drafts that were right and lie beyond the end of the answer.
+        # Since 0.33, vLLM resets the position over accepted drafts that lie beyond the end of the answer.
         position = max(request.num_computed_tokens, self._reached.pop(request.request_id, 0))
         zone = zone_of(request)
         if zone is not None:
@@ -82,7 +82,7 @@ class ProcessedTokens:
 
 
 def progress_of(request: Request) -> Progress:
-    """How far a request has come."""
+    """Returns the progress of a request."""
     progress: Progress | None = getattr(request, "progress", None)
     if progress is None:
         progress = request.progress = Progress()
@@ -90,6 +90,6 @@ def progress_of(request: Request) -> Progress:
 
 
 def _certain(request: Request) -> int:
-    """The position up to which steps have ended that computed a running request."""
+    """Returns the position of a running request up to which all steps have ended."""
     in_flight = request.num_in_flight_tokens - request.num_stale_output_tokens
     return int(request.num_computed_tokens - in_flight)

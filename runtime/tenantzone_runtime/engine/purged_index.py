@@ -1,21 +1,21 @@
-"""The prefix index of a zone while a purge of it is under way."""
+"""The prefix index of a zone while it is being purged."""
 
 from vllm.v1.core.block_pool import BlockHashToBlockMap
 from vllm.v1.core.kv_cache_utils import BlockHashWithGroupId, KVCacheBlock
 
 
 class PurgedIndex(BlockHashToBlockMap):
-    """A prefix index whose content was withdrawn at once: nobody finds it, but each block can still be taken out.
+    """A prefix index whose content was withdrawn: lookups do not find it, but each block can still be removed.
 
     Args:
-        withdrawn: what was the zone's index.
+        withdrawn: the zone's index so far.
     """
 
     def __init__(self, withdrawn: BlockHashToBlockMap) -> None:
         super().__init__()
         self._withdrawn = withdrawn
         self.found = BlockHashToBlockMap()
-        """What was put in since."""
+        """Blocks that were inserted since."""
 
     def get_one_block(self, key: BlockHashWithGroupId) -> KVCacheBlock | None:
         return self.found.get_one_block(key)

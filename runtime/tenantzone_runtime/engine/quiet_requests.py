@@ -1,4 +1,4 @@
-"""Spares vLLM's offloading the requests that it has nothing to do for in a step: most of those that are answered."""
+"""Removes from a step the requests for which vLLM's offloading has nothing to do: most of those that generate."""
 
 from collections.abc import Callable, Mapping
 from copy import copy
@@ -11,18 +11,18 @@ from vllm.v1.core.sched.output import CachedRequestData, SchedulerOutput
 
 
 class QuietRequests:
-    """Which requests neither are given a block nor fill a chunk that may be stored, or have nothing to do with tiers.
+    """Finds requests that neither get a block nor fill a storable chunk, or that do not use tiers.
 
-    vLLM goes through all that are scheduled, several times in each step, to find what is new of each.
+    vLLM scans all scheduled requests several times in each step to find their changes.
 
     Args:
-        chunk_tokens: that each group's chunks are multiples of.
+        chunk_tokens: a common divisor of the groups' chunk sizes, in tokens.
     """
 
     def __init__(self, chunk_tokens: int) -> None:
         self._chunk_tokens = chunk_tokens
         self._full_at: dict[str, int] = {}
-        """By request, with how many tokens its next chunk is full."""
+        """By request id, the number of tokens at which its next chunk is full."""
 
     def leave_out(
         self,
@@ -31,15 +31,15 @@ class QuietRequests:
         may_store: Callable[[RequestOffloadState, int], bool],
         given: set[int],
     ) -> SchedulerOutput:
-        """A step without its quiet requests.
+        """Returns a step without its quiet requests.
 
         Args:
-            output: of the scheduler, which stays as it is.
-            statuses: by id, of the requests that have to do with tiers; the others are quiet.
-            may_store: whether anything new may be stored of a request when it has so many computed tokens.
-            given: gets the blocks that requests without a status are given; who stores from one must hurry.
+            output: the scheduler's output, which stays unchanged.
+            statuses: the requests that use tiers, by id; all others are quiet.
+            may_store: returns whether a request has anything new to store at a number of computed tokens.
+            given: collects the blocks given to requests without a status; pending stores from those must be flushed.
         """
-        # What a preempted request had stored may be gone when it is resumed, and what it computes again is stored anew.
+        # The stored chunks of a preempted request may be gone when it resumes, and what it recomputes is stored again.
         for name in chain(output.finished_req_ids, output.scheduled_cached_reqs.resumed_req_ids):
             self._full_at.pop(name, None)
         if not statuses:
@@ -73,7 +73,7 @@ class QuietRequests:
         for name in full:
             status = statuses[name]
             computed = status.req.num_computed_tokens + tokens[name]
-            # What a step that is still under way generates has no hash yet.
+            # Tokens that a step in flight generates have no hash yet.
             known = min(computed, status.req.num_tokens)
             full_at[name] = known - known % self._chunk_tokens + self._chunk_tokens
             if may_store(status, computed):
@@ -82,5 +82,5 @@ class QuietRequests:
 
 
 def _at(places: list[int], values: list[Any]) -> list[Any]:
-    # New tokens are listed with pipeline parallelism only.
+    # New tokens are listed only with pipeline parallelism.
     return [values[place] for place in places] if values else []

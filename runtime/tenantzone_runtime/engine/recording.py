@@ -1,4 +1,4 @@
-"""What the recorder hears of each prompt in vLLM's API server: its tokens, and what becomes of it."""
+"""Reports each prompt in vLLM's API server to the recorder: its tokens, and its outcome."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from functools import partial, wraps
@@ -14,8 +14,8 @@ _Generate = Callable[..., AsyncGenerator[RequestOutput, None]]
 
 
 def record_generations() -> None:
-    """Have vLLM's API server tell the recorder of each prompt, as far as the front door says that it is recorded."""
-    # Imported here: only the API server has need of it.
+    """Make vLLM's API server report each prompt to the recorder if the frontend marks it as recorded."""
+    # Imported here: only the API server needs it.
     from vllm.v1.engine.async_llm import AsyncLLM
 
     if not hasattr(AsyncLLM.generate, "is_recorded"):
@@ -53,7 +53,7 @@ async def _heard(
     begin: Callable[[], Generation],
     kind: RequestOutputKind,
 ) -> AsyncGenerator[RequestOutput, None]:
-    # The engine is given the prompt with the first step. One that is never iterated has no end, either.
+    # The engine gets the prompt with the first iteration. A generator that is never iterated never ends, either.
     generation = begin()
     try:
         async for output in outputs:
@@ -75,6 +75,6 @@ def _hear(output: RequestOutput, asker: Asker, generation: Generation, kind: Req
         generation.finish = completion.finish_reason or generation.finish
     if generation.first_token_seconds is None and any(generation.answers.values()):
         generation.first_token_seconds = asker.recorder.now() - generation.arrival
-        # An answer that comes as one says nothing of its first token by itself; vLLM's clock began a little earlier.
+        # An answer in one piece does not show when its first token came. vLLM's clock started a little earlier.
         if output.metrics is not None and output.metrics.first_token_latency:
             generation.first_token_seconds = min(generation.first_token_seconds, output.metrics.first_token_latency)

@@ -1,8 +1,8 @@
-"""Keeps seals out of the log, whoever writes the line.
+"""Keeps seals out of the log, whichever logger writes the line.
 
-The seal travels in a request's extra arguments, and vLLM prints those when it is asked to
-(``--enable-log-requests``, ``--log-error-stack``). A filter on a logger or a handler would miss other loggers, and
-handlers that a configuration adds later; the factory of records sees each line.
+The seal travels in a request's extra arguments, and vLLM can log those (``--enable-log-requests``,
+``--log-error-stack``). A filter on a logger or a handler would miss other loggers, and handlers that are configured
+later; the record factory sees each line.
 """
 
 import logging
@@ -15,10 +15,10 @@ _as_text = logging.Formatter()
 
 
 class Redacting:
-    """A factory of log records that blots out the seals in them.
+    """A factory of log records that redacts the seals in them.
 
     Args:
-        factory: makes them otherwise.
+        factory: the factory that makes the records.
     """
 
     def __init__(self, factory: Callable[..., logging.LogRecord]) -> None:
@@ -29,12 +29,12 @@ class Redacting:
         try:
             text = record.getMessage()
         except Exception:
-            return record  # whoever writes the line will tell that it does not fit its arguments
+            return record  # the handler reports that the message does not fit its arguments
         clean = without_seals(text)
         if clean != text:
             record.msg, record.args = clean, ()
         if record.exc_info and record.exc_info[0] is not None:
-            # Formatters take this text in place of the exception.
+            # Formatters use this text instead of the exception.
             record.exc_text = without_seals(_as_text.formatException(record.exc_info))
         return record
 

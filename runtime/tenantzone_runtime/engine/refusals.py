@@ -1,9 +1,9 @@
-"""How a client hears of what the scheduler refused: as its own mistake, and not as an error of the server.
+"""Reports the scheduler's refusals to clients as client errors instead of server errors.
 
-The scheduler can only end a request with an error, and vLLM's API server answers each such with 500. So the scheduler
-writes the refusal where a stop string would stand, which no request that ended with an error has; in the API server it
-is passed on to the front door, which answers. An output of a pooling model has no such place: there it stands as bytes,
-in place of the numbers that were asked for.
+The scheduler can only end a request with an error, which vLLM's API server answers with 500. So the scheduler writes
+the refusal into the stop reason, which no request that ended with an error has. The API server passes it on to the
+frontend, which answers. The output of a pooling model has no stop reason: its refusal is written as bytes in place of
+the requested numbers.
 """
 
 import re
@@ -28,7 +28,7 @@ from tenantzone_runtime.zones.audit import RefusalReason
 
 _MARK: Final = "tenantzone refuses "
 _STATUSES: Final[Mapping[RefusalReason, int]] = {
-    # Zones have just come into force, and the door has not heard of it yet; or it went past the door.
+    # Zones have just taken effect and the frontend does not know yet, or the request bypassed the frontend.
     "unbound": 503,
     "unknown_tenant": 403,
     "too_long": 400,
@@ -39,28 +39,28 @@ _STATUSES: Final[Mapping[RefusalReason, int]] = {
 
 
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+(?=>)")
-"""Of an object, in the text that Python makes of it; vLLM does not show it to clients, either."""
+"""An object's address in its Python representation; vLLM does not show it to clients, either."""
 
 
 class EngineRefusal(NamedTuple):
-    """What the scheduler says of a request that it refused."""
+    """The scheduler's refusal of a request."""
 
     status: int
-    """HTTP status."""
+    """The HTTP status."""
     message: str
     retry_after: int | None
-    """Seconds; None: repeated, it may be refused again."""
+    """Seconds; None if a repeated request may be refused again."""
     closed_seconds: float
-    """For which it would refuse other requests of the tenant, too."""
+    """Seconds for which other requests of the tenant would be refused, too."""
 
 
 def mark(outputs: Iterable[EngineCoreOutputs], refused: Mapping[str, BindingError], *, pooling: bool = False) -> None:
-    """Write into the outputs of requests that were refused, by id, why they were.
+    """Write the refusals into the outputs of refused requests.
 
     Args:
-        outputs: of a step.
-        refused: why, by request.
-        pooling: whether they are a pooling model's, of which vLLM takes no output without numbers.
+        outputs: the outputs of a step.
+        refused: the refusals by request id.
+        pooling: whether it is a pooling model, whose outputs vLLM only accepts with numbers.
     """
     for of_client in outputs:
         for output in of_client.outputs:
@@ -74,7 +74,7 @@ def mark(outputs: Iterable[EngineCoreOutputs], refused: Mapping[str, BindingErro
 
 
 def refusal_in(output: RequestOutput | PoolingRequestOutput) -> EngineRefusal | None:
-    """What the scheduler has written into an output; None if it refused nothing."""
+    """Returns the refusal in an output, or None if there is none."""
     texts = [_text_in(output)] if isinstance(output, PoolingRequestOutput) else _reasons_in(output)
     for text in texts:
         if text.startswith(_MARK):
@@ -92,16 +92,16 @@ def _reasons_in(output: RequestOutput) -> list[str]:
 
 
 def _text_in(output: PoolingRequestOutput) -> str:
-    """What stands in place of numbers; empty if these are numbers. A model's are no bytes."""
+    """Returns the text that replaces the numbers, as bytes; empty if the output has a model's numbers."""
     data = output.outputs.data
     return bytes(data.tolist()).decode(errors="replace") if data.dtype == torch.uint8 else ""
 
 
 @asynccontextmanager
 async def _refusing_mistakes() -> AsyncIterator[None]:
-    """Have the door answer with 400 where vLLM finds that the engine can't be asked for what the client wants.
+    """Make the frontend answer with 400 if vLLM rejects a client's parameters before it calls the engine.
 
-    Routes that stream may have begun to answer by then, and some of them would end the stream without a word.
+    A streaming route may have begun to answer by then, and some would end the stream without an error.
     """
     try:
         yield
@@ -116,8 +116,8 @@ _Encode = Callable[..., AsyncGenerator[PoolingRequestOutput, None]]
 
 
 def pass_refusals_on() -> None:
-    """Have vLLM's API server tell the front door what has arrived or was refused, and look at grammars in its time."""
-    # Imported here: only the API server has need of it.
+    """Make vLLM's API server pass arrivals and refusals on to the frontend, and validate grammars in turn."""
+    # Imported here: only the API server needs it.
     from vllm.v1.engine.async_llm import AsyncLLM
 
     if not hasattr(AsyncLLM.generate, "passes_refusals_on"):
@@ -156,7 +156,7 @@ def _passing_refusals_on(generate: _Generate, validation: GrammarValidation) -> 
                         yield piece
                 output = await anext(outputs, None)
         finally:
-            # At once, and not when it is collected: it aborts what else the request has in the engine.
+            # Closed at once, instead of when it is collected: that aborts the rest of the request in the engine.
             await outputs.aclose()
 
     return generate_or_refuse

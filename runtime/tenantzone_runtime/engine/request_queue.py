@@ -1,11 +1,11 @@
-"""The queue of waiting requests: one queue per zone, and the arbiter says which is next.
+"""The queue of waiting requests: one queue per zone; the arbiter decides which request is next.
 
-vLLM stops admitting at the first request that does not fit. So this queue yields only requests that do. Inside a zone,
-vLLM's own order holds (first come first served, or priority), or that of its users. Until zones are declared it is
-vLLM's own queue.
+vLLM stops admitting at the first request that does not fit. So this queue returns only requests that fit. Within a
+zone, vLLM's own order applies (first come, first served, or priority), or fairness among its users. Until zones are
+declared, it is vLLM's own queue.
 
-A request that waits for its grammar or for a tier counts here, but no step looks at it (``deferred_requests``). Of
-those of one zone that wait for the slot of one adapter, a step looks at the first (``adapter_lines``).
+A request that waits for its grammar or for a tier counts here, but no step considers it (``deferred_requests``). If
+several requests of a zone wait for the slot of one adapter, a step considers the first (``adapter_lines``).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -25,21 +25,21 @@ from tenantzone_runtime.zones.zone import Zone
 
 
 class ZoneRequestQueue(RequestQueue):
-    """Waiting requests in one queue per zone, which yields only those that the arbiter admits.
+    """Waiting requests in one queue per zone, which returns only those that the arbiter admits.
 
     Args:
-        policy: vLLM's, for the order inside a zone.
-        is_looking_up: whether a request waits for what a tier is about to have.
+        policy: vLLM's scheduling policy, for the order within a zone.
+        is_looking_up: returns whether a request waits for a tier to look up or load its chunks.
     """
 
     arbiter: Arbiter[Request]
-    """Asked once a zone has a waiting request; it needs this queue itself, so it is set after both are there."""
+    """The arbiter, used once a zone has a waiting request. It needs this queue, so it is set after both exist."""
     adapters: AdapterLines
-    """The requests that ask for adapters; it asks the arbiter, so it is set together with it."""
+    """The requests that ask for adapters; it uses the arbiter, so it is set together with it."""
     is_passed_over: Callable[[Request], None]
-    """Called for each request that waits for an adapter slot and that no step looks at."""
+    """Called for each request that waits for an adapter slot outside the queues."""
     loads: LoadQueue
-    """The requests that have left the queue because what they found in a tier is copied from there."""
+    """The requests that have left the queue because their tier hits are being loaded."""
 
     def __init__(self, policy: SchedulingPolicy, is_looking_up: Callable[[Request], bool]) -> None:
         self._policy = policy
@@ -47,18 +47,18 @@ class ZoneRequestQueue(RequestQueue):
         self._queues: dict[Zone, PlacedQueue | UserRequestQueue] = {}
         self._deferred = DeferredRequests(is_looking_up)
         self._waiting = 0
-        """Requests in all queues of zones: vLLM asks in each step, and there may be thousands of queues."""
+        """The number of requests in all zones' queues: vLLM reads it in each step, for maybe thousands of queues."""
 
     def front(self, zone: Zone) -> Request:
-        """The next request of a zone that has one, admissible or not."""
+        """Returns the next request of a zone that has one, admissible or not."""
         return self._queues[zone].peek_request()
 
     def fronts(self, zone: Zone, count: int) -> list[Request]:
-        """The next requests of a zone that has one, ``count`` at the most, in their order."""
+        """Returns the next requests of a zone that has one, at most ``count``, in order."""
         return list(islice(self._queues[zone], count))
 
     def adopt(self) -> None:
-        """Move requests that waited before zones were declared into the queue of the zone that they have now."""
+        """Move requests that waited before zones were declared into the queues of their present zones."""
         requests = list(self._before_zones)
         self._before_zones = create_request_queue(self._policy)
         for request in requests:
@@ -67,14 +67,14 @@ class ZoneRequestQueue(RequestQueue):
 
     @property
     def ready_count(self) -> int:
-        """How many requests of zones wait for blocks and seats: a step may look at these."""
+        """The number of requests that wait for blocks and seats, which a step may consider."""
         return self._waiting
 
     def put_back_arrived(self) -> list[Request]:
-        """Put deferred requests that need not wait any longer into their queues, at their places.
+        """Return deferred requests that need not wait any longer to their places in their queues.
 
         Returns:
-            Requests whose grammars can't be compiled: they have left the queue, and are to be ended.
+            Requests whose grammars can't be compiled: they have left the queue, and must be ended.
         """
         failed: list[Request] = []
         left: set[Zone] = set()
@@ -93,7 +93,7 @@ class ZoneRequestQueue(RequestQueue):
         return failed
 
     def _queue_of(self, zone: Zone) -> PlacedQueue | UserRequestQueue:
-        """The queue that a request of the zone is to enter."""
+        """Returns the queue that a request of the zone enters."""
         queue = self._queues.get(zone)
         if queue is None:
             queue = self._queues[zone] = self._new_queue(zone)
@@ -103,7 +103,7 @@ class ZoneRequestQueue(RequestQueue):
         return PlacedQueue(self._policy) if zone.users is None else UserRequestQueue(self._policy, zone.users)
 
     def order_anew(self, zone: Zone) -> None:
-        """Order the requests of a zone by its spec as it is now: it may have begun or ceased to tell users apart."""
+        """Reorder a zone's requests by its current spec, which may have begun or ceased to distinguish users."""
         queue = self._queues.get(zone)
         if queue is None or (queue.users if isinstance(queue, UserRequestQueue) else None) is zone.users:
             return
@@ -124,19 +124,19 @@ class ZoneRequestQueue(RequestQueue):
             self._note_preparation(zone)
 
     def load_has_ended(self, request: Request) -> None:
-        """Note that a request whose load had begun runs, or has ended."""
+        """Record that a request whose load had begun runs, or has ended."""
         zone = zone_of(request)
         if zone is not None:
             self._note_preparation(zone)
 
     def note_preparations(self) -> None:
-        """Note anew for what preparation zones wait, as after a pause, in which none waits."""
+        """Update what preparation zones wait for, for instance after a pause, during which none waits."""
         for zone in {*map(zone_of, self._deferred), *map(zone_of, self.loads)}:
             if zone is not None:
                 self._note_preparation(zone)
 
     def _note_preparation(self, zone: Zone) -> None:
-        """Note what a zone's first request waits for, if all of its waiting requests wait for grammars or tiers."""
+        """Set what a zone's first request waits for if all its waiting requests wait for grammars or tiers."""
         if zone not in self._queues:
             self.arbiter.must_be_prepared(zone, self._deferred.reason(zone) or self.loads.reason(zone))
 
@@ -152,7 +152,7 @@ class ZoneRequestQueue(RequestQueue):
             self._enter(request, zone)
 
     def _enter(self, request: Request, zone: Zone) -> None:
-        """Let a request that has a place wait for what its zone's other requests wait for."""
+        """Put a request that has a place into its zone's queue, or keep it out if it must wait for an adapter slot."""
         if self.adapters.keep(request, zone):
             self.is_passed_over(request)
         else:
@@ -181,8 +181,8 @@ class ZoneRequestQueue(RequestQueue):
         self._has_changed(zone)
 
     def prepend_requests(self, requests: Iterable[Request]) -> None:
-        """Put requests back that a step has passed over."""
-        # The last one comes first, so that those that were preempted are before each other as they were.
+        """Return requests that a step has skipped to the queue."""
+        # The last one comes first, so that preempted requests keep their order.
         requests = list(requests)
         leaving = {request for request in reversed(requests) if self._leaves_queue(request)}
         for request in requests:
@@ -194,7 +194,7 @@ class ZoneRequestQueue(RequestQueue):
             self._note_preparation(zone)
 
     def _leaves_queue(self, request: Request) -> bool:
-        """Whether a request that was passed over is kept where no step looks at it."""
+        """Returns whether a skipped request is kept where no step considers it."""
         zone = zone_of(request)
         return zone is not None and (self._deferred.defer(request, zone) or self.adapters.keep(request, zone))
 
@@ -207,7 +207,7 @@ class ZoneRequestQueue(RequestQueue):
         return request
 
     def pop_request(self) -> Request:
-        """Take the next request out of its queue."""
+        """Remove and return the next request."""
         if self._before_zones:
             return self._before_zones.pop_request()
         zone = zone_of(self.peek_request())
@@ -249,7 +249,7 @@ class ZoneRequestQueue(RequestQueue):
         return next(islice(self, index, None))
 
     def __bool__(self) -> bool:
-        """Whether there is a request that can be admitted now."""
+        """Whether a request can be admitted now."""
         return bool(self._before_zones) or (bool(self._queues) and self.arbiter.next_front() is not None)
 
     def __len__(self) -> int:

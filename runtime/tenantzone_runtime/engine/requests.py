@@ -1,4 +1,4 @@
-"""What the runtime keeps on vLLM's requests."""
+"""The attributes that the runtime sets on vLLM's requests."""
 
 from typing import Final
 
@@ -12,37 +12,37 @@ from tenantzone_runtime.zones.zone import Zone
 
 
 def zone_of(request: Request) -> Zone | None:
-    """The zone that a request is bound to, which the scheduler sets on arrival; None if it came before any zone."""
+    """Returns the zone that the scheduler bound the request to on arrival; None if it came before any zone."""
     zone: Zone | None = getattr(request, "zone", None)
     return zone
 
 
 def user_of(request: Request) -> str:
-    """Who of its tenant sends a request, in a form that tells nothing of the name."""
+    """Returns the pseudonymous id of the tenant's user who sent a request."""
     user: str = getattr(request, "user", NO_USER)
     return user
 
 
 def note_admission(request: Request, zone: Zone) -> None:
-    """Note how many purges of its zone have begun before a request that waits; one that was preempted had begun."""
+    """Set the number of purges of its zone that began before a request; a preempted request keeps its number."""
     if request.num_preemptions == 0:
         request.purges = zone.purges
 
 
 def may_be_cached(request: Request, zone: Zone) -> bool:
-    """Whether what a request computes may be kept: the zone stores something, and no purge has begun since it began."""
+    """Returns whether a request's blocks may be kept: the zone keeps blocks, and no purge has begun since it began."""
     return not zone.spec.retention.no_store and getattr(request, "purges", 0) == zone.purges
 
 
 def charge(request: Request, zone: Zone, cost: float) -> None:
-    """Count service that a request was given, for its zone and within it."""
+    """Charge service to a request's zone, and to its user within the zone."""
     zone.account.charge(cost)
     if zone.users is not None:
         zone.users.charge(user_of(request), cost)
 
 
 def count_generated(request: Request, zone: Zone) -> None:
-    """Count and charge to the zone what a request has generated since the last call."""
+    """Count and charge the tokens that a request has generated since the last call."""
     tokens = request.num_output_tokens - getattr(request, "counted_tokens", 0)
     if tokens:
         request.counted_tokens = request.num_output_tokens
@@ -52,13 +52,13 @@ def count_generated(request: Request, zone: Zone) -> None:
 
 
 def enter_queue(request: Request, zone: Zone, now: float) -> None:
-    """Count a request that has just arrived among those of its zone that wait."""
+    """Add a request that has just arrived to its zone's waiting requests."""
     request.queued_tokens = request.num_prompt_tokens
     zone.queue.enter(request.queued_tokens, now)
 
 
 def leave_queue(request: Request, zone: Zone, now: float, *, is_served: bool) -> None:
-    """Count a request that is scheduled, or has ended, off those that wait; harmless if it is none of them."""
+    """Remove a scheduled or ended request from its zone's waiting requests; does nothing if it is not one of them."""
     tokens = getattr(request, "queued_tokens", None)
     if tokens is not None:
         request.queued_tokens = None
@@ -74,5 +74,5 @@ _OUTCOMES: Final[dict[FinishReason, Outcome]] = {
 
 
 def outcome_of(request: Request) -> Outcome:
-    """How a request ended, in the words of the counters."""
+    """Returns the outcome of a request, for the counters."""
     return _OUTCOMES.get(request.get_finished_reason(), "other")

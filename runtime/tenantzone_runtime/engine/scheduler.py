@@ -1,4 +1,4 @@
-"""The scheduler that ``--scheduler-cls`` names: zone-aware scheduling with its housekeeping and its admin port."""
+"""The scheduler named in ``--scheduler-cls``: zone-aware scheduling with housekeeping and the admin port."""
 
 import os
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from tenantzone_runtime.engine.versions import UnsupportedError, check_version
 from tenantzone_runtime.settings import SEAL_KEY, STATE_DIR, read_settings
 
-# Before what follows, which imports vLLM's internals: another version may not have them where they are looked for.
+# Before the following imports of vLLM's internals, which other versions may have elsewhere.
 check_version()
 
 from tenantzone_runtime.engine.adapter_weights import identify_adapters_by_weights  # noqa: E402
@@ -17,14 +17,14 @@ from tenantzone_runtime.housekeeping.service import Service  # noqa: E402
 
 
 class ZoneScheduler(ZoneAwareScheduler):
-    """The zone-aware scheduler that vLLM makes, with its settings from the environment.
+    """The zone-aware scheduler that vLLM creates, with its settings from the environment.
 
-    vLLM's engine core inherits the environment from the process that was started.
+    vLLM's engine core inherits the environment of the process that was started.
 
     Raises:
-        UnsupportedError: vLLM's version, a flag or the model does not go with zones; or the seal key is missing, or
-            the folder that the front door reads.
-        ValueError: a setting can't be understood.
+        UnsupportedError: vLLM's version, a flag or the model is incompatible with zones, or the seal key or the folder
+            that the frontend reads is missing.
+        ValueError: a setting is invalid.
         OSError: the admin port is taken.
     """
 

@@ -1,8 +1,8 @@
-"""The async scheduler of vLLM, aware of zones.
+"""vLLM's async scheduler with zones.
 
-``schedule()`` itself stays vLLM's. What makes it zone-aware stands around it: requests are bound when they arrive, the
-waiting queue yields only what may be admitted, free blocks are counted by zone, and a running request whose zone may
-not take its blocks loses its turn. Who is admitted, goes on and yields is decided by the zone core's arbiter.
+``schedule()`` itself stays vLLM's. The code around it makes it zone-aware: requests are bound on arrival, the waiting
+queue returns only admissible requests, free blocks are counted by zone, and a running request whose zone may not take
+its blocks is skipped. The zone core's arbiter decides which requests are admitted, continue or are preempted.
 """
 
 import logging
@@ -50,22 +50,22 @@ from tenantzone_runtime.zones.arbiter import Arbiter
 logger = logging.getLogger(__name__)
 
 COUNT_SECONDS = 0.5
-"""Between two counts of what running requests have generated; what one has when it ends is counted at once."""
+"""Seconds between two counts of the tokens that running requests have generated; ending requests count at once."""
 
 _RUNNING = RequestStatus.RUNNING
 _LOADING = RequestStatus.WAITING_FOR_REMOTE_KVS
 
 
 class ZoneAwareScheduler(AsyncScheduler):
-    """An async scheduler whose blocks, queue and preemption are by zone.
+    """An async scheduler with blocks, queues and preemption by zone.
 
-    Every public method that vLLM calls takes ``zone_lock``, which is free between two of them: that is when a
-    housekeeper on another thread may change zones. Nobody else contends for it.
+    Every public method that vLLM calls takes ``zone_lock``, which is free between two calls: then a housekeeping thread
+    may change zones. No other thread contends for it.
 
     Args:
-        seal_key: shared with the front door.
+        seal_key: the key shared with the frontend.
         scrub_blocks: whether the workers were prepared to zero blocks.
-        args, kwargs: vLLM's own.
+        args, kwargs: vLLM's own arguments.
     """
 
     kv_cache_manager: ZoneKVCacheManager
@@ -122,43 +122,43 @@ class ZoneAwareScheduler(AsyncScheduler):
         self._beside_steps = BesideSteps(self, self._early, self._watch)
         self._pooling = self.vllm_config.model_config.runner_type == "pooling"
         self._refused: dict[str, Request] = {}
-        """By id. They wait in no queue, so that nothing can schedule them, until the next output ends them."""
+        """Refused requests by id. They are in no queue and so can't be scheduled, until the next output ends them."""
         self._scrub_blocks = scrub_blocks
         self._steps_in_flight = 0
         self._counted = time.monotonic()
 
-    # Configs and time, from a housekeeper's thread
+    # Configs and timeouts, from the housekeeping thread
 
     def apply_config(self, config: RuntimeConfig) -> dict[str, int]:
-        """Enforce a new config from now on; requests in flight stay.
+        """Enforce a new config from now on; requests in flight continue.
 
         Returns:
-            Blocks of reservations that this engine is too small for, by zone.
+            By zone, the reserved blocks for which this engine is too small.
 
         Raises:
-            ConfigError: it can't be enforced on this engine; what was enforced before still is.
+            ConfigError: the config can't be enforced on this engine; the previous one stays in force.
         """
         check_scrub(config, self.kv_cache_config, prepared=self._scrub_blocks)
         check_latency(config, chunked=self.scheduler_config.enable_chunked_prefill)
         return self._beside_steps.apply_config(config)
 
     def evict_cache(self) -> int:
-        """Evict all that zones keep cached, and return how many blocks that were."""
+        """Evict all that zones keep cached. Returns the number of evicted blocks."""
         return self._beside_steps.evict_cache()
 
     def let_time_pass(self) -> None:
-        """Do what time alone does to zones and loans; to be called several times a second, whether steps run or not."""
+        """Apply timeouts to zones and loans; called several times a second, whether or not steps run."""
         self._beside_steps.let_time_pass()
 
     def publish_events(self) -> None:
-        """Publish the KV events of the work beside the steps: while the engine is idle, no step comes to do it.
+        """Publish the KV events of the work outside the steps: an idle engine runs no step that would.
 
-        A step that is in flight does it in the end. It has noted blocks as stored that are not computed yet.
+        A step in flight publishes them at its end. It has recorded blocks as stored that are not computed yet.
         """
         if not self._steps_in_flight and (events := self.kv_cache_manager.take_events()):
             self.kv_event_publisher.publish(KVEventBatch(ts=time.time(), events=events))
 
-    # Requests come
+    # Requests arrive
 
     def add_request(self, request: Request) -> None:
         with self.zone_lock:
@@ -167,7 +167,7 @@ class ZoneAwareScheduler(AsyncScheduler):
             super().add_request(request)
 
     def _bind(self, request: Request) -> None:
-        """Give the request its zone, or see to it that it is finished with an error."""
+        """Bind the request to its zone, or have it finished with an error."""
         now = time.monotonic()
         note_arrival(request, now)
         had_zones = bool(self._zones)
@@ -188,7 +188,7 @@ class ZoneAwareScheduler(AsyncScheduler):
             self._media.arrived(request, zone)
 
     def refuse(self, request: Request, error: BindingError) -> None:
-        """Count a request as refused, and have the next output tell its client why."""
+        """Count a request as refused, and have the next output report the reason to its client."""
         logger.debug("request %s is refused: %s", request.request_id, error, extra={"tenant": error.tenant})
         self.tenancy.refused(error.tenant, error.reason)
         self._refused[request.request_id] = request
@@ -196,7 +196,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         cancel_compilation(request)
 
     def is_refused(self, request: Request) -> bool:
-        """Whether the request only waits for its end."""
+        """Returns whether the request was refused and only waits for its end."""
         return request.request_id in self._refused
 
     def _enqueue_waiting_request(self, request: Request) -> None:
@@ -204,7 +204,7 @@ class ZoneAwareScheduler(AsyncScheduler):
             super()._enqueue_waiting_request(request)
 
     def get_num_unfinished_requests(self) -> int:
-        # Those that were refused are to be ended: an engine that has nothing else to do must not sleep on them.
+        # Refused requests still have to be ended: an otherwise idle engine must not sleep.
         unfinished: int = super().get_num_unfinished_requests()
         return unfinished if self.pause_state == PauseState.PAUSED_ALL else unfinished + len(self._refused)
 
@@ -239,7 +239,7 @@ class ZoneAwareScheduler(AsyncScheduler):
     def _try_schedule_encoder_inputs(
         self, request: Request, num_computed_tokens: int, num_new_tokens: int, *args: Any, **kwargs: Any
     ) -> Any:
-        # What a request has no share of the step for is not encoded yet: others need the room.
+        # Media beyond the request's share of the step are not encoded yet, because others need the room.
         if self._zones:
             num_new_tokens = self._images.up_to_first(request, num_computed_tokens, num_new_tokens)
         if num_new_tokens and self._arbiter.shares_tokens:
@@ -247,10 +247,10 @@ class ZoneAwareScheduler(AsyncScheduler):
         return super()._try_schedule_encoder_inputs(request, num_computed_tokens, num_new_tokens, *args, **kwargs)
 
     def _reserve_prefill_lookahead(self, request: Request, num_computed_tokens: int, num_new_tokens: int) -> int:
-        # vLLM's last question before it takes blocks, for each running request: 0 passes over the request. Where no
-        # blocks are to be had, it would preempt whoever came last, or schedule nobody who stands behind.
+        # This is vLLM's last call before it takes blocks for a running request; 0 makes it skip the request. If the
+        # blocks were unavailable, vLLM would preempt the newest request, or schedule none of the requests behind.
         if request.status is _RUNNING and not request.is_prefill_chunk and num_new_tokens > 0 and self._zones:
-            # It generates, as most do. What vLLM asks for here is about prompts.
+            # It generates, as most do. vLLM's check here only concerns prompts.
             tokens = self._arbiter.tokens_to_generate(request, num_new_tokens)
             return self._if_it_has_blocks(request, tokens)
         if self._arbiter.shares_tokens:
@@ -259,8 +259,8 @@ class ZoneAwareScheduler(AsyncScheduler):
         if not self._zones:
             return tokens
         if not tokens and self.need_mamba_block_aligned_split:
-            # The chunk must end where a state is kept, and by vLLM's rule for modules that draft it may not: it is so
-            # close to the prompt's end. vLLM would pass over the request for ever; this way only drafts are worse.
+            # The chunk must end where a state is kept. vLLM's rule for draft modules forbids that so close to the
+            # prompt's end, and vLLM would skip the request forever; this way only its drafts are worse.
             tokens = num_new_tokens
         return self._if_it_has_blocks(request, tokens) if request.status is _RUNNING else tokens
 
@@ -275,19 +275,19 @@ class ZoneAwareScheduler(AsyncScheduler):
         self, share: Callable[..., int], request: Request, num_computed_tokens: int, num_new_tokens: int
     ) -> int:
         if request.status is not _RUNNING and (known := request.num_tokens - num_computed_tokens) < num_new_tokens:
-            # vLLM has a request begin with room for drafts where only its last token is left to compute: all, or not.
+            # vLLM has a request begin with room for drafts if only its last token is left to compute: all or nothing.
             return num_new_tokens if share(request, known) == known else 0
         if not self.need_mamba_block_aligned_split and not self._images.has_some(request):
             return share(request, num_new_tokens)
 
         def fitting(tokens: int) -> int:
-            # vLLM has let the chunk end where a state is kept, before it asked; a shorter one must end so, too.
+            # vLLM made the chunk end where a state is kept before it called this; a shorter chunk must end so, too.
             if self.need_mamba_block_aligned_split:
                 found = num_computed_tokens - request.num_computed_tokens
                 return int(self._mamba_block_aligned_split(request, tokens, found))
             fits = self._images.up_to_first(request, num_computed_tokens, tokens)
             if not fits and tokens and request.status is not _RUNNING:
-                # Up to there its prompt was found cached, and who is behind it would not be looked at.
+                # The prompt was found cached up to here, and the requests behind it would not be considered.
                 return min(num_new_tokens, self._images.through_first(request, num_computed_tokens))
             return fits
 
@@ -304,27 +304,27 @@ class ZoneAwareScheduler(AsyncScheduler):
         self.tiers.preempted(request)
 
     def _request_blocks_can_be_freed(self, request: Request) -> bool:
-        # vLLM asks before it preempts a running request for one that was just refused blocks; who yields is decided
-        # before a step, and never in the midst of one.
+        # vLLM asks this before it preempts a running request for one that was just refused blocks. Preemption is
+        # decided before a step, and never within one.
         return self.kv_cache_manager.refused is None and bool(super()._request_blocks_can_be_freed(request))
 
     def _handle_blocked_waiting_request(self, request: Request) -> bool:
-        # vLLM looks at the adapters of this step only: beside one that sat it out, or is still loaded, no other may
-        # begin, or a later step has more of them than there is room for, and vLLM dies of that.
+        # vLLM only counts the adapters of this step: while an adapter was skipped in this step or is still loading, no
+        # other may begin. Otherwise a later step has more adapters than fit, which crashes vLLM.
         if self._zones and not (self._may_have_slot(request) and self._engine.has_adapter_room(request)):
             return False
         return bool(super()._handle_blocked_waiting_request(request))
 
     def _may_have_slot(self, request: Request) -> bool:
-        # What a request has found in a tier is loaded into blocks that it keeps, and so is its adapter's slot.
+        # A request's tier hits are loaded into blocks that it keeps, and it keeps its adapter's slot as well.
         return request in self._engine.loading or self._arbiter.may_have_slot(request)
 
     def _has_landed(self, request: Request) -> bool:
-        """Whether a request's load from a tier has ended."""
+        """Returns whether a request's load from a tier has ended."""
         return request.status != _LOADING or request.request_id in self.finished_recving_kv_req_ids
 
     def _count_generated(self, now: float) -> None:
-        """Charge zones for what their running requests have generated: from time to time, not with each token."""
+        """Charge zones for the tokens that their running requests have generated: periodically, not for each token."""
         self._counted = now
         for request in self.running:
             zone = zone_of(request)
@@ -342,7 +342,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         return output
 
     def _refuse_what_does_not_compile(self) -> None:
-        """Have the clients told whose requests vLLM ends for their grammars: what they sent is no grammar."""
+        """Refuse requests that vLLM ends because their grammars do not compile, so that their clients learn why."""
         for name in self.grammar_compile_error_reqs:
             request = self.requests.get(name)
             if request is not None and name not in self._refused:
@@ -377,7 +377,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         num_invalid_spec_tokens: dict[str, int] | None,
         request_id: str,
     ) -> Any:
-        # vLLM calls it for each request whose drafts in the step were judged, whether it makes statistics or not.
+        # vLLM calls this for each request whose drafts were judged in the step, whether or not it collects statistics.
         self._processed.drafts_judged(self.requests[request_id], num_draft_tokens - num_accepted_tokens)
         return super().make_spec_decoding_stats(
             spec_decoding_stats, num_draft_tokens, num_accepted_tokens, num_invalid_spec_tokens, request_id
@@ -393,14 +393,14 @@ class ZoneAwareScheduler(AsyncScheduler):
     # Requests end
 
     def end_with_error(self, request: Request) -> None:
-        """Finish a request with an error, in the next ``update_from_output``; one that waits is scheduled no more."""
+        """Finish a request with an error in the next ``update_from_output``; a waiting one is never scheduled."""
         self.waiting.remove_requests([request])
         self.kv_holding_waiting.remove_requests([request])
         self.deferred_waiting.discard(request)
         self._refused[request.request_id] = request
 
     def _fail_hopeless(self, request: Request, error: str) -> None:
-        """End a waiting request that can never have its blocks, with an error."""
+        """End a waiting request that can never get its blocks, with an error."""
         zone = zone_of(request)
         self.refuse(request, BindingError("too_long", None if zone is None else zone.name_in_journal, error))
         self.end_with_error(request)
@@ -411,7 +411,7 @@ class ZoneAwareScheduler(AsyncScheduler):
             return finished
 
     def _free_request(self, request: Request, delay_free_blocks: bool = False) -> Any:
-        # However it has ended.
+        # For all requests, however they ended.
         self._refused.pop(request.request_id, None)
         self._processed.stay_ends(request)
         cancel_compilation(request)
@@ -433,7 +433,7 @@ class ZoneAwareScheduler(AsyncScheduler):
     def set_pause_state(self, pause_state: PauseState) -> None:
         with self.zone_lock:
             super().set_pause_state(pause_state)
-            # No step may come for long.
+            # The next step may be long in coming.
             self.tenancy.ledger.now = time.monotonic()
             self._arbiter.pause()
             self.waiting.note_preparations()

@@ -1,8 +1,8 @@
-"""Scrubbing: zeroing the memory of blocks that come to another zone, by vLLM's own means.
+"""Scrubbing: zeroing blocks that move to another zone, with vLLM's own mechanism.
 
 vLLM can zero new blocks before a step uses them: the scheduler names them, the workers zero them. It does so for models
-that need it. On a GPU it also prepares for it only then, when the workers start: that can't be made up for once a zone
-asks for it, so an engine has to be started with it.
+that need it. On a GPU, the workers also prepare for it only for such models, when they start. That can't be done later,
+when a zone asks for it, so an engine must be started with scrubbing.
 """
 
 from typing import Any
@@ -16,27 +16,27 @@ _needs_zeroing: Any = KVCacheConfig.needs_kv_cache_zeroing
 
 
 def model_needs_zeroing(caches: KVCacheConfig) -> bool:
-    """Whether the model needs each new block zeroed, zones or not."""
+    """Returns whether the model needs each new block zeroed, regardless of zones."""
     return bool(_needs_zeroing.fget(caches))
 
 
 def prepare_workers() -> None:
-    """Let vLLM's workers prepare to zero blocks, whatever the model; to be called in each process before they start."""
+    """Make vLLM's workers prepare to zero blocks for any model; must be called in each process before they start."""
     if not current_platform.is_cpu():
         KVCacheConfig.needs_kv_cache_zeroing = property(lambda caches: True)
 
 
 def check_scrub(config: RuntimeConfig, caches: KVCacheConfig, *, prepared: bool) -> None:
-    """Check that no zone asks for a scrubbing that this engine can't do.
+    """Check that no zone asks for scrubbing that this engine can't do.
 
     Args:
-        config: of the zones.
-        caches: of the model.
+        config: the config of the zones.
+        caches: the model's KV cache config.
         prepared: whether the workers were prepared to zero blocks.
 
     Raises:
-        ConfigError: a zone is to be scrubbed, and the engine was not started with it, or vLLM's workers zero no memory
-            of some of the model's layers.
+        ConfigError: a zone is to be scrubbed, but the engine was not started with scrubbing, or vLLM's workers can't
+            zero the memory of some of the model's layers.
     """
     asking = [zone.name for zone in config.zones if zone.scrub == "OnTransfer"]
     if not asking:

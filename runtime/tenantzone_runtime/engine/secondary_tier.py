@@ -1,4 +1,4 @@
-"""What tiers below CPU memory have in common, as vLLM's tiering manager sees them."""
+"""Common code of the tiers below CPU memory, as vLLM's tiering manager sees them."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar, Protocol
@@ -19,49 +19,49 @@ from tenantzone_runtime.disk.transfers import JobEnd
 
 
 class TierBelow(Protocol):
-    """A tier that knows no vLLM."""
+    """A tier that does not depend on vLLM."""
 
     @property
     def chunk_bytes(self) -> int:
-        """Of a chunk in memory."""
+        """The size of a chunk in memory, in bytes."""
 
     def apply(self, config: RuntimeConfig) -> None:
         """Enforce a new config of the engine's zones."""
 
     def upkeep(self) -> None:
-        """Do what time does; to be called several times a second."""
+        """Do periodic work; called several times a second."""
 
     def renew(self) -> None:
-        """Find nothing more of what was sealed by another key than the one in force."""
+        """Make everything unfindable that was sealed with another key than the current one."""
 
     def finished(self) -> list[JobEnd]:
-        """The jobs that have ended since the last call."""
+        """Returns the jobs that have ended since the last call."""
 
     def give_up_jobs(self) -> None:
-        """End all jobs at once."""
+        """End all jobs immediately."""
 
     def take_receipts(self) -> list[Receipt]:
-        """What became of what purges named, and of zones that went."""
+        """Returns the receipts of completed purges and removed zones since the last call."""
 
     def stop(self) -> None:
-        """Begin nothing more."""
+        """Begin no new work."""
 
 
 class ZoneSecondaryTier(SecondaryTierManager):
-    """A tier in which each request stores and finds chunks of its zone only.
+    """A tier in which each request stores and finds only chunks of its zone.
 
-    A request that was not bound finds nothing and stores nothing. Nothing here waits: a transfer that is late is
-    reported as failed, its memory being vLLM's again.
+    An unbound request finds nothing and stores nothing. Nothing here blocks: a late transfer is reported as failed, and
+    its memory is vLLM's again.
 
     Args:
-        offloading_spec: vLLM's.
-        primary_kv_view: the CPU memory tier, a row for each chunk.
+        offloading_spec: vLLM's spec.
+        primary_kv_view: the CPU memory tier, one row per chunk.
         tier_type: the name that vLLM's metrics show.
-        locality: whose storage it is.
-        below: of chunks as long as a row.
+        locality: the locality of the storage.
+        below: the tier itself, with chunks as long as a row.
 
     Raises:
-        ValueError: its chunks have another length.
+        ValueError: the tier's chunks have another length.
     """
 
     medium: ClassVar[Medium | None] = Medium.STORAGE
@@ -86,27 +86,28 @@ class ZoneSecondaryTier(SecondaryTierManager):
         self._loads: set[int] = set()
 
     def bind(self, request_id: str, tenant: str | None) -> None:
-        """Say whose the next new request of this id is, before it comes.
+        """Set the tenant of the next new request with this id, before it arrives.
 
         Args:
-            request_id: of a request that the scheduler has bound, whatever the request says of itself.
-            tenant: its zone's; None: no zone was declared when it came, and nothing of it goes here.
+            request_id: the id of a request that the scheduler has bound, whatever the request claims.
+            tenant: the tenant of its zone; None if no zone was declared when it arrived, so that it does not use the
+                tier.
         """
         if tenant is not None:
             self._bound[request_id] = tenant
 
     def know_prompt(self, req_context: ReqContext, keys: Sequence[OffloadKey]) -> None:
-        """Know the keys of a new request's chunks from the beginning; the list is filled before the first look-up."""
+        """Set the keys of a new request's chunks from the beginning; the list is filled before the first look-up."""
 
     def is_waiting(self, req_context: ReqContext) -> bool:
-        """Whether a look-up of the request waits for an answer from elsewhere."""
+        """Returns whether a look-up of the request waits for an answer from outside the engine."""
         return False
 
     def condemn(self, req_context: ReqContext, keys: Iterable[OffloadKey]) -> None:
-        """Keep nothing that a request has stored under these keys: what it computed may be wrong."""
+        """Remove what a request has stored under these keys, because it may have computed it wrongly."""
         raise NotImplementedError
 
-    # Beside the steps, in parts, between which there may be steps
+    # Outside the steps, in parts between which steps may run
 
     def apply(self, config: RuntimeConfig) -> Iterator[None]:
         """Enforce a new config of the engine's zones, with the tier's shares."""
@@ -114,17 +115,17 @@ class ZoneSecondaryTier(SecondaryTierManager):
         yield
 
     def upkeep(self) -> Iterator[None]:
-        """Do what time does to zones and their chunks; to be called several times a second."""
+        """Apply timeouts to zones and their chunks; called several times a second."""
         self._below.upkeep()
         yield
 
     def forget_all(self) -> Iterator[None]:
-        """Find nothing again of what is stored: the pool's salt key is another one."""
+        """Make everything stored unfindable, because the pool's salt key has changed."""
         self._below.renew()
         yield
 
     def take_receipts(self) -> list[Receipt]:
-        """What became of what purges named and of zones that went, since the last call."""
+        """Returns the receipts of completed purges and removed zones since the last call."""
         return self._below.take_receipts()
 
     def get_finished_jobs(self) -> Iterable[JobResult]:
@@ -138,18 +139,18 @@ class ZoneSecondaryTier(SecondaryTierManager):
         return results
 
     def drain_jobs(self) -> None:
-        """End all jobs at once: vLLM's memory is touched no more, and nothing is waited for."""
+        """End all jobs immediately: vLLM's memory is not accessed any more, and nothing blocks."""
         self._below.give_up_jobs()
 
     def on_schedule_end(self, context: ScheduleEndContext) -> None:
-        """What was promised in this step is being loaded by now, or vLLM had no room for it."""
+        """By now every promised chunk is being loaded, or vLLM had no room for it."""
 
     def shutdown(self) -> None:
         self._below.stop()
         self._memory.release()
 
     def _rows(self, job: TransferJob) -> list[memoryview]:
-        """The memory of a job's chunks."""
+        """Returns the memory of a job's chunks."""
         size = self.block_size_bytes
         starts = [int(chunk_id) * size for chunk_id in job.chunk_ids]
         return [self._memory[start : start + size] for start in starts]

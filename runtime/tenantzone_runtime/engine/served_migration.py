@@ -1,4 +1,4 @@
-"""A migration as the admin port sees it, from threads of its own."""
+"""An engine's migration for the admin port, used from the port's own threads."""
 
 from threading import RLock
 from typing import Any
@@ -9,23 +9,23 @@ from tenantzone_runtime.zones.tenancy import Tenancy
 
 
 class ServedZoneMigration:
-    """Takes orders, and tells how far they have come.
+    """Takes migration orders, and reports their progress.
 
     Args:
-        lock: of the engine's zones.
-        migration: the engine's.
-        tenancy: whose steps say how fast prompts are computed.
+        lock: the lock of the engine's zones.
+        migration: the engine's migration.
+        tenancy: the engine's zones, whose step times show how fast prompts are computed.
     """
 
     def __init__(self, lock: RLock, migration: Any, tenancy: Tenancy) -> None:
-        # Typed where it is made: its module is imported with the connector only.
+        # Not typed here, because its module is imported only with the connector.
         self._lock, self._migration, self._tenancy = lock, migration, tenancy
 
     def do(self, order: MigrationOrder) -> None:
-        """Begin what is asked for, or stop it.
+        """Begin or stop a migration.
 
         Raises:
-            MigrationError: it can't be done now; the message says why.
+            MigrationError: the order can't be carried out now; the message states why.
         """
         if order.order == "stop":
             with self._lock:
@@ -36,7 +36,7 @@ class ServedZoneMigration:
             self._migration.begin(order, prompts)
 
     def report(self, tenant: str, *, with_prompts: bool) -> MigrationReport:
-        """How far what was asked for a tenant's zone has come."""
+        """Returns the progress of the last migration of a tenant's zone."""
         prompts = tuple(within(self._prompts(tenant), MAX_BLOCKS)) if with_prompts else ()
         with self._lock:
             size, tokens = self._migration.chunk_bytes, self._migration.chunk_tokens

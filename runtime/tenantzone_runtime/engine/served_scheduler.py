@@ -1,4 +1,4 @@
-"""vLLM's scheduler as housekeeping sees it."""
+"""Adapts vLLM's scheduler to housekeeping."""
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
@@ -16,12 +16,12 @@ from tenantzone_runtime.zones.zone import Zone
 
 
 class ServedScheduler:
-    """What housekeeping asks of an engine, answered by a scheduler.
+    """The engine interface of housekeeping, implemented by a scheduler.
 
-    Nothing of vLLM's is extended here, so that types are checked against the port.
+    It extends no vLLM class, so that types are checked against the interface.
 
     Args:
-        scheduler: whose zones.
+        scheduler: the scheduler of the zones.
     """
 
     engine_version: str = vllm.__version__
@@ -32,7 +32,7 @@ class ServedScheduler:
         self.api_servers = int(getattr(scheduler.vllm_config.parallel_config, "_api_process_count", 1))
         self.tenancy: Tenancy = scheduler.tenancy
         self.block_ids = range(1, 1 + self._pool.capacity)
-        """Block 0 is vLLM's null block."""
+        """The blocks except block 0, vLLM's null block."""
         groups = scheduler.kv_cache_manager.coordinator.single_type_managers
         self.block_size_tokens = min(int(caches.block_size) for caches in groups)
         self.tiers: Sequence[ServedTier] = scheduler.tiers.served

@@ -1,4 +1,4 @@
-"""The shared tier as vLLM's tiering manager sees it: storages of many engines, below its own tiers."""
+"""The shared tier as vLLM's tiering manager sees it: storages of many engines, below the engine's own tiers."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ _RESULTS = {Finding.HIT: LookupResult.HIT, Finding.MISS: LookupResult.MISS, Find
 
 @dataclass(slots=True)
 class _SharedCaller:
-    """What the tier keeps on a request."""
+    """The tier's state for one request."""
 
     tenant: str
     query: Query = field(default_factory=lambda: Query(()))
@@ -34,15 +34,15 @@ class _SharedCaller:
 class ZoneSharedTier(ZoneSecondaryTier):
     """One engine's part of the storages that its pool shares.
 
-    A look-up that needs the manager's answer is to be repeated; until it is there, or its time is over, the request
-    waits and nobody else does.
+    A look-up that needs the manager's answer must be repeated. Until the answer arrives or times out, only that request
+    waits.
 
     Args:
-        offloading_spec: vLLM's.
-        primary_kv_view: the CPU memory tier, a row for each chunk.
+        offloading_spec: vLLM's spec.
+        primary_kv_view: the CPU memory tier, one row per chunk.
         tier_type: the name that vLLM's metrics show.
-        shared: of chunks as long as a row.
-        read_salt_key: has the seals follow the pool's salt key, if it is another one by now.
+        shared: the shared tier, with chunks as long as a row.
+        read_salt_key: makes the seals follow the pool's salt key if that has changed.
     """
 
     def __init__(
@@ -57,9 +57,9 @@ class ZoneSharedTier(ZoneSecondaryTier):
         self.shared = shared
         self._read_salt_key = read_salt_key
         self._promised: dict[str, set[OffloadKey]] = {}
-        """What tenants were told of in this step, and have not begun to load."""
+        """By tenant, the keys that were reported as hits in this step and are not being loaded yet."""
         self.moves_whole_hits = False
-        """Whether it is told what to load and to store hit by hit, and not asked chunk by chunk."""
+        """Whether the caller orders loads and stores by whole hits, instead of asking chunk by chunk."""
 
     def forget_all(self) -> Iterator[None]:
         self._read_salt_key()
@@ -90,7 +90,7 @@ class ZoneSharedTier(ZoneSecondaryTier):
             self.shared.ended(caller.tenant, caller.query)
 
     def touch(self, keys: Collection[OffloadKey], req_context: ReqContext) -> None:
-        """Nothing: the manager notes the use of what it is asked about."""
+        """Does nothing: the manager records the use of the keys in its queries."""
 
     def lookup(self, key: OffloadKey, req_context: ReqContext) -> LookupResult:
         caller = req_context.get_state(_SharedCaller)
@@ -107,26 +107,26 @@ class ZoneSharedTier(ZoneSecondaryTier):
         return caller is not None and self.shared.is_waiting(caller.query)
 
     def is_storing(self, req_context: ReqContext) -> bool:
-        """Whether something of a request is still being written."""
+        """Returns whether chunks of a request are still being written."""
         caller = req_context.get_state(_SharedCaller)
         return caller is not None and bool(caller.query.writes)
 
     def query_of(self, req_context: ReqContext) -> Query:
-        """What a request has asked the manager, and was told; of one without a zone, nothing."""
+        """Returns a request's query to the manager, with its answer; an empty query for a request without a zone."""
         caller = req_context.get_state(_SharedCaller)
         return Query(()) if caller is None else caller.query
 
     # Whole hits
 
     def longest_hit(self, req_context: ReqContext, chunks: int) -> int | None:
-        """How many chunks long the beginning of a prompt is that storages have with all that goes with it.
+        """Returns the longest beginning of a prompt, in chunks, that storages hold as a whole hit.
 
         Args:
-            req_context: of the request.
-            chunks: of the prompt, of which more is not looked for.
+            req_context: the request's context.
+            chunks: the chunks of the prompt to consider.
 
         Returns:
-            None: the manager may still say it in time.
+            None if the manager may still answer in time.
         """
         caller = req_context.get_state(_SharedCaller)
         if caller is None:
@@ -137,7 +137,7 @@ class ZoneSharedTier(ZoneSecondaryTier):
         return 0 if hit is not None and hit > chunks else hit
 
     def may_load(self, keys: Sequence[OffloadKey], req_context: ReqContext) -> bool:
-        """Whether all of these chunks may be loaded now."""
+        """Returns whether all of these chunks may be loaded now."""
         caller = req_context.get_state(_SharedCaller)
         if caller is None:
             return False
@@ -145,21 +145,21 @@ class ZoneSharedTier(ZoneSecondaryTier):
         return self.shared.whole_hits.may_load(caller.tenant, caller.query, keys, promised)
 
     def promise(self, keys: Iterable[OffloadKey], req_context: ReqContext) -> None:
-        """Note that these chunks are going to be loaded at the end of this step."""
+        """Record that these chunks will be loaded at the end of this step."""
         caller = req_context.get_state(_SharedCaller)
         if caller is not None:
             self._promised.setdefault(caller.tenant, set()).update(keys)
             self.shared.whole_hits.promise(caller.query, list(keys))
 
     def lacks(self, hit: Sequence[OffloadKey], req_context: ReqContext) -> list[OffloadKey]:
-        """The end of a hit, of which storages may lack something; nothing: they have it all, or take nothing."""
+        """Returns the end of a hit that storages may lack; empty if they have all of it or accept nothing."""
         caller = req_context.get_state(_SharedCaller)
         if caller is None:
             return []
         return list(hit[self.shared.whole_hits.first_lacking(caller.tenant, caller.query, hit) :])
 
     def store_hit(self, job: TransferJob, hit: Sequence[OffloadKey]) -> None:
-        """Begin to store what a hit may lack, or nothing if there is not room for all of it."""
+        """Begin to store what storages may lack of a hit, or nothing if it does not all fit."""
         caller = job.req_context.get_state(_SharedCaller)
         first = len(hit) - len(job.keys)
         if caller is None or list(job.keys) != list(hit[first:]):
@@ -179,7 +179,7 @@ class ZoneSharedTier(ZoneSecondaryTier):
         self.shared.store(job_metadata.job_id, caller.tenant, caller.query, self._chunks(job_metadata))
 
     def serve_external_requests(self, parent: ParentManager) -> None:
-        """Store from CPU memory what prompts begin with and no storage has: what follows could not be stored."""
+        """Store from CPU memory the beginnings of prompts that no storage has; later chunks need them."""
         for gap in self.shared.take_gaps():
             keys = gap.query.keys[gap.first : gap.end]
             self.submit_store(parent.create_store_job(keys, gap.query.context))
@@ -194,13 +194,13 @@ class ZoneSharedTier(ZoneSecondaryTier):
         self.shared.load(job_metadata.job_id, caller.tenant, caller.query, self._chunks(job_metadata))
 
     def on_schedule_end(self, context: ScheduleEndContext) -> None:
-        # What was promised is being loaded by now, or vLLM had no room for it.
+        # By now every promised chunk is being loaded, or vLLM had no room for it.
         self._promised.clear()
 
     def _chunks(self, job: TransferJob) -> Chunks:
-        """A job's chunks by their places in the prompt; without any that are none of its whole chunks.
+        """Returns a job's chunks by their places in the prompt, without chunks that are not whole.
 
-        With several groups, chunks of each have the same places.
+        With several groups, chunks of different groups have the same places.
         """
         ends = [job.req_context.get_offload_key_position(key) for key in job.keys]
         tokens = self.shared.shape.tokens

@@ -1,4 +1,4 @@
-"""Watches the steps of the engine while zones have latency targets: what each computes, and how long it takes."""
+"""Watches the engine's steps while zones have latency targets: what each step computes, and how long it takes."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -15,14 +15,14 @@ from tenantzone_runtime.zones.step_time import StepLoad
 from tenantzone_runtime.zones.zone import Zone
 
 JUDGE_SECONDS: Final = 1.0
-"""Between two looks at what becomes of targets."""
+"""Seconds between two evaluations of latency targets."""
 
 
 def check_latency(config: RuntimeConfig, *, chunked: bool) -> None:
     """Check that latency targets can be enforced.
 
     Raises:
-        ConfigError: a zone has one, and the engine computes prompts whole, so that nothing bounds a step.
+        ConfigError: a zone has a target, but the engine computes prompts whole, so that steps are unbounded.
     """
     for index, zone in enumerate(config.zones):
         targets = zone.latency
@@ -34,11 +34,11 @@ def check_latency(config: RuntimeConfig, *, chunked: bool) -> None:
 
 
 class StepWatch:
-    """Tells the zone core how long steps take and when tokens come; without targets it does nothing.
+    """Reports step durations and token times to the zone core; does nothing without targets.
 
     Args:
-        scheduler: whose steps.
-        arbiter: is told.
+        scheduler: the scheduler whose steps are watched.
+        arbiter: receives the reports.
     """
 
     def __init__(self, scheduler: Scheduler, arbiter: Arbiter[Request]) -> None:
@@ -48,12 +48,12 @@ class StepWatch:
         self._judged = 0.0
 
     def scheduled(self, output: SchedulerOutput, now: float) -> None:
-        """Note a step that was scheduled."""
+        """Record a scheduled step."""
         if self._targets and output.num_scheduled_tokens:
             self._arbiter.dispatched(output, self._load(output), now)
 
     def completed(self, output: SchedulerOutput, first_tokens: Iterable[tuple[Zone, float]], now: float) -> None:
-        """Note that a step is done, and the zones for whose requests it brought the first token, after how long."""
+        """Record a completed step, with the zones whose requests got their first token in it and the seconds to it."""
         steps = self._arbiter.steps_in_flight
         if not self._targets:
             steps.clear()
@@ -65,7 +65,7 @@ class StepWatch:
             self._note_tokens(output, now)
 
     def judge(self, now: float) -> Iterator[None]:
-        """Have it said what becomes of the targets, if it is time to; with pauses in which anything may happen."""
+        """Evaluate the latency targets if it is time; anything may happen during the pauses between its parts."""
         if now - self._judged >= JUDGE_SECONDS:
             self._judged = now
             yield from self._arbiter.latency.judge(now)
@@ -82,7 +82,7 @@ class StepWatch:
         return load
 
     def _note_tokens(self, output: SchedulerOutput, now: float) -> None:
-        # Most of a step's tokens come as long after those before them.
+        # Most tokens of a step have the same interval to the preceding token.
         tokens: Counter[tuple[Zone, float]] = Counter()
         for id in output.num_scheduled_tokens:
             request = self._scheduler.requests.get(id)
@@ -91,7 +91,7 @@ class StepWatch:
                 continue
             came, known, spec = getattr(request, "last_token", (0.0, 0, None))
             if request.num_output_tokens > known:
-                # With another spec there may have been a time without a target, in which nobody looked.
+                # With another spec, there may have been a time without a target, in which tokens were not observed.
                 if spec is zone.spec:
                     tokens[zone, now - came] += 1
                 request.last_token = now, request.num_output_tokens, zone.spec

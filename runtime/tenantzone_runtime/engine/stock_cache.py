@@ -1,4 +1,4 @@
-"""What stock vLLM's block pool keeps for whom and evicts, by the owner that a block's hash begins with."""
+"""Counts the blocks that stock vLLM's pool caches and evicts, by the owner that a block's hash begins with."""
 
 from collections import Counter
 from typing import Any
@@ -11,33 +11,32 @@ from tenantzone_runtime.engine.modelless_blocks import owner_of, owners
 
 
 class StockCache:
-    """Watches a stock pool through vLLM's own hook for metrics.
+    """Watches a stock pool through vLLM's own metrics hook.
 
     Args:
-        scheduler: whose pool; it has had nothing to do yet.
+        scheduler: the unused scheduler of the pool.
     """
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.cached: Counter[int] = Counter()
         """Blocks with a hash, in use or not, by owner."""
         self.evicted: Counter[int] = Counter()
-        """Since the beginning."""
+        """Evicted blocks by owner since the beginning."""
         self._pool = scheduler.kv_cache_manager.block_pool
         self._pool.metrics_collector = self
         self._cache_full_blocks = self._pool.cache_full_blocks
         self._pool.cache_full_blocks = self._note_cached
 
     def evict_above(self, quotas: dict[int, int]) -> dict[int, int]:
-        """Forget what owners keep above their quotas, the least recently used first, as far as nobody uses it.
+        """Evict the unused blocks that owners cache above their quotas, the least recently used first.
 
-        That is what a soft quota is: LMCache looks at who is above it from time to time, evicts what is too much, and
-        holds no floor for anybody.
+        This models a soft quota: LMCache periodically evicts what exceeds it, and guarantees no minimum.
 
         Args:
-            quotas: blocks, by owner.
+            quotas: quotas in blocks, by owner.
 
         Returns:
-            How many blocks each has lost.
+            The number of evicted blocks, by owner.
         """
         over = {owner: self.cached[owner] - quota for owner, quota in quotas.items() if self.cached[owner] > quota}
         lost: Counter[int] = Counter()
@@ -55,7 +54,7 @@ class StockCache:
             block = following
         return lost
 
-    # vLLM's hook
+    # vLLM's metrics hook
 
     def on_block_allocated(self, block: KVCacheBlock) -> None:
         pass
@@ -64,7 +63,7 @@ class StockCache:
         pass
 
     def on_block_evicted(self, block: KVCacheBlock) -> None:
-        """Asked of each block that is taken: one without a hash had nothing to lose."""
+        """Called for each block that is taken; a block without a hash had no content to lose."""
         if block.block_hash is not None:
             owner = owner_of(block.block_hash)
             self.cached[owner] -= 1

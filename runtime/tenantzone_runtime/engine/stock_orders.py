@@ -1,6 +1,6 @@
-"""Other orders in which a stock pool gives up cached blocks: by priority, and the oldest of a few by chance.
+"""Other eviction orders for a stock pool: by priority, and the oldest of a few random blocks.
 
-Each takes the place of vLLM's queue of free blocks, and does all that a pool asks of that.
+Each class replaces vLLM's queue of free blocks, with the methods that a pool calls.
 """
 
 import random
@@ -14,16 +14,16 @@ from tenantzone_runtime.engine.engine_shape import EvictionOrder
 from tenantzone_runtime.engine.modelless_blocks import owner_of
 
 SAMPLES = 5
-"""Of which the oldest goes; as many as Redis takes (``maxmemory-samples``)."""
+"""The number of random blocks of which the oldest is evicted; Redis uses as many (``maxmemory-samples``)."""
 
 
 def change_order(scheduler: Scheduler, order: EvictionOrder, priority_of: Callable[[int], int]) -> None:
-    """Have a stock scheduler's blocks go in another order.
+    """Change the eviction order of a stock scheduler's blocks.
 
     Args:
-        scheduler: it has had nothing to do yet.
-        order: which.
-        priority_of: the priority of an owner; vLLM's, of which the smaller is served first.
+        scheduler: an unused scheduler.
+        order: the new order.
+        priority_of: returns an owner's priority in vLLM, where smaller values are served first.
     """
     pool = scheduler.kv_cache_manager.block_pool
     free = pool.free_block_queue.get_all_free_blocks()
@@ -34,7 +34,7 @@ def change_order(scheduler: Scheduler, order: EvictionOrder, priority_of: Callab
 
 
 class _Free:
-    """Free blocks: those without content go first, whatever the order of the others."""
+    """Free blocks. Blocks without content are taken first, whatever the order of the others."""
 
     def __init__(self, blocks: Sequence[KVCacheBlock]) -> None:
         self._empty = {block.block_id: block for block in reversed(blocks)}
@@ -72,10 +72,10 @@ class _Free:
 
 
 class ByPriority(_Free):
-    """What is served last goes first; of equal priority, what was used longest ago.
+    """Evicts the lowest priority first, and within a priority the least recently used.
 
-    So evicts SGLang's radix cache with ``--radix-eviction-policy priority``: leaves, by priority and last access. A
-    pool of blocks lets a prompt's end go before its beginning, and so has no need to look for leaves.
+    SGLang's radix cache evicts so with ``--radix-eviction-policy priority``: leaves, by priority and last access. A
+    block pool releases a prompt's end before its beginning, so it need not look for leaves.
     """
 
     def __init__(self, blocks: Sequence[KVCacheBlock], priority_of: Callable[[int], int]) -> None:
@@ -98,7 +98,7 @@ class ByPriority(_Free):
 
 
 class OldestOfFew(_Free):
-    """Of a few cached blocks by chance, the one goes that was used longest ago: random-LRU, as Redis evicts."""
+    """Evicts the least recently used of a few random cached blocks: random LRU, as in Redis."""
 
     def __init__(self, blocks: Sequence[KVCacheBlock]) -> None:
         super().__init__(blocks)

@@ -1,8 +1,8 @@
 """Divides large pieces of streams, so that vLLM's API server never formats many log probabilities without a pause.
 
-Most pieces have the tokens of one step. A piece has more if the request or a flag sets a stream interval, and if the
-client reads more slowly than the engine writes: vLLM then joins the pieces that wait. It formats each log probability
-of a piece on its event loop, where all other requests wait meanwhile.
+Most pieces have the tokens of one step. A piece has more if the request or a flag sets a stream interval, or if the
+client reads more slowly than the engine generates: vLLM then joins the waiting pieces. It formats each log probability
+of a piece on its event loop, and all other requests wait meanwhile.
 """
 
 import asyncio
@@ -18,20 +18,20 @@ from tenantzone_runtime.door.bearing import borne
 from tenantzone_runtime.engine.logprob_bounds import logprobs_of_token
 
 MAX_LOGPROBS_OF_PIECE: Final = 1024
-"""Of a piece with more than one token."""
+"""The maximum log probabilities of a piece with more than one token."""
 _AT_THE_END: Final = ("finish_reason", "stop_reason", "routed_experts", "spec_decode_metrics", "weight_versions")
-"""Attributes of a completion that only the last of its pieces has. Older versions of vLLM lack some of them."""
+"""Attributes of a completion that only its last piece has. Older versions of vLLM lack some of them."""
 _CONTEXT: Final = 6
-"""Tokens before others that decide how their text begins, such as with a space, and where a character began."""
+"""The preceding tokens that decide how a token's text begins, such as with a space or within a character."""
 
 
 class StreamPieces:
     """Divides the outputs of one request.
 
     Args:
-        params: of the request.
-        vocabulary: tokens of the model.
-        tokenizer: of the engine; None: it gives no text.
+        params: the request's parameters.
+        vocabulary: the number of tokens in the model's vocabulary.
+        tokenizer: the engine's tokenizer; None if it produces no text.
     """
 
     def __init__(self, params: SamplingParams, vocabulary: int, tokenizer: Any) -> None:
@@ -42,13 +42,13 @@ class StreamPieces:
         self._params = params
         self._tokenizer = tokenizer if params.detokenize else None
         self._before: dict[int, _Before] = {}
-        """By the index of each answer of the request."""
+        """By the index of each of the request's answers, the state before the next output."""
 
     async def of(self, output: RequestOutput) -> AsyncIterator[RequestOutput]:
-        """Divide one output, and let the event loop go on after each piece but the last.
+        """Divide one output, and yield to the event loop after each piece but the last.
 
         Args:
-            output: as the engine gave it.
+            output: the engine's output.
         """
         most = self._most
         if most is None:
@@ -73,14 +73,14 @@ class StreamPieces:
         for completion in output.outputs:
             before = self._before.setdefault(completion.index, _Before())
             before.has_text = before.has_text or bool(completion.text)
-            # While nothing of the text was given, all of it is withheld: its length is asked for later.
+            # Until some text was output, all of it is withheld: its length is needed later.
             kept = _CONTEXT if before.has_text else _CONTEXT + self._withheld
             before.ids = [*before.ids, *completion.token_ids][-kept:]
 
     def _parts_of(
         self, completion: CompletionOutput, most: int, prompt: Sequence[int] | None
     ) -> Iterator[CompletionOutput]:
-        """A completion as several, in order, which together have its text, tokens and log probabilities."""
+        """Divides a completion into several, in order, which together have its text, tokens and log probabilities."""
         before = self._before.get(completion.index, _Before())
         ids = completion.token_ids
         count, text = len(ids), completion.text
@@ -90,7 +90,7 @@ class StreamPieces:
         for begin in range(0, max(1, count), most):
             end = begin + most
             is_last = end >= count
-            # Parsers look for the text of a piece's tokens in its text, and in no other's.
+            # Parsers look for the text of a piece's tokens in that piece's text only.
             withheld += len(self._text([*context, *ids[begin:end]])) - len(self._text(context))
             length = len(text) if is_last else max(0, min(withheld, len(text)))
             withheld -= length
@@ -113,24 +113,24 @@ class StreamPieces:
 
 @dataclass(slots=True)
 class _Before:
-    """What one answer had in earlier outputs."""
+    """The state of one answer after earlier outputs."""
 
     has_text: bool = False
-    """Whether any of its text was given."""
+    """Whether any of its text was output."""
     ids: list[int] = field(default_factory=list)
-    """Its last tokens; while it has no text, all that are withheld."""
+    """Its last tokens; until it has text, all tokens whose text is withheld."""
 
 
 def tokens_of_piece(params: SamplingParams, vocabulary: int) -> int | None:
-    """How many tokens a piece of a request's stream may have.
+    """Returns the maximum number of tokens of a piece of a request's stream.
 
     Args:
-        params: of the request, whose log probabilities count.
-        vocabulary: tokens of the model.
+        params: the request's parameters, which set the number of log probabilities.
+        vocabulary: the number of tokens in the model's vocabulary.
 
     Returns:
-        None if its pieces may have any number: it is not streamed, has no log probabilities, or did not come through
-        the front door.
+        None if its pieces are not limited: it is not streamed, has no log probabilities, or did not come through the
+        frontend.
     """
     each = logprobs_of_token(params, vocabulary)
     if borne() is None or params.output_kind is not RequestOutputKind.DELTA or each is None:
@@ -139,6 +139,6 @@ def tokens_of_piece(params: SamplingParams, vocabulary: int) -> int | None:
 
 
 def _mask_of(completion: CompletionOutput, begin: int, end: int) -> dict[str, Any]:
-    """The attribute with the tokens that sampling could have chosen, if the completion has it."""
+    """Returns the completion's attribute with the tokens that sampling could have chosen, if it has one."""
     mask = getattr(completion, "sampling_mask", None)
     return {} if mask is None else {"sampling_mask": replace(mask, token_ids=mask.token_ids[begin:end])}

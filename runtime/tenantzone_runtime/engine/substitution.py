@@ -1,4 +1,4 @@
-"""Puts our KV cache manager, block pool and encoder cache in the places of vLLM's own.
+"""Replaces vLLM's KV cache manager, block pool and encoder cache with ours.
 
 vLLM names them in module globals and offers no other way to choose them.
 """
@@ -16,7 +16,7 @@ from tenantzone_runtime.engine.kv_cache_manager import ZoneKVCacheManager
 
 @contextmanager
 def zone_classes() -> Iterator[None]:
-    """Let vLLM make our classes where it would make its own, until the block ends."""
+    """Make vLLM create our classes instead of its own within the ``with`` block."""
     manager, pool = stock_scheduler.KVCacheManager, kv_cache_coordinator.BlockPool
     encoder_cache = stock_scheduler.EncoderCacheManager
     stock_scheduler.KVCacheManager, kv_cache_coordinator.BlockPool = ZoneKVCacheManager, ZoneBlockPool

@@ -1,7 +1,7 @@
-"""Lets a synchronous call within a coroutine of vLLM's wait, while the event loop serves other requests.
+"""Lets a synchronous call within a vLLM coroutine wait while the event loop serves other requests.
 
-vLLM calls its parsers from coroutines, and does not await them. Such a coroutine runs in a greenlet here. A call that
-has to wait leaves the greenlet with what it waits for; the event loop awaits that, and then goes on in the greenlet.
+vLLM calls its parsers from coroutines without awaiting them. Here such a coroutine runs in a greenlet. A call that has
+to wait leaves the greenlet with its awaitable; the event loop awaits that, and then continues in the greenlet.
 """
 
 import inspect
@@ -15,20 +15,20 @@ except ImportError:  # vLLM's own image lacks it
     greenlet, getcurrent = object, object
 
 CAN_SUSPEND: Final = greenlet is not object
-"""Whether there is the package by which a synchronous call can wait."""
+"""Whether the package is installed with which a synchronous call can wait."""
 _MARK: Final = "is_suspendable"
 
 
 def can_wait() -> bool:
-    """Return whether `wait_for` may be called here."""
+    """Returns whether `wait_for` may be called here."""
     return isinstance(getcurrent(), _Steps)
 
 
 def wait_for(awaitable: Awaitable[Any]) -> Any:
-    """Wait, in a synchronous call, and return the result.
+    """Wait in a synchronous call, and return the result.
 
     Args:
-        awaitable: to be awaited by the task that this is called in.
+        awaitable: awaited by the current task.
 
     Raises:
         RuntimeError: the call was not made within a suspendable method.
@@ -40,13 +40,13 @@ def wait_for(awaitable: Awaitable[Any]) -> Any:
 
 
 def make_suspendable(owner: type, name: str, is_needed: Callable[[Any], bool] = lambda instance: True) -> None:
-    """Have calls within a method wait with `wait_for`. That costs about 10 µs each time that the method waits.
+    """Let calls within a method wait with `wait_for`. This costs about 10 µs each time the method waits.
 
     Args:
         owner: the class that has the method.
-        name: of a coroutine or an asynchronous generator. Nothing happens without such a method, or where `CAN_SUSPEND`
-            is false.
-        is_needed: whether the method of an instance has to be suspendable.
+        name: the name of a coroutine or an asynchronous generator. Nothing happens if the method is missing, or if
+            `CAN_SUSPEND` is false.
+        is_needed: returns whether an instance's method must be suspendable.
     """
     method = vars(owner).get(name)
     if not CAN_SUSPEND or method is None or hasattr(method, _MARK):
@@ -92,47 +92,47 @@ def _generator(method: Callable[..., AsyncGenerator[Any, None]]) -> Callable[...
 
 
 class _Waiting(NamedTuple):
-    """What a call waits for."""
+    """The awaitable that a call waits for."""
 
     awaitable: Awaitable[Any]
 
 
 class _Done(NamedTuple):
-    """What a step of a coroutine has come to."""
+    """The outcome of a step of a coroutine."""
 
     awaited: Any
     error: BaseException | None
 
 
 class _Steps(greenlet):
-    """The greenlet in which the steps of one coroutine run, each up to the next thing that the coroutine awaits."""
+    """The greenlet that runs the steps of one coroutine, each up to the next await."""
 
     def run(self, step: Callable[[], Any]) -> None:
-        """Run one step after the other."""
+        """Run one step after another."""
         while True:
             step = self.leave_with(_done(step))
 
     def enter(self, value: Any) -> Any:
-        """Go on in the greenlet, and return what it is left with."""
+        """Continue in the greenlet, and return the value that it is left with."""
         here = getcurrent()
         self.parent = here
-        # As the task has it: a greenlet has a context of its own.
+        # The task's context, because a greenlet has one of its own.
         self.gr_context = here.gr_context
         return self.switch(value)
 
     def enter_raising(self, error: BaseException) -> Any:
-        """Go on in the greenlet with an exception, and return what it is left with."""
+        """Continue in the greenlet with an exception, and return the value that it is left with."""
         self.parent = getcurrent()
         return self.throw(error)
 
     def end(self) -> None:
-        """End the greenlet. Python never frees one that was left in the midst, nor what its frames refer to."""
+        """End the greenlet. Python never frees an unfinished one, nor the objects that its frames refer to."""
         if self:
             self.parent = getcurrent()
             self.throw()
 
     def leave_with(self, value: Any) -> Any:
-        """Leave the greenlet, and return what it is entered with next."""
+        """Leave the greenlet, and return the value that it is entered with next."""
         assert self.parent is not None
         return self.parent.switch(value)
 
@@ -145,7 +145,7 @@ def _done(step: Callable[[], Any]) -> _Done:
 
 
 class _InSteps:
-    """Awaits something in a greenlet."""
+    """Awaits an awaitable in a greenlet."""
 
     def __init__(self, awaitable: Awaitable[Any], steps: _Steps) -> None:
         self._awaitable = awaitable
@@ -169,12 +169,12 @@ class _InSteps:
             except BaseException as thrown:
                 step = partial(inner.throw, thrown) if hasattr(inner, "throw") else partial(_raise, thrown)
             else:
-                # What `__await__` returns need not be a generator.
+                # `__await__` need not return a generator.
                 step = inner.__next__ if value is None else partial(inner.send, value)
 
 
 def _awaited(steps: _Steps, awaitable: Awaitable[Any]) -> Generator[Any, Any, Callable[[], Any]]:
-    """Await what a call waits for, and return what lets the call go on."""
+    """Await the awaitable of a call, and return a function that continues the call."""
     try:
         result = yield from awaitable.__await__()
     except BaseException as error:

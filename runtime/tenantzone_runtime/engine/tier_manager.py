@@ -1,4 +1,4 @@
-"""Keeps the keys of the CPU memory tier as vLLM does, and leaves to the zones who may store and who yields."""
+"""Manages the keys of the CPU memory tier as vLLM does; zones decide which stores and loads are allowed."""
 
 import time
 from collections import Counter
@@ -23,72 +23,72 @@ from tenantzone_runtime.zones.tier import Tier
 from tenantzone_runtime.zones.zone import Zone
 
 CHUNKS_AT_ONCE: Final = 200
-"""That are given up beside the steps with the lock held: some tenths of a millisecond's work."""
+"""Chunks that are evicted at a time outside the steps with the lock held: some tenths of a millisecond of work."""
 
 
 @dataclass(slots=True)
 class _Caller:
-    """What the manager keeps on a request."""
+    """The manager's state for one request."""
 
     zone: Zone
     hits: set[OffloadKey] = field(default_factory=set)
-    """What it was told to load, and has not begun to."""
+    """Keys that were reported to it as hits and that it has not begun to load."""
     awaited: list[OffloadKey] = field(default_factory=list)
-    """What was on its way into the tier when it was looked up last."""
+    """Keys that were still being stored in the tier at its last look-up."""
     promoted: set[OffloadKey] = field(default_factory=set)
-    """What was brought up for it from a tier below."""
+    """Keys that were loaded for it from a lower tier."""
     keys: dict[OffloadKey, None] = field(default_factory=dict)
-    """What it has stored or loaded, in the order of its prompt. Not chunk ids: once given up, they are others'."""
+    """Keys that it has stored or loaded, in the order of its prompt. Not chunk ids, which are reused after eviction."""
     stored: set[OffloadKey] = field(default_factory=set)
-    """What it has stored, or is storing."""
+    """Keys that it has stored or is storing."""
     hits_of_prompt: Callable[[], list[list[OffloadKey]]] | None = None
-    """For each hit that its prompt may become, all that it needs, the longest first; None: no chunk needs others."""
+    """Returns the keys of each possible hit of its prompt, the longest first; None if no chunk needs others."""
     hits_there: list[list[OffloadKey]] = field(default_factory=list)
-    """Of these, the ones that were there when it ended."""
+    """The hits that were present when the request ended."""
     needed: int = 0
-    """Chunks that its whole prompt needs to be found again, where they need each other."""
+    """Chunks needed to find its whole prompt again, if chunks need each other."""
     counted_on: set[OffloadKey] = field(default_factory=set)
-    """What of its prompt it has found there or stored, where chunks need each other."""
+    """Keys of its prompt that it has found or stored, if chunks need each other."""
     is_cut: bool = False
-    """Whether something of its prompt found no room, so that the rest is of no use."""
+    """Whether some chunk of its prompt found no room, so that the rest is useless."""
     is_refused: bool | None = None
-    """Whether the zone's terms of admission have refused something of its prompt; None: they were not asked yet."""
+    """Whether the zone's admission terms have refused a chunk of its prompt; None if they were not checked yet."""
     is_condemned: bool = False
-    """Whether nothing that it stored may be kept."""
+    """Whether everything that it stored must be removed."""
     is_finished: bool = False
 
 
 class ZoneOffloadingManager(CPUOffloadingManager):
-    """vLLM's manager of the CPU memory tier, in which each request stores and finds chunks of its zone only.
+    """vLLM's manager of the CPU memory tier, in which each request stores and finds only chunks of its zone.
 
-    A request that was not bound finds nothing and stores nothing. Nothing here waits: a zone that may not store gets
-    fewer keys, and one that may not load misses.
+    An unbound request finds nothing and stores nothing. Nothing here blocks: a zone that may not store gets fewer keys,
+    and a zone that may not load misses.
 
     Args:
-        tier: the zones' shares, of as many chunks as there are.
-        enable_events: whether to tell which keys come and go.
+        tier: the zones' shares; its chunk count is the tier's size.
+        enable_events: whether to emit events for added and removed keys.
     """
 
     def __init__(self, tier: Tier, enable_events: bool = False) -> None:
         super().__init__(tier.chunk_count, enable_events=enable_events)
         self.tier = tier
         self._keys: dict[int, OffloadKey] = {}
-        """Of chunks that are owned."""
+        """The keys of owned chunks, by chunk id."""
         self._bound: dict[str, str | None] = {}
         self._counted_on: Counter[tuple[Zone | None, OffloadKey | None]] = Counter()
-        """By how many of a zone's requests that have not ended, where chunks need each other."""
+        """The number of a zone's active requests that rely on each key, if chunks need each other."""
         tier.is_counted_on = self._is_counted_on
 
     def bind(self, request_id: str, tenant: str | None) -> None:
-        """Say whose the next new request of this id is, before it comes.
+        """Set the tenant of the next new request with this id, before it arrives.
 
         Args:
-            request_id: of a request that the scheduler has bound, whatever the request says of itself.
-            tenant: its zone's; None: no zone was declared when it came.
+            request_id: the id of a request that the scheduler has bound, whatever the request claims.
+            tenant: the tenant of its zone; None if no zone was declared when it arrived.
         """
         self._bound[request_id] = tenant
 
-    # Beside the steps, in parts
+    # Outside the steps, in parts
 
     def apply(self, config: RuntimeConfig) -> Iterator[None]:
         """Enforce a new config of the engine's zones, with the tier's shares."""
@@ -97,11 +97,11 @@ class ZoneOffloadingManager(CPUOffloadingManager):
             yield
 
     def upkeep(self) -> Iterator[None]:
-        """Do what time does to zones and their chunks; to be called several times a second."""
+        """Apply timeouts to zones and their chunks; called several times a second."""
         yield from self._forget_parts(self.tier.upkeep_in_parts(time.monotonic(), CHUNKS_AT_ONCE))
 
     def forget_all(self) -> Iterator[None]:
-        """Find nothing again of what is stored: the salt key is another one, and nobody will look for it."""
+        """Evict everything stored: the salt key has changed, and no request will look for it."""
         yield from self._forget_parts(self.tier.evict_all(CHUNKS_AT_ONCE))
 
     def _forget_parts(self, parts: Iterable[list[int]]) -> Iterator[None]:
@@ -121,12 +121,12 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         return super().on_new_request(req_context)
 
     def know_prompt(self, req_context: ReqContext, hits: Callable[[], list[list[OffloadKey]]], needed: int) -> None:
-        """Know a new request's prompt, of which chunks are of use together only.
+        """Set a new request's prompt, if its chunks are only useful together.
 
         Args:
-            req_context: of the request.
-            hits: tells, for each hit that the prompt may become, all that it needs, the longest first.
-            needed: how many chunks the longest needs.
+            req_context: the request's context.
+            hits: returns the keys of each possible hit of the prompt, the longest first.
+            needed: the number of chunks that the longest hit needs.
         """
         caller = req_context.get_state(_Caller)
         if caller is not None:
@@ -143,27 +143,27 @@ class ZoneOffloadingManager(CPUOffloadingManager):
             self.tier.request_finished(caller.zone, time.monotonic())
 
     def _link(self, caller: _Caller, prompt: list[list[OffloadKey]]) -> None:
-        """Note what of a request's prompt is of use together only, and keep nothing of it that is of no use."""
+        """Link the chunks of a request's prompt that are only useful together, and evict useless ones."""
         caller.hits_there = [keys for keys in prompt if all(self._policy.get(key) is not None for key in keys)]
         hits = [self._chunk_ids(keys) for keys in caller.hits_there]
         for hit in hits:
-            # The shortest last: it is of use for more prompts than the others.
+            # The shortest last, because it is useful for more prompts than the others.
             self.tier.use(caller.zone, reversed(hit))
         self._forget(self.tier.link(caller.zone, self._chunk_ids(self._count_off(caller)), hits))
 
     def _count_on(self, caller: _Caller, keys: Iterable[OffloadKey]) -> None:
-        """Note what is there of these keys, and that a request counts on it until it ends."""
+        """Record that a request relies on those of these keys that are present, until it ends."""
         if caller.hits_of_prompt is not None:
             new = [key for key in keys if key not in caller.counted_on and self._policy.get(key) is not None]
             caller.counted_on.update(new)
             self._counted_on.update((caller.zone, key) for key in new)
 
     def _is_counted_on(self, chunk_id: int) -> bool:
-        """Whether a request of the chunk's zone counts on it; one from before that zone can't load it."""
+        """Returns whether a request of the chunk's zone relies on it; a request from before that zone can't load it."""
         return (self.tier.ledger.owner[chunk_id], self._keys.get(chunk_id)) in self._counted_on
 
     def _count_off(self, caller: _Caller) -> list[OffloadKey]:
-        """Note that a request has ended; returns what nobody of its zone counts on any more."""
+        """Record that a request has ended. Returns the keys that no request of its zone relies on any more."""
         zone = caller.zone
         self._counted_on.subtract((zone, key) for key in caller.counted_on)
         left = [key for key in caller.counted_on if not self._counted_on[zone, key]]
@@ -178,7 +178,7 @@ class ZoneOffloadingManager(CPUOffloadingManager):
             self.tier.use(caller.zone, reversed(self._chunk_ids(keys)))
 
     def condemn(self, req_context: ReqContext) -> list[OffloadKey]:
-        """Keep nothing that a request has stored or is storing: what it computed may be wrong. Returns the keys."""
+        """Remove all that a request has stored or is storing, which may be computed wrongly. Returns the keys."""
         caller = req_context.get_state(_Caller)
         if caller is None:
             return []
@@ -187,13 +187,13 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         return list(caller.stored)
 
     def lose(self, keys: Iterable[OffloadKey], req_context: ReqContext) -> None:
-        """Keep nothing of what a request has stored or is storing under these keys: it is not what was computed."""
+        """Remove what a request has stored or is storing under these keys: it is not what the request computed."""
         caller = req_context.get_state(_Caller)
         for chunk_id in self._chunk_ids(keys) if caller is not None else ():
             self._forget(self.tier.lose(caller.zone, chunk_id))
 
     def let_go(self, req_context: ReqContext) -> None:
-        """Let what a request has stored so far make room for what it stores next: it is in a tier below by now."""
+        """Let the chunks that a request has stored be evicted for its next ones: they are in a lower tier by now."""
         caller = req_context.get_state(_Caller)
         if caller is not None:
             caller.keys.clear()
@@ -201,14 +201,14 @@ class ZoneOffloadingManager(CPUOffloadingManager):
     # Loads
 
     def begin_lookup(self, req_context: ReqContext) -> None:
-        """Note that a request's prompt is looked up anew."""
+        """Record that a request's prompt is looked up anew."""
         caller = req_context.get_state(_Caller)
         if caller is not None:
             caller.hits.clear()
             caller.awaited.clear()
 
     def is_awaiting(self, req_context: ReqContext) -> bool:
-        """Whether something is still on its way into the tier that a request waits for since it was looked up last."""
+        """Returns whether chunks that a request waits for since its last look-up are still being stored."""
         caller = req_context.get_state(_Caller)
         if caller is None:
             return False
@@ -217,7 +217,7 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         return bool(caller.awaited)
 
     def loadable(self, req_context: ReqContext) -> int:
-        """The most chunks that a request may load now."""
+        """Returns the maximum number of chunks that a request may load now."""
         caller = req_context.get_state(_Caller)
         return 0 if caller is None else self.tier.loadable(caller.zone)
 
@@ -272,7 +272,7 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         return output
 
     def _admitted(self, keys: Collection[OffloadKey], caller: _Caller) -> Collection[OffloadKey]:
-        """Returns the keys that are stored already, and those that the zone's terms of admission allow."""
+        """Returns the keys that are stored already, and those that the zone's admission terms allow."""
         zone, admission, now = caller.zone, self.tier.admission, self.tier.ledger.now
         if not admission.is_selective(zone):
             return keys
@@ -294,9 +294,10 @@ class ZoneOffloadingManager(CPUOffloadingManager):
     ) -> PrepareStoreOutput:
         there = [key for key in keys if self._policy.get(key) is not None]
         new = [key for key in keys if self._policy.get(key) is None]
-        # The beginning of the same prompt: what is stored after it is worth nothing without it.
+        # The beginning of the same prompt must stay: what is stored after it is worthless without it.
         beginning = dict.fromkeys([*caller.keys, *there, *caller.hits])
-        # What does not go with a hit for its sake has to go with it, if it is of no other hit then.
+        # A chunk that outlives its hit for this request's sake must be evicted at the request's end, unless another hit
+        # has it.
         self._count_on(caller, beginning)
         is_linked = caller.hits_of_prompt is not None
         granted, given_up = self.tier.make_room(caller.zone, len(new), self._chunk_ids(beginning), whole=is_linked)
@@ -320,10 +321,10 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         super().complete_store(dropped, req_context, success=False)
         self._forget(chunk_id for chunk_id in given_up if chunk_id not in chunk_ids)
 
-    # Transfers from and to tiers below, as vLLM's tiering manager names them
+    # Transfers from and to lower tiers, with the names of vLLM's tiering manager
 
     def are_kept(self, keys: Iterable[OffloadKey], req_context: ReqContext) -> list[OffloadKey]:
-        """Those of the keys under which a request's zone has something that can be read."""
+        """Returns the keys under which a request's zone has a readable chunk."""
         caller = req_context.get_state(_Caller)
         chunks: Sequence[tuple[OffloadKey, Any]] = [(key, self._policy.get(key)) for key in keys]
         return [
@@ -333,32 +334,33 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         ]
 
     def whole_hits(self, req_context: ReqContext) -> list[list[OffloadKey]]:
-        """The hits that the prompt of a request that has ended became of which all can be read, the longest first."""
+        """Returns the completely readable hits of an ended request's prompt, the longest first."""
         caller = req_context.get_state(_Caller)
         hits = caller.hits_there if caller is not None else []
         return [keys for keys in hits if len(self.are_kept(keys, req_context)) == len(keys)]
 
     def holds(self, key: OffloadKey, req_context: ReqContext) -> bool:
-        """Whether a request's zone has something under a key that can be read, now or soon."""
+        """Returns whether a request's zone has a chunk under a key that is readable now or soon."""
         caller, chunk = req_context.get_state(_Caller), self._policy.get(key)
         return caller is not None and chunk is not None and self.tier.holds(caller.zone, chunk.chunk_id)
 
     def count_on(self, keys: Iterable[OffloadKey], req_context: ReqContext) -> None:
-        """Note that a request counts on what is there of these keys, also on what another has brought up."""
+        """Record that a request relies on those of these keys that are present, even if another request loaded them."""
         caller = req_context.get_state(_Caller)
         if caller is not None:
             self._count_on(caller, keys)
 
     def may_bring_up(self, keys: Collection[OffloadKey], req_context: ReqContext) -> bool:
-        """Whether these are chunks that may be brought up for a request: each is once."""
+        """Returns whether these chunks may be loaded for a request: each is loaded once."""
         caller = req_context.get_state(_Caller)
         return bool(keys) and caller is not None and caller.promoted.isdisjoint(keys)
 
     def make_room_for_hit(self, keys: Collection[OffloadKey], req_context: ReqContext) -> list[int]:
-        """Make room for all that a hit lacks, which is in a tier below; returns the chunks for it, in the same order.
+        """Make room for the chunks that a hit lacks, which are in a lower tier. The request relies on those present.
 
-        The request counts on what is there of it.
-        There are none if there is not room for all of it, or something that is about to go is in its place.
+        Returns:
+            The chunk ids for them, in the same order; empty if they do not all fit, or a chunk that is about to be
+            evicted is in their place.
         """
         caller = req_context.get_state(_Caller)
         assert caller is not None, "who may bring up something has a zone"
@@ -382,10 +384,10 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         self._forget(self.tier.copied_down(chunk_ids))
 
     def prepare_write(self, keys: Collection[OffloadKey], req_context: ReqContext) -> PrepareStoreOutput | None:
-        """Make room for what a request is to find in a tier below; None: it does without.
+        """Make room for chunks that a request loads from a lower tier; None if it must do without them.
 
-        Each chunk is brought up for a request once. If it is gone before it could be used there is no room for all that
-        the zone's requests look for, and to bring it up again would go on for ever.
+        Each chunk is loaded for a request once. If it is gone before it could be used, the zone's requests look for
+        more than fits, and loading it again would repeat forever.
         """
         caller = req_context.get_state(_Caller)
         if caller is None or not caller.promoted.isdisjoint(keys):
@@ -414,7 +416,7 @@ class ZoneOffloadingManager(CPUOffloadingManager):
         return [chunk.chunk_id for chunk in chunks if chunk is not None]
 
     def _forget(self, chunk_ids: Iterable[int]) -> list[OffloadKey]:
-        """Forget whole chunks that were given up; returns their keys."""
+        """Remove whole chunks that were evicted. Returns their keys."""
         keys = [self._keys.pop(chunk_id) for chunk_id in chunk_ids]
         for key in keys:
             chunk = self._policy.get(key)

@@ -1,4 +1,4 @@
-"""The tiers below an engine's blocks, as its scheduler uses them."""
+"""The tiers below an engine's blocks, for the scheduler."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -14,54 +14,54 @@ from tenantzone_runtime.zones.zone import Zone
 
 
 class NoTiers:
-    """An engine that has none."""
+    """The tiers of an engine that has none."""
 
     served: Sequence[ServedTier] = ()
     shared: Sequence[ServedSharedTier] = ()
     migration: Any = None
-    """Moves a zone's cache; None: there are no storages to which it could."""
+    """Moves a zone's cache; None if there are no storages to move it to."""
 
     def know_blocks(self, pool: Any) -> None:
-        """Know the engine's blocks."""
+        """Set the engine's block pool."""
 
     def bind(self, request: Request, zone: Zone | None) -> None:
-        """Say whose a request is that is about to come."""
+        """Set the zone of a request before it is added."""
 
     def preempted(self, request: Request) -> None:
-        """Note that a running request was sent back to wait, and that its blocks may be others' from now on."""
+        """Record that a running request was preempted, so that its blocks may belong to others from now on."""
 
     def is_looking_up(self, request: Request) -> bool:
-        """Whether a waiting request waits for what a tier is about to have."""
+        """Returns whether a waiting request waits for a tier to look up or load its chunks."""
         return False
 
-    # Beside the steps, in parts, between which there may be steps
+    # Outside the steps, in parts between which steps may run
 
     def apply(self, config: RuntimeConfig) -> Iterator[None]:
         """Enforce a new config of the engine's zones, with their shares of the tiers.
 
-        A purge that it asks for has begun in the engine's blocks before, and is complete there after it: between, the
-        zone's requests find nothing in a tier, and those from before it store nothing.
+        A purge in the config begins in the engine's blocks earlier, and is complete there later. In between, the zone's
+        requests find nothing in a tier, and requests from before the purge store nothing.
         """
         return iter(())
 
     def upkeep(self) -> Iterator[None]:
-        """Do what time does to zones and their chunks; to be called several times a second."""
+        """Apply timeouts to zones and their chunks; called several times a second."""
         return iter(())
 
     def forget_all(self) -> Iterator[None]:
-        """Find nothing again of what is in the tiers: the salt key is another one."""
+        """Make everything in the tiers unfindable, because the salt key has changed."""
         return iter(())
 
 
 class Tiers(NoTiers):
-    """CPU memory, and what there is below it: a disk, and storages that engines share.
+    """CPU memory, and the tiers below it: a disk, and storages that engines share.
 
     Args:
         connector: the scheduler's side of the zones' connector.
     """
 
     def __init__(self, connector: Any) -> None:
-        # Typed where it is made: its module is imported with the connector only, whose vLLM modules older ones lack.
+        # Not typed here, because its module is imported only with the connector: older versions lack its vLLM modules.
         self._scheduler = connector.scheduler
         manager = self._scheduler.manager
         self._all = (manager.primary_tier, *manager.secondary_tiers)
@@ -83,7 +83,7 @@ class Tiers(NoTiers):
         return bool(self._scheduler.is_looking_up(request))
 
     def apply(self, config: RuntimeConfig) -> Iterator[None]:
-        # From above: what one tier gives up no other gets from it any more.
+        # From the top tier down: a chunk that a tier evicts is not copied to the next one any more.
         self._scheduler.migration.apply(config)
         for tier in self._all:
             yield from tier.apply(config)
@@ -99,6 +99,6 @@ class Tiers(NoTiers):
 
 
 def tiers_of(connector: Any, config: VllmConfig) -> NoTiers:
-    """The tiers of an engine with such a connector; none behind another one than the zones' own, which is refused."""
+    """Returns the tiers of an engine with this connector; none for another connector, which is refused elsewhere."""
     has_tiers = connector is not None and config.kv_transfer_config.kv_connector == CONNECTOR
     return Tiers(connector) if has_tiers else NoTiers()

@@ -1,7 +1,7 @@
 """The waiting requests of one zone that is fair among its tenant's users: a queue for each user and priority.
 
-Who is next, the zone core says (``zones.users``). Of one user vLLM's own order holds, and a request that was preempted
-has had its turn and goes before all others, as it does with vLLM.
+The zone core decides whose request is next (``zones.users``). Within a user, vLLM's own order applies. A preempted
+request precedes all others, as in vLLM.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,12 +18,12 @@ from tenantzone_runtime.zones.users import Users
 class UserRequestQueue(RequestQueue):
     """Waiting requests of one zone, by user.
 
-    Who is next stays so until it leaves, or another goes before it by vLLM's rules: the arbiter remembers why it could
-    not be admitted.
+    The next request stays next until it leaves, or another precedes it by vLLM's rules: the arbiter remembers why the
+    request could not be admitted.
 
     Args:
-        policy: vLLM's, for the order of one user's requests; by priority, it goes before users.
-        users: of the zone.
+        policy: vLLM's scheduling policy, for the order of one user's requests; a priority takes precedence over users.
+        users: the zone's users.
     """
 
     def __init__(self, policy: SchedulingPolicy, users: Users) -> None:
@@ -32,16 +32,16 @@ class UserRequestQueue(RequestQueue):
         self._preempted = PlacedQueue(SchedulingPolicy.FCFS)
         self._queues: dict[tuple[str, int], PlacedQueue] = {}
         self._waiting = 0
-        """Requests in all of these."""
+        """The number of requests in all of these queues."""
         self._next: tuple[str, int] | None = None
-        """The user whose request is next, and of which priority; None: that is to be asked."""
+        """The user and the priority of the next request; None if they must be determined."""
 
     def add_request(self, request: Request) -> None:
         take_last_place(request)
         self.put_back(request)
 
     def put_back(self, request: Request) -> None:
-        """Add a request at the place that it has among its user's."""
+        """Add a request at its place among its user's requests."""
         if self._is_first(request):
             self._preempted.put_back(request)
             self._waiting += 1
@@ -56,7 +56,7 @@ class UserRequestQueue(RequestQueue):
             self._enter(request).prepend_request(request)
 
     def _is_first(self, request: Request) -> bool:
-        """Whether a request was preempted and goes before all users' requests."""
+        """Returns whether a request was preempted and precedes all users' requests."""
         return self._policy is SchedulingPolicy.FCFS and request.status == RequestStatus.PREEMPTED
 
     def prepend_requests(self, requests: Iterable[Request]) -> None:
@@ -69,7 +69,7 @@ class UserRequestQueue(RequestQueue):
         return self._queues[self._place_of_next()].peek_request()
 
     def pop_request(self) -> Request:
-        """Take the next request out of its queue."""
+        """Remove and return the next request."""
         if self._preempted:
             self._waiting -= 1
             return self._preempted.pop_request()
@@ -101,7 +101,7 @@ class UserRequestQueue(RequestQueue):
         return self._next
 
     def _enter(self, request: Request) -> PlacedQueue:
-        """The queue that the request is to enter, with the request counted."""
+        """Returns the queue that the request enters, and counts the request."""
         place = self._place_of(request)
         self._waiting += 1
         if place not in self._queues:
@@ -129,9 +129,9 @@ class UserRequestQueue(RequestQueue):
         return self._waiting
 
     def __iter__(self) -> Iterator[Request]:
-        """Roughly as they come, the next one first: one of each user, then another one of each.
+        """Roughly the order of admission, the next request first: one of each user, then another one of each.
 
-        To find the next one costs no more where thousands of users wait.
+        Finding the next request costs no more if thousands of users wait.
         """
         yield from self._preempted
         if not self._queues:

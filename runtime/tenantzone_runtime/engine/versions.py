@@ -1,7 +1,7 @@
-"""Which versions of vLLM this adapter fits.
+"""The versions of vLLM that this adapter supports.
 
-Whatever depends on vLLM's version is here; docs/vllm.md says what was compared. Importing this module imports nothing
-of vLLM's internals: in another version they may be elsewhere, and the refusal must come before that.
+Everything that depends on vLLM's version is here; docs/vllm.md lists what was compared. Importing this module imports
+no vLLM internals: another version may have them elsewhere, and the refusal must come before that.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _GROUPS_IN_TIERS = SpecifierSet("==0.32.*")
 
 
 class UnsupportedError(RuntimeError):
-    """Zones can't be enforced with this vLLM, this model or this flag; the message names it and says what to do."""
+    """Zones can't be enforced with this vLLM, model or flag. The message names it and states what to do."""
 
 
 def check_version(version: str = vllm.__version__) -> None:
     """Check that this adapter was made for the internals of this version of vLLM.
 
     Raises:
-        UnsupportedError: the version is outside of the supported range.
+        UnsupportedError: the version is outside the supported range.
     """
     if not SUPPORTED_VERSIONS.contains(Version(version), prereleases=True):
         raise UnsupportedError(
@@ -43,15 +43,16 @@ def check_version(version: str = vllm.__version__) -> None:
 
 
 def keep_groups_in_tiers(version: str = vllm.__version__) -> bool:
-    """Whether tiers were seen to keep together what several groups of KV caches have of a prompt, with this vLLM."""
+    """Returns whether tiers were verified with several groups of KV caches per prompt for this version of vLLM."""
     return _GROUPS_IN_TIERS.contains(Version(version), prereleases=True)
 
 
 def check_supported(config: VllmConfig, caches: KVCacheConfig, version: str = vllm.__version__) -> None:
-    """Check that vLLM's config asks for nothing that does not go with zones yet.
+    """Check that vLLM's config requests nothing that is incompatible with zones.
 
     Raises:
-        UnsupportedError: what vLLM was configured for, by a flag, a file or the model, and why it is refused.
+        UnsupportedError: an unsupported feature is configured by a flag, a file or the model; the message has the
+            reason.
     """
     found = [
         f"{unsupported.feature} ({unsupported.reason}; {unsupported.instead})"
@@ -70,14 +71,14 @@ def check_supported(config: VllmConfig, caches: KVCacheConfig, version: str = vl
 
 
 def end_with_next_output(scheduler: Scheduler, request_ids: Iterable[str]) -> None:
-    """Have vLLM end requests with an error in its next output, as it ends those whose grammar fails to compile."""
+    """Have vLLM end requests with an error in its next output, as it ends requests whose grammars do not compile."""
     failed = scheduler.grammar_compile_error_reqs
-    # Since 0.33 it says of each what the API server answers. Ours is told elsewhere: vLLM knows no status 429.
+    # Since 0.33, each entry has the API server's answer. Ours is sent another way: vLLM has no status 429 here.
     failed.update(request_ids if isinstance(failed, set) else dict.fromkeys(request_ids))
 
 
 def chat_utils() -> Any:
-    """The module of vLLM's that gathers the images, sounds and videos of a conversation."""
+    """Returns vLLM's module that gathers the images, sounds and videos of a conversation."""
     try:
         return import_module("vllm.renderers.chat_utils")
     except ImportError:
@@ -85,7 +86,7 @@ def chat_utils() -> Any:
 
 
 def prepare_environment() -> None:
-    """Set in the environment what vLLM's own command sets before it does anything."""
+    """Set the environment variables that vLLM's own command sets first."""
     try:
         from vllm.entrypoints.common.startup import cli_env_setup
     except ImportError:  # before 0.33
@@ -94,7 +95,7 @@ def prepare_environment() -> None:
 
 
 def generation_error() -> type[Exception]:
-    """The exception by which vLLM's API server ends a request without a traceback in its log."""
+    """Returns the exception with which vLLM's API server ends a request without a traceback in its log."""
     try:
         from vllm.exceptions import GenerationError
     except ImportError:  # before 0.32
@@ -103,7 +104,7 @@ def generation_error() -> type[Exception]:
 
 
 def window_in_chunks(spec: KVCacheSpec, tokens_per_chunk: int) -> int | None:
-    """Return how many chunks of a tier a sliding window needs, or None for a layer without a window."""
+    """Returns the number of a tier's chunks that a sliding window needs, or None for a layer without a window."""
     try:
         from vllm.distributed.kv_transfer.kv_connector.v1.offloading.config import get_sliding_window_size_in_chunks
     except ImportError:  # before 0.33

@@ -1,6 +1,6 @@
-"""Has vLLM's engine core make a step when it sleeps, for want of requests, and something else is to be done.
+"""Wakes vLLM's engine core for work without requests.
 
-But not when it ends, or is paused: that waits until nothing is to be done any more.
+An engine core that ends or is paused is not woken: it waits until no work is left.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def let_migrations_wake_engines() -> None:
-    """Have each engine core whose scheduler moves zones' caches tell it how to be woken, and whether it may be."""
+    """Give each engine core's migration, if it has one, the functions to wake the core and to read its state."""
     # Imported here: it imports the scheduler's module, which imports this one.
     from vllm.v1.engine.core import EngineCoreProc
 
@@ -34,7 +34,7 @@ def _after_telling(process: Callable[..., Any]) -> Callable[..., Any]:
             migration.wake = partial(core.input_queue.put_nowait, (EngineCoreRequestType.WAKEUP, None))
             migration.may_go_on = partial(may_go_on, core)
             migration.is_ending = partial(is_ending, core)
-        # It is told once; the loop of the engine goes on with vLLM's own.
+        # Done once; later iterations of the engine's loop call vLLM's own method.
         core._process_input_queue = partial(process, core)
         return process(core)
 

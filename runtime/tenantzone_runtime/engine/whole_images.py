@@ -1,7 +1,7 @@
 """Images that are computed in one step, as their tokens attend to each other (``--disable-chunked-mm-input``).
 
-vLLM turns that on by itself for models such as Gemma 3. It ends a chunk of a prompt before an image that does not fit
-into the step, and then asks for a share of the step, which may be less.
+vLLM enables that automatically for models such as Gemma 3. It ends a chunk of a prompt before an image that does not
+fit into the step, and only then asks for a share of the step, which may be smaller.
 """
 
 from vllm.v1.core.sched.scheduler import Scheduler
@@ -9,33 +9,34 @@ from vllm.v1.request import Request
 
 
 class WholeImages:
-    """Where the chunks of prompts may end.
+    """Decides where the chunks of prompts may end.
 
-    An image that no step has the tokens for is cut, as in vLLM, and so is any where chunks end where states are kept.
+    As in vLLM, an image that exceeds a step's tokens is cut, and so is any image if chunks must end where states are
+    kept.
 
     Args:
-        scheduler: whose requests.
+        scheduler: the scheduler of the requests.
     """
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
 
     def has_some(self, request: Request) -> bool:
-        """Whether any image of a request's prompt is to be whole."""
+        """Returns whether any image of a request's prompt must be computed whole."""
         if not request.mm_features:
             return False
         scheduler = self._scheduler
-        # What an encoder-decoder model's encoder takes is not among the tokens of the prompt.
+        # The input of an encoder-decoder model's encoder is not part of the prompt's tokens.
         is_on: bool = scheduler.scheduler_config.disable_chunked_mm_input and not scheduler.is_encoder_decoder
         return is_on and not scheduler.need_mamba_block_aligned_split
 
     def up_to_first(self, request: Request, computed_tokens: int, tokens: int) -> int:
-        """How many of the next tokens of a prompt can be computed such that they end in no image.
+        """Returns how many of the next tokens of a prompt can be computed without ending within an image.
 
         Args:
-            request: whose prompt.
-            computed_tokens: of it.
-            tokens: that are to be computed, at the most.
+            request: the request of the prompt.
+            computed_tokens: the prompt's computed tokens.
+            tokens: the maximum number of tokens to compute.
         """
         end = computed_tokens + tokens
         for begin, length in self._places(request):
@@ -44,7 +45,7 @@ class WholeImages:
         return tokens
 
     def through_first(self, request: Request, computed_tokens: int) -> int:
-        """The fewest tokens of a prompt that can be computed next: the image that comes now, or 1."""
+        """Returns the minimum number of tokens that can be computed next: those of the image at this position, or 1."""
         for begin, length in self._places(request):
             if begin - self._ahead <= computed_tokens <= begin:
                 return begin + length - computed_tokens
@@ -52,11 +53,11 @@ class WholeImages:
 
     @property
     def _ahead(self) -> int:
-        """How many tokens behind those that are computed a model that drafts looks at."""
+        """How many tokens beyond the computed ones a draft model reads."""
         return int(self._scheduler.num_prefill_lookahead)
 
     def _places(self, request: Request) -> list[tuple[int, int]]:
-        """First token and length of each image of a request that is to be whole."""
+        """Returns the first token and the length of each image of a request that must be computed whole."""
         if not self.has_some(request):
             return []
         scheduler, config = self._scheduler, self._scheduler.scheduler_config

@@ -1,7 +1,7 @@
-"""Moves what a prompt's hits need between CPU memory and what is below it: all of a hit, or nothing.
+"""Moves what a prompt's hits need between CPU memory and lower tiers: all of a hit, or nothing.
 
-vLLM moves chunk by chunk: it brings up each that it looks for, and hands down each that was stored. Where chunks are of
-use together only, a part of them is of no use, and takes room.
+vLLM moves chunk by chunk: it loads each chunk that it looks for, and copies down each chunk that was stored. If chunks
+are only useful together, a part of them takes room without any use.
 """
 
 import enum
@@ -17,27 +17,27 @@ from tenantzone_runtime.engine.shared_tier import ZoneSharedTier
 from tenantzone_runtime.zones.hit_shape import HitShape
 
 Prompt = Sequence[Sequence[OffloadKey]]
-"""For each group, the keys of its chunks from the beginning."""
+"""For each group, the keys of its chunks from the beginning of the prompt."""
 
 
 class BringUp(enum.Enum):
-    """What became of bringing up a hit."""
+    """The outcome of loading a hit."""
 
     BEGUN = enum.auto()
     NEEDLESS = enum.auto()
-    """Memory lacks nothing of it, or it was begun before."""
+    """CPU memory lacks nothing of it, or loading it was begun before."""
     REFUSED = enum.auto()
-    """It can't be had from where it is now, or there is no room for it."""
+    """It can't be loaded from where it is now, or there is no room for it."""
 
 
 class WholePrompts:
-    """The hits of one engine that has CPU memory and something below it.
+    """The hits of one engine that has CPU memory and a lower tier.
 
     Args:
-        manager: of the tiers.
-        disk: below CPU memory; None: there is none.
-        shared: storages that engines share, below both; None: there are none.
-        shape: of the model, whose chunks are of use together only.
+        manager: the manager of the tiers.
+        disk: the disk tier below CPU memory, or None.
+        shared: the storages that engines share, below both, or None.
+        shape: the shape of the model's hits, whose chunks are only useful together.
     """
 
     def __init__(self, manager: Any, disk: ZoneDiskTier | None, shared: ZoneSharedTier | None, shape: HitShape) -> None:
@@ -50,16 +50,17 @@ class WholePrompts:
                 tier.moves_whole_hits = True
 
     def hits(self, context: ReqContext, prompt: Prompt, begin: int, end: int) -> list[int] | None:
-        """Where a prompt's longest hits end of which all is here, or in storages, in tokens, the longest first.
+        """Find the ends of a prompt's longest hits that are entirely in local tiers or in storages.
 
         Args:
-            context: of the request.
-            prompt: its keys.
-            begin: tokens that are in the engine's blocks.
-            end: in tokens, beyond which nothing is looked for.
+            context: the request's context.
+            prompt: the prompt's keys.
+            begin: the number of tokens in the engine's blocks.
+            end: the end in tokens of what is looked for.
 
         Returns:
-            None: more of it may be in storages, and the manager may still say so in time.
+            The ends in tokens, the longest first; None if storages may have more and the manager may still answer in
+            time.
         """
         self._manager.note_finished_jobs()
         here = self._hit_here(context, prompt, begin, end)
@@ -67,16 +68,16 @@ class WholePrompts:
         return None if there is None else sorted({here, there}, reverse=True)
 
     def bring_up(self, context: ReqContext, prompt: Prompt, begin: int, end: int) -> BringUp:
-        """Begin to bring up what memory lacks of a prompt's longest hit, unless that was begun for this request before.
+        """Begin to load what CPU memory lacks of a prompt's longest hit, unless that was begun for this request before.
 
-        Until it is there, look-ups of it are pending. What memory or what is below has no room for is looked for no
-        more, and computed: to bring it up again and again would go on for ever.
+        Until the chunks arrive, look-ups of them are pending. If CPU memory or a lower tier has no room, the chunks are
+        computed instead: loading them again and again would repeat forever.
 
         Args:
-            context: of the request.
-            prompt: its keys.
-            begin: tokens that are in the engine's blocks.
-            end: of the hit, in tokens.
+            context: the request's context.
+            prompt: the prompt's keys.
+            begin: the number of tokens in the engine's blocks.
+            end: the end of the hit, in tokens.
         """
         keys = self._shape.keys(prompt, end, begin)
         primary = self._primary
@@ -96,7 +97,7 @@ class WholePrompts:
         return BringUp.BEGUN
 
     def hand_down(self, context: ReqContext) -> None:
-        """Begin to store below what memory has of a request's prompt that has ended, hit by hit."""
+        """Begin to store an ended request's prompt from CPU memory in lower tiers, hit by hit."""
         hits = self._primary.whole_hits(context)
         if self._disk is not None:
             self._to_disk(self._disk, hits, context)
@@ -108,7 +109,7 @@ class WholePrompts:
             job: TransferJob = self._manager.store_job(disk, disk.lacks(hit, context), context)
             disk.store_hit(job, hit)
         for hit in hits:
-            # The shortest last: it is of use for more prompts than the others.
+            # The shortest last, because it is useful for more prompts than the others.
             disk.use(hit, context)
 
     def _to_storages(self, shared: ZoneSharedTier, hits: Sequence[Sequence[OffloadKey]], context: ReqContext) -> None:
@@ -117,7 +118,7 @@ class WholePrompts:
                 shared.store_hit(self._manager.store_job(shared, lacking, context), hit)
 
     def _hit_here(self, context: ReqContext, prompt: Prompt, begin: int, end: int) -> int:
-        """Where the longest hit ends of which all is in memory or on the disk, in tokens."""
+        """Returns the end in tokens of the longest hit that is entirely in CPU memory or on the disk."""
         primary, disk = self._primary, self._readable_disk(context)
 
         def is_there(key: OffloadKey) -> bool:
@@ -126,7 +127,7 @@ class WholePrompts:
         return self._shape.longest(prompt, begin, end, is_there)
 
     def _hit_there(self, context: ReqContext, end: int) -> int | None:
-        """Where the longest hit ends that storages have, in tokens; None: it is not known yet."""
+        """Returns the end in tokens of the longest hit that storages have; None if that is not known yet."""
         if self._shared is None or not self._may_read(self._shared, context):
             return 0
         chunks = self._shared.longest_hit(context, end // self._shape.chunk_tokens)
@@ -135,7 +136,7 @@ class WholePrompts:
     def _sources(
         self, keys: Sequence[OffloadKey], context: ReqContext
     ) -> list[tuple[ZoneDiskTier | ZoneSharedTier, list[OffloadKey]]]:
-        """Which of these chunks come from where: what the disk has, from there."""
+        """Returns the tiers to load these chunks from; the disk has precedence."""
         disk = self._readable_disk(context)
         near = {key for key in keys if disk is not None and disk.holds(key, context)}
         parts: list[tuple[ZoneDiskTier | ZoneSharedTier | None, list[OffloadKey]]] = [
@@ -145,7 +146,7 @@ class WholePrompts:
         return [(tier, part) for tier, part in parts if part and tier is not None]
 
     def _readable_disk(self, context: ReqContext) -> ZoneDiskTier | None:
-        """The disk, unless it is not for this request, or fails: then what it has may be in storages, too."""
+        """Returns the disk unless it is excluded for this request or fails; storages may have its chunks, too."""
         disk = self._disk
         return disk if disk is not None and disk.is_readable and self._may_read(disk, context) else None
 

@@ -1,4 +1,4 @@
-"""vLLM's scheduler as the arbiter sees it."""
+"""The arbiter's view of vLLM's scheduler."""
 
 import logging
 import sys
@@ -34,14 +34,14 @@ class ZoneEngine:
     """The arbiter's view of vLLM's scheduler and its parts; it decides nothing.
 
     Args:
-        scheduler: whose requests.
-        queue: where they wait.
-        pool: their blocks.
-        manager: of the blocks.
-        demand: how many of them requests ask for.
+        scheduler: the scheduler of the requests.
+        queue: the waiting requests.
+        pool: the block pool.
+        manager: the KV cache manager.
+        demand: computes the number of blocks that requests ask for.
         loads: the requests whose loads from a tier have begun.
-        media: which zones have requests with images, sounds or videos.
-        is_looking_up: whether a waiting request waits for what a tier is about to have.
+        media: the zones that have requests with images, sounds or videos.
+        is_looking_up: returns whether a waiting request waits for a tier to look up or load its chunks.
         fail: ends a waiting request with an error.
     """
 
@@ -72,7 +72,7 @@ class ZoneEngine:
         self.blocks_to_admit = demand.to_admit
         slots = self.tokens_each + int(scheduler.num_lookahead_tokens)
         self._blocks_each = demand.begun_by(slots)
-        """The most that a request begins in a step in which it generates."""
+        """The maximum number of blocks that a request begins in a step in which it generates."""
 
     @property
     def running(self) -> Sequence[Request]:
@@ -116,7 +116,7 @@ class ZoneEngine:
 
     def needs(self) -> Iterable[tuple[Request, int]]:
         running = self._scheduler.running
-        # Where each that generates can have the most that it may need, only a limit can keep it from that.
+        # If every generating request can get its maximum number of blocks, only a limit can prevent that.
         if self.free_blocks >= len(running) * self._blocks_each:
             return ()
         most, blocks_of = self._demand.max_chunk, self._manager.blocks_to_generate
@@ -126,12 +126,12 @@ class ZoneEngine:
             if (blocks := blocks_of(request, most)) and self._comes_through(request)
         ]
         for request, _ in needs:
-            # vLLM does so before it takes blocks: nobody need yield for what is there then.
+            # vLLM does this before it takes blocks: no request need be preempted for blocks that this frees.
             self._manager.let_go_of_skipped(request)
         return needs
 
     def _reached(self) -> Sequence[Request]:
-        """The running requests that the coming step has tokens for, however few their prompts get of it."""
+        """Returns the running requests that the coming step has tokens for, however few their prompts get."""
         running, left = self.running, int(self._scheduler.max_num_scheduled_tokens)
         if left >= len(running) * self.tokens_each:
             return running
@@ -143,7 +143,7 @@ class ZoneEngine:
         return running
 
     def _comes_through(self, request: Request) -> bool:
-        """Whether vLLM does not pass over a request whose last token has not come through a pipeline's stages yet."""
+        """Returns whether vLLM does not skip the request because its last token is still in the pipeline's stages."""
         return bool(request.next_decode_eligible_step <= self._scheduler.current_step + 1)
 
     @property
@@ -160,7 +160,7 @@ class ZoneEngine:
         return 0 if config is None else int(config.max_loras)
 
     def adapter(self, request: Request) -> int | None:
-        # An engine without adapters computes such a request by its model alone, as stock vLLM does.
+        # An engine without adapters computes such a request with the model alone, as stock vLLM does.
         is_without = request.lora_request is None or self._scheduler.lora_config is None
         return None if is_without else int(request.lora_request.lora_int_id)
 
@@ -169,7 +169,7 @@ class ZoneEngine:
         deferred = [block for _, blocks in self._scheduler.deferred_frees for block in blocks]
         if not deferred:
             return {}
-        # A block that requests share is there when the last of them lets it go.
+        # A block that requests share becomes free when the last of them releases it.
         let_go, owner = Counter(block.block_id for block in deferred), self._pool.ledger.owner
         free = {block.block_id for block in deferred if block.ref_cnt == let_go[block.block_id]}
         return Counter(zone for block_id in free if (zone := owner[block_id]) is not None)
@@ -190,15 +190,15 @@ class ZoneEngine:
         return self._has_room(request, computed_tokens, self._last_needed(computed_tokens))
 
     def _last_reached(self, computed_tokens: int) -> int:
-        """Returns the last token that a step can reach which goes on with a prompt after ``computed_tokens``."""
+        """Returns the last token that a step can reach if it continues a prompt after ``computed_tokens``."""
         return self._last_needed(computed_tokens) + int(self._scheduler.max_num_scheduled_tokens) - 1
 
     def _last_needed(self, computed_tokens: int) -> int:
-        """The last token whose encoding is needed to compute the next one: a model that drafts looks further ahead."""
+        """Returns the last token whose encoding is needed to compute the next one; a draft model reads ahead."""
         return computed_tokens + int(self._scheduler.num_prefill_lookahead)
 
     def _has_room(self, request: Request, computed_tokens: int, last: int) -> bool:
-        """Whether the encoder has room for the next of a request's media, as far as any begins up to that token."""
+        """Returns whether the encoder has room for the next of a request's media that begin up to token ``last``."""
         encodings, budget = self._scheduler.encoder_cache_manager, self._scheduler.max_num_encoder_input_tokens
         if not isinstance(encodings, ZoneEncoderCacheManager):
             return True
@@ -211,7 +211,7 @@ class ZoneEngine:
         return self._has_room(request, computed_tokens, self._last_reached(computed_tokens))
 
     def _computed(self, request: Request) -> int:
-        """Tokens of a request that has not begun to run that are computed, or found in the prefix cache."""
+        """Returns the computed tokens of a request that does not run yet, or those found in the prefix cache."""
         return int(request.num_computed_tokens or self._manager.look_up(request)[1])
 
     @property
@@ -267,11 +267,11 @@ class ZoneEngine:
 
     @property
     def _block_tokens(self) -> int:
-        """Of which a prompt's computed tokens are a multiple after each step where states are kept; else 1."""
+        """The number of which a prompt's computed tokens are a multiple after each step, if states are kept; else 1."""
         scheduler, config = self._scheduler, self._scheduler.scheduler_config
         most = min(int(scheduler.max_num_scheduled_tokens), config.long_prefill_token_threshold or sys.maxsize)
         block_tokens = int(scheduler.cache_config.block_size)
-        # A block that no step can fill is filled by several, which may end anywhere.
+        # A block that no step can fill is filled by several steps, which may end anywhere.
         return block_tokens if scheduler.need_mamba_block_aligned_split and block_tokens <= most else 1
 
     @property
@@ -300,7 +300,7 @@ class ZoneEngine:
 
     def preempt(self, request: Request) -> None:
         self._scheduler.running.remove(request)
-        # What is on its way to somebody who is to get the KV itself must not be told: its blocks are let go.
+        # If another engine will receive the KV, output in flight must be dropped: the request's blocks are released.
         is_delivered = self._scheduler.requires_kv_delivery
         self._scheduler._preempt_request(request, self._pool.ledger.now, drop_stale_output=is_delivered)
 
@@ -311,10 +311,10 @@ class ZoneEngine:
         self._pool.return_all_evicted(evictions)
 
     def _waits_for_something_else(self, request: Request) -> bool:
-        """Whether vLLM will pass over the request, whatever blocks there are.
+        """Returns whether vLLM will skip the request for a reason other than blocks.
 
-        The status says so even if what the request waits for is there: vLLM finds that out when it looks at the
-        request, and then goes on to admit it.
+        The status indicates that even after the wait is over: vLLM notices it when it considers the request, and then
+        admits the request.
         """
         if request.status is _WAITS_FOR_GRAMMAR:
             grammar = request.structured_output_request and request.structured_output_request.grammar
@@ -325,19 +325,19 @@ class ZoneEngine:
         return bool(request.num_stale_output_tokens and not request.drop_stale_output)
 
     def has_adapter_room(self, request: Request) -> bool:
-        """Whether a waiting request's LoRA adapter, if it has one, may be loaded beside those of all that have seats.
+        """Returns whether a waiting request's LoRA adapter, if any, fits next to those of all requests with seats.
 
-        While what it found is copied, a request has its adapter's place, too: else it could have landed, and neither
-        run nor yield, as long as others run with other adapters.
+        A loading request occupies its adapter's slot, too. Otherwise it might land and neither run nor be preempted
+        while other requests run with other adapters.
         """
         return self._fits_beside(chain(self.running, self._loads), request)
 
     def can_land(self, request: Request) -> bool:
-        """Whether a request whose load has ended can go on, as far as an encoder or an adapter is to say."""
+        """Returns whether a request whose load has ended can continue, regarding the encoder and its adapter."""
         return self.can_encode(request) and self._fits_beside(self.running, request)
 
     def _fits_beside(self, others: Iterable[Request], request: Request) -> bool:
-        """Whether a request's LoRA adapter, if it has one, may be loaded beside those of others."""
+        """Returns whether a request's LoRA adapter, if any, may be loaded in addition to those of others."""
         adapter = self.adapter(request)
         if adapter is None:
             return True

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -29,13 +29,20 @@ class Reloading:
         engine: whose zones.
         folder: where the pool's ConfigMap is projected.
         refused: is told generation and error of each config that is refused, once.
+        tokens: reads the pool's admin tokens; a config must be signed with one of them. None: it need not be signed.
     """
 
-    def __init__(self, engine: ServedEngine, folder: Path, refused: Callable[[int | None, str], None]) -> None:
+    def __init__(
+        self,
+        engine: ServedEngine,
+        folder: Path,
+        refused: Callable[[int | None, str], None],
+        tokens: Callable[[], Sequence[bytes]] | None = None,
+    ) -> None:
         self._engine = engine
-        self._source = ConfigSource(folder)
+        self._source = ConfigSource(folder, tokens=tokens)
         self._refused = refused
-        self.status = ConfigStatus()
+        self.status = ConfigStatus(demands_signature=tokens is not None)
         """Which config is in force whole, and why the newest one is not."""
         self.in_force: RuntimeConfig | None = None
         """The last config that was enforced whole; None until there was one."""

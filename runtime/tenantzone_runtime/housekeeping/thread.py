@@ -11,7 +11,7 @@ import time
 from uuid import uuid4
 
 from tenantzone_contract.report import ConfigStatus, EngineReport
-from tenantzone_runtime.admin_access import AdminAccess
+from tenantzone_runtime.admin_access import AdminAccess, AdminTokens
 from tenantzone_runtime.housekeeping.api_servers import ApiServers, Enforced
 from tenantzone_runtime.housekeeping.applied import AppliedConfig
 from tenantzone_runtime.housekeeping.auditing import Auditing, open_journal
@@ -45,13 +45,16 @@ class Housekeeping:
         self._pod, self._pod_uid, self._boot_id = settings.pod_name, settings.pod_uid, uuid4().hex
         self._started_unix_time = time.time()
         self._auditing = Auditing(engine, open_journal(engine, settings, self._started_unix_time))
-        self._reloading = Reloading(engine, settings.config_dir, self._auditing.config_refused)
+        self.admin_access = AdminAccess(None if settings.admin_open else settings.admin_token_dir)
+        """Decides who may read the report; updated in each turn."""
+        signed_with = None
+        if settings.signed_config:
+            signed_with = (self.admin_access.tokens or AdminTokens(settings.admin_token_dir)).read
+        self._reloading = Reloading(engine, settings.config_dir, self._auditing.config_refused, signed_with)
         self._applied = AppliedConfig(settings.state_dir)
         self._salting = Salting(engine, settings)
         self._identifying = Identifying(settings)
         self._api_servers = ApiServers(settings.state_dir, engine.api_servers)
-        self.admin_access = AdminAccess(None if settings.admin_open else settings.admin_token_dir)
-        """Who may read what is told here; followed in each turn."""
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tenantzone-housekeeping", daemon=True)
         self._is_asked_for = True

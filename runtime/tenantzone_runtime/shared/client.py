@@ -15,7 +15,8 @@ from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
-from tenantzone_contract.tls import DEFAULT_TLS, Renewed, TlsError, TlsFiles, client_context
+from tenantzone_contract.renewed import Renewed
+from tenantzone_contract.tls import DEFAULT_TLS, TlsError, TlsFiles, client_context
 from tenantzone_runtime.shared.answers import (
     CacheLocations,
     Instances,

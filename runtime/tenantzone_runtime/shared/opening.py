@@ -15,8 +15,8 @@ from tenantzone_runtime.shared.storages import AllStorages, Storages
 from tenantzone_runtime.shared.tier import SharedTier
 from tenantzone_runtime.shared.writing import Shape
 
-_TOKEN_SECONDS: Final = 10.0
-"""After which a token is read again: kubelet renews it long before it ends."""
+_TOKEN_SECONDS: Final = 2.0
+"""After which a token is read again: one that was wrong, and is put right, is shown soon."""
 
 
 def open_shared_tier(
@@ -73,7 +73,7 @@ class _TokenFile:
             if now - self._read >= _TOKEN_SECONDS:
                 try:
                     self._token = self._path.read_text().strip()
-                except OSError:
+                except (OSError, UnicodeDecodeError):
                     return self._token
                 self._read = now
             return self._token

@@ -1,0 +1,134 @@
+"""All attacks at once, again and again, and how long it took until each was undone; and what restarts meanwhile."""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+
+from bench.operator.attacks.attacks import Attack
+from bench.operator.attacks.site import Site
+from bench.operator.fleet import Engine
+from tenantzone_operator.kube.rest import RestError
+
+_LOOK_SECONDS = 0.25
+_AWAY_SECONDS = 1.0
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of the attacks of one kind."""
+
+    undone: str
+    """What is to happen."""
+    carried_out: int = 0
+    refused: int = 0
+    """By the API server."""
+    seconds: list[float] = field(default_factory=list)
+    """From each that was undone to the moment at which it was seen to be."""
+    late: list[str] = field(default_factory=list)
+    """Those that were not undone in time, in words."""
+
+
+class Attackers:
+    """One for each kind of attack.
+
+    Args:
+        site: that they attack.
+        attacks: by name.
+        frequency: how often they come, as a multiple of what each attack says.
+        patience: until each must be undone, as a multiple of what it says.
+    """
+
+    def __init__(self, site: Site, attacks: Mapping[str, Attack], frequency: float, patience: float) -> None:
+        self._site = site
+        self._attacks = attacks
+        self._frequency, self._patience = frequency, patience
+        self.tallies = {name: Tally(attack.undone) for name, attack in attacks.items()}
+
+    @property
+    def carried_out(self) -> int:
+        """How many attacks there were so far."""
+        return sum(tally.carried_out for tally in self.tallies.values())
+
+    def runs(self) -> list[Coroutine[Any, Any, None]]:
+        """All of them; each goes on until it is cancelled."""
+        return [self._run(name, attack) for name, attack in self._attacks.items()]
+
+    async def _run(self, name: str, attack: Attack) -> None:
+        chance = random.Random(self._site.chance.random())
+        while True:
+            await asyncio.sleep(chance.uniform(0.5, 1.5) * attack.every_seconds / self._frequency)
+            try:
+                await self._once(name, attack)
+            finally:
+                if attack.clean_up is not None:
+                    await attack.clean_up(self._site)
+
+    async def _once(self, name: str, attack: Attack) -> None:
+        tally = self.tallies[name]
+        tally.carried_out += 1
+        try:
+            is_undone = await attack.run(self._site)
+        except RestError as error:
+            tally.refused += 1
+            if not 400 <= error.status < 500:
+                raise
+            return
+        began, leaderless = time.monotonic(), self._site.replicas.leaderless
+        while not await _holds(is_undone()):
+            now = time.monotonic()
+            if now - began - leaderless.seconds(began, now) > attack.within_seconds * self._patience:
+                tally.late.append(f"{name}: not {attack.undone} after {now - began:.0f} s")
+                return
+            await asyncio.sleep(_LOOK_SECONDS)
+        tally.seconds.append(time.monotonic() - began)
+
+
+async def _holds(check: Awaitable[bool]) -> bool:
+    try:
+        return await check
+    except (RestError, aiohttp.ClientError, TimeoutError):
+        return False
+
+
+class Restarts:
+    """Operators and engines that are replaced one by one, as in a rolling upgrade.
+
+    Args:
+        site: where they run.
+        engines: those that are replaced; each of their pools has another one.
+        rounds: how often both operators are replaced.
+        seconds: in which that happens.
+    """
+
+    def __init__(self, site: Site, engines: Sequence[Engine], rounds: int, seconds: float) -> None:
+        self._site = site
+        self._engines = engines
+        self._pause_seconds = seconds / (2 * rounds + 1)
+        self.engines = 0
+        """How many engines were replaced."""
+
+    async def of_operators(self) -> None:
+        """Until cancelled."""
+        while True:
+            for process in self._site.replicas.processes:
+                await asyncio.sleep(self._pause_seconds)
+                await self._site.replicas.restart(process)
+
+    async def of_engines(self) -> None:
+        """Until cancelled; then all are there."""
+        while True:
+            for engine in self._engines:
+                going = asyncio.create_task(self._site.fleet.take_down(engine))
+                try:
+                    await asyncio.shield(going)
+                    await asyncio.sleep(_AWAY_SECONDS)
+                finally:
+                    await going
+                    await self._site.fleet.bring_up(engine)
+                self.engines += 1
+                await asyncio.sleep(_AWAY_SECONDS)

@@ -1,0 +1,104 @@
+"""Opens the embedded store: its lock, its connections, its tables."""
+
+import contextlib
+import errno
+import fcntl
+import os
+import sqlite3
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from tenantzone_manager.index.backend import IndexFull, IndexUnavailable, IndexUnusable
+from tenantzone_manager.index.sqlite_files import beside, make_private
+from tenantzone_manager.index.sqlite_log import SqliteLog
+
+_WAIT_SECONDS: Final = 0.05
+"""For another process that writes to the file; the event loop stands still for so long."""
+_DISK_FULL: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE})
+_DISK_AWAY: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ESTALE, errno.ENOTCONN})
+"""What a disk answers that may do what it should later."""
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS name (id INTEGER PRIMARY KEY, name TEXT UNIQUE NOT NULL);
+CREATE TABLE IF NOT EXISTS record
+    (space INTEGER, key BLOB, value BLOB NOT NULL, PRIMARY KEY (space, key)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS rank
+    (rank INTEGER, score REAL, member BLOB, PRIMARY KEY (rank, score, member)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS account (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenStore:
+    """A store that this process has opened, and that no other one can open."""
+
+    database: sqlite3.Connection
+    log: SqliteLog
+    closing: contextlib.ExitStack
+    """Closes it; SQLite copies its log once more then."""
+
+
+async def open_store(path: Path, cache_bytes: int, *, may_create: bool) -> OpenStore:
+    """Open the store's file.
+
+    Args:
+        path: of the file, without links: by whatever name it is opened, its lock is the same.
+        cache_bytes: of memory for the file's pages.
+        may_create: whether to make the file if it is not there.
+
+    Raises:
+        BlockingIOError: another process has it.
+        IndexFull: the disk has no room.
+        IndexUnavailable: the disk does not take or give it now.
+        IndexUnusable: it is no file of this store's.
+        OSError: it can't be opened, or its folder can't be made.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Only this user has to read the index.
+        make_private(path, may_create=may_create)
+        return await _opened(path, cache_bytes)
+    except OSError as error:
+        if error.errno not in _DISK_AWAY:
+            raise
+        raise IndexUnavailable(f"{path}: {error.strerror}") from error
+
+
+async def _opened(path: Path, cache_bytes: int) -> OpenStore:
+    with contextlib.ExitStack() as stack:
+        lock = stack.enter_context(beside(path, ".lock").open("wb"))
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Closed last: with any of a process' descriptors of a file its locks go.
+        file = os.open(path, os.O_RDWR)
+        stack.callback(os.close, file)
+        connect = partial(_connect, path, cache_bytes)
+        try:
+            database = stack.enter_context(contextlib.closing(connect()))
+            database.executescript(_SCHEMA)
+            log = SqliteLog(path, file, connect)
+            stack.callback(log.end)
+            await log.begin()
+        except (sqlite3.Error, MemoryError, RuntimeError) as error:
+            # The last of them where no thread can be started.
+            raise unavailable(path, error) from error
+        return OpenStore(database, log, stack.pop_all())
+
+
+def unavailable(path: Path, error: Exception) -> IndexUnavailable:
+    """What an error of SQLite's means to who asked the store."""
+    code = getattr(error, "sqlite_errorcode", None)
+    kind = IndexFull if code in _DISK_FULL else IndexUnavailable
+    kind = IndexUnusable if code == sqlite3.SQLITE_NOTADB else kind
+    return kind(f"{path}: {str(error) or type(error).__name__}")
+
+
+def _connect(path: Path, cache_bytes: int) -> sqlite3.Connection:
+    database = sqlite3.connect(
+        path, _WAIT_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
+    )
+    for pragma in ("journal_mode = WAL", "synchronous = NORMAL", "wal_autocheckpoint = 0", "temp_store = MEMORY"):
+        database.execute(f"PRAGMA {pragma}")
+    database.execute(f"PRAGMA cache_size = -{cache_bytes // 1024}")
+    database.execute(f"PRAGMA mmap_size = {2**40}")
+    return database

@@ -1,0 +1,183 @@
+"""Reserves room for the blocks of a write, a part of them at a time, in whatever storages have it."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+from tenantzone_manager import spaces
+from tenantzone_manager.catalog import Catalog
+from tenantzone_manager.changing import Beside, change_blocks
+from tenantzone_manager.core import placement
+from tenantzone_manager.core.draft import Draft
+from tenantzone_manager.core.quota import OverLimit
+from tenantzone_manager.core.records import CacheLocation, State
+from tenantzone_manager.core.slots import SlotFile
+from tenantzone_manager.core.writing import Standing, attempt_id, begin, finish, location_of, standing_of, use
+from tenantzone_manager.index.backend import Address, IndexFull
+from tenantzone_manager.index.meta_index import Found, MetaIndex
+from tenantzone_manager.parts import Parts, SlotsShort, addresses_of
+from tenantzone_manager.reading import LocationPlace, place_of
+from tenantzone_manager.storages.backend import Place, StorageError
+from tenantzone_manager.storages.data_storage_manager import DataStorageManager
+from tenantzone_manager.write_plans import Plan, Write, key_before
+
+_TRIES: Final = 8
+"""To find room that others take meanwhile."""
+
+
+class Reserver:
+    """Has blocks be written.
+
+    Args:
+        index: what is known of blocks.
+        catalog: groups and their storages.
+        storages: where blocks may go.
+        parts: makes what locations consist of.
+    """
+
+    def __init__(self, index: MetaIndex, catalog: Catalog, storages: DataStorageManager, parts: Parts) -> None:
+        self._index = index
+        self._catalog = catalog
+        self._storages = storages
+        self._parts = parts
+
+    async def has_room(self, write: Write, wanted: Sequence[int]) -> bool:
+        """Returns whether there seems to be room for all of these blocks."""
+        return len((await self._plan(write, wanted, (), ())).places) == len(wanted)
+
+    async def begin(
+        self,
+        write: Write,
+        wanted: Sequence[int],
+        ends: Sequence[int],
+        whole: bool,
+        failed: set[str],
+        made: list[Standing],
+        locations: dict[int, LocationPlace],
+    ) -> Sequence[int]:
+        """Begin one part of a write.
+
+        Args:
+            write: the whole write.
+            wanted: the blocks of the part.
+            ends: other blocks whose use is noted in the same commit.
+            whole: whether nothing is to be begun where not all of the part can be.
+            failed: storages that are not written to any more; gets those that fail now.
+            made: gets what each block is to the writer.
+            locations: gets where blocks are to be written.
+
+        Returns:
+            The blocks for which there is no room.
+        """
+        for _ in range(_TRIES):
+            if not wanted and not ends:
+                break
+            plan = await self._plan(write, wanted, ends, failed)
+            if whole and len(plan.places) < len(wanted):
+                break
+            try:
+                taken, became = await self._reserve(plan, attempt_id(write.id, len(failed)))
+            except (OverLimit, SlotsShort):
+                continue
+            except IndexFull:
+                break
+            for index in wanted:
+                made[index] = became.get(index, Standing.NO_ROOM)
+            wanted, ends = await self._make_writable(write, taken, failed, locations), ()
+        return wanted
+
+    async def _plan(self, write: Write, wanted: Sequence[int], ends: Sequence[int], failed: Collection[str]) -> Plan:
+        instance = write.instance
+        group = self._catalog.groups.get(instance.group)
+        names = [name for name in (group.storages if group else ()) if name not in failed]
+        available = self._storages.get_available_storage(names)
+        candidates = [placement.Candidate(each.name, each.type) for each in available]
+        owner = spaces.owner_of(spaces.blocks_of(instance))
+        accounts = await self._index.accounts(placement.accounts_of(owner, candidates))
+        sizes = [sum(spec.size for spec in write.specs[index]) for index in wanted]
+        chosen = placement.place(sizes, owner, candidates, accounts)
+        places = {index: place for index, place in zip(wanted, chosen, strict=True) if place is not None}
+        wanted_parts = ((place.name, write.specs[index]) for index, place in places.items())
+        files = await self._parts.files(instance.group, wanted_parts)
+        return Plan(write, places, files, ends)
+
+    async def _reserve(self, plan: Plan, location_id: str) -> tuple[dict[int, CacheLocation], dict[int, Standing]]:
+        """Make all of a plan's locations ``writing``, as far as nobody else has come first."""
+        taken: dict[int, CacheLocation] = {}
+        became: dict[int, Standing] = {}
+        slot_files: dict[Address, SlotFile] = {}
+        write = plan.write
+        ends = [write.keys[index] for index in plan.ends]
+
+        def change(draft: Draft, found: Found) -> Beside:
+            for kept in (taken, became, slot_files):
+                kept.clear()
+            for index, place in plan.places.items():
+                before = key_before(write, index)
+                block = draft.get(write.keys[index])
+                own = location_of(block, location_id)
+                if own is not None and own.state is State.WRITING:
+                    # An earlier try was made, and its answer was lost.
+                    taken[index], became[index] = own, Standing.WRITE
+                    continue
+                standing = standing_of(block, self._storages.is_available, write.names[index])
+                needs_prefix = write.instance.needs_prefix
+                if standing is Standing.WRITE and needs_prefix and before and not _is_live(draft, before):
+                    standing = Standing.NO_PREFIX
+                became[index] = standing
+                if standing is Standing.WRITE:
+                    parts = self._parts.take(place.name, write.specs[index], plan.files, found, slot_files)
+                    taken[index] = CacheLocation(location_id, place.type, place.name, State.WRITING, write.until, parts)
+                    begin(draft, write.keys[index], before, write.depths[index], taken[index], write.now)
+            for key in ends:
+                # What is there of windows is of use with what is written now, and is not to go before it.
+                use(draft, key, write.now, 0)
+            return dict(slot_files)
+
+        needed = {write.keys[index] for index in plan.places}.union(ends)
+        needed |= {before for index in plan.places if (before := key_before(write, index))}
+        space = spaces.blocks_of(write.instance)
+        try:
+            await change_blocks(self._index, space, needed, change, addresses_of(plan.files))
+        except SlotsShort:
+            await self._parts.look_again(plan.files)
+            raise
+        self._parts.note(slot_files)
+        return taken, became
+
+    async def _make_writable(
+        self,
+        write: Write,
+        taken: Mapping[int, CacheLocation],
+        failed: set[str],
+        locations: dict[int, LocationPlace],
+    ) -> list[int]:
+        """Have the storages ready for what was reserved; returns the blocks for which another one has to be found."""
+        again: list[int] = []
+        instance, keys = write.instance, write.keys
+        for storage in {location.storage for location in taken.values()}:
+            here = {index: location for index, location in taken.items() if location.storage == storage}
+            places = {index: Place(instance.group, instance.name, keys[index], each) for index, each in here.items()}
+            try:
+                await self._storages.create(storage, list(places.values()))
+            except StorageError:
+                failed.add(storage)
+                await self.take_back(write, here)
+                again += here
+                continue
+            locations |= {index: place_of(self._storages, place) for index, place in places.items()}
+        return sorted(again)
+
+    async def take_back(self, write: Write, indices: Collection[int]) -> None:
+        """Let go of locations that the caller was never given: nobody writes there, so their bytes are free at once."""
+        keys = [write.keys[index] for index in indices]
+
+        def change(draft: Draft, _: Found) -> None:
+            for key in keys:
+                finish(draft, key, write.id, False, write.now)
+
+        await change_blocks(self._index, spaces.blocks_of(write.instance), keys, change)
+
+
+def _is_live(draft: Draft, key: bytes) -> bool:
+    block = draft.get(key)
+    return block is not None and bool(block.live_types)

@@ -1,0 +1,83 @@
+"""A forged generation, written while no operator led: what a new leader makes of it, change after change."""
+
+from typing import Any
+
+import pytest
+
+from tenantzone_contract.config import MAX_GENERATION, RuntimeConfig
+from tenantzone_contract.packing import pack_config
+from tenantzone_operator.planning.config_room import ConfigRoom
+from tenantzone_operator.planning.plan import make_plan
+from tenantzone_operator.pool.delivery import Delivery
+from tenantzone_operator.status.acknowledgement import History
+from tests.operator.objects import observed, pool, snapshot, zone
+from tests.operator.test_delivery import ConfigMaps, delivery_to
+
+CHANGES = 70
+"""More than the snapshots that an operator remembers."""
+QUIET = zone("quiet", reserved="10%")
+BUSY = zone("busy", reserved="1%")
+BEFORE = snapshot(7, QUIET, BUSY)
+
+FORGED = [MAX_GENERATION - 1, MAX_GENERATION - 5, MAX_GENERATION // 2, MAX_GENERATION // 2 - 1, 7]
+
+
+async def delivered(delivery: Delivery, history: History, status: dict[str, Any], change: int) -> RuntimeConfig:
+    """The config of one more change of the busy zone, delivered as the pool's worker does it."""
+    zones = [QUIET, zone("busy", reserved=change, generation=change + 1)]
+    last = history.newest.generation if history.newest is not None and change > 1 else status["configGeneration"]
+    plan = make_plan(
+        pool(status=status), zones, in_force=delivery.in_force, last_generation=last, size=1000, room=ConfigRoom()
+    )
+    assert plan.config is not None
+    await delivery.deliver(pool(status=status), [], plan.config)
+    assert history.newest is not None
+    return history.newest
+
+
+@pytest.mark.parametrize("generation", FORGED)
+@pytest.mark.parametrize("where", ["config", "status", "both"])
+async def test_generations_go_up_and_a_zone_without_a_change_stays_acknowledged(generation: int, where: str):
+    in_config, in_status = (generation if where in (named, "both") else 7 for named in ("config", "status"))
+    forged = BEFORE.model_copy(update={"generation": in_config})
+    status = {"configHash": BEFORE.hash, "configGeneration": in_status}
+    delivery, history = delivery_to(ConfigMaps(forged))
+    await delivery.recall(pool(status=status))
+    before = await delivered(delivery, history, status, 1)
+
+    for change in range(2, CHANGES):
+        newest = await delivered(delivery, history, status, change)
+        assert before.generation < newest.generation < MAX_GENERATION
+        assert history.acknowledged_by(observed(before, blocks=1000), newest.zones[0]), "an engine has it so"
+        before = newest
+
+
+@pytest.mark.parametrize("generation", FORGED)
+async def test_what_is_granted_goes_on_above_the_generation_that_the_status_has(generation: int):
+    forged = BEFORE.model_copy(update={"generation": generation})
+    config_maps = ConfigMaps(forged)
+    delivery, history = delivery_to(config_maps)
+    confirmed = pool(status={"configHash": BEFORE.hash, "configGeneration": 7})
+
+    await delivery.recall(confirmed)
+
+    assert delivery.in_force is not None
+    await delivery.deliver(confirmed, [], delivery.in_force)
+    assert history.newest is not None
+    assert 7 <= history.newest.generation < MAX_GENERATION - CHANGES
+    assert history.newest.hash == BEFORE.hash
+    assert config_maps.held is not None
+    assert config_maps.held.files == pack_config(history.newest)
+
+
+@pytest.mark.parametrize("distance", [1, 2, 3])
+async def test_a_forgery_just_below_the_maximum_drives_no_repair_beyond_it(distance: int):
+    config_maps = ConfigMaps(BEFORE)
+    delivery, _ = delivery_to(config_maps)
+    await delivery.recall(pool(status={"configHash": BEFORE.hash}))
+    for _ in range(5):
+        config_maps.put(pack_config(snapshot(1, BUSY).model_copy(update={"generation": MAX_GENERATION - distance})))
+        await delivery.recall(pool())
+        await delivery.deliver(pool(), [], BEFORE)
+        assert delivery.in_force is not None
+        assert delivery.in_force.generation < MAX_GENERATION - 3
