@@ -180,7 +180,7 @@ def change_spec(ledger: Ledger, zone: Zone, spec: ZoneSpec, at_once: int = ALL) 
 
 
 def _dismiss(ledger: Ledger, zone: Zone, at_once: int) -> list[int]:
-    """Remove a zone from the config: it is promised nothing any more; running requests may finish in its limit."""
+    """Remove a zone from the config: it is promised nothing any more; running requests keep its old limit."""
     if not zone.leaving:
         zone.leaving = True
         _note(ledger, zone, "leaving")
