@@ -172,7 +172,7 @@ def _print(setups: dict[tuple[int, int], Setup]) -> None:
 
 
 def _slope(costs: dict[int, float]) -> float:
-    """Of the logarithm of the cost over that of the size, by least squares."""
+    """Returns the slope of the logarithm of the cost over that of the size, by least squares."""
     sizes = [math.log(size) for size in costs]
     return statistics.linear_regression(sizes, [math.log(cost) for cost in costs.values()]).slope
 

@@ -25,7 +25,7 @@ from bench.step_time.turns import take_turns
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
 
 LOAD = replace(LOADS["no-queue"], capacity=8_192, requests=64, tenants=2)
-"""Of two zones. The requests that run are the first one's."""
+"""The load of two zones; the running requests belong to the first one."""
 WAITING = (0, 5_000, 20_000)
 TARGET = 1.05
 _FIRST_TENANT, _LAST_TENANT = "tenant-0", f"tenant-{LOAD.tenants - 1}"
@@ -60,7 +60,7 @@ class ArmWithWaiting(Arm):
 
 
 class ArmWithAdapters(ArmWithWaiting):
-    """The same, where further requests wait for an adapter's slot: another adapter keeps the only one."""
+    """A scheduler whose further requests wait for an adapter's slot: another adapter keeps the only one."""
 
     def __init__(self, driver: Driver, waiting: int) -> None:
         super().__init__(driver, waiting)

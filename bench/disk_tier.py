@@ -1,4 +1,4 @@
-"""What the disk tier gives of a disk: chunks stored and loaded, against one plain file, and sealed against unsealed."""
+"""The throughput of the disk tier: chunks stored and loaded, against one plain file, and sealed against unsealed."""
 
 import argparse
 import os
@@ -156,7 +156,7 @@ def _rounds(bench: _Bench, count: int) -> Iterator[dict[str, tuple[float, float]
         "tier, sealed": partial(bench.tier, ZoneSeal(b"k" * 32, _INSTANCE, "")),
     }
     for _ in range(count):
-        # In turns, so that what else the machine does hits all of them.
+        # In turns, so that other load of the machine affects all of them alike.
         order = list(ways)
         random.shuffle(order)
         measured = {name: ways[name]() for name in order}

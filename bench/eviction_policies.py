@@ -29,7 +29,7 @@ class Cache:
         self._order = policy(Links(blocks))
         self._free = list(range(blocks))
         self._index: dict[int, int] = {}
-        """Block ids by what they hold."""
+        """Block ids by content."""
         self._holds = [0] * blocks
 
     def serve(self, request: Request) -> int:
@@ -41,7 +41,7 @@ class Cache:
         for content, block_id in zip(prefix[len(found) :], new, strict=True):
             self._index[content] = block_id
             self._holds[block_id] = content
-        # As in vLLM, the end of a prompt is let go before its beginning.
+        # As in vLLM, the end of a prompt is released before its beginning.
         self._order.keep(reversed([*found, *new]))
         return len(found) * BLOCK_TOKENS
 

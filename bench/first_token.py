@@ -1,4 +1,4 @@
-"""What a prompt's first token takes, on which engine, and which prompts are asked."""
+"""Measures the time to a prompt's first token, for several engines and prompts."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from tenantzone_runtime.offloading_flags import TierFlags, kv_transfer_config
 
 TENANT: Final = "tenant-0"
 BLOCK_BYTES: Final = 30 * 2 * 3 * 64 * 4 * BLOCK_TOKENS
-"""Of SmolLM2-135M in float32: 30 layers, keys and values of three heads of 64 numbers."""
+"""The bytes of a block of SmolLM2-135M in float32: 30 layers, keys and values of three heads of 64 numbers."""
 
 _WORDS: Final = ["river", "stone", "light", "paper", "garden", "window", "winter", "music", "letter", "harbour"]
 

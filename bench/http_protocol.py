@@ -42,18 +42,18 @@ _HEAD: Final = (
     "Traceparent: 00-0123456789abcdef0123456789abcdef-0123456789abcdef-01",
 )
 _PIECES = 100
-"""Of a streamed answer."""
+"""The number of pieces of a streamed answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is asked, over and over."""
+    """A repeated request."""
 
     name: str
     body_bytes: int
     at_once: int
     requests: int
-    """Of each round, in all."""
+    """The total number of requests in each round."""
     path: str = "/whole"
     is_kept: bool = True
     """Whether a connection is kept for the next request."""
@@ -70,10 +70,10 @@ LOADS: Final = (
 
 @dataclass(slots=True)
 class Rounds:
-    """What was seen of one server under one load, a figure for each round."""
+    """The measurements of one server under one load, one figure for each round."""
 
     cpu_seconds: list[float] = field(default_factory=list)
-    """Of the server, for a request."""
+    """The server's processor time per request."""
     per_second: list[float] = field(default_factory=list)
     """Requests."""
 

@@ -44,7 +44,7 @@ _PARTS: Final = BLOCK_TOKENS // CONTENT_TOKENS
 
 @dataclass(slots=True)
 class Served:
-    """What became of a load."""
+    """The result of a load."""
 
     misses: dict[int, int] = field(default_factory=dict)
     """Prompt tokens of each request that was served, by its number, that had to be computed."""
@@ -101,7 +101,7 @@ def flooded(tenants: int, rate: float) -> list[Asked]:
 
 
 def as_requests(load: Sequence[Asked]) -> list[Request]:
-    """The same for the simulated engine, whose blocks are larger."""
+    """Returns the same load for the simulated engine, whose blocks are larger."""
     return [
         Request(
             number,
@@ -116,7 +116,7 @@ def as_requests(load: Sequence[Asked]) -> list[Request]:
 
 
 def zones(tenants: Sequence[str], blocks: int, idle: float, mode: str) -> tuple[ZoneConfig, ...]:
-    """That all reserve alike."""
+    """Returns zones with equal reservations."""
     share = blocks // len(tenants)
     return tuple(
         ZoneConfig(

@@ -52,11 +52,11 @@ class Scene:
     loads: Mapping[str, Chats]
     watermarks: Mapping[str, float]
     blocks: int
-    """Of 64 tokens."""
+    """The number of blocks, of 64 tokens each."""
 
 
 def scenes(seconds: float) -> dict[str, Scene]:
-    """By name."""
+    """Returns the scenes by name."""
     # Short ones, so that after some minutes as many end as begin.
     chats = Chats(tenants=1, seconds=seconds, chats=0.3, turns=5, pause=20, answer=64)
     none = {"low": 0.0, "high": 0.0}
@@ -99,7 +99,7 @@ class Tuned:
         return make_config(1 if before is None else before.generation + 1, in_force.pool.config, entries)
 
     def look(self, report: bytes, now: float) -> None:
-        """Take over a report, and come to the next config."""
+        """Have the advisor read a report, and plan the next config."""
         stored: Pool = replace(self._pool, status=self.status)
         zones: Sequence[Zone] = self._zones
         seen = Observation("engine", view(read_report_text(report)))

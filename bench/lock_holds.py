@@ -37,22 +37,22 @@ CAPACITY = 65_536
 RUNNING = 128
 PROMPT_BLOCKS = 64
 OBSERVATIONS = 200
-"""That fill a zone's histograms."""
+"""The number of observations that fill a zone's histograms."""
 RESERVED = 0.9
-"""Of the pool."""
+"""The reserved part of the pool."""
 
 
 class TimedLock:
-    """In the place of the scheduler's lock. Only what it guards while ``operation`` is set is timed."""
+    """Replaces the scheduler's lock. Only holds while ``operation`` is set are timed."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._depth = 0
         self.operation = ""
         self.holds: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
-        """By operation: seconds on the wall's clock, and of processor time."""
+        """By operation: seconds by the wall clock, and of processor time."""
         self.collections: defaultdict[str, Counter[int]] = defaultdict(Counter)
-        """By operation: how often the collector ran while the lock was held, by generation."""
+        """By operation: how often the garbage collector ran while the lock was held, by generation."""
 
     def __enter__(self) -> None:
         self._lock.acquire()
@@ -74,7 +74,7 @@ class TimedLock:
         self.operation = ""
 
     def collected(self, phase: str, info: dict[str, int]) -> None:
-        """For ``gc.callbacks``."""
+        """Count a collection; a callback for ``gc.callbacks``."""
         if phase == "start" and self._depth and self.operation:
             self.collections[self.operation][info["generation"]] += 1
 
@@ -114,7 +114,7 @@ class Engine:
         self._driver.step()
 
     def turn(self, number: int) -> None:
-        """Make one step, and do all that goes on besides."""
+        """Make one step, and do all the other work."""
         self.step()
         with self.lock.timing("let_time_pass"):
             self._scheduler.let_time_pass()

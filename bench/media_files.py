@@ -9,9 +9,9 @@ class Kind(NamedTuple):
     """A kind of file.
 
     Args:
-        modality: as vLLM calls it.
-        make: writes a file of what it is made of.
-        smallest: what a small one is made of, with its kind.
+        modality: in vLLM's words.
+        make: writes a file of the given contents.
+        smallest: the contents of a small one, with its kind.
     """
 
     modality: str
@@ -61,7 +61,7 @@ def make(file: tuple[Any, ...], path: str) -> None:
     """Write a file.
 
     Args:
-        file: its kind, a name in `FILES`, and what it is made of.
+        file: its kind, a name in `FILES`, and its contents.
         path: where.
     """
     FILES[file[0]].make(Path(path), *file)

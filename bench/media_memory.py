@@ -33,7 +33,7 @@ from hack.locked import with_torchvision
 
 MIB: Final = 2**20
 _SIDE: Final = 5790
-"""Of an image just below the bound of pixels."""
+"""The side of an image just below the bound of pixels."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Case:
     """Requests that come at once.
 
     Args:
-        file: what is sent, by its name in `FILES`, with what it is made of.
+        file: the file to send, by its name in `FILES`, with its contents.
         items: of each request.
         processor: by its name in `PROCESSORS`.
         requests: of each tenant.

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 _RATE: Final = 16_000
 Process = Callable[[Sequence[Any]], Any]
-"""From the decoded media of a request, as vLLM's connector gives them, to the model's input."""
+"""Converts the decoded media of a request, as vLLM's connector gives them, to the model's input."""
 
 
 def _none() -> Process:

@@ -32,10 +32,10 @@ SIZES = (1 << 14, 1 << 16, 90_112, 1 << 18)
 """Python's dictionaries grow by powers of two: with 90,112 blocks they are among those that are mostly empty."""
 
 PROMPTS = 2048
-"""That fill the pool."""
+"""The number of prompts that fill the pool."""
 
 AT_A_TIME = 16
-"""Requests, where a state is about what is cached."""
+"""The number of requests, for states about cached blocks."""
 
 ANSWER_TOKENS = 2
 TURNOVERS = 2
@@ -43,7 +43,7 @@ TURNOVERS = 2
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """Whose scheduler, and with which zones. ``zones`` 0: vLLM's own."""
+    """A scheduler and its zones. ``zones`` 0: vLLM's own."""
 
     name: str
     zones: int
@@ -69,9 +69,9 @@ class Sample:
     traced: int
     """Bytes that Python has allocated since before the scheduler was made; 0 if that was not counted."""
     resident: int
-    """The same for the process as a whole."""
+    """The bytes of the process as a whole."""
     blocks: tuple[int, int]
-    """In use, and cached."""
+    """The blocks in use, and the cached ones."""
 
 
 class Life:
@@ -176,7 +176,7 @@ def main() -> None:
     if min(options.blocks) < 2 * PROMPTS:
         parser.error(f"--blocks: {2 * PROMPTS:,} at least")
     with tempfile.TemporaryDirectory() as folder:
-        # Whatever is imported on first use is no part of what is counted.
+        # Modules that are imported on first use must not be counted.
         for arm in ARMS:
             list(Life(arm, PROMPTS * 2, Path(folder)).states())
     excesses: list[tuple[float, str]] = []
@@ -197,7 +197,7 @@ def main() -> None:
 
 
 def _in_fresh_process(arm: Arm, capacity: int, traced: bool) -> list[Sample]:
-    # Forked, so that what was imported is there already, and each life starts from the same.
+    # Forked, so that all modules are imported, and each life starts from the same state.
     with multiprocessing.get_context("fork").Pool(1) as pool:
         return pool.apply(live, (arm, capacity, traced))
 

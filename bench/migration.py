@@ -95,7 +95,7 @@ def _move(engines: Engines, manager: CacheManagerProcess, prompts: list[str]) ->
 
 
 def _order(engine: Engine, order: MigrationOrder) -> MigrationReport:
-    """Give an order, and wait for what came of it."""
+    """Give an order, and wait for its result."""
     url = f"{engine.admin_url}{MIGRATION_PATH}"
     answer = httpx.post(url, content=order.model_dump_json(by_alias=True), timeout=60)
     while (told := parse_migration(answer.raise_for_status().content)).is_running:

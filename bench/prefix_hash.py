@@ -1,4 +1,4 @@
-"""What vLLM's hash functions cost: the time to hash all blocks of a prompt, by function and block size."""
+"""The cost of vLLM's hash functions: the time to hash all blocks of a prompt, by function and block size."""
 
 import argparse
 import random

@@ -41,7 +41,7 @@ _STEP_TOKENS: Final = 1024
 _TOKENS: Final = range(10, 200)
 _TENANTS: Final = 4
 _NEVER_QUIET: Final = Idle(after_seconds=86_400)
-"""What takes real time would be another in virtual time: how long this takes is not what is compared."""
+"""Zones that never become quiet: quietness takes real time, which virtual time does not match."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def zones_config(blocks: int) -> RuntimeConfig:
 
 
 def replayed(sent: Sequence[Sent], blocks: int, *, zones: bool) -> list[int]:
-    """What each request finds in the replay, in tokens."""
+    """Returns what each request finds in the cache in the replay, in tokens."""
     from tenantzone_runtime.engine.modelless import ModellessScheduler
 
     shape = EngineShape(blocks, BLOCK_TOKENS, _SEATS, _STEP_TOKENS, _LONGEST)
@@ -100,7 +100,7 @@ def replayed(sent: Sequence[Sent], blocks: int, *, zones: bool) -> list[int]:
 
 
 def served(sent: Sequence[Sent], blocks: int, *, zones: bool, folder: Path) -> list[int]:
-    """What each request finds in a real engine, which this process becomes."""
+    """Returns what each request finds in a real engine's cache; the engine runs in this process."""
     engine = _engine(blocks, zones=zones, folder=folder)
     found = [0] * len(sent)
     for due in _by_step(sent):
@@ -191,7 +191,7 @@ def compared(real: Sequence[int], replay: Sequence[int], sent: Sequence[Sent]) -
 
 
 def measure(sent: Sequence[Sent], requests: int, steps_per_second: float, blocks: int, *, zones: bool) -> list[int]:
-    """What each request finds in a real engine, in a process of its own."""
+    """Returns what each request finds in a real engine's cache, in a separate process."""
     with tempfile.TemporaryDirectory(prefix="replay-exactness-") as name:
         folder = Path(name)
         tiny_model.make(folder / "tiny")

@@ -50,7 +50,7 @@ def load(requests: int, rate: float, seed: int) -> list[Asked]:
 
 
 def prompt_of(number: int, asked: Asked) -> list[int]:
-    """Its tokens."""
+    """Returns the tokens of a request's prompt."""
     tokens = [token for part in asked.content for token in new_prompt(random.Random(part), BLOCK_TOKENS)]
     return tokens + new_prompt(random.Random(f"own {number}"), asked.prompt_tokens - asked.known_tokens)
 
@@ -70,7 +70,7 @@ async def ask_all(url: str, requests: Sequence[Asked]) -> list[Answer]:
 
 
 def replayed(requests: Sequence[Asked], measured: Measured) -> Result:
-    """The same in virtual time."""
+    """Returns the result of the same requests in virtual time."""
     from tenantzone_replay.replay import replay
 
     shape = EngineShape(BLOCKS - 1, BLOCK_TOKENS, _SEATS, _STEP_TOKENS, model.LONGEST)

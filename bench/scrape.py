@@ -27,7 +27,7 @@ from tenantzone_runtime.zones.outcomes import TargetName, TargetOutcome
 from tenantzone_runtime.zones.tier_counts import TierCounts, TierTotals, WriteRefusal
 
 MAX_BASIC_BYTES: Final = 2_000_000
-"""Of a thousand zones."""
+"""The bound for a thousand zones."""
 MAX_HOLD_MS: Final = 5.0
 CHUNK_BYTES: Final = 2**20
 _TIERS: Final[tuple[AnyTierName, ...]] = (*TIER_NAMES, SHARED_TIER)
@@ -35,7 +35,7 @@ _OUTCOME: Final = TargetOutcome(0.05, 0.07, met=False, reason="OwnLoad")
 
 
 def with_all_features(figures: EngineFigures) -> EngineFigures:
-    """The same figures, of zones that have latency targets and tiers as well."""
+    """Returns the same figures for zones that also have latency targets and tiers."""
     counts = TierCounts(
         hits=12_345,
         written=123_456,

@@ -40,7 +40,7 @@ TURNS, WORDS, ANSWER = 10, 86, 16
 TASKS, STEPS, TOOLS, RESULT = 8, 6, 320, 120
 SINGLE_PROMPTS, SINGLE_WORDS = 320, 500
 SECONDS = 30.0
-"""From one request to the next."""
+"""Seconds from one request to the next."""
 
 Ask = Callable[[str, list[int], int], list[int]]
 """Sends a tenant's prompt, for an answer of the given number of tokens; returns prompt and answer."""
@@ -63,7 +63,7 @@ def main() -> None:
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of one load."""
+    """The result of one load."""
 
     requests: int = 0
     prompt_tokens: int = 0

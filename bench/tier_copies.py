@@ -56,7 +56,7 @@ class _Bench:
 
 
 def _memory(rows: int, row_bytes: int) -> torch.Tensor:
-    """That was written to before, as an engine's is."""
+    """Returns memory that was written to before, like an engine's."""
     return torch.ones((rows, row_bytes), dtype=torch.int8)
 
 

@@ -29,11 +29,11 @@ from hack.harness.scheduler import Driver, make_scheduler, vllm_config
 from tenantzone_runtime.offloading_flags import TierFlags, kv_transfer_config
 
 CHUNK_BYTES = 8192
-"""Of a block of the harness's model."""
+"""The bytes of a block of the harness's model."""
 LOAD = LOADS["no-queue"]
 WITHOUT, IDLE, STORING, STOCK = "zones", "zones, tier idle", "zones, tier storing", "stock, offloading"
 RATIOS = {(IDLE, WITHOUT): 1.02, (STORING, STOCK): 1.05}
-"""Which is compared with which, and what the ratio is to stay under."""
+"""The pairs to compare, with the bound of each ratio."""
 
 
 class Copies:

@@ -1,4 +1,4 @@
-"""Asks what is known against the packages that the locks pin: ``make audit``.
+"""Looks up known vulnerabilities of the packages that the locks pin: ``make audit``.
 
 pip-audit asks a source of vulnerability data over the network, OSV first and the package index after it. Where no
 source answers nothing is known, which is not the same as nothing being wrong: that is a failure here, too.
@@ -20,7 +20,7 @@ from hack.progress import say
 
 _REQUIREMENTS = Path(__file__).parents[1] / "requirements"
 LOCKS = ("operator", "cpu", "gpu", "build", "dev")
-"""What is shipped or made with, by the locks' names."""
+"""The locks of what is shipped, and of the build tools."""
 OSV_URL = "https://api.osv.dev/v1/query"
 _NAME = "audit"
 _LONGEST = 300
@@ -32,7 +32,7 @@ class SourceError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a source said of one lock."""
+    """The answer of a source about one lock."""
 
     looked_up: int
     """The number of packages that the source knows."""
@@ -43,7 +43,7 @@ class Found:
 
 
 def read_answer(answer: str) -> Found:
-    """What pip-audit has printed, as JSON.
+    """Parse the JSON output of pip-audit.
 
     Raises:
         SourceError: it has printed something else, or not one package could be looked up.
@@ -65,7 +65,7 @@ def read_answer(answer: str) -> Found:
 
 
 def ask(program: Path, lock: Path, service: Sequence[str]) -> Found:
-    """What one source says of one lock.
+    """Ask one source about one lock.
 
     Raises:
         SourceError: it does not answer.
@@ -80,7 +80,7 @@ def ask(program: Path, lock: Path, service: Sequence[str]) -> Found:
 
 
 def audit(locks: Sequence[Path], osv_url: str) -> int:
-    """Look all locks up, say what is known, and return the exit code.
+    """Look up all locks, print the known vulnerabilities, and return the exit code.
 
     Raises:
         CommandFailed: pip-audit can't be installed.

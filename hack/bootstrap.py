@@ -42,7 +42,7 @@ NEEDED_BYTES = 2.4e9 * GIGABYTES
 
 
 def main() -> None:
-    """Make the virtual environment, unless it is there and up to date; with ``--check``, only check the machine."""
+    """Make the virtual environment, unless it is up to date; with ``--check``, only check the machine."""
     _check_machine()
     if "--check" in sys.argv[1:] or _is_current():
         return

@@ -26,7 +26,7 @@ _GROWING_NAMES = ("shortNames", "categories")
 
 
 def breaks(old: Schema, new: Schema) -> list[str]:
-    """What a newer CustomResourceDefinition breaks of an older one; empty if nothing.
+    """Returns what a newer CustomResourceDefinition breaks of an older one; empty if nothing.
 
     Each line names the version and field, and what happened to it.
     """

@@ -166,7 +166,7 @@ def _columns(columns: list[dict[str, Any]]) -> str:
 
 
 def _plain(value: Any) -> str:
-    """As one writes it in YAML, in one line."""
+    """Formats a value as in YAML, on one line."""
     return yaml.safe_dump(value, default_flow_style=True, width=1000).removesuffix("...\n").strip()
 
 

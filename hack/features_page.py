@@ -49,7 +49,7 @@ _ENGINES: Final = {"engine", "stock"}
 BY_SETTING: Final = "refused by flag or variable"
 BY_CONFIGURATION: Final = "refused by configuration"
 BY_REQUEST: Final = "refused by request"
-"""What tests say that they show of all that is refused in this way."""
+"""The feature that tests name for everything that is refused in this way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Feature:
 
     name: str
     zones: str
-    """What becomes of it with zones."""
+    """The support of the feature with zones."""
     bench: str = ""
     """A command that shows it, too."""
     unproven: str = ""
@@ -70,10 +70,10 @@ class Proof:
     """A test that shows a feature."""
 
     path: str
-    """Of its file, below ``tests``."""
+    """The path of its file, below ``tests``."""
     test: str
     on_an_engine: bool
-    """Whether a real engine is asked over HTTP."""
+    """Whether the test uses a real engine over HTTP."""
 
 
 def features() -> list[Feature]:
@@ -82,7 +82,7 @@ def features() -> list[Feature]:
 
 
 def proofs(tests: Path = TESTS) -> Mapping[str, list[Proof]]:
-    """The tests that show something, by what they show.
+    """Returns the tests that show features, by feature.
 
     Raises:
         ValueError: a mark whose names are not written out in it.
@@ -145,7 +145,7 @@ def _refusals(unsupported: Unsupported, shown: Mapping[str, list[Proof]]) -> lis
 
 
 def _cited(proofs: Iterable[Proof]) -> list[str]:
-    """Files, with the test where it is the only one, and what it is tried on."""
+    """Returns the files, with the test if there is only one, and what it is tried on."""
     by_file: dict[str, list[Proof]] = defaultdict(list)
     for proof in proofs:
         by_file[proof.path].append(proof)

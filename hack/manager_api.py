@@ -1,6 +1,6 @@
-"""Writes what is made of the manager's API: its OpenAPI description, and the Python messages of its proto file.
+"""Generates files from the manager's API: its OpenAPI description, and the Python messages of its proto file.
 
-Run it after a change of a call or of a message: make manager-api. It asks no network.
+Run it after a change of a call or of a message: make manager-api. It needs no network.
 """
 
 import json

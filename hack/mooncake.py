@@ -20,7 +20,7 @@ _MIB = 2**20
 
 
 def variables() -> dict[str, str]:
-    """What a process's environment must have that uses Mooncake's client, with where its libraries are.
+    """Returns the environment of a process that uses Mooncake's client, with the path of its libraries.
 
     Raises:
         CommandFailed: they can't be got.
@@ -43,7 +43,7 @@ class MooncakePool:
     """Both processes can be killed and started again.
 
     Args:
-        folder: for what they log.
+        folder: for logs.
         mib: memory of the node.
     """
 

@@ -30,7 +30,7 @@ MUTANTS = FOLDER / "mutants"
 
 @dataclass(frozen=True)
 class Part:
-    """What is broken, and which tests must notice it."""
+    """The code to break, and the tests that must notice it."""
 
     package: str
     folders: tuple[str, ...]

@@ -38,7 +38,7 @@ def rows() -> Iterator[str]:
             why = str(error).splitlines()[0].removesuffix(". Install it with:")
             yield f"| `{parser.name}` | not measured: {why} | |"
             continue
-        # The first call of each does what is done once.
+        # The first call of each does the one-time work.
         for check in _checks(reasoner):
             check(sequences[0](_TOKENS))
         cells = [_cell(_longest(check, sequences)) for check in _checks(reasoner)]

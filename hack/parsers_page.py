@@ -39,7 +39,7 @@ _SIZES: Final = (250, 500, 1000, 2000, 4000)
 _BODIES: Final = ('{"name":"a","arguments":{', '{"a":', "{", "[", " ", "\n", '"', "\\", "<", "a(", "a=", "[a()]", "</a")
 _CASE_SECONDS: Final = 1.0
 _PARSER_SECONDS: Final = 6.0
-"""For one parser's whole answers, and again for its streams."""
+"""The time for one parser's complete answers, and again for its streams."""
 _LEAST_SECONDS: Final = 0.004
 """Below this, one more doubling says nothing of growth."""
 _LONG_SECONDS: Final = 0.2
@@ -177,7 +177,7 @@ def _measure(parser: ParserName, mode: str, pipe: Connection) -> None:
 
 
 def _rank(case: Case) -> float:
-    """What ten thousand repetitions take, by a case's own growth."""
+    """Returns the time of ten thousand repetitions, by a case's own growth."""
     return case.seconds * math.pow(10_000 / case.repetitions, case.growth)
 
 

@@ -35,7 +35,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def free_address(*ports: int) -> str:
-    """A loopback address with these ports free: like pods, engines differ by address and not by port.
+    """Returns a loopback address with these ports free: like pods, engines differ by address and not by port.
 
     Raises:
         OSError: there is none.

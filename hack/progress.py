@@ -16,7 +16,7 @@ _SILENCE_SECONDS = 5.0
 """The longest time without a line."""
 
 _TAIL_LINES = 40
-"""What is shown of a command that failed."""
+"""The lines that are shown of a failed command."""
 
 
 class CommandFailed(Exception):

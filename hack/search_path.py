@@ -1,4 +1,4 @@
-"""Where programs are looked for: on PATH, and in the folders of the administrator's programs.
+"""The search path of programs: PATH, and the folders of the administrator's programs.
 
 Debian leaves those out of users' PATH, and root who came by ``su`` has a user's PATH, too.
 """

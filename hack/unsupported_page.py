@@ -1,4 +1,4 @@
-"""Writes docs/unsupported.md, what of vLLM does not go with zones, from what the code declares.
+"""Writes docs/unsupported.md, the features of vLLM that zones do not support, from the code's declarations.
 
 Run it after a change of what is refused, or of a route: make unsupported-page
 """

@@ -32,7 +32,7 @@ def _declared() -> str:
 
 
 VERSION = _declared()
-"""Of what is in this tree: the last release's if nothing has changed since, else the next one's."""
+"""The version of this tree: the last release's if nothing has changed since, else the next one's."""
 
 
 def files() -> dict[Path, str]:

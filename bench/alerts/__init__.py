@@ -1,1 +1,1 @@
-"""What the alerts' expressions come to under simulated loads: where their thresholds are from."""
+"""The values of the alerts' expressions under simulated loads, which the thresholds are derived from."""

@@ -1,6 +1,6 @@
-"""How often the zones' alerts would fire on days like any other and in a flood, for several thresholds each.
+"""How often the zones' alerts would fire on ordinary days and in a flood, for several thresholds each.
 
-The load is simulated. The zone core is the real one, and so is the Prometheus that is asked for the rules' expressions.
+The load is simulated. The zone core is real, and so is the Prometheus that evaluates the rules' expressions.
 """
 
 import argparse

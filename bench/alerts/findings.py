@@ -16,13 +16,13 @@ _FLOOD_WINDOW_SECONDS = FLOOD_SECONDS + 600.0
 
 @dataclass(slots=True)
 class Day:
-    """One simulated time and what was found in it."""
+    """One simulated time and its series."""
 
     load: Load
     seconds: float
     hit_rate: float
     found: dict[str, Series] = field(default_factory=dict)
-    """By expression."""
+    """The series by expression."""
 
     def look(self, prometheus: Prometheus, note: Callable[[str], None]) -> None:
         """Ask for every signal and for every alert, from when the pool is warm."""
@@ -35,7 +35,7 @@ class Day:
             self.found[expression] = prometheus.ask(expression, begin, end, _STEP_SECONDS)
 
     def firings(self, expression: str, is_on: Callable[[float], bool], hold_minutes: float) -> list[float]:
-        """When an alert would have begun to fire, in simulated seconds, over all zones."""
+        """Returns when an alert would have begun to fire, in simulated seconds, over all zones."""
         return [
             at - BEGINNING
             for series in self.found[expression].values()
@@ -81,7 +81,7 @@ def _row(name: str, hold: str, cells: Sequence[object]) -> str:
 
 
 def _firings(times: Sequence[float], hold: float) -> Iterator[float]:
-    """Of the stretches without a gap that last long enough, when they have."""
+    """Yields when each stretch without a gap has lasted for the hold."""
     began = before = 0.0
     fired = False
     for at in times:

@@ -34,7 +34,7 @@ class History:
             self._scrape()
 
     def write(self, file: TextIO) -> None:
-        """In the OpenMetrics format, one metric after the other as that asks for."""
+        """Write the samples in the OpenMetrics format, one metric after the other as it requires."""
         for name, lines in self._samples.items():
             kind = "counter" if name.endswith("_total") else "gauge"
             file.write(f"# TYPE {name.removesuffix('_total')} {kind}\n")

@@ -1,4 +1,4 @@
-"""What is simulated: days like any other, hard ones, and one with a flood."""
+"""The simulated loads: ordinary days, hard ones, and one with a flood."""
 
 import dataclasses
 import heapq
@@ -14,7 +14,7 @@ from tenantzone_contract.config import PoolConfig, ZoneConfig
 from tenantzone_contract.config_text import make_config
 
 WARM_SECONDS = 3600.0
-"""From then on firings are counted: before, the pool fills up, and there is no last hour to compare with."""
+"""The start of counting firings: before it, the pool fills up, and there is no last hour to compare with."""
 FLOOD_STARTS = 90 * 60.0
 FLOOD_SECONDS = 10 * 60.0
 _FLOOD_REQUESTS_PER_SECOND = 20.0
@@ -66,7 +66,7 @@ def _flood(tenant: str) -> Iterator[Request]:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A day and what it is good for."""
+    """A simulated day, with its description."""
 
     name: str
     text: str

@@ -20,7 +20,7 @@ from hack.monitoring.recordings import recordings
 from hack.ports import free_ports
 
 Series = dict[str, list[tuple[float, float]]]
-"""By zone: Unix times and values."""
+"""Unix times and values by zone."""
 
 _START_SECONDS = 60.0
 
@@ -54,7 +54,7 @@ class Prometheus:
 
 
 def expand(expression: str) -> str:
-    """The expression without recording rules: a history has none. What is asked over a time becomes a subquery."""
+    """Returns the expression without recording rules: a history has none. Range selectors of them become subqueries."""
     every = {rule.name: rule for rule in recordings(REAL_TIME) if isinstance(rule, Recording)}
     pattern = re.compile(rf"({'|'.join(sorted(map(re.escape, every), key=len, reverse=True))})(?:\[(\w+)\])?(?![\w:])")
     while pattern.search(expression):

@@ -1,4 +1,4 @@
-"""What the zones' alerts compare, and the thresholds that were candidates."""
+"""The values that the zones' alerts compare, and the candidate thresholds."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from hack.monitoring.pace import REAL_TIME
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """What an alert compares with a threshold."""
+    """A value that an alert compares with a threshold."""
 
     alert: str
     what: str

@@ -23,9 +23,9 @@ from bench.attacks.probing import Target
 from bench.end_to_end.engines import EngineError
 
 _ANSWERS = 8
-"""That are written at a time."""
+"""The number of answers that are written at a time."""
 _TOKENS = 1500
-"""Of each; more than are written before the victim goes away."""
+"""The tokens of each answer; more than are written before the victim disconnects."""
 _WARM_UP = 20
 _TIMEOUT_SECONDS = 60.0
 
@@ -88,7 +88,7 @@ async def _have_written(client: httpx.AsyncClient, model: str, begun: asyncio.Ev
 
 
 def table(found: Mapping[str, tuple[Times, Distinction]], looks: int) -> str:
-    """What was learnt, a line for each engine."""
+    """Returns a table of the findings, with a line for each engine."""
     lines = [
         f"times of refusals to somebody without a key, medians of {looks}",
         f"{'':<8} {'rounds':>6} {'silent':>10} {'writing':>10} {'AUC':>7} {'KS p':>9}",

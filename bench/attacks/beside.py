@@ -24,7 +24,7 @@ def beside(name: str, work: Callable[[Connection], Result]) -> Iterator[Beside[R
     """Have something done in a process of its own until the block ends.
 
     Args:
-        name: of what is done, for errors.
+        name: of the work, for errors.
         work: ends soon after there is something to be read from its connection.
 
     Raises:

@@ -29,10 +29,10 @@ _IDS = re.compile(r"\b(?:cmpl-)?[0-9a-f]{16,}\b")
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What the attacker learns by these."""
+    """The attacker's findings by these channels."""
 
     by_logprobs: Distinction
-    """By how far they are from those of a fresh prompt."""
+    """By the distance of its log probabilities from those of a fresh prompt."""
     error_texts: int
     """Texts of errors that came only for prompts that the victim had sent, or only for others."""
     figures: int
@@ -89,7 +89,7 @@ class _Asker:
         self._salt = salt
 
     async def logprob(self, prompt: str, salt: str | None = None) -> float:
-        """Of the first token of the answer."""
+        """Returns the log probability of the answer's first token."""
         answer = await self._ask(prompt, {"logprobs": 1}, salt or self._salt)
         if answer.status_code != 200:
             raise RuntimeError(f"the engine answers {answer.status_code}: {answer.text[:300]}")

@@ -15,7 +15,7 @@ class Distinction:
     """The probability that a sample of the first set is below one of the second: 0.5 is a guess, 1 is certainty.
     Of Mann and Whitney's U."""
     p_value: float
-    """Of the two-sample test of Kolmogorov and Smirnov: how likely sets that differ so come from one distribution."""
+    """The p-value of the two-sample Kolmogorov-Smirnov test: how likely one distribution gives sets this different."""
 
 
 def distinguish(suspected: Sequence[float], unrelated: Sequence[float]) -> Distinction:

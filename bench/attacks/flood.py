@@ -44,7 +44,7 @@ _PAUSE_SECONDS = 0.1
 
 @dataclass(slots=True)
 class Seen:
-    """What was seen while one load was sent."""
+    """The observations while one load was sent."""
 
     first_tokens: list[float] = field(default_factory=list)
     """Seconds until the victim's first token; of a request that had none when the time was over, those until then."""
@@ -62,7 +62,7 @@ class Seen:
 
 
 async def flood(engine: Engine, attack: Attack, seconds: float) -> Seen:
-    """Send one load for a while, and see what it does to the others."""
+    """Send one load for a while, and measure its effect on the others."""
     seen = Seen()
     prompt = prompt_of(random.Random(attack.seed), _VICTIM_TOKENS)
     headers = engine.headers_of(0)
@@ -113,7 +113,7 @@ async def _look_at_memory(engine: Engine, seen: Seen) -> None:
 
 
 def table(found: Mapping[str, Sequence[tuple[Pair, Seen, Seen]]]) -> str:
-    """What was seen of each pair, by engine."""
+    """Returns a table of the observations for each pair, by engine."""
     lines = [
         f"{'':<8} {'the attacker sends':<24} {'victim p99':>10} {'x':>6} {'least cached':>12} {'health max':>10} "
         f"{'resident':>9}   answers to the attacker"
@@ -134,7 +134,7 @@ def _line(engine: str, load: Load, seen: Seen, times: str) -> str:
 
 
 def main() -> None:
-    """Start the engines, flood them in turn, and print what it did."""
+    """Start the engines, flood them in turn, and print the effects."""
     options = _options()
     cores = sorted(os.sched_getaffinity(0))
     engine_cores = cores[: max(1, len(cores) - 1)]

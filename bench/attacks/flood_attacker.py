@@ -15,13 +15,13 @@ from bench.attacks.flood_loads import Load, pairs
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """What a process needs to know to send a load."""
+    """The description of a load for the process that sends it."""
 
     url: str
     model: str
     headers: dict[str, str]
     pair: int
-    """Of `pairs(queued, aborted)`, counted from 0."""
+    """The index in `pairs(queued, aborted)`, from 0."""
     is_odd: bool
     queued: int
     aborted: int

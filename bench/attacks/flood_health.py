@@ -1,4 +1,4 @@
-"""Who asks for ``/health`` during a flood: over one connection, and with nothing else to do."""
+"""The client that requests ``/health`` during a flood, over one connection and with no other work."""
 
 import http.client
 import time

@@ -23,7 +23,7 @@ Body = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What the attacker sends."""
+    """A load that the attacker sends."""
 
     name: str
     body: Callable[[random.Random], Body]
@@ -36,7 +36,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A load, and what it is compared with."""
+    """A load, and the one that it is compared with."""
 
     plain: Load
     """A load without pathology, with about the same work for the engine."""

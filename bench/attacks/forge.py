@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def table(found: dict[str, Forgeries]) -> str:
-    """What became of the requests, a column for each engine."""
+    """Returns a table of the results, with a column for each engine."""
     rows = {
         "requests": [f"{each.sent:,}" for each in found.values()],
         "  served (2xx)": [_count(each, range(200, 300)) for each in found.values()],

@@ -40,7 +40,7 @@ def huge_bodies() -> st.SearchStrategy[tuple[str, bytes]]:
 
 
 def usual_bodies(model: str) -> dict[str, dict[str, Any]]:
-    """What each route takes that reads a body; quick to answer."""
+    """Returns a valid body for each route that reads one; they are quick to answer."""
     messages = [{"role": "user", "content": _PROMPT}]
     return {
         "/v1/completions": {"model": model, "prompt": _PROMPT, "max_tokens": 1},

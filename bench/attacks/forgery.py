@@ -38,13 +38,13 @@ class Target(Protocol):
     def url(self) -> str: ...
 
     def metrics(self) -> str:
-        """What a scrape of its admin port shows; empty if it has none."""
+        """Returns a scrape of the admin port; empty if there is none."""
         ...
 
 
 @dataclass(slots=True)
 class Forgeries:
-    """What became of forged requests."""
+    """The results of forged requests."""
 
     statuses: Counter[int | None] = field(default_factory=Counter)
     """How many answers had which status; None: closed without one."""
@@ -55,7 +55,7 @@ class Forgeries:
     failed: list[tuple[bytes, Reply]] = field(default_factory=list)
     """Requests that the server answers as if the fault was its own."""
     moved: list[str] = field(default_factory=list)
-    """Figures of other tenants' zones, before and after, that are not what they were."""
+    """Figures of other tenants' zones that have changed, before and after."""
     slowest_health_seconds: float = 0.0
     is_alive: bool = False
 
@@ -117,7 +117,7 @@ def names_internals(reply: Reply) -> bool:
 
 
 def has_failed(reply: Reply) -> bool:
-    """Whether an answer says that the fault is the server's, by its status or in the midst of a stream."""
+    """Whether an answer reports a server error, by its status or within a stream."""
     return reply.status == 500 or _FAILURE.search(reply.body) is not None
 
 
@@ -128,7 +128,7 @@ class _Asking:
     bound_seconds: float
 
     async def __call__(self, forged: Forged) -> Reply | None:
-        """The reply; None if there is none in time."""
+        """Returns the reply; None if none came in time."""
         try:
             async with asyncio.timeout(self.bound_seconds):
                 return await send_raw(self.host, self.port, forged.sent, leaves=forged.leaves)

@@ -26,7 +26,7 @@ _Framing = Callable[[bytes], tuple[list[str], bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Forger:
-    """Who forges, and whom he wants to be taken for."""
+    """The forging tenant, and the tenant whose requests it imitates."""
 
     model: str
     own: Mapping[str, str]
@@ -41,7 +41,7 @@ class Forged:
 
     sent: bytes
     leaves: bool = False
-    """Whether the client is gone as soon as it is sent."""
+    """Whether the client disconnects right after sending."""
 
 
 def forge(forger: Forger, count: int, seed_number: int) -> list[Forged]:
@@ -116,7 +116,7 @@ def _requests(forger: Forger, messages: st.SearchStrategy[_Message]) -> st.Searc
 
 
 def _identities(own: Mapping[str, str], names: st.SearchStrategy[str]) -> st.SearchStrategy[list[tuple[str, str]]]:
-    """The forger's own headers, or what is meant to look like another's."""
+    """Draws the forger's own headers, or imitations of another tenant's."""
     shown = list(own.items())
     key = next(iter(own.values()), "Bearer none").removeprefix("Bearer ")
     guessed = st.one_of(
@@ -176,7 +176,7 @@ _TURNED: tuple[Callable[[str], str], ...] = (
 
 
 def _turned_paths(names: st.SearchStrategy[str]) -> st.SearchStrategy[Callable[[str], str]]:
-    """What is made of a path: other ways to write it, and queries behind it."""
+    """Draws changes of a path: other spellings of it, and queries after it."""
 
     def with_query(query: str) -> Callable[[str], str]:
         return lambda path: f"{path}?{query}"

@@ -11,7 +11,7 @@ _PERMUTATIONS = 200
 
 @dataclass(frozen=True, slots=True)
 class Information:
-    """What was estimated, in bits for each pair."""
+    """An estimate, in bits per pair."""
 
     bits: float
     """The plug-in estimate less its bias, and no less than 0."""

@@ -1,4 +1,4 @@
-"""What the terms of lending cost: how much of its prompts each side finds in its cache under a load of its own."""
+"""The cost of lending terms: how much of its prompts each side finds in its cache under a load of its own."""
 
 import random
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ _PROMPT = 16
 """Blocks of each prompt."""
 _PROMPTS_PER_SECOND = 5.0
 _TALKS_SECONDS, _SILENT_SECONDS = 20.0, 40.0
-"""Of the lender, on average."""
+"""The lender's mean times of activity and silence."""
 WARM_UP_SECONDS = 100.0
 """Seconds at the beginning that are not counted."""
 

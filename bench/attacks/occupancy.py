@@ -29,7 +29,7 @@ _BINS = 8
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What happened in one round, and what the borrower saw of it."""
+    """The lender's activity in one round, and the borrower's observations."""
 
     secret: int
     """The requests that the lender sent."""
@@ -89,7 +89,7 @@ class _Attack:
         # More than the unreserved blocks, if that is possible: it needs a loan.
         large = RESERVED + RESERVED // 4 if terms.are_of_loans else RESERVED - RESERVED // 4
         self._large = self._scene.new_blocks(large)
-        # Each request needs a block besides those that are kept.
+        # Each request needs one block more than those that are kept.
         self._small = [
             self._scene.new_blocks(_SMALL) for _ in range((terms.room_of_borrower - large - _SMALL) // _SMALL)
         ]

@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def leaks(secret: str, found: dict[str, Leak], rounds: int) -> str:
-    """What was learnt of one secret, a line for each terms."""
+    """Returns a table of what was learnt about one secret, with a line for each set of terms."""
     entropy = next(iter(found.values())).entropy
     lines = [
         f"{secret}: {entropy:.2f} bits a round, {rounds:,} rounds",
@@ -48,7 +48,7 @@ def leaks(secret: str, found: dict[str, Leak], rounds: int) -> str:
 
 
 def costs(found: dict[str, Found]) -> str:
-    """What was found in the cache, a line for each terms."""
+    """Returns a table of cache hits, with a line for each set of terms."""
     lines = [f"{'prompts found in the cache':<28}{'borrower':>10}{'lender':>10}"]
     lines += [f"{name:<28}{each.borrower:>10.1%}{each.lender:>10.1%}" for name, each in found.items()]
     return "\n".join(lines)

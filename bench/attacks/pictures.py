@@ -41,14 +41,14 @@ _TIMEOUT_SECONDS = 60.0
 
 @dataclass(slots=True)
 class Seen:
-    """What the attacker has seen."""
+    """The attacker's observations."""
 
     sent: list[float] = field(default_factory=list)
     """Seconds until an answer about a picture that the victim had sent."""
     unsent: list[float] = field(default_factory=list)
     """Seconds until an answer about a picture that was never sent."""
     served_by_name: int = 0
-    """Of the pictures that were asked for by the victim's name alone."""
+    """The number of pictures served that were requested by the victim's name alone."""
 
 
 def attack(target: Target, samples: int, *, attacker: int, seed: int) -> Seen:
@@ -110,7 +110,7 @@ def _check(answer: httpx.Response) -> None:
 
 
 def table(found: Mapping[str, Seen]) -> str:
-    """What was learnt, a line for each side."""
+    """Returns a table of the findings, with a line for each side."""
     lines = [
         "seconds to the first token of an answer about a picture, medians",
         f"{'':<24} {'samples':>7} {'sent':>10} {'unsent':>10} {'AUC':>7} {'KS p':>9} {'by name alone':>14}",

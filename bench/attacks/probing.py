@@ -44,19 +44,19 @@ class Probe:
     """On each side, of times; and as many pairs that are asked at once."""
     prompt_words: int
     seed: int
-    """Of the prompts, and of what comes first."""
+    """The seed of the prompts, and of their order."""
     salt: str | None = None
     """The ``cache_salt`` that the victim sends, and that the attacker knows and copies; None: neither sends one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the attacker sees of an answer."""
+    """The attacker's observation of an answer."""
 
     seconds: float
-    """From the request to the first token."""
+    """Seconds from the request to the first token."""
     ended: float
-    """When the answer was whole, by this process's clock."""
+    """When the answer was complete, by this process's clock."""
     cached_tokens: int
 
 
@@ -67,13 +67,13 @@ class Samples:
     sent: list[Answer] = field(default_factory=list)
     unsent: list[Answer] = field(default_factory=list)
     sent_came_first: int = 0
-    """Of the pairs that were asked at once."""
+    """The number of pairs sent at once in which the sent prompt came first."""
     pairs: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What the attacker learns."""
+    """The attacker's findings."""
 
     by_time: Distinction
     sent_came_first: float

@@ -10,13 +10,13 @@ import h11
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came back for a request."""
+    """The reply to a request."""
 
     status: int | None
     """None: the server closed the connection without an answer."""
     body: bytes
     seconds: float
-    """From the first byte that was sent until the answer was whole, or the connection closed."""
+    """Seconds from the first byte sent until the answer was complete, or the connection closed."""
 
 
 async def send_raw(host: str, port: int, request: bytes, *, leaves: bool = False) -> Reply:

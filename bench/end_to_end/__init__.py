@@ -1,1 +1,1 @@
-"""What zones cost end to end: vLLM's own serving benchmark against engines with and without zones."""
+"""The end-to-end cost of zones: vLLM's own serving benchmark against engines with and without zones."""

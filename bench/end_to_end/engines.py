@@ -91,7 +91,7 @@ class Engine:
 
     @property
     def model(self) -> str:
-        """What requests call the model."""
+        """The model's name in requests."""
         return MODEL
 
     def headers_of(self, tenant: int) -> dict[str, str]:
@@ -129,7 +129,7 @@ class Engine:
         return self._log.read_text(errors="replace")
 
     def metrics(self) -> str:
-        """What a scrape of its admin port shows; empty if it has none."""
+        """Returns a scrape of the admin port; empty if there is none."""
         return httpx.get(f"{self.admin_url}{METRICS_PATH}", timeout=60).text if self._zones else ""
 
     def cpu_seconds(self) -> float:
@@ -253,7 +253,7 @@ def _key(tenant: int) -> str:
 
 @contextlib.contextmanager
 def _running_on(cores: Iterable[int]) -> Iterator[None]:
-    """What is started meanwhile runs on these cores only."""
+    """Processes started meanwhile run only on these cores."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cores)
     try:

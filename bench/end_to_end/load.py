@@ -12,7 +12,7 @@ from bench.end_to_end.results import Run
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is asked of an engine in one run."""
+    """The load of one run."""
 
     prompts: int
     concurrency: int
@@ -24,15 +24,15 @@ class Load:
 
 
 class LoadError(Exception):
-    """Requests failed, or did not answer as they should: what was measured is worth nothing."""
+    """Requests failed, or had wrong answers: the measurement is worthless."""
 
 
 def run(engine: Engine, load: Load, *, tokenizer: Path, seed: int, rate: float | None = None) -> Run:
     """Ask the engine for all answers, and say how long they took.
 
     Args:
-        engine: to be asked.
-        load: what is asked of it.
+        engine: that is measured.
+        load: that is sent.
         tokenizer: the model's, as a folder.
         seed: engines that get the same one get the same prompts in the same order, and at the same times.
         rate: requests per second, whose arrivals are a Poisson process; None: saturated, as many at a time as there
@@ -41,7 +41,7 @@ def run(engine: Engine, load: Load, *, tokenizer: Path, seed: int, rate: float |
     Raises:
         LoadError: a request failed.
     """
-    # The benchmark's client is to say what it finds, not what it is; and the model is on this machine.
+    # The benchmark's client should print its results only; and the model is on this machine.
     os.environ |= {"HF_HUB_OFFLINE": "1", "VLLM_LOGGING_LEVEL": "WARNING"}
     from vllm.benchmarks import serve
 

@@ -1,4 +1,4 @@
-"""What the runs add up to: one row per run, the distribution of the ratios, and whether the targets hold."""
+"""The results of the runs: one row per run, the distribution of the ratios, and whether the targets hold."""
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -14,19 +14,19 @@ class Run:
 
     requests_per_second: float
     tokens_per_second: float
-    """Of the answers."""
+    """Answer tokens per second."""
     cpu_milliseconds_per_request: float
-    """Of all processes of the engine."""
+    """The processor time of all processes of the engine."""
     first_token_milliseconds: tuple[float, ...]
     """One per request, from its being sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What one engine did in one round."""
+    """The runs of one engine in one round."""
 
     saturated: Run
-    """As many requests at a time as there may be: the first ones all at once."""
+    """The run with the most concurrent requests: the first ones are sent all at once."""
     steady: Run
     """Requests that come at a rate below what the engines can do."""
 
@@ -50,7 +50,7 @@ POOLED_PERCENTILES = (50, 90, 99)
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """By linear interpolation between the two nearest, as vLLM's benchmark does it."""
+    """Returns a percentile by linear interpolation between the two nearest values, like vLLM's benchmark."""
     ordered = sorted(values)
     place = (len(ordered) - 1) * percent / 100
     low = int(place)
@@ -65,7 +65,7 @@ def ratios(rounds: Sequence[Round], reference: Sequence[Round], metric: str) -> 
 
 
 def pooled_ratio(rounds: Sequence[Round], reference: Sequence[Round], load: str, percent: float) -> float:
-    """Of a percentile of the time to first token, over the requests of all rounds."""
+    """Returns the ratio of a percentile of the time to first token, over the requests of all rounds."""
     mine, theirs = (
         percentile([each for one in some for each in LOADS[load](one).first_token_milliseconds], percent)
         for some in (rounds, reference)

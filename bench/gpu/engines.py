@@ -27,7 +27,7 @@ _STACKS_LINES: Final = 300
 _ABORT_SECONDS: Final = 20.0
 _ERROR: Final = re.compile(r"Error|error:")
 _NO_CAUSE: Final = re.compile(r"See root cause above|\b(?:DEBUG|INFO|WARNING)\b")
-"""In vLLM's last line when the engine core has failed, and in warnings that name an error which did not occur."""
+"""Matches vLLM's last line when the engine core has failed, and warnings that name an error that did not occur."""
 _NOT_A_STACK: Final = "Extension modules:"
 """Begins a very long line that faulthandler adds."""
 _POLL_SECONDS: Final = 0.1
@@ -42,7 +42,7 @@ _IDLE_SECONDS: Final = 2.0
 """vLLM closes a connection after 5 s without a request."""
 _SPARE_CACHE_BYTES: Final = 1 << 28
 _HALF_A_CARD: Final = "0.42"
-"""Of the card's memory for each engine, so that two fit on one card with room for CUDA itself."""
+"""The part of the card's memory for each engine, so that two fit on one card with room for CUDA itself."""
 
 
 class EngineError(Exception):
@@ -291,7 +291,7 @@ async def _watch(engines: Sequence[Engine]) -> None:
 
 
 def last_error(log: str) -> str:
-    """The last line of a log that names an error and its cause; "" if there is none."""
+    """Returns the last line of a log that names an error and its cause; "" if there is none."""
     lines = (line.strip() for line in reversed(log.splitlines()))
     return next((line for line in lines if _ERROR.search(line) and not _NO_CAUSE.search(line)), "")
 

@@ -99,7 +99,7 @@ def _answer_tokens(run: Run) -> int:
 
 
 def faults_of_arm(run: Run, arm: str) -> list[str]:
-    """What makes the figures of an arm unreliable: failed requests, and seeds without tokens."""
+    """Returns what makes the figures of an arm unreliable: failed requests, and seeds without tokens."""
     seeds = seeds_of(run, arm)
     parts = [part for seed in seeds for part in seed["tenants"].values()]
     idle = [seed["seed"] for seed in seeds if _is_idle(seed)]
@@ -114,7 +114,7 @@ def _is_idle(seed: NoisyArm) -> bool:
 
 
 def faults_of_cell(run: Run, engine: str, tenants: int, concurrency: int) -> list[str]:
-    """The same for a cell of the throughput phase, whose rows do not say how many requests were sent."""
+    """Returns the same for a cell of the throughput phase, whose rows do not have the number of requests."""
     rows = throughput_rows(run, engine, tenants, concurrency)
     idle = [row["seed"] for row in rows if not row["tokens_per_second"]]
     failed = sum(row["failed"] for row in rows)

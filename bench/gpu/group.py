@@ -1,4 +1,4 @@
-"""What a group of phases is, and what each of its phases gets."""
+"""The interface of a group of phases, and the inputs of each phase."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager

@@ -19,7 +19,7 @@ _REQUESTS_PER_PROCESS: Final = 32
 _CORES_OF_ENGINES: Final = 4
 """An API server and an engine core of each of two engines."""
 _LEAD_SECONDS: Final = 0.1
-"""From sending a plan to its begin, so that all processes have read it."""
+"""The time from sending a plan to its start, so that all processes have read it."""
 _LONGEST_LINE: Final = 1 << 28
 
 

@@ -27,7 +27,7 @@ RECLAIMED_TOKENS: Final = 36_000
 PREEMPTION: Final = "after preemption"
 CASES: Final = ("cold", "cached", PREEMPTION, "after tier load")
 LARGEST_DIFFERENCE: Final = 0.25
-"""Of log probabilities, in nats: two steps of a bf16 logit between 16 and 32, where the largest logits are."""
+"""The limit for log probabilities, in nats: two steps of a bf16 logit from 16 to 32, where the largest logits are."""
 SAME_AS_STOCK: Final = "same as stock"
 """The columns of further groups whose names begin so say how many answers have the same tokens as stock's."""
 MET: Final = "met"
@@ -105,13 +105,13 @@ def token_time_with_target(run: Run) -> Measure:
 
 
 def flood_without_target(run: Run) -> Measure:
-    """What the flood keeps of its throughput on stock where no tenant has a latency target."""
+    """Returns the part of stock throughput that the flood keeps if no tenant has a latency target."""
     faults = arm_faults(run, STOCK, ZONES)
     return at_least("flood's tokens/s without a target, to stock", 0.85, flood_to_stock(run, ZONES), faults=faults)
 
 
 def flood_with_target(run: Run) -> Measure:
-    """What the flood keeps of its throughput on stock while other tenants have a latency target."""
+    """Returns the part of stock throughput that the flood keeps while other tenants have a latency target."""
     faults = arm_faults(run, STOCK, TARGETS)
     return at_least("flood's tokens/s with a target, to stock", 0.6, flood_to_stock(run, TARGETS), faults=faults)
 
@@ -166,7 +166,7 @@ def further_answers(run: Run) -> Iterable[Measure]:
 
 
 def _judged_case(row: EqualRow | None) -> tuple[str, str]:
-    """What was measured in a case of the equality phase, and its outcome."""
+    """Returns the measurement in a case of the equality phase, and its outcome."""
     if row is None or not row["answers"] or not row.get("happened", True):
         return NOT_MEASURED, NOT_MEASURED
     said = f"{row['same_tokens']} of {row['answers']}"
@@ -213,4 +213,4 @@ MEASURES: Final[Mapping[str, tuple[Callable[[Run], Measure], ...]]] = {
     "throughput": (throughput_of_one_zone, throughput_of_many_tenants),
     "equal": (equal_answers,),
 }
-"""By phase of the default group."""
+"""The measures by phase of the default group."""

@@ -60,7 +60,7 @@ def make_parser(description: str | None, shapes: Sequence[str], groups: Sequence
 
 
 def problem(options: argparse.Namespace, *, has_gpu: bool) -> str:
-    """What is wrong with the options, and what to change; "" if nothing is."""
+    """Returns what is wrong with the options, and what to change; "" if nothing is."""
     if options.seeds < 1:
         return f"--seeds is {options.seeds}: give at least 1"
     if not has_gpu and options.shape is None and options.model is None:

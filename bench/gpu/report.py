@@ -37,9 +37,9 @@ from bench.gpu.results import EngineStart, PhaseResult, ResultsError, Run, read
 
 ABSENT: Final = "–"
 LONGEST_REASON: Final = 400
-"""In characters."""
+"""The most characters of a reason."""
 ERROR: Final = re.compile(r"\S*Error\b|\berror:")
-"""In a line of a log, where it says what went wrong."""
+"""Matches the part of a log line that says what went wrong."""
 USUAL_SHARE: Final = 0.95
 """Fewer measured times between tokens than this share are worth a remark."""
 BAD_INPUT: Final = 2
@@ -64,7 +64,7 @@ def document(run: Run) -> str:
 
 
 def environment(run: Run) -> str:
-    """What the run used: hardware, versions, command, engines and remarks."""
+    """Describes the run's environment: hardware, versions, command, engines and remarks."""
     used = run["environment"]
     versions = ", ".join(f"{name} {version}" for name, version in used["packages"].items() if version)
     facts = {
@@ -92,7 +92,7 @@ def _engine(engine: EngineStart) -> str:
 
 
 def measures(run: Run) -> str:
-    """Each goal, what was measured, and whether the run met it."""
+    """Returns each goal, the measurement, and whether the run met it."""
     rows = [(each.goal, each.measured or ABSENT, each.outcome) for each in judged(run)]
     return table(("goal", "measured", "outcome"), rows)
 

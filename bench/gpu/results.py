@@ -93,11 +93,11 @@ class NoisyArm(TypedDict):
     seed: int
     window_seconds: float
     tenants: dict[str, Tenants]
-    """By kind of tenant: ``target`` and ``plain``."""
+    """The figures by kind of tenant: ``target`` and ``plain``."""
     flood: FloodRates | None
     target_seconds: float | None
     conditions: dict[str, str]
-    """By tenant, the reason that the engine reports for its latency target."""
+    """The reason that the engine reports for its latency target, by tenant."""
     client_cpu_share: NotRequired[float]
     """The busiest load process's share of one core: near 1, the client was the limit."""
 
@@ -110,7 +110,7 @@ class EqualRow(TypedDict):
     same_tokens: int
     same_top_logprobs: int
     largest_difference: float
-    """Of log probabilities that both answers give for the same token at the same place."""
+    """The largest difference of log probabilities that both answers give for the same token at the same place."""
     stock_same_tokens: NotRequired[int]
     """Answers that stock gives equally to itself, alone and in a batch; only where the engines' batches differ."""
     happened: NotRequired[bool]
@@ -166,7 +166,7 @@ class Run(TypedDict):
     environment: Environment
     model: Model
     engines: dict[str, EngineStart]
-    """By group and engine, as in ``default/stock``."""
+    """The starts by group and engine, as in ``default/stock``."""
     phases: list[PhaseResult]
 
 
@@ -199,7 +199,7 @@ class Recorder:
         self.save()
 
     def put_phase(self, phase: PhaseResult) -> None:
-        """Record a phase, in place of an earlier record of it."""
+        """Record a phase; replaces an earlier record of it."""
         phases = self.run["phases"]
         if phases and (phases[-1]["group"], phases[-1]["name"]) == (phase["group"], phase["name"]):
             phases.pop()

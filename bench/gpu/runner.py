@@ -22,7 +22,7 @@ _LONGEST_BEGIN_OF_WHY = 1000
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What all groups of a run have in common.
+    """The settings that all groups of a run share.
 
     Attributes:
         shape: the model's shape.

@@ -34,8 +34,8 @@ class LoadSizes:
         reclaim_warm_seconds: from the begin of the flood until the reservation is claimed.
         equal_answers: compared in each case of the equality phase.
         equal_prompt, equal_answer: of the equality phase.
-        preempted_answers: requests that are to be preempted while they are generated.
-        preempted_answer: of each of them.
+        preempted_answers: the number of requests to preempt while they generate.
+        preempted_answer: the tokens of each of these answers.
         throughput_prompt, throughput_answer: of each request of the throughput phase.
         throughput_warm_seconds: from the begin of such a load until its window begins.
         throughput_seconds: the length of the window, by the number of concurrent requests.
@@ -205,7 +205,7 @@ SHAPES: Final[Mapping[str, Shape]] = {
         load=_NANO_LOAD,
     ),
 }
-"""By name."""
+"""The shapes by name."""
 
 
 class ModelError(Exception):
@@ -220,7 +220,7 @@ def write_model(shape: Shape, folder: Path) -> None:
 
 
 _NEEDED_FIELDS: Final = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads")
-"""Of a model's config; models for more than text have them in a part of it."""
+"""The required fields of a model's config; models for more than text have them in a part of it."""
 
 
 def shape_of_model(folder: Path, *, on_gpu: bool) -> Shape:

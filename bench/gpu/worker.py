@@ -96,7 +96,7 @@ class _Sender:
             answer = self.stream.answer
 
     def result(self) -> dict[str, Any]:
-        """What was counted."""
+        """Returns the counts."""
         each = self._answered
         return {name: getattr(each, name) for name in Answered.__slots__}
 

@@ -49,7 +49,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         prog="python -m bench.kinds", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        # Without choices: to Python 3.11 a list, even an empty one, is none of them.
+        # Without choices: Python 3.11 takes a list, even an empty one, for an invalid choice.
         "kinds", nargs="*", metavar="KIND",
         help=f"which to try (default: all): {', '.join(KINDS)}",
     )  # fmt: skip
@@ -124,7 +124,7 @@ def _tell(engine: Engine, kind: Kind, flood_tokens: int) -> Told | str:
 
 
 def _drafts(engine: Engine) -> Drafts:
-    """Of an engine whose ``/metrics`` is open."""
+    """Returns the speculation of an engine whose ``/metrics`` is open."""
     shown = httpx.get(f"{engine.url}/metrics", timeout=60).text
 
     def read(what: str) -> int:

@@ -19,7 +19,7 @@ class Kind:
     make: Callable[[Path], None]
     """Writes the model into a folder."""
     flags: tuple[str, ...] = ()
-    """Of vLLM, for both engines."""
+    """vLLM's flags, for both engines."""
     make_draft: Callable[[Path], None] | None = None
     """Writes the model that drafts; its folder becomes the ``model`` of `speculation`."""
     speculation: dict[str, object] | None = None
@@ -27,9 +27,9 @@ class Kind:
     pictures: bool = False
     """Whether each question has a picture of its own."""
     blocks: int = 256
-    """Of the pool. A token takes a part of a block in each group of layers."""
+    """The blocks of the pool. A token takes a part of a block in each group of layers."""
     flood_blocks: int = 3 * 256
-    """That burst's prompts fill in each group of layers: three times a pool of one group, which has 256."""
+    """The blocks that burst's prompts fill in each group of layers: three times a pool of one group, which has 256."""
 
     def make_in(self, folder: Path) -> Path:
         """Make its models in a folder, and say where the one that is served is."""
@@ -54,7 +54,7 @@ _BY_NGRAMS: Final[dict[str, object]] = {
 # The model drafts for itself: these are right.
 _BY_A_MODEL: Final[dict[str, object]] = {"method": "draft_model", "num_speculative_tokens": 4}
 _BF16: Final = ("--dtype", "bfloat16")
-"""Where vLLM has no other kernel on CPUs."""
+"""For kinds where vLLM has no other kernel on CPUs."""
 _STATES: Final = ("--enable-prefix-caching", "--mamba-cache-mode", "align")
 """vLLM caches the states of Mamba layers only with these flags."""
 

@@ -11,12 +11,12 @@ from typing import Any, Final
 from bench.end_to_end.model import LONGEST, word_tokenizer
 
 IMAGE_PIXELS: Final = 112
-"""Of a side; with patches of 14 pixels that is 64 tokens."""
+"""The pixels of a side; with patches of 14 pixels that is 64 tokens."""
 _PATCH_PIXELS: Final = 14
 WINDOW: Final = 128
 """Tokens of a sliding window, and of a chunk."""
 _SPREAD: Final = 0.3
-"""Of the weights: as they are usually drawn (0.02), such small models give the same few tokens again and again."""
+"""The spread of the weights: with the usual one (0.02), such small models repeat the same few tokens."""
 _CHAT_TEMPLATE: Final = (
     "{% for message in messages %}{% for part in message.content %}"
     "{% if part.type == 'image' %}<image>{% else %} {{ part.text }}{% endif %}{% endfor %}{% endfor %}"

@@ -1,4 +1,4 @@
-"""What was seen of each kind, as a table."""
+"""The results of each kind, as a table."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,13 +12,13 @@ _HEADER: Final = (
     "drafts",
 )  # fmt: skip
 _ERROR: Final = re.compile(r"(?:^|[\])] )(?P<said>(?:\w+\.)*\w*(?:Error|Exception): .+)$")
-"""At a line's beginning, or behind who logs it: not what a warning quotes."""
+"""Matches an error at a line's beginning, or after the logger's prefix, but not one quoted in a warning."""
 _LONGEST: Final = 240
 
 
 @dataclass(frozen=True, slots=True)
 class Drafts:
-    """What speculation came to on an engine, in tokens."""
+    """The tokens of speculation on an engine."""
 
     drafted: int
     accepted: int
@@ -26,7 +26,7 @@ class Drafts:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What was seen of one kind; what an engine lacks, it did not run."""
+    """The results of one kind; engines that did not run are missing."""
 
     kind: str
     like: str

@@ -39,7 +39,7 @@ class Target(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a tenant asks."""
+    """A tenant's request."""
 
     words: str
     picture: bytes | None = None
@@ -48,30 +48,30 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What comes back."""
+    """The answer to a question."""
 
     tokens: tuple[int, ...]
     prompt_tokens: int
     cached_tokens: int
-    """Of the prompt's, those that were not computed again."""
+    """The prompt tokens that were not computed again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What happened on one engine."""
+    """The answers of one engine."""
 
     first: Answer
     before: Answer
-    """To acme's prompt, asked again."""
+    """The answer to acme's prompt, sent again."""
     across: Answer
-    """To the same prompt, asked by burst."""
+    """The answer to the same prompt, sent by burst."""
     after: Answer
-    """To acme's prompt, after burst's flood."""
+    """The answer to acme's prompt, after burst's flood."""
     flood: tuple[Answer, ...]
 
     @property
     def alone(self) -> tuple[Answer, ...]:
-        """Those to questions that were asked alone, with the same prompts cached on each engine."""
+        """The answers to questions that ran alone, with the same prompts cached on each engine."""
         return self.first, self.before, self.across
 
     @property
@@ -81,7 +81,7 @@ class Told:
 
     @property
     def flooded_tokens(self) -> int:
-        """Of the flood's prompts."""
+        """The tokens of the flood's prompts."""
         return sum(answer.prompt_tokens for answer in self.flood)
 
 
@@ -156,7 +156,7 @@ def _ask(client: httpx.Client, target: Target, tenant: int, asked: Question, ans
 
 
 def request(asked: Question) -> tuple[str, dict[str, Any]]:
-    """Where a question goes, and the part of the body that asks it."""
+    """Returns the route of a question, and the part of the body that has it."""
     if asked.picture is None:
         return "/v1/completions", {"prompt": asked.words}
     url = f"data:image/png;base64,{base64.b64encode(asked.picture).decode()}"

@@ -1,1 +1,1 @@
-"""What the KV-cache manager costs: queries, writes, memory, restarts; and on which embedded store it should stand."""
+"""The cost of the KV-cache manager: queries, writes, memory, restarts; and a comparison of embedded stores."""

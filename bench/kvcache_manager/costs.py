@@ -33,7 +33,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Of a manager over Redis."""
+    """The costs of a manager over Redis."""
 
     query: Cost
     """A manager's for a query that its search cache answers."""
@@ -86,7 +86,7 @@ async def _write(ask: Any, blocks: int) -> None:
 
 
 async def _linear(rounds: int, call: Callable[[int], Awaitable[None]], *pids: int) -> tuple[Cost, ...]:
-    """What a call costs each of two processes."""
+    """Returns the cost of a call for each of two processes."""
     spent = []
     for blocks in (_FEW, _MANY):
         await call(blocks)
@@ -119,6 +119,6 @@ async def _of(pid: int) -> AsyncIterator[list[float]]:
 
 
 def _processor_seconds(pid: int) -> float:
-    """Of all its threads."""
+    """Returns the processor seconds of all threads of a process."""
     threads = Path(f"/proc/{pid}/task").glob("*/schedstat")
     return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9

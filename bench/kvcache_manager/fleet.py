@@ -37,11 +37,11 @@ _IDLE: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """What is simulated."""
+    """The parameters of the simulation."""
 
     engines: int
     turns: float
-    """Of each engine, in a second."""
+    """The turns of each engine per second."""
     managers: int
     shards: int
     round_trip: float
@@ -65,7 +65,7 @@ class _Manager:
         self.index = MetaIndex(Store(server, self.core), spaces.codec, settings, clock)
 
     async def find(self, space: str, keys: list[bytes]) -> int:
-        """How many of a prompt's blocks are there."""
+        """Returns how many of a prompt's blocks are stored."""
         found = await self.index.get_prefix(space, keys)
         # Of a prompt that goes on, the end is always asked of Redis.
         await self.core.spend(self._costs.missed.of(len(keys)))

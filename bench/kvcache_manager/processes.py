@@ -1,4 +1,4 @@
-"""Managers as processes, and clients of them."""
+"""Managers as processes, and their clients."""
 
 import contextlib
 import os

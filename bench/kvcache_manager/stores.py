@@ -24,7 +24,7 @@ _ROUNDS: Final = 200
 
 
 class Sqlite:
-    """As index/sqlite.py uses it."""
+    """SQLite as index/sqlite.py uses it."""
 
     name = "SQLite, WAL"
 
@@ -41,7 +41,7 @@ class Sqlite:
         self._database.execute("COMMIT")
 
     def read(self, keys: Sequence[bytes]) -> int:
-        """How many are there."""
+        """Returns how many of the keys exist."""
         found = 0
         for begin in range(0, len(keys), 500):
             some = keys[begin : begin + 500]
@@ -51,7 +51,7 @@ class Sqlite:
         return found
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the store."""
         self._database.close()
 
 
@@ -73,11 +73,11 @@ class Rocks:
         self._database.write(batch)
 
     def read(self, keys: Sequence[bytes]) -> int:
-        """How many are there."""
+        """Returns how many of the keys exist."""
         return sum(value is not None for value in self._database.get(list(keys)))
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the store."""
         self._database.close()
 
 

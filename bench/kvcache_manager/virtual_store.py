@@ -28,7 +28,7 @@ class Server:
 
 
 class Store(IndexBackend):
-    """As one manager reaches it.
+    """The store as seen by one manager.
 
     Args:
         server: that all of them share.
@@ -52,7 +52,7 @@ class Store(IndexBackend):
         return [self._server.records.get(Address(space, key)) for key in keys]
 
     async def commit(self, commit: Commit) -> None:
-        # Of a write's two commits, each costs a half, with what was read for it.
+        # Each of a write's two commits costs half of it, including the reads for it.
         costs, blocks = self._server.costs, len(commit.changes)
         await self._asked(max(0.0, costs.write_redis.of(blocks) / 2 - costs.missed_redis.of(blocks)))
         records = self._server.records

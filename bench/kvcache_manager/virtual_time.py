@@ -1,4 +1,4 @@
-"""An event loop that passes over the time in which nothing happens."""
+"""An event loop that skips idle time."""
 
 import asyncio
 import selectors
@@ -11,7 +11,7 @@ class _Hurry(selectors.DefaultSelector):
     now = 0.0
 
     def select(self, timeout: float | None = None) -> list[Any]:
-        """What is ready now. Time passes as if it had been waited for the rest."""
+        """Returns what is ready now; time passes as if the loop had waited for the rest."""
         ready = super().select(0)
         if not ready and timeout:
             self.now += timeout
@@ -19,7 +19,7 @@ class _Hurry(selectors.DefaultSelector):
 
 
 class VirtualTime(asyncio.SelectorEventLoop):
-    """Its time begins at 0, and goes on when all its tasks wait. What they compute takes none of it."""
+    """An event loop whose time begins at 0, and advances when all tasks wait. Computation takes no time."""
 
     def __init__(self) -> None:
         self._hurry = _Hurry()
@@ -38,7 +38,7 @@ class Core:
         self.busy_seconds = 0.0
 
     async def spend(self, seconds: float) -> None:
-        """Wait for the core, and for what it does."""
+        """Wait for the core to be free, and then for its work."""
         async with self._turn:
             self.busy_seconds += seconds
             await asyncio.sleep(seconds)

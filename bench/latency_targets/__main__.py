@@ -28,7 +28,7 @@ from tenantzone_replay.virtual_engine import VirtualEngine
 SEATS = 256
 BUDGET = 8192
 MOST_ABOVE = 1.25
-"""The bound to what is measured, where own prompts that wait fit into the target."""
+"""The most that the bound may be relative to the measurement, if waiting prompts of the zone fit into the target."""
 _FLOOD_SECONDS = 3.0
 """Time that the flood has before the zone's requests come."""
 _WARM_SHARE = 0.5
@@ -37,7 +37,7 @@ _WARM_SHARE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one load showed; times in seconds."""
+    """The result of one load; times in seconds."""
 
     load: Load
     steps_in_flight: int
@@ -53,7 +53,7 @@ class Outcome:
 
     @property
     def ratio(self) -> float:
-        """The bound to what was measured."""
+        """The bound relative to the measurement."""
         return self.bound / self.measured
 
 

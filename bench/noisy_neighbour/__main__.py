@@ -33,12 +33,12 @@ from bench.noisy_neighbour.promises import promises
 from bench.noisy_neighbour.results import Results, ResultsError
 
 _WARM_ANSWERS = 2
-"""Of the flood for each seat, before it counts as at its height."""
+"""The flood's answers for each seat, before the flood counts as at its height."""
 _WARM_REQUESTS = 2
-"""Of the quiet tenant, before it is measured solo."""
+"""The quiet tenant's requests, before it is measured solo."""
 _LOOK_SECONDS = 0.2
 _IDLE_LOAD = 0.2
-"""Of a core: what an engine's processes use that has no request."""
+"""The part of a core that an idle engine's processes use."""
 _LONGEST_WARMING_SECONDS = 60.0
 
 
@@ -124,7 +124,7 @@ def _start(
         own = folder / str(number)
         own.mkdir()
         flags = ("--max-num-seqs", str(SEATS), *arm.flags, *options.flags)
-        # KVWarden stands in front of the engine that is asked directly, too.
+        # KVWarden is in front of the engine that is also measured directly.
         key = (arm.zones, flags)
         if key not in shared:
             shared[key] = Engine(

@@ -39,12 +39,12 @@ class Arm:
     zones: tuple[ZoneConfig, ...] | None = None
     """None: stock vLLM."""
     flags: tuple[str, ...] = ()
-    """Of vLLM, beyond those of all arms."""
+    """vLLM's flags, in addition to those of all arms."""
     fields: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """By tenant, what the bodies of its requests say besides."""
+    """Further fields of the bodies of requests, by tenant."""
     is_behind_kvwarden: bool = False
     target_seconds: float | None = None
-    """Of the time between two of the quiet tenant's tokens."""
+    """The target for the time between two of the quiet tenant's tokens."""
 
 
 ARMS = (

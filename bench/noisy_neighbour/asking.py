@@ -17,12 +17,12 @@ _REFUSED_WAIT_SECONDS = 0.25
 _REFUSED = (429, 503)
 _DATA = b"data: "
 _WORDS = 4000
-"""Of the model's vocabulary that prompts are made of; each is one token."""
+"""The words of the model's vocabulary that prompts are made of; each is one token."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """Where a tenant's requests go, and what each of them says."""
+    """The address of a tenant's requests, and their common contents."""
 
     url: str
     headers: Mapping[str, str]
@@ -31,10 +31,10 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the requests of both tenants look like."""
+    """The shape of both tenants' requests."""
 
     prefix_tokens: int = 128
-    """That the quiet tenant's prompts share."""
+    """The tokens that the quiet tenant's prompts share."""
     own_tokens: int = 64
     answer_tokens: int = 16
     flood_tokens: int = 1500
@@ -42,16 +42,16 @@ class Shape:
     rate: float = 2.0
     """The quiet tenant's requests per second, at the times of a Poisson process."""
     requests: int = 100
-    """Of the quiet tenant in each phase."""
+    """The quiet tenant's requests in each phase."""
 
 
 @dataclass(slots=True)
 class Answer:
-    """When the pieces of an answer came, in seconds of ``time.perf_counter``."""
+    """The arrival times of an answer's pieces, in seconds of ``time.perf_counter``."""
 
     sent_at: float
     tokens_at: list[float] = field(default_factory=list)
-    """Of pieces that are not empty: some servers send an empty one first."""
+    """The times of non-empty pieces: some servers send an empty one first."""
     status: int = 200
     refused: int = 0
     """The number of refusals before it was admitted."""
@@ -67,7 +67,7 @@ class Answer:
 
 
 class AskingError(Exception):
-    """The quiet tenant's request failed or has ended early: what was measured is worth nothing."""
+    """The quiet tenant's request failed or ended early: the measurement is worthless."""
 
 
 async def ask_quietly(session: aiohttp.ClientSession, tenant: Tenant, shape: Shape, seed: int) -> list[Answer]:
@@ -122,7 +122,7 @@ class Flood:
 
     @property
     def answers(self) -> int:
-        """That are complete."""
+        """The number of complete answers."""
         return self._answers
 
     @asynccontextmanager
@@ -172,9 +172,9 @@ async def _ask(session: aiohttp.ClientSession, tenant: Tenant, prompt: str, toke
 
 
 async def _send(session: aiohttp.ClientSession, tenant: Tenant, prompt: str, tokens: int, answer: Answer) -> float:
-    """Note when tokens come; returns how many seconds to wait where the request is refused.
+    """Note when tokens come; returns how many seconds to wait if the request is refused.
 
-    vLLM refuses what it would stream within the stream: by then it has answered with 200.
+    vLLM refuses streamed requests within the stream, after it has answered with 200.
     """
     body = {"prompt": prompt, "max_tokens": tokens, "ignore_eos": True, "temperature": 0, "stream": True}
     async with session.post(

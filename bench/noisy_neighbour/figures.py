@@ -41,7 +41,7 @@ class Figure:
 
     mean: float
     margin: float
-    """Of its confidence interval, by Student's t: the mean of further seeds lies so near it. 0 for a single seed."""
+    """The half-width of the confidence interval of the mean, by Student's t. 0 for a single seed."""
 
     def __str__(self) -> str:
         return f"{self.mean:.3g} ± {self.margin:.2g}" if self.margin else f"{self.mean:.3g}"
@@ -80,7 +80,7 @@ COLUMNS: Mapping[str, Callable[[Seed, Seed], float]] = {
     "refused": lambda seed, _: float(seed.beside.refused),
     "flood refused": lambda seed, _: float(seed.flood_refused),
 }
-"""Of one seed of an arm, and the same seed of the first arm."""
+"""Figures of one seed of an arm, and the same seed of the first arm."""
 
 
 def table(arms: Mapping[str, Sequence[Seed]]) -> str:

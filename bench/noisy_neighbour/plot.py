@@ -34,7 +34,7 @@ def draw_frontier(arms: Mapping[str, Sequence[Seed]], targets: Mapping[str, floa
     """Write what each target costs and gives: the flood's throughput to the first arm's, and the quiet tenant's times.
 
     Args:
-        arms: what was measured; the first one is the reference.
+        arms: the measurements; the first one is the reference.
         targets: seconds, of the arms that have one.
         path: of the picture, in the format of the name.
     """

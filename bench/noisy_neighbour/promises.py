@@ -6,11 +6,11 @@ from bench.end_to_end.results import percentile
 from bench.noisy_neighbour.figures import Phase, Seed, figure
 
 FIRST_TOKEN_RATIO = 6.0
-"""To solo, where there is no target."""
+"""The bound relative to solo, if there is no target."""
 STEP_SHARE = 0.25
-"""Of a target, by which a step may exceed it before a first token is late."""
+"""The part of a target by which a step may exceed it before a first token is late."""
 TOKEN_RATIO = 1.15
-"""Of the time between two tokens to the target."""
+"""The bound of the time between two tokens, relative to the target."""
 FLOOD_BESIDE = 0.90
 FLOOD_ALONE = 0.99
 
@@ -23,7 +23,7 @@ def promises(
     Percentiles are of the requests of all seeds; throughput is the mean over seeds of the ratio to the first arm.
 
     Args:
-        arms: what was measured; the first one is the reference.
+        arms: the measurements; the first one is the reference.
         steps_in_flight: of the engine, d.
         targets: seconds, of the arms that have one.
     """

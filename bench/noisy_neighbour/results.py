@@ -1,4 +1,4 @@
-"""What was measured so far, in a file: a run that was cut short goes on where it stopped."""
+"""Stores measurements in a file, so that an interrupted run continues where it stopped."""
 
 import dataclasses
 import json
@@ -17,8 +17,8 @@ class Results:
     """The seeds of each arm that were measured.
 
     Args:
-        path: of the file, which may not be there yet; None: they are kept nowhere.
-        settings: what was measured; results of others are not mixed with them.
+        path: of the file, which may not exist yet; None: results are not stored.
+        settings: of the measurement; results with other settings are not mixed in.
 
     Raises:
         ResultsError: the file is of other settings.
@@ -40,7 +40,7 @@ class Results:
         return number in self._arms.get(arm, {})
 
     def add(self, arm: str, number: int, seed: Seed) -> None:
-        """Keep what was measured; the file is replaced as a whole."""
+        """Store a measurement; the file is replaced as a whole."""
         self._arms.setdefault(arm, {})[number] = seed
         if self._path is None:
             return

@@ -34,9 +34,9 @@ HARDWARE: Mapping[str, Hardware] = {
     "8b-eager-overlapped": EagerGpu(random.Random(0), overlaps=True, noise=0.0),
 }
 _WARM_ANSWERS = 2
-"""Of the flood for each seat, before it counts as at its height."""
+"""The flood's answers for each seat, before the flood counts as at its height."""
 _WARM_REQUESTS = 2
-"""Of the quiet tenant, before what it gets is measured."""
+"""The quiet tenant's requests, before it is measured."""
 _PUBLISHED = """
 published by others, on other engines and loads (p99 TTFT beside a flood to solo): KVWarden, A100, 8B: 1.14
 (53.9 ms solo, 61.5 beside; 1,585 unprotected); llm-d-batch-gateway #491, gpt-oss-120b: 3.4 (96.5, 329.7; 941)"""

@@ -11,7 +11,7 @@ from hack.harness.clock import Clock
 from hack.harness.scheduler import Driver
 
 _TOKENS = range(3, 128)
-"""Of the vocabulary that prompts are made of."""
+"""The tokens that prompts are made of."""
 
 
 class VirtualTenants:
@@ -27,9 +27,9 @@ class VirtualTenants:
 
     def __init__(self, driver: Driver, clock: Clock, arm: Arm, shape: Shape, seed: int) -> None:
         self.answers: list[Answer] = []
-        """Of the quiet tenant, as they were asked for."""
+        """The quiet tenant's answers, in the order of the requests."""
         self.flood_answers = 0
-        """That are complete."""
+        """The number of complete answers."""
         self._driver = driver
         self._clock = clock
         self._arm = arm

@@ -25,7 +25,7 @@ from tenantzone_runtime.offloading_flags import DiskFlags, TierFlags, kv_transfe
 
 POOL_BLOCKS = 128
 BLOCK_BYTES = 4 * 2 * BLOCK_TOKENS * 256 * 4
-"""Of the model's four layers: keys and values of 256 numbers of four bytes for each token."""
+"""The bytes of a block of the model's four layers: keys and values of 256 numbers of four bytes for each token."""
 CPU_POOLS = 2
 DISK_POOLS = 8
 """How often the pool fits into each tier."""

@@ -19,7 +19,7 @@ class Shape:
 
     tenants: int = 8
     sessions: int = 2
-    """Of each tenant."""
+    """The sessions of each tenant."""
     turns: int = 10
     words: int = 86
     """Words that each turn adds, in addition to the answer."""
@@ -45,9 +45,9 @@ class Saved:
 
 
 def run_sessions(engine: Engine, shape: Shape, seed: int, *, flooded: bool) -> Saved:
-    """Have all sessions take their turns, one turn of each after the other, and count what was cached.
+    """Have all sessions take their turns, one turn of each after the other, and count cache hits.
 
-    The tenant after the last one is the one that floods.
+    The tenant after the last one floods.
     """
     chance = random.Random(seed)
     saved = Saved()
@@ -80,7 +80,7 @@ def _texts(chance: random.Random, count: int, words: int) -> Iterator[str]:
 
 
 def _ask(client: httpx.Client, engine: Engine, tenant: int, prompt: str, answer: int) -> tuple[str, int, int]:
-    """What is answered, the tokens of the prompt, and how many of them were cached."""
+    """Returns the answer, the tokens of the prompt, and how many of them were cached."""
     body = {"model": engine.model, "prompt": prompt, "max_tokens": answer, "temperature": 0, "ignore_eos": True}
     headers = engine.headers_of(tenant)
     if not headers:

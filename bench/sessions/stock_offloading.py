@@ -1,6 +1,6 @@
 """Stock vLLM's offloading on an engine without a GPU: its own spec and managers, with a worker that copies by the CPU.
 
-vLLM's own worker needs a GPU. Nothing else of it is replaced, so what is compared is who decides what stays.
+vLLM's own worker needs a GPU. Nothing else is replaced, so the comparison is of the policies.
 """
 
 from vllm.v1.kv_offload.base import CanonicalKVCaches, OffloadingWorker

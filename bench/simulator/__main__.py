@@ -37,7 +37,7 @@ def main() -> int:
 
 
 def _plans(options: argparse.Namespace) -> dict[str, Plan]:
-    """What to run, by a name for the comparison."""
+    """Returns the plans to run, by a name for the comparison."""
     one = Plan(
         requests=options.requests,
         tenants=options.tenants,
@@ -104,7 +104,7 @@ def _run(simulation: Simulation) -> None:
 
 
 def _comparison(runs: Mapping[str, Simulation]) -> list[str]:
-    """The same load and reservations on different terms; what is missed is compared with the first run."""
+    """Compares the same load and reservations on different terms; misses are relative to the first run."""
     totals = {name: simulation.summary.overall for name, simulation in runs.items()}
     missed = {name: total.prompt_tokens - total.hit_tokens for name, total in totals.items()}
     first = max(1, next(iter(missed.values())))

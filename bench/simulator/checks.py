@@ -54,11 +54,11 @@ class Checks:
             demand(victim.held >= _kept(victim, beneficiary, entitled=entitled), "I7", victim, text)
 
     def enough(self, zone: Zone, count: int, free: int) -> None:
-        """What may be taken can be taken."""
+        """Blocks that may be taken can be taken."""
         demand(free >= count, "I2", zone, f"may take {count} blocks, of which only {free} could be made free")
 
     def taken(self, request: Request, count: int, free: int, ledger: Ledger, *, growing: bool) -> None:
-        """I3, and I7: what was taken above a reservation leaves obtainable what is promised to others."""
+        """I3 and I7: blocks taken above a reservation leave obtainable what is promised to others."""
         zone = request.zone
         quota = zone.spec.quota
         demand(zone.in_use <= max(quota.limit, request.peak), "I3", zone, f"took {count} blocks, beyond its limit")

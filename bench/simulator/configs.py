@@ -23,7 +23,7 @@ class Population:
 
     @property
     def sleepers(self) -> list[str]:
-        """The first few of those with a large reservation: what they lend, they want back all at once."""
+        """The first few zones with a large reservation: they want all their loans back at once."""
         return [tenant for tenant, name in self.class_of.items() if name == "large reservation"][:3]
 
     @property

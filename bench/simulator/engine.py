@@ -36,7 +36,7 @@ class Model:
     """Generated for each running request in one simulated step; at most a block."""
     prompt_tokens_per_second: float = 150_000.0
     seconds_per_token: float = 0.015
-    """Of a decoding step, which gives each running request one token."""
+    """Seconds of a decoding step, which gives each running request one token."""
 
     def steps_for(self, request: Request) -> int:
         """Returns the most steps that a request takes if it runs alone: it finds nothing in the cache."""
@@ -61,9 +61,9 @@ class Engine(WithoutTiers):
         self.running: list[Request] = []
         self.waiting = Waiting()
         self.finished: list[Request] = []
-        """In the last step."""
+        """The requests that finished in the last step."""
         self.failed: list[Request] = []
-        """In the last step: they waited for blocks that they could never have."""
+        """The requests that failed in the last step: they waited for blocks that they could never have."""
         self.is_exhausted = False
         """Whether the last step could have admitted more, had there been a request that gets its blocks."""
         self._checks = checks
@@ -89,7 +89,7 @@ class Engine(WithoutTiers):
         self.pool.return_evicted(self.tenancy.apply(config, self.now))
 
     def upkeep(self) -> None:
-        """What time does to zones and loans; several times a second."""
+        """Apply what time changes for zones and loans; called several times a second."""
         self.return_evicted(self.tenancy.upkeep(self.now, self.free_blocks))
 
     def submit(self, request: Request) -> RefusalReason | None:
@@ -120,7 +120,7 @@ class Engine(WithoutTiers):
     # Steps
 
     def schedule(self) -> None:
-        """The first half of a step: who is computed in it."""
+        """The first half of a step: which requests are computed in it."""
         self.ledger.now = self.now
         self.finished, self.failed = [], []
         self.passed_over.clear()
@@ -163,7 +163,7 @@ class Engine(WithoutTiers):
         return prompt_tokens / self.model.prompt_tokens_per_second + decoded * self.model.seconds_per_token
 
     def _grow(self, request: Request) -> None:
-        """Give a running request the blocks that it needs in this step, or pass over it."""
+        """Give a running request the blocks that it needs in this step, or skip it."""
         missing = self.blocks_to_continue(request)
         if missing and self._arbiter.may_continue(request, missing):
             request.blocks += self.pool.take(request, missing, growing=True)
@@ -284,7 +284,7 @@ class Engine(WithoutTiers):
 
     @property
     def tokens_each(self) -> int:
-        """What is generated takes nothing from the tokens of prompts here."""
+        """Generation takes nothing from the tokens of prompts here."""
         return 0
 
     @property

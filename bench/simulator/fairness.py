@@ -14,7 +14,7 @@ from bench.simulator.request import BLOCK_TOKENS
 from tenantzone_runtime.zones.fair_queue import INPUT, OUTPUT, Account
 
 _ROUNDING = 1e-3
-"""Of sums of many amounts, in virtual tokens."""
+"""The tolerance for sums of many amounts, in virtual tokens."""
 
 
 class Fairness:
@@ -25,14 +25,14 @@ class Fairness:
         """Between zones that compete, in virtual tokens per unit of weight."""
         self.max_competing = 0
         self.bound = 0.0
-        """Of the difference in service over any stretch of time."""
+        """The bound of the difference in service over any stretch of time."""
         self._longest_prompt = 0
         self._longest_output = 0
         self._given: dict[Account, float] = {}
-        """What each account was charged with, by weight."""
+        """The charges of each account, by weight."""
         self._competing: dict[Account, tuple[int, float]] = {}
-        """Those that competed after the last step: their place in the queue, and by how much their account was ahead of
-        what they were given."""
+        """The accounts that competed after the last step: their place in the queue, and the account's lead over the
+        charges."""
 
     def learn(self, prompt_tokens: int, output_tokens: int) -> None:
         """A request came."""

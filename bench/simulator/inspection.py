@@ -15,7 +15,7 @@ from tenantzone_runtime.zones.zone import Zone
 
 
 class Inspection:
-    """Looks at an engine once in the midst of each step and once after it.
+    """Checks an engine once within each step and once after it.
 
     Args:
         checks: where fairness is measured.

@@ -10,7 +10,7 @@ from bench.simulator.request import BLOCK_TOKENS, Request
 from tenantzone_replay.tenants import zipf_shares
 
 REQUESTS_PER_SECOND = 6.0
-"""Of all tenants, before the speed."""
+"""The requests of all tenants, before scaling by the speed."""
 LONGEST_PROMPT = 60_000
 LONGEST_ANSWER = 2_000
 _BURST_CHANCE = 0.004
@@ -19,7 +19,7 @@ _FOLLOW_UP_CHANCE = 0.5
 
 @dataclass(slots=True)
 class Conversation:
-    """What a follow-up prompt begins with."""
+    """The prefix of a follow-up prompt."""
 
     prefix: tuple[int, ...]
     tokens: int
@@ -56,14 +56,14 @@ class GeneratedLoad:
         self._ends = zipf_shares(len(self._tenants))
 
     def requests(self, count: int) -> Iterator[Request]:
-        """In the order of arrival."""
+        """Yields the requests in the order of arrival."""
         senders = self._senders()
         for number in range(count):
             now, tenant = next(senders)
             yield self._request(number, tenant, now)
 
     def _senders(self) -> Iterator[tuple[float, Tenant]]:
-        """Who sends when, without end."""
+        """Yields the senders and their times, without end."""
         rng = self._random
         now = 0.0
         while True:

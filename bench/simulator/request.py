@@ -12,10 +12,10 @@ _MAX_BLOCKS = 1 << 20
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """What a client asks for, and how far the engine has come with it."""
+    """A client's request, and the engine's progress with it."""
 
     number: int
-    """In the order of arrival."""
+    """The number in the order of arrival."""
     tenant: str
     arrival: float
     """Simulated seconds."""
@@ -37,17 +37,17 @@ class Request:
     hit_tokens: int = 0
     """Found in the cache when it was admitted first."""
     admitted: float | None = None
-    """When it was admitted first."""
+    """When it was first admitted."""
     preemptions: int = 0
 
     @property
     def tokens(self) -> int:
-        """Of the prompt and of what was generated so far."""
+        """The tokens of the prompt and of what was generated so far."""
         return self.prompt_tokens + self.generated
 
     @property
     def blocks_to_admit(self) -> int:
-        """For its tokens and the next one: a request that was preempted for want of a block comes back with it."""
+        """The blocks for its tokens and the next one: a request preempted for lack of a block returns with it."""
         return self.tokens // BLOCK_TOKENS + 1
 
     def blocks_for(self, tokens: int) -> int:

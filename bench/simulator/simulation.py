@@ -25,7 +25,7 @@ _GENERATED_LONGEST_REQUEST = LONGEST_PROMPT + LONGEST_ANSWER
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to run. Two runs of one plan are the same."""
+    """The parameters of a run. Two runs of one plan are equal."""
 
     requests: int = 100_000
     tenants: int = 200
@@ -33,7 +33,7 @@ class Plan:
     trace: bool = False
     lending: bool = True
     eviction_policy: EvictionPolicy | None = None
-    """Of all zones; None: each has one by chance."""
+    """The policy of all zones; None: each draws its own."""
     speed: float = 1.0
     model: Model = field(default_factory=Model)
     full_check_every: int = 500
@@ -82,7 +82,7 @@ class Simulation:
 
     @property
     def digest(self) -> str:
-        """Of everything that happened, in order."""
+        """A digest of all events, in order."""
         return self._digest.hexdigest()[:16]
 
     def run(self) -> Iterator[None]:
@@ -130,7 +130,7 @@ class Simulation:
         return GeneratedLoad(plan.seed, tenants, sleepers, plan.speed).requests(plan.requests)
 
     def _schedule(self) -> dict[int, str]:
-        """Which requests come right after which event."""
+        """Returns the requests that come right after certain events."""
         names = ["reload", "overcommitted", "reload", "reject", "reload", "restart", "reload", "reload"]
         every = self.plan.requests / (len(names) + 1)
         return {int(every * (index + 1)): name for index, name in enumerate(names)}

@@ -1,4 +1,4 @@
-"""What a run comes to: counts that do not depend on the machine."""
+"""The summary of a run: counts that do not depend on the machine."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from tenantzone_runtime.zones.audit import Evicted, Lent, Preempted, Repaid
 
 @dataclass(slots=True)
 class ClassTotals:
-    """Of the zones of one class."""
+    """The totals of the zones of one class."""
 
     requests: int = 0
     prompt_tokens: int = 0
@@ -57,7 +57,7 @@ class Summary:
 
     @property
     def overall(self) -> ClassTotals:
-        """Of all zones."""
+        """Returns the totals of all zones."""
         every = self.classes.values()
         return ClassTotals(
             requests=sum(each.requests for each in every),
@@ -112,7 +112,7 @@ class Summary:
             )
 
     def lines(self) -> list[str]:
-        """For people."""
+        """Returns the summary as lines for people."""
         fairness = self._inspection.fairness
         loans = f"{self.loans:,} of {self.lent_blocks:,} blocks, {self.repaid_overdue:,} repaid overdue"
         gap, zones = fairness.largest_gap, fairness.max_competing

@@ -28,7 +28,7 @@ class Waiting:
         return zone in self._queues
 
     def zones(self) -> Iterator[Zone]:
-        """Those with waiting requests."""
+        """Yields the zones with waiting requests."""
         return iter(self._queues)
 
     def front(self, zone: Zone) -> Request:

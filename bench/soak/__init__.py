@@ -1,1 +1,1 @@
-"""The zone core for days in virtual time: what it keeps must depend on what there is now, and not on what has been."""
+"""The zone core for days in virtual time: its memory must depend on the present, and not on the past."""

@@ -1,7 +1,7 @@
-"""The zone core for days in virtual time: what it keeps must depend on what there is now, and not on what has been.
+"""The zone core for days in virtual time: its memory must depend on the present, and not on the past.
 
-Everything that the core keeps is counted: of each attribute that holds things, how many there are. Half a day fills
-what there is room for. From then on nothing may grow: exit code 1 says that something did.
+All stored objects are counted: for each attribute that holds objects, their number. Half a day fills the bounded
+tables. From then on nothing may grow: exit code 1 means that something did.
 """
 
 import argparse

@@ -25,7 +25,7 @@ DAY_SECONDS: Final = 86_400.0
 TURN_SECONDS: Final = 30.0
 RELOADS_A_DAY: Final = 48
 LOOKS_A_DAY: Final = 24
-"""At all that is kept, in the second half of each day: in the first one, what there is room for is filled."""
+"""Checks of all state per day, in its second half: in the first half caches and tables fill up."""
 BLOCKS_PER_ZONE: Final = 60
 RESERVED: Final = 50
 WAITS: Final = (0.0, 0.01, 0.1, 1.0, 10.0)
@@ -137,7 +137,7 @@ class Days:
         )
 
     def _collect(self) -> None:
-        """As auditing does, a helping in each turn; turns are slower here."""
+        """Collect events as auditing does, a part in each turn; turns are slower here."""
         self.told.update(event.kind for event in self.engine.ledger.trail.take().events())
         events = next(self._usage, None)
         if events is None:

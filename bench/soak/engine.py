@@ -68,7 +68,7 @@ class Engine(WithoutTiers):
             self._wait(Request(zone, count, peak, self.now + patience, seconds), first=False)
 
     def step(self) -> None:
-        """What one step does, and all that has come to its end before it."""
+        """Make one step, and first end everything that is due."""
         for request in [each for each in self.running if each.ends <= self.now]:
             self.running.remove(request)
             self._release(request)

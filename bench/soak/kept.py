@@ -10,10 +10,10 @@ from typing import Any, Final
 MAX_GROWTH: Final = 1.5
 """How much more there may be on the last day than on the first: chance makes no two days alike."""
 FEW: Final = 64
-"""What is not worth a word."""
+"""A number of entries that is not worth reporting."""
 
 _PLAIN: Final = {int, float, str, bool, type(None)}
-"""What holds nothing."""
+"""Types that hold no references."""
 
 
 def entries(*roots: object) -> Counter[str]:
@@ -61,7 +61,7 @@ class Averages:
         self._days = [*self._days[:1], []]
 
     def look(self, *roots: object) -> None:
-        """Count what there is now."""
+        """Count the present objects."""
         self._days[-1].append(entries(*roots))
 
     def by_name(self) -> dict[str, tuple[float, float]]:
@@ -72,7 +72,7 @@ class Averages:
         return {name: (first[name], newest[name]) for name in names}
 
     def grown(self) -> dict[str, tuple[float, float]]:
-        """Of what there is more than chance explains."""
+        """Returns what has grown by more than chance explains."""
         return {
             name: (first, newest)
             for name, (first, newest) in self.by_name().items()

@@ -15,9 +15,9 @@ from hack.harness.kv_caches import KINDS
 from hack.harness.scheduler import Driver, make_scheduler, vllm_config
 
 WINDOW_TARGET = 1.10
-"""For models with a window or several groups of KV caches."""
+"""The target for models with a window or several groups of KV caches."""
 WINDOW = 128
-"""Tokens, as gpt-oss has it."""
+"""The window in tokens, as in gpt-oss."""
 
 
 def main() -> None:

@@ -50,11 +50,11 @@ class Load:
     step_tokens: int = 256 * BLOCK_TOKENS
 
     def follower(self, tenant: int) -> int:
-        """Who sends when a tenant's request has ended: itself, if there are requests of all tenants at any time."""
+        """Returns the tenant that sends after a tenant's request has ended: itself, if all always have requests."""
         return (tenant + self.requests) % self.tenants
 
     def prefix_tokens(self, tenant: int) -> list[int]:
-        """What all prompts of a tenant begin with."""
+        """Returns the prefix of all prompts of a tenant."""
         return prompt(self.prefix, seed=tenant, extra=0)
 
     def prompt_tokens(self, tenant: int, number: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""``python -m hack.conformance``: what passes with vLLM's classes passes with ours, or this says what does not."""
+"""``python -m hack.conformance``: checks that vLLM's tests that pass with its classes pass with ours, too."""
 
 import sys
 import tempfile

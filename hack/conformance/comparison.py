@@ -1,4 +1,4 @@
-"""What differs between two runs of the same tests."""
+"""Compares two runs of the same tests."""
 
 import json
 import tomllib
@@ -28,7 +28,7 @@ class Outcome:
 
 
 Outcomes = Mapping[str, Outcome]
-"""By test id."""
+"""Outcomes by test id."""
 
 Reasons = Mapping[str, str]
 """Why a test that passes with stock does not with ours, by test id."""
@@ -43,9 +43,9 @@ class Comparison:
     passed: list[str]
     """With both."""
     stock_only: dict[str, Outcome]
-    """Passed with stock only, and what they did with ours. None may."""
+    """Tests that passed with stock only, and their outcomes with ours. There should be none."""
     explained: dict[str, str]
-    """The same for a reason that is known, and the reason."""
+    """Such tests with a known reason, and the reason."""
     outdated: list[str]
     """There is a reason for a difference, and no difference. None may be."""
     ours_only: list[str]
@@ -60,7 +60,7 @@ class Comparison:
 
 
 def read_outcomes(path: Path) -> Outcomes:
-    """What ``conformance.recording`` wrote."""
+    """Read what ``conformance.recording`` wrote."""
     return {test: Outcome(**fields) for test, fields in json.loads(path.read_text()).items()}
 
 

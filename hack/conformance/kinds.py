@@ -1,4 +1,4 @@
-"""How vLLM's tests of each kind of model and feature went: what they are about is in their names."""
+"""The results of vLLM's tests by kind of model and feature, which the tests' names show."""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,7 @@
-"""The models that vLLM's tests name, where vLLM looks for what it has downloaded: no hub is asked.
+"""The models that vLLM's tests name, in the place where vLLM looks for downloads: no hub is accessed.
 
-Most tests schedule; they need a model's shape, and no weights. The numbers are the models' own. Some run a model, and
-any one will do: a tiny one with random weights has the name.
+Most tests only schedule: they need a model's shape, and no weights. The numbers are the models' own. Some tests run a
+model, and any will do: a tiny one with random weights gets the name.
 """
 
 import json
@@ -65,7 +65,7 @@ RUN = {
     },
     "hmellor/tiny-random-LlamaForCausalLM": {},
 }
-"""Those that are run, with what they have in place of a tiny model's sizes."""
+"""The models that are run, with the values that replace a tiny model's sizes."""
 
 
 def make(home: Path) -> None:
@@ -90,7 +90,7 @@ def _make_reader(
 
 
 def _snapshot(home: Path, name: str) -> Path:
-    """Where the files of a model are to be."""
+    """Returns the folder for a model's files."""
     model = home / "hub" / f"models--{name.replace('/', '--')}"
     snapshot = model / "snapshots" / "made"
     snapshot.mkdir(parents=True)

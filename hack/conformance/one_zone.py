@@ -35,7 +35,7 @@ CONFIG = make_config(
 )
 
 _FINDS_BLOCKS = ("get_computed_blocks", "get_computed_blocks_for_connector", "allocate_slots", "cache_blocks")
-"""What a KV cache manager is asked for a request before it has any block, or more of them."""
+"""The methods of a KV cache manager that a request passes before it has blocks, or more of them."""
 
 
 def pytest_configure() -> None:
@@ -77,8 +77,8 @@ class _FreeAndCached:
     """The blocks that no request uses, in the order in which they go.
 
     Args:
-        free: vLLM's queue; what is not asked of both together is asked of it.
-        pool: whose zone's cached blocks come after that.
+        free: vLLM's queue; it answers calls that are not for both together.
+        pool: the pool whose zone's cached blocks follow.
     """
 
     def __init__(self, free: FreeKVCacheBlockQueue, pool: ZoneBlockPool) -> None:

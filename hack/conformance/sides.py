@@ -35,13 +35,13 @@ NO_ZONE: Plugins = (SUBSTITUTION,)
 WITH_ONE_ZONE: Plugins = (SUBSTITUTION, ONE_ZONE)
 
 _RUNS_A_SERVER = ("prefix_cache/test_hybrid_prefix_cache_hit_rate.py",)
-"""It starts `vllm serve`, in whose processes nothing is replaced, with a model that reads images and has drafts."""
+"""A test that starts `vllm serve` in processes without our classes, with a model that reads images and has drafts."""
 _IN_A_PROCESS_OF_ITS_OWN = (
     "test_kv_cache_utils.py::test_is_kv_cache_spec_uniform",
     "test_kv_cache_planning.py::test_is_kv_cache_spec_uniform",
 )
-"""Nothing is replaced there either, and it gives up after some seconds, which a busy machine takes for its imports.
-vLLM 0.33 has it in the second file, those before in the first."""
+"""A test in whose process nothing is replaced either; it gives up after some seconds, which a busy machine needs for
+its imports. vLLM 0.33 has it in the second file, earlier ones in the first."""
 
 
 def run_sides(
@@ -51,7 +51,7 @@ def run_sides(
 
     Args:
         folder: an empty one, for model configs and results.
-        sides: what is put in place, by the side's name.
+        sides: the plugins, by the side's name.
         arguments: pytest's: which tests to run.
         keep_stock: whether the outcomes of a side where nothing is put in place are kept for later runs. They change
             with the environment and with how tests are run, and with nothing of ours.
@@ -87,7 +87,7 @@ def _run_once(name: str, tests: Path, folder: Path, arguments: Sequence[str]) ->
 
 
 def _digest(arguments: Sequence[str]) -> str:
-    """Of all that outcomes with vLLM's own classes depend on."""
+    """Returns a digest of everything that outcomes with vLLM's own classes depend on."""
     said = [sys.version, *arguments]
     said += sorted(f"{each.name} {each.version}" for each in distributions())
     said += [path.read_text() for path in (*sorted(Path(__file__).parent.glob("*.py")), PICTURES)]

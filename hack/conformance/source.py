@@ -80,7 +80,7 @@ def vllm_tests() -> Path:
 
 
 def _fetch(folder: Path) -> None:
-    """Extract under another name first, so that ``folder`` is complete as soon as it is there."""
+    """Extract under another name first, so that ``folder`` is complete as soon as it exists."""
     version, pinned = pinned_vllm()
     url = _find_source(version)
     unfinished = folder.with_name(f"{folder.name}.unfinished")
@@ -95,7 +95,7 @@ def _fetch(folder: Path) -> None:
 
 
 def _find_source(version: str) -> str:
-    """Where the package index has the source distribution.
+    """Returns the address of the source distribution in the package index.
 
     pip and uv can't fetch one without building it. But uv's lock names each file with its URL, and it asks whichever
     index the machine is configured for.

@@ -1,4 +1,4 @@
-"""Which etcd, kube-apiserver and kubectl to run: what the user has, else what we build."""
+"""Selects etcd, kube-apiserver and kubectl: the user's, or else what we build."""
 
 import json
 import os
@@ -29,7 +29,7 @@ class Binaries:
 
 
 def find_binaries(environ: Mapping[str, str] = os.environ) -> Binaries:
-    """From ``KUBEBUILDER_ASSETS`` if it is set, else from PATH if both servers are there, else built.
+    """Returns binaries from ``KUBEBUILDER_ASSETS`` if it is set, else from PATH if both servers are there, else built.
 
     Raises:
         BinariesError: ``KUBEBUILDER_ASSETS`` lacks a server.

@@ -31,7 +31,7 @@ class GoProgram:
     """How long a first build takes, for people who wait for it."""
     linker_flags: str = ""
     package: str = "."
-    """What is compiled: our own ``main.go``, or the program's package."""
+    """The package to compile: our own ``main.go``, or the program's package."""
 
     def version(self) -> str:
         """The pinned version, such as ``1.36.3``."""
@@ -62,7 +62,7 @@ class GoProgram:
         return digest.hexdigest()[:12]
 
     def _build(self, folder: Path) -> None:
-        """Build under another name first, so that ``folder`` is complete as soon as it is there."""
+        """Build under another name first, so that ``folder`` is complete as soon as it exists."""
         began = time.monotonic()
         say(self.name, f"building {self.module} {self.version()} into {folder}; the first time takes {self.takes}")
         unfinished = folder.with_name(f"{folder.name}.unfinished")

@@ -1,4 +1,4 @@
-"""Where what was built once is kept: it outlives a clone."""
+"""The cache of built programs, which outlives a clone."""
 
 import fcntl
 import os
@@ -20,7 +20,7 @@ def cache_folder() -> Path:
 
 @contextmanager
 def exclusive(path: Path, *, name: str) -> Iterator[None]:
-    """Hold a file's lock, across processes; who comes second waits and says so.
+    """Hold a file's lock, across processes; a second process waits and prints that it does.
 
     Args:
         path: the lock's file, made if need be and left there.

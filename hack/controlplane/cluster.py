@@ -79,5 +79,5 @@ class Cluster:
         self.kubectl("create", "namespace", name)
 
     def delete_namespace(self, name: str) -> None:
-        """Delete a namespace and everything in it, without waiting for the end of it."""
+        """Delete a namespace and everything in it, without waiting for the end of the deletion."""
         self.kubectl("delete", "namespace", name, "--wait=false")

@@ -21,7 +21,7 @@ _JSON = "application/json"
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _EMPTIED_BY = {"list", "deletecollection"}
-"""What a kind must allow; others, such as reviews, have no objects."""
+"""The verbs that a kind must allow; other kinds, such as reviews, have no objects."""
 
 
 def create(server: str, context: SSLContext, name: str) -> None:
@@ -89,9 +89,9 @@ class _Api:
         Args:
             method: of HTTP.
             path: with its leading slash.
-            body: what is sent as JSON; None: nothing.
+            body: sent as JSON; None: no body.
             accept: the type of the answer.
-            gone: whether what is asked for may not be there any more.
+            gone: whether the requested object may not exist any more.
         """
         headers = {"Accept": accept}
         if body is not None:

@@ -22,7 +22,7 @@ NAME = "kubernetes"
 _START_SECONDS = 120.0
 _ISSUER = "https://kubernetes.default.svc.cluster.local"
 
-# What service accounts ask for, without what is in it; everybody else would fill the disk for nothing.
+# Record the requests of service accounts, without bodies; other users' requests would fill the disk for nothing.
 _AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
@@ -32,7 +32,7 @@ _AUDIT_POLICY = {
 
 
 class ControlPlane(Cluster):
-    """A control plane whose state lies in a folder; started there again, it goes on with the same objects.
+    """A control plane with its state in a folder; started there again, it continues with the same objects.
 
     Raises:
         ClusterError: it does not come up, or another one runs in the folder.
@@ -103,12 +103,12 @@ class ControlPlane(Cluster):
             self._apiserver = None
 
     def restart_apiserver(self) -> None:
-        """What an upgrade or a crash of it looks like to its clients."""
+        """Restart the API server, as an upgrade or a crash looks to its clients."""
         self.stop_apiserver()
         self.start_apiserver()
 
     def user_kubeconfig(self, user: str, groups: Sequence[str] | None = None) -> Path:
-        """A kubeconfig for a user, who may do what RBAC grants to them.
+        """Returns a kubeconfig for a user, with the permissions that RBAC grants.
 
         Args:
             user: for instance ``system:serviceaccount:NAMESPACE:NAME``.
@@ -129,7 +129,7 @@ class ControlPlane(Cluster):
 
     @property
     def audit_log(self) -> Path:
-        """What service accounts asked for, and what the API server said: an audit event a line."""
+        """The requests of service accounts and the API server's answers: one audit event per line."""
         return self._log_folder / "audit.log"
 
     @property

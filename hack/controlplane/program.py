@@ -1,4 +1,4 @@
-"""What the programs that bring up clusters have in common."""
+"""The common parts of the programs that start clusters."""
 
 import argparse
 import sys
@@ -9,7 +9,7 @@ from hack.progress import CommandFailed
 
 
 def run(parser: argparse.ArgumentParser) -> int:
-    """Do what the command line says (its ``do``), and turn what can go wrong into a message. Returns the exit code."""
+    """Run the command (its ``do``), and print expected errors as messages. Returns the exit code."""
     arguments = parser.parse_args()
     try:
         return int(arguments.do(arguments))

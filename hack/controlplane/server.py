@@ -42,7 +42,7 @@ class Server:
 
     @property
     def pid(self) -> int:
-        """Of the process that holds it; the program is its child."""
+        """The pid of the lifeline process; the program is its child."""
         return self._lifeline.pid
 
     def stop(self) -> None:

@@ -12,7 +12,7 @@ NAME = "packages"
 
 
 def distribution() -> str:
-    """Such as ``debian-12``: a package of another one may need another C library.
+    """Returns the distribution, such as ``debian-12``: packages of another one may need another C library.
 
     Raises:
         FileNotFoundError: this is no Linux that says what it is.
@@ -22,7 +22,7 @@ def distribution() -> str:
 
 
 def unpack(packages: Sequence[str], folder: Path) -> None:
-    """Download packages and unpack them into one folder, which is complete as soon as it is there.
+    """Download packages and unpack them into one folder, which is complete as soon as it exists.
 
     Raises:
         CommandFailed: apt knows no such package, or can't reach its mirror.
@@ -42,7 +42,7 @@ def unpack(packages: Sequence[str], folder: Path) -> None:
 
 
 def install(package: str) -> None:
-    """Install a package with what it needs; for root only.
+    """Install a package with its dependencies; for root only.
 
     Raises:
         CommandFailed: apt could not.

@@ -1,4 +1,4 @@
-"""Which programs there are, and where one is found."""
+"""The known programs, and where to find each."""
 
 import os
 import shutil
@@ -22,7 +22,7 @@ class Program:
 
     package: str
     names: tuple[str, ...]
-    """What it is called on PATH, the package's own name for it first."""
+    """Its names on PATH, the package's own name first."""
     unpackable: bool = True
     """Whether it runs out of its unpacked package, without the packages that it depends on."""
     home: str = ""

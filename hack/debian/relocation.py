@@ -42,7 +42,7 @@ def with_libraries(program: Path, folder: Path) -> Path:
 
 
 def _write(program: Path, content: bytes) -> None:
-    """Complete as soon as it is there, and in place of one that runs: another process may do the same at this time."""
+    """Write a program atomically, even if it is running: another process may do the same at the same time."""
     unfinished = program.with_name(f"{program.name}-unfinished-{os.getpid()}")
     unfinished.write_bytes(content)
     unfinished.chmod(0o755)

@@ -17,7 +17,7 @@ _PROSE = (
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What an answer says about the cache."""
+    """The cache figures of an answer."""
 
     prompt_tokens: int
     cached_tokens: int

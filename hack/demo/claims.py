@@ -7,7 +7,7 @@ from hack.demo.console import chapter, say, table
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim of the demo, what was measured for it, and whether it held."""
+    """A claim of the demo, the measurement for it, and whether it held."""
 
     step: str
     text: str

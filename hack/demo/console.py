@@ -1,4 +1,4 @@
-"""What the demo prints: chapters, the commands it runs, and progress on anything that takes a while."""
+"""The demo's output: chapters, the commands it runs, and the progress of slow work."""
 
 import sys
 import time
@@ -49,8 +49,8 @@ def wait_until(ready: Callable[[], bool], describe: Callable[[], str], *, timeou
     """Wait for a condition and show the progress meanwhile.
 
     Args:
-        ready: asked every ``poll`` seconds; what it raises ends the wait.
-        describe: what is waited for, as it stands now.
+        ready: called every ``poll`` seconds; an exception from it ends the wait.
+        describe: returns the present state of what is waited for.
         timeout: in seconds.
         poll: seconds from one look to the next.
 

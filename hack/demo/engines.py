@@ -27,7 +27,7 @@ _SHARED_FLAGS = (
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """Where one engine listens."""
+    """The address of one engine."""
 
     name: str
     ip: str
@@ -57,16 +57,16 @@ def cores_for(index: int, engines: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Tiers:
-    """What an engine has below its blocks."""
+    """The tiers below an engine's blocks."""
 
     folder: Path
-    """Of the disk."""
+    """The folder of the disk tier."""
     cpu: str = "256Mi"
     disk: str = "1Gi"
 
     @property
     def flags(self) -> list[str]:
-        """Of the engine."""
+        """The engine's flags."""
         sizes = {"--cpu-tier": f"{self.cpu}B", "--disk-tier": str(self.folder), "--disk-tier-size": f"{self.disk}B"}
         return [part for flag in sizes.items() for part in flag]
 

@@ -97,7 +97,7 @@ class Kubelet:
                 print(f"{volume.name}: projected at resource version {found.metadata.resource_version}", flush=True)
 
     async def _read_if_there(self, volume: V1Volume) -> V1ConfigMap | V1Secret | None:
-        """As :meth:`_read`; None, too, if it is not there and the pod starts without it."""
+        """Read a volume like :meth:`_read`; also None if it is missing and the pod starts without it."""
         try:
             return await self._read(volume)
         except ApiException as error:
@@ -107,7 +107,7 @@ class Kubelet:
             raise
 
     async def _read(self, volume: V1Volume) -> V1ConfigMap | V1Secret | None:
-        """What a volume shows; None: neither a ConfigMap nor a Secret."""
+        """Read the object of a volume; None: it is neither a ConfigMap nor a Secret."""
         if volume.config_map is not None:
             return await self._api.read_namespaced_config_map(volume.config_map.name, self._place.namespace)
         if volume.secret is not None:

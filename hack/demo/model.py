@@ -16,7 +16,7 @@ class Model:
 
     name: str
     characters_per_token: float
-    """Of the demo's prompts, roughly: sizes prompts before the engine has counted them."""
+    """The approximate ratio for the demo's prompts; it sizes prompts before the engine has counted them."""
     shows_latency: bool
     """Whether a prompt takes long enough for a reader to feel a cache hit."""
     make: Callable[[Path], None]

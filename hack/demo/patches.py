@@ -32,7 +32,7 @@ class Patch:
 
 @dataclass(slots=True)
 class Arrivals:
-    """When each generation was seen first."""
+    """When each generation was first seen."""
 
     times: dict[int, float] = field(default_factory=dict)
 

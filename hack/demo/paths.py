@@ -1,4 +1,4 @@
-"""Where the demo finds the repository's parts and keeps its own files."""
+"""The paths of the repository's parts and of the demo's own files."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ STATE = REPOSITORY / ".demo"
 """Logs, keys, process records and the control plane's data of the run at hand."""
 
 CACHE = cache_folder()
-"""What outlives a clone: models and Kubernetes binaries."""
+"""The folder for files that outlive a clone: models and Kubernetes binaries."""
 
 PYTHON = sys.executable
 """The interpreter of the virtual environment that the demo was started with."""

@@ -28,7 +28,7 @@ _END_SECONDS = 90.0
 
 
 class KeeperError(Exception):
-    """The keeper did not do what was asked of it."""
+    """The keeper did not do what it was asked to do."""
 
 
 def up(model: Model, kubeconfig: str | None, *, with_tiers: bool = False) -> None:
@@ -130,7 +130,7 @@ def exports(stack: Stack) -> str:
 
 
 def guide(stack: Stack) -> str:
-    """What to try."""
+    """Returns instructions for things to try."""
     question = f'{{"model": "{stack.model.name}", "messages": [{{"role": "user", "content": "Hello"}}]}}'
     return f"""
 Everything runs: control plane, operator, engine. To look at it, open http://localhost:{stack.console_port}
@@ -157,7 +157,7 @@ Logs are in {FOLDER / "log"}. make down ends it.
 
 
 def _of_tiers(stack: Stack) -> str:
-    """What to try with tiers, if there are some."""
+    """Returns instructions for tiers, if there are any."""
     if stack.tiers is None:
         return ""
     tiers = {

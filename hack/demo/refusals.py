@@ -1,4 +1,4 @@
-"""What can't be: a zone that does not fit into its pool, and a zone that contradicts itself."""
+"""Refused zones: one that does not fit into its pool, and one that contradicts itself."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What the demo needs to know of the sample manifests, and the engine's pod that joins their pool."""
+"""The parts of the sample manifests that the demo uses, and the engine's pod that joins their pool."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from tenantzone_contract.report import DEFAULT_ADMIN_PORT
 from tenantzone_contract.salt import salt_secret_name
 
 SAMPLES = Path("manifests") / "samples"
-"""From the repository's root, as a reader would type it."""
+"""The path from the repository's root, as a reader would type it."""
 
 POD = "engine-0"
 CONFIG_VOLUME = "zones"

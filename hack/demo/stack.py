@@ -43,7 +43,7 @@ class AlreadyRunningError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """What runs, as the story sees it."""
+    """The running demo."""
 
     place: Workspace
     samples: Samples
@@ -55,9 +55,9 @@ class Stack:
     admin_token: str
     """Opens the engine's admin port."""
     console_port: int
-    """Of the operator's page, on localhost."""
+    """The port of the operator's page, on localhost."""
     tiers: Tiers | None = None
-    """Of the engine with zones; None: it has none."""
+    """The tiers of the engine with zones; None: it has none."""
 
     @property
     def cluster(self) -> Cluster:
@@ -178,7 +178,7 @@ def start_operator(controllers: Processes, place: Workspace, *flags: str) -> Non
 
 
 def start_kubelet(controllers: Processes, place: Workspace, pod: str, volumes: Path, engine: Engine) -> None:
-    """What stands in for kubelet, for the pod of one engine."""
+    """Start the substitute for kubelet, for the pod of one engine."""
     kubelet = [
         PYTHON, "-m", "hack.demo.kubelet",
         "--kubeconfig", str(place.cluster.kubeconfig), "--namespace", place.namespace,
@@ -198,7 +198,7 @@ def _await_health(engines: list[Engine], groups: list[Processes]) -> None:
 
 
 def _await_salt(cluster: Cluster) -> None:
-    """Until the engine has the pool's salt key: what it has cached under its own is evicted then."""
+    """Wait until the engine has the pool's salt key: blocks cached under its own key are evicted then."""
     condition = "{.items[*].status.conditions[?(@.type=='SaltNotShared')].reason}"
 
     def reason() -> str:

@@ -27,20 +27,20 @@ _KINDS = tuple(f"{file.stem}.tenantzone.io" for file in sorted(_CRDS.glob("*.yam
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """Where the demo's objects are, and the operator's credentials and Lease."""
+    """The namespace of the demo's objects, and the operator's credentials and Lease."""
 
     cluster: Cluster
     """With the CRDs in it."""
     namespace: str
-    """That its kubeconfig points to, and all that the demo makes is in."""
+    """The namespace of its kubeconfig, which holds everything that the demo makes."""
     operator_kubeconfig: Path
     operator_namespace: str
-    """Where the operator's Lease lies."""
+    """The namespace of the operator's Lease."""
 
 
 @contextmanager
 def workspace(cluster: Cluster, folder: Path) -> Iterator[Workspace]:
-    """What was made in a cluster that the user has named is removed at the end. CRDs that were there are left alone.
+    """Objects made in the user's cluster are removed at the end. Existing CRDs are left alone.
 
     Raises:
         ClusterError: the cluster refuses.
@@ -75,7 +75,7 @@ def _apply_crds(cluster: Cluster) -> None:
 
 
 def _pointed_to(cluster: Cluster, namespace: str, copy: Path) -> Cluster:
-    """The same cluster through a kubeconfig of the demo's own, so that kubectl needs no ``--namespace``."""
+    """Returns the same cluster with the demo's own kubeconfig, so that kubectl needs no ``--namespace``."""
     view = cluster.kubectl("config", "view", "--raw", "--minify", "--flatten", "-o", "json").stdout
     kubeconfig = json.loads(view)
     kubeconfig["contexts"][0]["context"]["namespace"] = namespace
@@ -85,7 +85,7 @@ def _pointed_to(cluster: Cluster, namespace: str, copy: Path) -> Cluster:
 
 
 def show(cluster: Cluster, *args: str, stdin: str | None = None, check: bool = True) -> str:
-    """Run kubectl before the reader's eyes: the command, its input and what it answers; returns the answer.
+    """Run kubectl visibly: print the command, its input and its output; returns the output.
 
     Raises:
         ClusterError: kubectl failed, and ``check`` is set.

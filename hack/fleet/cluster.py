@@ -20,7 +20,7 @@ _POLL_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class FleetCluster:
-    """What the story asks the cluster."""
+    """The story's view of the cluster."""
 
     place: Workspace
 

@@ -12,17 +12,17 @@ _API_VERSION: Final = "tenantzone.io/v1alpha1"
 _POOL: Final = "chat"
 TENANTS: Final = ("acme", "burst")
 SERVICE_ACCOUNT: Final = "vllm-chat"
-"""Of the engines' pods."""
+"""The service account of the engines' pods."""
 STORAGE: Final = "bucket"
 GROUP: Final = "chat"
 CPU_TIER: Final = "8Mi"
-"""As much as the blocks of the tiny model: a flood turns both over."""
+"""As large as the blocks of the tiny model: a flood replaces the contents of both."""
 _TOKEN_FOLDER: Final = "/var/run/secrets/tenantzone/manager"
 _LABELS: Final = {"app": "vllm-chat"}
 
 
 def pool_and_zones(namespace: str) -> str:
-    """The pool, and a TenantZone of each tenant, which is promised no blocks: what is shared is what this is about."""
+    """Returns the pool, and a TenantZone of each tenant without reserved blocks: the story is about shared storage."""
     pool = {
         "selector": {"matchLabels": _LABELS},
         "tiers": {"cpu": {"bytes": CPU_TIER}, "manager": {"serviceAccountName": SERVICE_ACCOUNT}},

@@ -29,7 +29,7 @@ class _Load:
     fleet: Fleet
     phase: str = "before"
     asked: dict[str, list[int]] = field(default_factory=dict)
-    """By phase the cached tokens of each answer."""
+    """The cached tokens of each answer, by phase."""
     failed: Counter[str] = field(default_factory=Counter)
 
     @contextmanager
@@ -79,7 +79,7 @@ class Killed:
 
 
 def told(fleet: Fleet) -> Callable[[], str]:
-    """What engine A says of it."""
+    """Returns a function that gives engine A's report of the problem."""
     return lambda: f"engine A says: {fleet.problem(0)}" if fleet.problem(0) else ""
 
 
@@ -99,7 +99,7 @@ def is_killed(fleet: Fleet, claims: Claims, letter: str, server: Killed) -> None
         load.wait_for("before")
         server.kill()
         load.wait_for("without it")
-        # What is asked for again and again is in the engines' own blocks; a new prompt finds out.
+        # Repeated prompts are in the engines' own blocks; only a new prompt reaches the storage.
         fleet.tenant("acme", 0).ask(make_prompt(fleet.model, 8, seed=f"asks {what}"), answer_tokens=1)
         wait_until(lambda: bool(server.problem()), lambda: "somebody to notice", timeout=_SECONDS, poll=0.1)
         say(server.problem())
@@ -127,9 +127,9 @@ def is_killed(fleet: Fleet, claims: Claims, letter: str, server: Killed) -> None
 
 
 def _moves(fleet: Fleet, server: Killed) -> bool:
-    """Whether both engines use the storage again, and the cluster says so; each engine finds out with what it stores.
+    """Whether both engines use the storage again, and the cluster reports it; each engine notices when it stores.
 
-    So they are asked something new each time: what was late once is in their own memory, and not stored again.
+    So each attempt uses new prompts: a late one is in the engines' own memory, and is not stored again.
     """
     for engine in (0, 1):
         prompt = make_prompt(fleet.model, 8, seed=f"again {server.what} {engine} {time.monotonic_ns()}")

@@ -48,7 +48,7 @@ class Bucket:
             "AWS_DEFAULT_REGION": _REGION,
             "AWS_ENDPOINT_URL_S3": self.endpoint,
         }
-        """By which an AWS client finds it."""
+        """The variables by which an AWS client finds it."""
         command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
         self.server = KillableServer("s3", folder, command, lambda: _listens(port))
 

@@ -1,4 +1,4 @@
-"""What runs in the story: a cluster with engines of one pool, a manager with its index in Redis, and an S3 server."""
+"""The processes of the story: a cluster with engines of one pool, a manager with its index in Redis, an S3 server."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -34,29 +34,29 @@ from tenantzone_contract.salt import SALT_KEY_FILE
 _LEASE: Final = ("--lease", "3")
 _CONTROL_SECONDS: Final = 90.0
 _MOUNTED: Final = ((CONFIG_VOLUME, CONFIG_KEY), (SALT_VOLUME, SALT_KEY_FILE), (ADMIN_VOLUME, TOKEN_FILE))
-"""What an engine finds when it starts."""
+"""The mounted files that an engine needs when it starts."""
 
 
 @dataclass(slots=True)
 class Fleet:
-    """What runs, as the story sees it."""
+    """The running fleet."""
 
     cluster: FleetCluster
     engines: list[Engine]
     processes: list[Processes]
-    """Of each engine."""
+    """The processes of each engine."""
     manager: CacheManagerProcess
     redis: KillableServer | None
-    """What the manager keeps its index in; None: in SQLite, as there is no Redis here."""
+    """The Redis with the manager's index; None: the index is in SQLite, as there is no Redis here."""
     bucket: Bucket
     model: Model
     folder: Path
     keys: dict[str, str]
     _start: Callable[[int], tuple[Engine, Processes]]
     floor_chunks: int = 0
-    """That acme is promised."""
+    """The chunks guaranteed to acme."""
     flood_chunks: int = 0
-    """That burst may store."""
+    """The chunks that burst may store."""
     _object_bytes: int = field(default=0)
 
     def tenant(self, name: str, engine: int) -> Tenant:
@@ -64,7 +64,7 @@ class Fleet:
         return tenant_with_key(name, self.keys[name], self.engines[engine], self.model)
 
     def report(self, engine: int) -> EngineReport:
-        """What an engine says."""
+        """Returns an engine's report."""
         url = f"http://{self.engines[engine].ip}:{DEFAULT_ADMIN_PORT}{REPORT_PATH}"
         token = (_volumes(self.folder, self.engines[engine]) / ADMIN_VOLUME / TOKEN_FILE).read_text()
         answer = httpx.get(url, headers={"Authorization": f"Bearer {token}"}, timeout=60)
@@ -72,7 +72,7 @@ class Fleet:
 
     @property
     def object_bytes(self) -> int:
-        """Of a chunk in the storage."""
+        """The bytes of a chunk in the storage."""
         if not self._object_bytes:
             self._object_bytes = next(each.chunk_bytes for each in self.report(0).tiers if each.tier == "shared")
         return self._object_bytes
@@ -114,11 +114,11 @@ class Fleet:
         )
 
     def problem(self, engine: int) -> str:
-        """What keeps an engine from using the storage; empty: nothing."""
+        """Returns what keeps an engine from using the storage; empty: nothing."""
         return next(each.problem for each in self.report(engine).tiers if each.tier == "shared")
 
     def storage_problem(self) -> str:
-        """What the manager says of the storage; empty: it can be used."""
+        """Returns the manager's problem with the storage; empty: it can be used."""
         (told,) = self.manager.ask("ListStorages")["storages"]
         return "" if told["available"] else f"the manager says: {told['problem']}"
 
@@ -198,7 +198,7 @@ def _pod(engine: Engine) -> str:
 
 
 def _volumes(folder: Path, engine: Engine) -> Path:
-    """Where what stands in for kubelet has the volumes of an engine's pod."""
+    """Returns the folder where the substitute for kubelet has the volumes of an engine's pod."""
     return folder / "volumes" / _pod(engine)
 
 
@@ -216,7 +216,7 @@ def _start(
     name, volumes = _pod(engine), _volumes(folder, engine)
     register(cluster.cluster, declared.pod(name))
     start_kubelet(processes, cluster.place, name, volumes, engine)
-    # As kubelet does: a container starts when its volumes are there.
+    # Like kubelet: a container starts when its volumes exist.
     wait_until(
         lambda: all((volumes / volume / file).exists() for volume, file in _MOUNTED),
         lambda: f"the volumes of {name}",

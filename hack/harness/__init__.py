@@ -1,1 +1,1 @@
-"""What tests and benches both need: vLLM's scheduler in a process, a bad network, engines that lie."""
+"""Shared by tests and benches: vLLM's scheduler in a process, a bad network, engines with false reports."""

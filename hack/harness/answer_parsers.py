@@ -20,9 +20,9 @@ from hack.demo.tiny_model import byte_tokenizer
 Kind = Literal["tool", "reasoning"]
 
 _FOLDERS: Final = ("tool_parsers", "reasoning", "parser")
-"""Of vLLM's package, where parsers are."""
+"""The folders of vLLM's package that contain parsers."""
 _MARKER: Final = re.compile(r"</?[^\s<>{}\\]{1,40}>?|\[/?[A-Z_]{3,20}\]|functools")
-"""What a parser looks for, such as `<tool_call>`."""
+"""Matches markers that a parser looks for, such as `<tool_call>`."""
 _LONGEST_MARKER: Final = 60
 _PARTS_OF_MARKERS: Final = ("Ġ</", "</", "think")
 """Tokens that a model's tokenizer has, and ours of bytes has not, which a parser asks for."""

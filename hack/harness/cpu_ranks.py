@@ -1,4 +1,4 @@
-"""What ranks of data parallelism say to each other, on CPUs: there vLLM's own communicator lacks two of its calls.
+"""Communication of data-parallel ranks on CPUs, where vLLM's own communicator lacks two of its calls.
 
 It has whole tensors gathered and reduced, of one size on all ranks, and these are made of that: so real engines with
 several ranks run where there is no GPU. For tests only.
@@ -49,7 +49,7 @@ def _all_gatherv(
 def _reduce_scatterv(
     self: Any, input_: torch.Tensor, dim: int = -1, sizes: Sequence[int] | None = None
 ) -> torch.Tensor:
-    """Of the sum of what all ranks have, the rows of this one."""
+    """Returns this rank's rows of the sum over all ranks."""
     assert dim == 0
     whole = input_.clone(memory_format=torch.contiguous_format)
     distributed.all_reduce(whole, group=self.device_group)

@@ -14,7 +14,7 @@ START_SECONDS: Final = 60.0
 
 
 class KillableServer:
-    """It is started by :meth:`start`, as often as it was killed; or it runs while a ``with`` block lasts.
+    """A server that :meth:`start` starts again after each kill, or that runs during a ``with`` block.
 
     Args:
         name: what it is, for people; its log is named after it.
@@ -64,14 +64,14 @@ class KillableServer:
             time.sleep(0.05)
 
     def kill(self) -> None:
-        """As a machine's kernel would; harmless if it has ended."""
+        """Kill it like a machine's kernel would; does nothing if it has ended."""
         if self._server is not None and self._server.is_running:
             self._signal(signal.SIGKILL)
             self._server.stop()
 
     @property
     def pids(self) -> list[int]:
-        """Of the program; several, if it has forked.
+        """Returns the pids of the program; several, if it has forked.
 
         Raises:
             RuntimeError: it was not started.

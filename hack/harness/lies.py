@@ -1,4 +1,4 @@
-"""What an engine may answer in place of its report, from an honest report to what is sent. Pure.
+"""False reports that an engine may send, derived from an honest report. Pure.
 
 Any pod whose labels match a pool's selector is an engine, whatever runs in it.
 """
@@ -26,12 +26,12 @@ _GZIP_BOMB = gzip.compress(bytes(2**24))
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a server sends."""
+    """A server's answer."""
 
     pieces: Iterable[bytes]
     status: int = 200
     length: int | None = None
-    """That the head says the body has."""
+    """The length of the body in the head."""
     headers: tuple[tuple[str, str], ...] = ()
     delay_seconds: float = 0.0
     """Before the first byte, ..."""
@@ -164,4 +164,4 @@ LIES: Mapping[str, Lie] = MappingProxyType(
         "a clock that jumps": _lie(_clock_that_jumps, "Acknowledged"),
     }
 )
-"""By what it is; all of them."""
+"""All false reports, by description."""

@@ -1,4 +1,4 @@
-"""What the manifests and kubelet give a KV-cache manager in a cluster: rights, credentials, and who may ask it."""
+"""A KV-cache manager's access in a cluster, from manifests and kubelet: permissions, credentials, and its clients."""
 
 import base64
 import json
@@ -22,7 +22,7 @@ def token_of(cluster: Cluster, namespace: str, account: str, *options: str) -> s
 
 
 class ManagerAccess:
-    """A manager that has the API server review who asks, and an operator that administers it.
+    """A manager whose clients are reviewed by the API server, and an operator that administers it.
 
     Args:
         cluster: with ``RIGHTS``, and the operator's service account.
@@ -41,13 +41,13 @@ class ManagerAccess:
         self._accounts: dict[str, Any] = {f"{SYSTEM}/tenantzone-operator": {"admin": True}}
         self.let_in({})
         self.token_file = folder / "token"
-        """Of the operator."""
+        """The operator's token."""
         self.token_file.write_text(token_of(cluster, SYSTEM, "tenantzone-operator", f"--audience={AUDIENCE}"))
         self.flags = [
             *("--service-accounts", str(folder / "accounts.json")),
             *("--api-server", cluster.server, "--api-server-credentials", str(credentials)),
         ]
-        """Of the manager."""
+        """The manager's flags."""
 
     def let_in(self, accounts: Mapping[str, Any]) -> None:
         """Have a manager that is started from now on know these service accounts, too."""

@@ -1,6 +1,6 @@
-"""Counts how tokens are processed once more, step by step and token by token, of any scheduler of vLLM's.
+"""Counts how tokens are processed a second time, step by step and token by token, for any vLLM scheduler.
 
-The runtime reads positions from time to time. This looks at what is in each step, and at what the model made of it.
+The runtime reads positions from time to time. This reads the contents of each step, and the model's results.
 """
 
 from collections import Counter
@@ -52,7 +52,7 @@ class TokenTally:
         self._lives: dict[str, _Life] = {}
         self._stays: dict[str, _Stay] = {}
         self._steps: dict[int, dict[str, tuple[_Stay, int]]] = {}
-        """By the id of the step's output: the stays that are in it, each with its tokens that are not drafted."""
+        """By the id of the step's output: its stays, each with its tokens that are not drafted."""
         self.counts: dict[Hashable, Counter[str]] = {}
         self.scheduled_tokens: Counter[Hashable] = Counter()
 

@@ -41,7 +41,7 @@ Fault = Refusal | str
 
 @dataclass(slots=True)
 class Faults:
-    """What goes wrong. A fault hits the first requests of each method and path, so each kind of request meets it."""
+    """Faults to inject. Each hits the first requests of each method and path, so each kind of request meets it."""
 
     writes: Fault | None = None
     reads: Fault | None = None
@@ -49,11 +49,11 @@ class Faults:
     only: str = ""
     """Hit only paths that have this in them."""
     times: int | None = 1
-    """How many of each; None: all of them."""
+    """The number of requests of each to hit; None: all of them."""
     strikes: Callable[[], bool] = lambda: True
     """Called for each matching request; returns whether it is hit."""
     stream: Callable[[list[bytes]], list[bytes]] | None = None
-    """What becomes of events that came together, or one by one."""
+    """Changes events that arrive together, or one by one."""
     drop_every: int = 0
     """Break a watch after this many events."""
 
@@ -93,7 +93,7 @@ class Proxy:
         self._thread.join()
 
     def heal(self) -> None:
-        """From now on everything works. What hung breaks."""
+        """Stop all faults; hanging requests break."""
         self.faults = Faults()
         self._loop.call_soon_threadsafe(self._release)
         self.after_write = None
@@ -222,7 +222,7 @@ async def _read(answer: aiohttp.ClientResponse, events: asyncio.Queue[bytes | No
 
 
 async def _batches(events: asyncio.Queue[bytes | None]) -> AsyncIterator[list[bytes]]:
-    """What came together, as lists; until the stream is to end."""
+    """Yields lists of events that arrived together, until the stream should end."""
     while True:
         lines = [await events.get()]
         while not events.empty():

@@ -76,7 +76,7 @@ def vllm_config(folder: Path, *, sequences: int = 64, max_batched_tokens: int = 
 
 
 def with_flags(config: VllmConfig, **scheduling: Any) -> VllmConfig:
-    """The same config with other arguments of the scheduler.
+    """Returns the same config with other arguments of the scheduler.
 
     A shallow copy: to make and check a whole config takes a thousand times as long as to make a scheduler.
     """
@@ -103,7 +103,7 @@ def with_drafts(config: VllmConfig, method: str, tokens: int) -> VllmConfig:
 
 
 def without_prefix_caching(config: VllmConfig) -> VllmConfig:
-    """The same config, of an engine that remembers no prefix."""
+    """Returns the config of the same engine without prefix caching."""
     config = copy(config)
     config.cache_config = copy(config.cache_config)
     config.cache_config.enable_prefix_caching = False
@@ -121,11 +121,11 @@ def make_scheduler(
     """A scheduler with ``capacity`` usable blocks; with ``zones`` ours, else vLLM's."""
     kv_caches = caches(capacity + 1, window, kinds, config)
     if kinds and config.kv_transfer_config is not None:
-        # As vLLM has it: what leaves the blocks and what is cached in them follow one flag.
+        # As in vLLM: one flag controls both blocks that are released and blocks that are cached.
         kv_caches.prefix_cache_retention_interval = config.cache_config.prefix_cache_retention_interval
     states = [group.kv_cache_spec for group in kv_caches.kv_cache_groups if isinstance(group.kv_cache_spec, MambaSpec)]
     if states:
-        # As vLLM has it: states are kept at the ends of the blocks of attention.
+        # As in vLLM: states are kept at the ends of the blocks of attention.
         config = copy(config)
         config.cache_config = copy(config.cache_config)
         config.cache_config.mamba_cache_mode = states[0].mamba_cache_mode
@@ -265,7 +265,7 @@ class Driver:
         return request
 
     def step(self) -> list[str]:
-        """One step; who is scheduled and has its whole prompt gets a token, and drafted ones. Returns who was."""
+        """Run one step; scheduled requests with a complete prompt get a token, and drafts. Returns the scheduled."""
         output, result = self.schedule()
         self.update(output, result)
         self.draft(output)
@@ -273,7 +273,7 @@ class Driver:
         return scheduled
 
     def schedule(self) -> tuple[SchedulerOutput, ModelRunnerOutput]:
-        """The first half of a step, and what the model makes of it."""
+        """Run the first half of a step; returns its output, and the model's result."""
         output = self.scheduler.schedule()
         scheduled = list(output.num_scheduled_tokens)
         drafted = output.scheduled_spec_decode_tokens
@@ -297,7 +297,7 @@ class Driver:
         return output, result
 
     def update(self, output: SchedulerOutput, result: ModelRunnerOutput) -> list[EngineCoreOutput]:
-        """The other half; with async scheduling, the next step's first half comes before it. Returns what is sent."""
+        """Run the second half; with async scheduling, after the next step's first half. Returns what is sent."""
         items = []
         for outputs in self.scheduler.update_from_output(output, result).values():
             items += outputs.outputs

@@ -1,4 +1,4 @@
-"""What engines answer the arbiter that have neither tiers, adapters nor an encoder."""
+"""The arbiter's queries, answered for engines without tiers, adapters and encoder."""
 
 from collections.abc import Collection, Iterable, Mapping, Set
 from types import MappingProxyType

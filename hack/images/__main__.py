@@ -14,7 +14,7 @@ def main() -> int:
     """Build the images that were asked for and print their sizes; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m hack.images", description=__doc__)
     names = ", ".join(TARGETS)
-    # Without choices: to Python 3.11 a list, even an empty one, is none of them.
+    # Without choices: Python 3.11 takes a list, even an empty one, for an invalid choice.
     parser.add_argument("target", nargs="*", help=f"of {names} (default: {' '.join(_DEFAULT)})")
     parser.add_argument("--export", type=Path, metavar="FOLDER", help="write archives that docker and ctr can load")
     arguments = parser.parse_args()

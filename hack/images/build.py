@@ -1,4 +1,4 @@
-"""What it takes to build an image here: a base, wheels, and the Dockerfile."""
+"""The inputs for building an image here: a base, wheels, and the Dockerfile."""
 
 import hashlib
 import json
@@ -21,20 +21,20 @@ from hack.version import VERSION
 ROOT = Path(__file__).parent.parent.parent
 SUITE = "bookworm"
 BASE_PACKAGES = ("ca-certificates", "python3", "python3-pip", "python3-venv")
-"""What official images of Python have, as far as the Dockerfile needs it."""
+"""The packages of official Python images that the Dockerfile needs."""
 
 TARGETS = ("operator", "manager", "engine", "engine-cpu")
-"""What can be built here. The engine for GPUs stands on a small base instead of vLLM's image: it can be built, and does
-not serve. The one for CPUs serves; it weighs 7 GB, and takes three times as much while it is built."""
+"""The images that can be built here. The engine for GPUs has a small base instead of vLLM's image: it can be built, and
+does not serve. The one for CPUs serves; it has 7 GB, and takes three times as much during the build."""
 
 VLLM_PACKAGES = ("pydantic", "prometheus-client")
-"""Of those that vLLM's image has, what our wheel needs at once."""
+"""The packages of vLLM's image that our wheel needs at once."""
 
 _OF_OLDER_PYTHONS = re.compile(r" ; python_full_version < '3\.11\.\d+'")
 """The base has Debian's Python 3.11.2, and needs what a later one that downloads for it does not."""
 
 _WHEELS = "/wheels-of-others"
-"""Where the build finds what was downloaded."""
+"""The folder of downloaded wheels in the build."""
 
 _BUILT_UNIX_TIME = "315532800"
 """1980, the first year that zip files know: images with the same content are the same image."""
@@ -54,7 +54,7 @@ class Image:
     """Unpacked."""
 
     def inspect(self) -> dict[str, object]:
-        """Its configuration, as the OCI image specification has it."""
+        """Returns its configuration, as in the OCI image specification."""
         return dict(json.loads(buildah.ask("inspect", "--type=image", self.name))["OCIv1"])
 
     def export(self, archive: Path) -> None:
@@ -63,7 +63,7 @@ class Image:
         buildah.run("push", "--quiet", self.name, f"docker-archive:{archive}:{self.name}")
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        """Run a command in a container of the image, as its user, and return what it printed."""
+        """Run a command in a container of the image, as its user, and return its output."""
         container = buildah.ask("from", "--pull=never", self.name)
         try:
             arguments = buildah.command("run", container, "--", *command)

@@ -11,7 +11,7 @@ NAME = "images"
 
 
 def storage() -> Path:
-    """Where images are kept."""
+    """Returns the folder that images are kept in."""
     folder = cache_folder() / "images"
     folder.mkdir(exist_ok=True)
     return folder
@@ -29,7 +29,7 @@ def run(*arguments: str | Path) -> None:
 
 
 def ask(*arguments: str | Path) -> str:
-    """What buildah prints; empty if it fails."""
+    """Returns buildah's output; empty if it fails."""
     done = subprocess.run(command(*arguments), capture_output=True, text=True, env=environment(), check=False)
     return done.stdout.strip() if done.returncode == 0 else ""
 
@@ -48,6 +48,6 @@ def command(*arguments: str | Path) -> list[str | Path]:
 
 
 def environment() -> dict[str, str]:
-    """What buildah is to find in its environment."""
+    """Returns buildah's environment."""
     # Works in containers, too: no namespaces, no control groups.
     return search_path.environment() | {"BUILDAH_ISOLATION": "chroot"}

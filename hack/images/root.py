@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 UNNEEDED = ("config-*", "ensurepip", "idlelib", "lib2to3", "pydoc_data", "test", "tkinter", "turtledemo", "venv")
-"""Of the standard library: tests, user interfaces, and what makes other environments."""
+"""Parts of the standard library to leave out: tests, user interfaces, and what makes other environments."""
 
 USER = "tenantzone:x:65532:65532:TenantZone:/tmp:/sbin/nologin"
 
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def _copy_links_to_usr(root: Path) -> None:
-    """/bin, /lib and the like are links on most systems; what is copied through them must lie where they lead."""
+    """Copy links like /bin and /lib, which most systems have: files copied through them must be at their targets."""
     for path in Path("/").glob("*"):
         if path.is_symlink() and str(path.readlink()).startswith("usr/"):
             (root / path.name).symlink_to(path.readlink())

@@ -1,6 +1,7 @@
-"""The Helm chart's files that are other files' copies: so there is one place for each of them.
+"""Copies files into the Helm chart, so that each has one source.
 
-A copy becomes a template by its namespace, which is the release's. Deployment, values and notes are the chart's own.
+A copy becomes a template through its namespace, which is the release's. Deployment, values and notes are the chart's
+own.
 """
 
 import re
@@ -30,7 +31,7 @@ _TEMPLATES = {
     "manager/network-policy.yaml": "manager networkPolicy",
     "manager/disruption-budget.yaml": "manager podDisruptionBudget",
 }
-"""What becomes a template, and the values that have to switch it on."""
+"""The files that become templates, and the values that switch them on."""
 
 _COPIES = {
     **{f"crds/{file.name}": file for file in sorted((_REPOSITORY / "crds").glob("*.yaml"))},
@@ -43,7 +44,7 @@ _MONITORING_OBJECT = re.compile(
 _RULE_OF_POOLS = re.compile(
     r"(?:^  #.*\n)+^  - apiGroups: \[\"\"\]\n    resources: \[(?:pods|configmaps|secrets)\]\n.*\n", re.MULTILINE
 )
-"""For all namespaces, unless the values list the pools."""
+"""Rules for all namespaces, unless the values list the pools."""
 _LABELS = """\
   {{- with .Values.monitoring.labels }}
   labels:

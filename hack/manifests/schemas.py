@@ -49,7 +49,7 @@ def _write_kinds(schemas: dict[str, Any], folder: Path) -> None:
         # Parts that many kinds share, such as DeleteOptions, belong to all of them and are no object.
         if len(kinds) == 1 and not name.endswith("List"):
             (kind,) = kinds
-            # kubeconform takes v1 for the group of what has none.
+            # kubeconform uses v1 in place of an empty group.
             file = folder / (kind["group"] or kind["version"]) / f"{kind['kind'].lower()}_{kind['version']}.json"
             file.parent.mkdir(parents=True, exist_ok=True)
             needed = {part: strict[part] for part in _reachable(strict, name)}

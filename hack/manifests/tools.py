@@ -1,4 +1,4 @@
-"""What the manifests are checked with: Helm and kubeconform as Go modules, the Prometheus Operator's kinds, checkov."""
+"""The checkers of manifests: Helm and kubeconform as Go modules, the Prometheus Operator's kinds, checkov."""
 
 import subprocess
 from pathlib import Path
@@ -57,7 +57,7 @@ def monitoring_definitions() -> list[Path]:
 
 
 def checkov() -> Path:
-    """It has an environment of its own: it pins old versions of what the tests use in new ones.
+    """Returns checkov from an environment of its own: it pins old versions of packages that the tests use in new ones.
 
     Raises:
         CommandFailed: the installation failed.

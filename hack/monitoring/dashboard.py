@@ -114,7 +114,7 @@ def _lines(panel: Panel) -> timeseries.Panel:
 
 
 def _draw_bounds(panel: timeseries.Panel) -> None:
-    """What is reserved and the limit are lines above the stack, not parts of it."""
+    """Draw the reservation and the limit as lines above the stack, not as parts of it."""
     panel.override_by_regexp(
         "reserved|limit",
         [

@@ -56,7 +56,7 @@ def _prometheus_rule(rules: dict[str, Any]) -> dict[str, Any]:
 
 
 def _kustomization() -> dict[str, Any]:
-    """For ``kubectl apply -k manifests/monitoring``, where the Prometheus Operator and Grafana's sidecar run."""
+    """Returns the kustomization for clusters with the Prometheus Operator and Grafana's sidecar."""
     return {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",

@@ -4,7 +4,7 @@ from hack.monitoring.model import Alert
 from hack.monitoring.pace import Pace
 
 NO_ROOM = 0.1
-"""Of the blocks that a group's engines would have written."""
+"""The part of the blocks that a group's engines would have written."""
 
 
 def manager_alerts(pace: Pace) -> tuple[Alert, ...]:

@@ -4,7 +4,7 @@ from hack.monitoring.panel import Panel, Query, Row
 
 
 def manager() -> Row:
-    """What groups use, find and are refused, and how the manager itself does."""
+    """Returns the row on what groups use, find and are refused, and on the manager itself."""
 
     def rate(name: str, by: str) -> str:
         return f"sum by ({by}) (rate(tenantzone_manager_{name}_total[$__rate_interval]))"

@@ -1,4 +1,4 @@
-"""What a rule is."""
+"""The parts of a rule."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -23,11 +23,11 @@ class Alert:
     severity: Severity
     expression: str
     hold: str
-    """For how long it must have a result, as a duration of Prometheus'; empty: not at all."""
+    """How long it must have a result, as a Prometheus duration; empty: no time."""
     summary: str
     """One line, with the labels that say where."""
     description: str
-    """What is wrong and for whom, with the value."""
+    """What is wrong and for which zone, with the value."""
 
     @property
     def runbook(self) -> str:

@@ -28,7 +28,7 @@ def _config(pace: Pace) -> tuple[Alert, ...]:
         Alert(
             "TenantZoneEngineLagging",
             "warning",
-            # Compared with what was newest three minutes ago: a pool that is edited all the time is not late.
+            # Compared with the newest generation three minutes ago: a pool that is edited all the time is not late.
             f"{newest.format(pace(3))} - on (pool_namespace, pool) group_right () {applied} > 0",
             pace(1),
             f"Engine {{{{ $labels.engine }}}} of pool {_POOL} enforces an old config",

@@ -1,4 +1,4 @@
-"""What a dashboard is made of."""
+"""The parts of a dashboard."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -23,13 +23,13 @@ class Panel:
     title: str
     description: str
     unit: str
-    """As Grafana calls it."""
+    """The unit's name in Grafana."""
     queries: tuple[Query, ...]
     style: Style = "lines"
     for_each_zone: bool = False
     """Whether there is one for each zone that is chosen."""
     level: Level = DEFAULT_LEVEL
-    """Of the engines' metrics that it needs to show all that it can."""
+    """The level of the engines' metrics that it needs to show everything."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What the dashboard shows."""
+"""The panels of the dashboard."""
 
 from hack.monitoring.manager_panels import manager
 from hack.monitoring.operator_panels import engines, operator
@@ -8,5 +8,5 @@ from hack.monitoring.zone_panels import blocks, cache, overview, requests, steps
 
 
 def rows() -> tuple[Row, ...]:
-    """All of them, from what is looked at first."""
+    """Returns all rows, the most important first."""
     return (overview(), blocks(), cache(), requests(), steps(), tiers(), manager(), engines(), operator())

@@ -1,7 +1,7 @@
-"""Recording rules: what both the alerts and the dashboard ask for.
+"""Recording rules: the queries that both the alerts and the dashboard use.
 
-An engine exports what they ask for at each level of its metrics, from its start: a counter that appears with its first
-increment has a rate without it. Engines of the previous release have no such totals; series by reason are added up.
+An engine exports their metrics at each level, from its start: a counter that appears with its first increment has a
+rate without it. Engines of the previous release have no such totals; series by reason are summed.
 """
 
 from hack.monitoring.model import Recording
@@ -45,7 +45,7 @@ def recordings(pace: Pace) -> tuple[Recording, ...]:
             f"increase(tenantzone_zone_prefix_query_tokens_total[{window}]) / on (namespace, pod) group_left ()"
             " max by (namespace, pod) (tenantzone_engine_capacity_blocks * tenantzone_engine_block_size_tokens)",
         ),
-        # No result, rather than 0/0, while nothing is computed. Rejected drafts hide nothing of what was lost.
+        # No result, rather than 0/0, while nothing is computed. Rejected drafts do not hide lost tokens.
         Recording(
             "tenantzone:zone_recomputed:ratio5m",
             f'sum without (kind) (rate(tenantzone_zone_processed_tokens_total{{kind="recomputed"}}[{window}])) / (sum'
@@ -76,7 +76,7 @@ def recordings(pace: Pace) -> tuple[Recording, ...]:
 
 
 def _refused(of: str, window: str) -> str:
-    """What had no room, over all that would have been stored: of tiers, or of each zone in each tier."""
+    """Returns the refused part of what would have been stored: of tiers, or of each zone in each tier."""
     refused = f'sum without (reason) (increase({of}_refused_chunks_total{{reason="room"}}[{window}]))'
     return (
         f"{refused} / ({refused} + increase({of}_stored_bytes_total[{window}])"

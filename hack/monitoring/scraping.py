@@ -18,7 +18,7 @@ MANAGER_JOB = "tenantzone-manager"
 _POOL, _POOL_NAMESPACE, _POOL_LABEL = "demo", "default", {"app": "vllm"}
 """As in ``manifests/engine`` and ``manifests/samples``, which are applied to no namespace in particular."""
 TOKEN_PATH = f"/etc/prometheus/{admin_secret_name(_POOL)}/{TOKEN_FILE}"
-"""Where Prometheus has the pool's Secret mounted."""
+"""The path at which Prometheus has the pool's Secret mounted."""
 _OPERATOR_NAMESPACE = "tenantzone-system"
 _OPERATOR_LABEL = {"app.kubernetes.io/name": "tenantzone-operator"}
 _ENGINE_MARK = f"__meta_kubernetes_pod_annotationpresent_{CONFIG_HASH_ANNOTATION}".translate(
@@ -86,7 +86,7 @@ def without_cluster(config: Document, pods: list[Document]) -> Document:
 
 
 def pod_labels(namespace: str, name: str, port: str, labels: dict[str, str], annotations: list[str]) -> dict[str, str]:
-    """What Kubernetes' discovery says of one port of a pod, as far as it matters here."""
+    """Returns the labels that Kubernetes' discovery gives one port of a pod, as far as they matter here."""
     return {
         "__meta_kubernetes_namespace": namespace,
         f"{_POD}_name": name,
@@ -102,7 +102,7 @@ def _as_label(name: str) -> str:
 
 
 def _of_port(port: str) -> list[Document]:
-    """Of a pod's targets, one for each port, the one with this name; and who it is, as the rules want it."""
+    """Keep the target with this port among a pod's targets, and label it as the rules expect."""
     return [
         _keep(f"{_POD}_container_port_name", port),
         _keep(f"{_POD}_phase", "Running"),
@@ -163,7 +163,7 @@ def manager_monitor() -> Document:
 
 
 def metrics_service() -> Document:
-    """What a ServiceMonitor needs to find the operator's pods."""
+    """Returns the Service by which a ServiceMonitor finds the operator's pods."""
     return {
         "apiVersion": "v1",
         "kind": "Service",

@@ -8,7 +8,7 @@ from hack.monitoring.model import Alert
 from hack.monitoring.pace import Pace
 
 REFUSED = 0.1
-"""Of the chunks that a zone's requests would have stored."""
+"""The part of the chunks that a zone's requests would have stored."""
 
 _WHERE = "zone {{ $labels.zone }} (tenant {{ $labels.tenant }}, pool {{ $labels.pool }})"
 _POOL = "{{ $labels.pool }}"
@@ -17,7 +17,7 @@ _CHUNKS = '{{ $value | printf "%.0f" }}'
 
 
 def _found(of_zones: str, of_tiers: str) -> str:
-    """What is found of zones; where that is nothing, what is found of tiers, with their pool."""
+    """Returns the hits of zones; if there are none, the hits of tiers, with their pool."""
     return (
         f"{of_zones} or ({of_tiers}) * on (namespace, pod) group_left (pool) tenantzone_engine_info"
         f" unless on (namespace, pod, tier) ({of_zones})"

@@ -9,7 +9,7 @@ _POOLS = 'on (namespace, pod) group_left (pool) tenantzone_engine_info{namespace
 
 
 def tiers() -> Row:
-    """What zones hold and find there, what is refused them, and how the tiers themselves do."""
+    """Returns the row on what zones hold, find and are refused in tiers, and on the tiers themselves."""
     return Row(
         "Tiers",
         (

@@ -10,7 +10,7 @@ TAKEN_OF_CAPACITY = 0.01
 TIMES_BASELINE = 2
 """Over the zone's own mean of the last hour."""
 BURST_TIMES_HELD = 1.5
-"""Of a burst, over the most that the zone held."""
+"""The size of a burst relative to the most that the zone held."""
 STALLED = 0.25
 """Part of the time."""
 HIT_RATIO_FALL = 0.5
@@ -21,7 +21,7 @@ QUERIED_OF_CAPACITY = 0.02
 """Prompt tokens of five minutes over the tokens that the engine can hold: with less there is no rate to speak of."""
 
 RECOMPUTED = 0.2
-"""Of the tokens that steps compute for the zone."""
+"""The part of the tokens that steps compute for the zone."""
 COMPUTED_OF_CAPACITY = 0.02
 """Tokens computed in five minutes over the tokens that the engine can hold: of less the share says little."""
 

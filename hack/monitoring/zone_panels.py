@@ -274,7 +274,7 @@ def _of_engines(name: str) -> str:
 
 
 def _quantiles(name: str) -> tuple[Query, ...]:
-    """Of the classic histogram; or of the native one, where Prometheus keeps that in its place."""
+    """Returns queries of the classic histogram, or of the native one, if Prometheus keeps that in its place."""
     rate = f"rate(tenantzone_zone_{name}_seconds%s{{{_ZONE}}}{_INTERVAL})"
     classic, native = f"sum by (le, pool, zone) ({rate % '_bucket'})", f"sum by (pool, zone) ({rate % ''})"
     return tuple(

@@ -1,7 +1,7 @@
 """The networks inside the node's network namespace. Nothing outside can reach them, nor the other way round."""
 
 NAME = "node1"
-"""Of the node."""
+"""The node's name."""
 
 NODE = "10.200.0.1"
 GATEWAY = "10.200.0.254"

@@ -1,4 +1,4 @@
-"""What a node is made of: programs that are built from Go modules, and Debian's packages."""
+"""The parts of a node: programs that are built from Go modules, and Debian's packages."""
 
 import os
 import shutil
@@ -38,7 +38,7 @@ _PACKAGES = {
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """What runs on the node, apart from Debian's programs, which its daemons find on their PATH."""
+    """The node's programs, apart from Debian's, which its daemons find on their PATH."""
 
     control_plane: Binaries
     kubernetes: Path
@@ -47,7 +47,7 @@ class Programs:
 
 
 def find_programs() -> Programs:
-    """Build and install what is missing.
+    """Build and install missing programs.
 
     Raises:
         CommandFailed: a build or an installation failed.

@@ -22,7 +22,7 @@ _USERS = {
     "kubelet": (f"system:node:{addresses.NAME}", ["system:nodes"]),
     "coredns": ("coredns", [ADMIN_GROUP]),
 }
-"""As whom each daemon comes to the API server, and that user's groups."""
+"""Each daemon's user at the API server, and that user's groups."""
 
 
 def write_daemons(state: State, programs: Programs) -> None:

@@ -27,7 +27,7 @@ _SYSCTLS = {
     "kernel/keys/root_maxkeys": "1000000",
     "kernel/keys/root_maxbytes": "25000000",
 }
-"""What kubelet insists on. They are the whole machine's: it gets to see these values, and writes to nothing."""
+"""The values that kubelet requires. They are the whole machine's: kubelet sees these, and its writes have no effect."""
 
 
 def main(folder: Path) -> None:

@@ -35,14 +35,14 @@ class Inside:
     """The way into a node that runs."""
 
     first_process: int
-    """Of the node's namespaces; its number as seen from outside."""
+    """The first process of the node's namespaces; its pid as seen from outside."""
 
     def enter_network(self, *command: str | Path) -> list[str]:
         """The command line that runs a command in the node's network, with the machine's own files."""
         return ["nsenter", f"--net=/proc/{self.first_process}/ns/net", "--", *map(str, command)]
 
     def enter(self, *command: str | Path) -> list[str]:
-        """The command line that runs a command on the node, as one of its own processes."""
+        """Returns the command line that runs a command on the node, as one of its own processes."""
         return ["nsenter", f"--target={self.first_process}", *NAMESPACES, "--", *map(str, command)]
 
 
@@ -132,7 +132,7 @@ class Node(Cluster):
 
     @property
     def first_process(self) -> int:
-        """Whose children are all that runs on the node; its number as seen from outside."""
+        """The ancestor of everything that runs on the node; its pid as seen from outside."""
         return self._inside.first_process
 
     def import_image(self, archive: Path) -> None:
@@ -150,7 +150,7 @@ class Node(Cluster):
         return self.enter(*super()._command(*args))
 
     def _find_first_process(self) -> bool:
-        """It is the one child of unshare, which is the one child of the lifeline."""
+        """Find the one child of unshare, which is the one child of the lifeline."""
         assert self._server is not None
         found = _only_child(_only_child(self._server.pid))
         if found is None or Path(f"/proc/{found}/comm").read_text().strip() == "unshare":
@@ -185,7 +185,7 @@ class Node(Cluster):
 def _only_node() -> int:
     """Lock the machine's one place for a node, since two kubelets would clean up after each other.
 
-    Control groups are the machine's. The lock is held by what is returned, and by the node.
+    Control groups belong to the machine. The returned file and the node hold the lock.
     """
     descriptor = os.open(_LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:

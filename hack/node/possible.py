@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 NAMESPACES = ("--mount", "--net", "--pid", "--uts", "--ipc")
-"""Those that a node has of its own, as unshare and nsenter name them."""
+"""The namespaces that a node has of its own, as unshare and nsenter name them."""
 
 _CGROUPS = Path("/sys/fs/cgroup")
 

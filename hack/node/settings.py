@@ -51,7 +51,7 @@ def kubelet(authority: str, certificate: str, key: str) -> dict[str, Any]:
         "cgroupDriver": "cgroupfs",
         "enforceNodeAllocatable": [],
         "failSwapOn": False,
-        # The machine's disk is shared with others: the node must not remove images or evict pods for what they write.
+        # The machine's disk is shared: the node must not remove images or evict pods because of what others write.
         "imageGCHighThresholdPercent": 100,
         "evictionHard": {
             "memory.available": "100Mi",

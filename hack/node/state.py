@@ -1,4 +1,4 @@
-"""Where a node keeps what: one folder, removed when the node goes down."""
+"""A node's files: one folder, removed when the node stops."""
 
 import shutil
 from dataclasses import dataclass

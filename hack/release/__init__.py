@@ -1,1 +1,1 @@
-"""What a release is: one version, the schemas that it promises, and the files that it consists of."""
+"""A release: one version, the schemas that it promises, and its files."""

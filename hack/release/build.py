@@ -1,4 +1,4 @@
-"""The files of a release, made of what is committed and nothing else."""
+"""The files of a release, made only from the committed files."""
 
 import hashlib
 import io
@@ -82,7 +82,7 @@ def check_out(folder: Path) -> str:
 
 
 def version_of(source: Path) -> str:
-    """Of what was checked out: what is not committed may say another one."""
+    """Returns the version of the checked-out commit: uncommitted files may have another one."""
     command = [sys.executable, "-m", "hack.version"]
     # Python finds modules in the folder that it is started in, before all others.
     return subprocess.run(command, cwd=source, capture_output=True, text=True, check=True).stdout.strip()
@@ -130,7 +130,7 @@ def _contents(source: Path, folder: Path, version: str) -> None:
 
 
 def _checksums(folder: Path) -> None:
-    """As ``sha256sum --check`` reads them."""
+    """Write checksums for ``sha256sum --check``."""
     files = sorted(folder.iterdir())
     lines = []
     for file in files:

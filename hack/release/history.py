@@ -1,4 +1,4 @@
-"""What was released before this commit."""
+"""The releases before this commit."""
 
 import subprocess
 from pathlib import Path

@@ -36,7 +36,7 @@ def freeze() -> Path:
 
 
 def hashes() -> str:
-    """Those of all released schemas, as they are now."""
+    """Returns the present hashes of all released schemas."""
     return "".join(sorted(map(_line, RELEASED.glob("v*/*")), key=_path_of))
 
 

@@ -1,4 +1,4 @@
-"""What builds wheels and lists what is in them: the locked packages of the images' build stage."""
+"""The tools that build wheels and list their contents: the locked packages of the images' build stage."""
 
 from pathlib import Path
 

@@ -1,1 +1,1 @@
-"""What a newer vLLM changes in what zones touch of it, read from both sources; nothing is run."""
+"""Compares the parts of a newer vLLM that zones touch, from both sources; nothing is run."""

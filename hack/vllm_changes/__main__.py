@@ -1,4 +1,4 @@
-"""``python -m hack.vllm_changes [OLD NEW]``: what a newer vLLM changes in what zones touch of it.
+"""``python -m hack.vllm_changes [OLD NEW]``: changes of a newer vLLM in the parts that zones touch.
 
 OLD and NEW are environments; by default ``.venv`` and ``.venv-newer``, which ``make newer`` makes.
 """

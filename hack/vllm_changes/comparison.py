@@ -1,4 +1,4 @@
-"""Compares two vLLMs in what is touched of them."""
+"""Compares the touched parts of two vLLMs."""
 
 import ast
 import difflib
@@ -9,7 +9,7 @@ from hack.vllm_changes.touched import Touched
 
 
 def changes(old: Package, new: Package, of: Touched) -> Iterator[str]:
-    """What differs between two vLLMs in what is touched, line by line: what breaks first, code last."""
+    """Yields the differences between two vLLMs in the touched parts, line by line: breaking ones first, code last."""
     yield f"vLLM {old.version} and {new.version}, in what zones touch of them"
     yield from _section("imports that are gone", _imports(old, new, of))
     yield from _section("attributes that are gone", _attributes(old, new, of))
@@ -44,7 +44,7 @@ def _attributes(old: Package, new: Package, of: Touched) -> Iterator[str]:
 
 
 def _fields(old: Package, new: Package, of: Touched) -> Iterator[str]:
-    """Of classes that are imported, all; elsewhere, those that are touched."""
+    """Yields differences of all fields of imported classes, and of touched fields elsewhere."""
     imported = {name for _, name in of.imported}
     for module in sorted(_modules(old, of) | _modules(new, of)):
         before, after = old.module(module).fields, new.module(module).fields

@@ -1,4 +1,4 @@
-"""vLLM's own Python files, as text: what they define, without importing any of it."""
+"""vLLM's own Python files, as text: their definitions, without importing any of them."""
 
 import ast
 import re
@@ -15,12 +15,12 @@ _FLAG = re.compile(r"\"(--[a-z][a-z0-9-]*)\"")
 
 @dataclass(slots=True)
 class Module:
-    """What one file defines."""
+    """The definitions of one file."""
 
     functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = field(default_factory=dict)
-    """By name, those of classes with their class's name before it."""
+    """Functions by name; methods with their class's name before it."""
     fields: dict[str, str] = field(default_factory=dict)
-    """What attributes are declared as, or are set to where an object is made; by name, with the class's before it."""
+    """Declarations or initial values of attributes, by name, with the class's name before it."""
     names: set[str] = field(default_factory=set)
     """All that is defined or imported in it, and each attribute that is used there."""
 
@@ -37,7 +37,7 @@ class Package:
 
     @property
     def version(self) -> str:
-        """As its ``_version.py`` says."""
+        """The version from ``_version.py``."""
         found = re.search(r"^__version__ = .*?'([^']+)'", (self.folder / "_version.py").read_text(), re.MULTILINE)
         return found[1] if found else "?"
 
@@ -54,7 +54,7 @@ class Package:
         return next((path for path in (base.with_suffix(".py"), base / "__init__.py") if path.is_file()), None)
 
     def module(self, name: str) -> Module:
-        """What a module defines; nothing if there is none."""
+        """Returns the definitions of a module; none if it does not exist."""
         path = self.path(name)
         return Module() if path is None else _read(path.read_text())
 
@@ -69,7 +69,7 @@ class Package:
         return [".".join(path.relative_to(self.folder.parent).with_suffix("").parts) for path in found]
 
     def routes(self) -> Iterator[tuple[str, str]]:
-        """What its routers declare, by method and path, also those that no machine or model has turned on."""
+        """Yields method and path of all declared routes, including those that no machine or model has turned on."""
         for file in (self.folder / "entrypoints").rglob("*.py"):
             for method, path in _ROUTE.findall(file.read_text()):
                 yield {"websocket": "websocket", "add_api_route": "POST"}.get(method, method.upper()), path

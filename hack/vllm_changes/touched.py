@@ -1,4 +1,4 @@
-"""What of vLLM this repository touches: read from its own source, so that none of it can be forgotten."""
+"""The parts of vLLM that this repository touches, read from its own source, so that none can be forgotten."""
 
 import ast
 from collections.abc import Iterable, Iterator
@@ -15,15 +15,15 @@ class Touched:
     """Names of vLLM's that are used somewhere in this repository."""
 
     imported: frozenset[tuple[str, str]]
-    """Modules and what is imported from them."""
+    """Imported modules, and the names imported from each."""
     modules: frozenset[str]
-    """Those that the adapter imports from: their code is what runs with it."""
+    """The modules that the adapter imports from: their code runs with it."""
     names: frozenset[str]
     """Attributes that the adapter reads, writes, calls or replaces, of any class."""
 
 
 def touched(repository: Path = _REPOSITORY) -> Touched:
-    """What this repository touches of vLLM."""
+    """Returns the parts of vLLM that this repository touches."""
     importing = [path for folder in _IMPORTING for path in (repository / folder).rglob("*.py")]
     adapter = [*_trees((repository / _ADAPTER).rglob("*.py"))]
     return Touched(

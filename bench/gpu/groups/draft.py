@@ -19,7 +19,7 @@ from bench.gpu.shapes import Shape
 from bench.kinds.models import full_attention
 
 _DRAFTED_TOKENS: Final = 4
-"""In each step."""
+"""The tokens drafted in each step."""
 _AT_ONCE: Final = 32
 
 

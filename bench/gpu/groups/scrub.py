@@ -1,4 +1,4 @@
-"""What it costs to zero blocks that change hands (``scrub: OnTransfer``), under a load in which they always do."""
+"""The cost of zeroing blocks that change owners (``scrub: OnTransfer``), under a load in which they always do."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -19,7 +19,7 @@ _MIB: Final = float(1 << 20)
 _GIB: Final = float(1 << 30)
 _POLL_SECONDS: Final = 0.05
 _STORE_SECONDS: Final = 10.0
-"""For stores to end after the answers."""
+"""The time for stores to end after the answers."""
 
 
 @dataclass(frozen=True, slots=True)

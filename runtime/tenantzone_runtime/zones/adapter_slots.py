@@ -1,4 +1,4 @@
-"""Adapter slots: for which LoRA adapters requests run at once, who waits for a slot, and who gives one up.
+"""Adapter slots: which LoRA adapters have requests running at once, which zones wait for a slot, and who gives one up.
 
 An engine runs requests for a limited number of different adapters at a time (``--max-loras``). A zone is *entitled* if
 it has seats of its own. While an entitled zone waits for a slot, no further request begins for an adapter that only
@@ -23,7 +23,7 @@ from tenantzone_runtime.zones.ledger import Ledger
 from tenantzone_runtime.zones.zone import Zone
 
 TURN_STEPS: Final = 16
-"""Steps for which an adapter keeps its slot at least: a shorter turn would cost more than it computes."""
+"""The fewest steps for which an adapter keeps its slot: a shorter turn would cost more than it computes."""
 _SEARCHED: Final = 16
 """Waiting requests of a zone, from its next one on, that are searched for adapters without a slot."""
 _CHECKED: Final = 16
@@ -52,7 +52,7 @@ class _Waiter(Generic[W]):
     since: float
     """When it began to wait, in seconds of the monotonic clock."""
     is_reachable: bool = False
-    """Whether every request before it in its zone's queue waits for something else than blocks and seats."""
+    """Whether every request before it in its zone's queue waits for something other than blocks and seats."""
     is_ready: bool = False
     """Whether its request could begin if it had a slot, when that was checked last."""
     checked: int = 0
@@ -62,7 +62,7 @@ class _Waiter(Generic[W]):
     granted_in: int = 0
     """The number of the step since which a slot is kept for it."""
     is_entitled: bool = False
-    """Whether its zone is."""
+    """Whether the waiter's zone is entitled."""
     slots_before_it: int = 0
     """Slots that its zone uses, and those for which it has waited longer: the fewer, the sooner it gets one."""
 
@@ -112,7 +112,7 @@ class AdapterSlots(Generic[W]):
         """Adapters for which a free slot is kept in this step, each with the zone that waits for it."""
         self._refused_before: frozenset[tuple[str, int]] = frozenset()
         self._to_regain: WeakKeyDictionary[W, int] = WeakKeyDictionary()
-        """Requests that gave up a slot to an equal and are not computed as far as then, each with its tokens then."""
+        """Requests that gave up a slot to an equal and have not recomputed their tokens, each with their number."""
 
     # Queries
 
@@ -127,7 +127,7 @@ class AdapterSlots(Generic[W]):
         return free > 0 and (adapter in self._granted or free > len(self._granted))
 
     def blocks_at_most(self, work: W) -> int:
-        """The most blocks that a waiting request can ask for; 0 if it waits for something else, such as a slot."""
+        """The most blocks that a waiting request can need; 0 if it waits for something else, such as a slot."""
         return self._engine.blocks_at_most(work) if self.may_have(work) else 0
 
     @property
@@ -171,7 +171,7 @@ class AdapterSlots(Generic[W]):
         return not refused <= before
 
     def has_begun(self, work: W) -> None:
-        """Note that a waiting request has left its queue, most likely to run."""
+        """Note that a waiting request has left its queue, most likely because it runs."""
         adapter = self._engine.adapter(work)
         if adapter is None:
             return
@@ -195,9 +195,9 @@ class AdapterSlots(Generic[W]):
         return _Turn(self._ledger.now, self._step, self._step)
 
     def _see_who_has_regained(self) -> None:
-        """Let the steps of a turn count from when its requests were computed as far as they were in their last one.
+        """Count the steps of a turn only from when its requests have recomputed what they lost since their last turn.
 
-        Otherwise a request that keeps nothing cached might compute the same tokens in each turn, and never end.
+        Otherwise a request whose blocks are not kept cached might compute the same tokens in each turn, and never end.
         """
         engine = self._engine
         for work in engine.running:
@@ -224,7 +224,7 @@ class AdapterSlots(Generic[W]):
             slots_used[waiter.zone] += 1
 
     def _waiters(self, zone: Zone, safe: Container[int]) -> Iterator[_Waiter[W]]:
-        """The adapters that the zone's next requests ask for and that have no slot, or one that they could lose.
+        """The adapters that the zone's next requests need and that have no slot, or one that they could lose.
 
         Args:
             zone: has waiting requests.
@@ -289,7 +289,7 @@ class AdapterSlots(Generic[W]):
                     waiter.granted_in = self._step
 
     def _make_free(self, waiters: Iterable[_Waiter[W]], slots: int) -> None:
-        """Have adapters give up their slots for those who wait and find none free, where it is time."""
+        """Have adapters give up their slots, if it is time, for waiters that find none free."""
         joined: set[int] = set()
         provided: set[int] = set()
         for waiter in waiters:
@@ -317,7 +317,7 @@ class AdapterSlots(Generic[W]):
             self._closed.update(unentitled)
             if unentitled:
                 due = [adapter for adapter in unentitled if self._is_due(adapter, waiter)]
-                # Of the lowest priority the youngest, as for seats.
+                # Among adapters of the lowest priority the youngest, as for seats.
                 due.sort(key=lambda adapter: (self._priority(adapter), -self._turns[adapter].step))
                 return any(self._gives_up(adapter, waiter.zone) for adapter in due)
         due = [
@@ -379,5 +379,5 @@ class AdapterSlots(Generic[W]):
         return [work for work in self._engine.running if self._engine.adapter(work) == adapter]
 
     def _priority(self, adapter: int) -> int:
-        """The highest of the zones that use an adapter."""
+        """The highest priority of the zones that use an adapter."""
         return max(zone.spec.priority for zone in self._users[adapter])

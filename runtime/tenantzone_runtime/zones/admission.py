@@ -1,7 +1,7 @@
-"""Zones with waiting requests, and which of them is looked at next.
+"""The zones with waiting requests, and the order in which they are considered.
 
-The fair queue decides whose turn it is. A zone whose next request was denied its blocks is parked: nobody looks at it
-before something changes for it (``denials``). A zone may also stand aside for the step that is being made.
+The fair queue decides whose turn it is. A zone whose next request was denied its blocks is parked: it is not considered
+again before something changes for it (``denials``). A zone may also be set aside for the current step.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,20 +25,20 @@ class Admission:
         self._denials = Denials(ledger)
         self._zones: dict[Account, Zone] = {}
         self._unseen: dict[Zone, None] = {}
-        """Those whose next request is new, or may be admissible since something changed."""
+        """Zones whose next request is new, or may be admissible since something changed."""
 
     def __contains__(self, zone: Zone) -> bool:
         return zone.account in self._zones
 
     def enter(self, zone: Zone) -> None:
-        """Enter a zone that has a waiting request, or whose next one is another than before."""
+        """Enter a zone that has a waiting request, or whose next request has changed."""
         if zone.account not in self._zones:
             self._zones[zone.account] = zone
             self._fair.enter(zone.account)
         self._unpark(zone)
 
     def leave(self, zone: Zone) -> None:
-        """Take out a zone that has no waiting request any more; harmless if it had none."""
+        """Remove a zone that has no waiting request any more; does nothing if it had none."""
         if self._zones.pop(zone.account, None) is not None:
             self._fair.leave(zone.account)
             self._unseen.pop(zone, None)
@@ -48,25 +48,25 @@ class Admission:
         return iter(self._zones.values())
 
     def take_unseen(self) -> list[Zone]:
-        """Zones to look at before the step, since what they wait for may be there."""
+        """Returns the zones to consider before the step, since what they wait for may be available."""
         unseen, self._unseen = self._unseen, {}
         return list(unseen)
 
     def look_again(self, zone: Zone) -> None:
-        """Have the zone looked at before the next step, too."""
+        """Have the zone considered before the next step, too."""
         if zone.account in self._zones:
             self._unseen[zone] = None
 
     def next(
         self, is_admissible: Callable[[Zone], bool], may_call: Callable[[], bool], free: int, *, is_running: bool
     ) -> Zone | None:
-        """The zone whose turn it is, of those whose next request can be admitted.
+        """Returns the zone whose turn it is, among those whose next request can be admitted.
 
-        The others are parked by whoever finds that out, or stand aside until the step is over.
+        ``is_admissible`` parks the others, or they are set aside until the step is over.
 
         Args:
             is_admissible: whether a zone's next request can be admitted.
-            may_call: whether it is worth while to look at parked zones for which blocks may be there.
+            may_call: whether it is worthwhile to consider parked zones for which blocks may be available.
             free: blocks that are free now.
             is_running: whether requests run.
         """
@@ -84,31 +84,31 @@ class Admission:
         return None if account is None else self._zones[account]
 
     def first(self) -> Iterator[Zone]:
-        """The zones that are in the queue, roughly in the order in which they come; nothing may change meanwhile."""
+        """Yields the zones in the queue, roughly in their order; the queue must not change meanwhile."""
         return (self._zones[account] for account in self._fair.first())
 
     def somebody_was_admitted(self) -> None:
-        """Have denied zones looked at again: what room was made, and what is kept for whom, is different now."""
+        """Consider denied zones again: an admission changes what room was made, and which blocks are kept."""
         self._denials.line_up()
 
     def park(self, zone: Zone, count: int, peak: int, headroom: int) -> None:
-        """Park a zone whose next request was denied ``count`` blocks, until that may be different."""
+        """Park a zone whose next request was denied ``count`` blocks, until that may have changed."""
         self._denials.park(zone, count, peak, headroom)
         self._fair.hold(zone.account)
 
     def set_aside(self, zone: Zone) -> None:
-        """Look at no request of the zone until the step is over."""
+        """Consider no request of the zone until the step is over."""
         if zone.account in self._zones:
             self._unpark(zone)
             self._fair.set_aside(zone.account)
 
     def take_back(self, zones: list[Zone]) -> None:
-        """Put zones that stood aside back into the queue, within the step."""
+        """Return zones that were set aside to the queue, within the step."""
         for zone in zones:
             self._fair.release(zone.account)
 
     def end_step(self) -> None:
-        """Put zones that stood aside in the step back into the queue."""
+        """Return the zones that were set aside in the step to the queue."""
         self._denials.line_up()
         self._fair.end_round()
 

@@ -1,4 +1,4 @@
-"""The age of what a zone with a ttl keeps cached: when each block was used last, whatever the policy's order."""
+"""The age of a zone's cached blocks, for its ttl: when each was last used, independent of the eviction policy."""
 
 from collections.abc import Iterable
 from itertools import islice, takewhile
@@ -7,15 +7,15 @@ from tenantzone_runtime.zones.eviction_policies.lru import LeastRecentlyUsed
 
 
 class Ages(LeastRecentlyUsed):
-    """A zone's cached blocks, the one that was used longest ago first, each with the time of its last use.
+    """A zone's cached blocks, the one unused for longest first, each with the time of its last use.
 
-    It has links of its own: the policy's order of the same blocks is another one.
+    It has its own links: the eviction policy orders the same blocks differently.
     """
 
     __slots__ = ()
 
     def keep_since(self, block_ids: Iterable[int], moment: float) -> None:
-        """Keep blocks that a request has let go at this time, which is no earlier than that of any before."""
+        """Keep blocks that a request has released at ``moment``, which is not before that of any earlier call."""
         block_ids = list(block_ids)
         self._append(block_ids)
         noted = self.links.noted

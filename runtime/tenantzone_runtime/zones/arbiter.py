@@ -1,8 +1,8 @@
 """The arbiter: decides in one place which requests are admitted, continue or are preempted, and for which zones.
 
-An engine asks it around each step: before the step it makes room where zones are entitled to it, in the step it says
-which waiting request is next and which running request may take blocks. It never stops at one request: a zone that may
-not take its blocks loses its own request's turn, and nobody else's.
+An engine asks it around each step: before the step it makes room for entitled zones; in the step it decides which
+waiting request is next, and which running request may take blocks. It never stops at one request: if a zone may not
+take its blocks, only its own request loses its turn.
 """
 
 from collections.abc import Iterable, Iterator
@@ -39,11 +39,11 @@ _SHORT_AT_ONCE = 16
 class _Denied:
     blocks: int
     headroom: int
-    """Blocks that are missing besides, to be kept free or cached; 0 if the request's own are."""
+    """Further blocks that must stay free or cached and are missing; 0 if the request's own blocks are missing."""
 
 
 class Arbiter(Generic[W]):
-    """Decides for one engine which requests are admitted, go on and yield.
+    """Decides for one engine which requests are admitted, continue and are preempted.
 
     Args:
         tenancy: its zones.
@@ -61,7 +61,7 @@ class Arbiter(Generic[W]):
         self._hopeless = Hopeless(tenancy, engine, self._admission)
         self._claims = Claims[W]()
         self._kept_for: dict[Zone, W] = {}
-        """Waiting requests for which blocks are kept in this step, unless their zones' next ones are others by now."""
+        """Waiting requests for which blocks are kept in this step, unless their zones' next requests have changed."""
         self._yielding = Yielding(tenancy, engine, self._claims, self.preempt)
         self._held_back = HeldBack(engine, self._yielding)
         self._slots = AdapterSlots(
@@ -101,14 +101,14 @@ class Arbiter(Generic[W]):
         self.tokens_to_generate = self._tokens.tokens_to_generate
         self.share_of = self._tokens.share_of
         self._doubtful: W | None = None
-        """The waiting request that the engine found no blocks for last, although it was reckoned to have them."""
+        """The last waiting request for which the engine found no blocks, although the arbiter expected them."""
         self._overlooked: Zone | None = None
-        """Whose next request was that more than once in a row: the next step is the others'."""
+        """The zone whose next request had that more than once in a row: the next step serves other zones."""
         self._sent_back: dict[Zone, None] = {}
         """Zones that lost a request to preemption since the last step: this step admits none of their requests."""
         self._short: dict[Zone, None] = {}
-        """Zones that lack blocks of their reservation, or may when their next requests wait for nothing else any more,
-        in the order in which they were looked at."""
+        """Zones that lack blocks of their reservation, or may do so once their next requests wait for nothing else, in
+        the order in which they were considered."""
         self._stuck_at: int | None = None
         """The change count at which lending everything last helped no request."""
         self._ledger.departures.append(self._forget)
@@ -116,7 +116,7 @@ class Arbiter(Generic[W]):
     # Queues
 
     def waits(self, zone: Zone) -> None:
-        """Note that the zone has a waiting request, or that its next one is another than before."""
+        """Note that the zone has a waiting request, or that its next one has changed."""
         self._forget_front()
         self._admission.enter(zone)
         self._seats.waits(zone)
@@ -135,23 +135,23 @@ class Arbiter(Generic[W]):
         self._tenancy.waits_no_more(zone)
 
     def must_be_prepared(self, zone: Zone, reason: Preparation | None) -> None:
-        """Note for what preparation of its first request a zone waits that has no other request; None: it has none."""
+        """Set the preparation that a zone's only request waits for; None: it waits for none."""
         if self._engine.is_open:
             self._tenancy.must_be_prepared(zone, reason)
 
     def _forget_front(self) -> None:
-        """Forget the waiting request that was named last, which most likely was admitted."""
+        """Forget the waiting request that was returned last, which most likely was admitted."""
         if self._front is not None:
             self._claims.drop(self._front)
             if self._blocks_at_most(self._front):
                 self._seats.sat_down(self._front)
                 self._slots.has_begun(self._front)
-            # Else it waits for something else, and was passed over.
+            # Otherwise it waits for something else, and was skipped.
             self._front = None
             self._admission.somebody_was_admitted()
 
     def _forget(self, zone: Zone) -> None:
-        """Forget a zone that is gone. What is kept for one step is forgotten in the step after its last request."""
+        """Forget a zone that is gone. State of one step is dropped in the step after its last request."""
         self._seats.forget(zone)
         self._tokens.forget(zone)
         self.latency.forget(zone)
@@ -168,7 +168,7 @@ class Arbiter(Generic[W]):
         if not self._engine.goes_on:
             return
         if not self._engine.is_open:
-            # What runs is to end undisturbed, and who can't be admitted has no use for what it reserves.
+            # Running requests end undisturbed, and zones without admissions can't use their reservations.
             states.lend_what_is_unused(self._ledger)
         else:
             for borrower in self._tenancy.past_grace():
@@ -208,9 +208,9 @@ class Arbiter(Generic[W]):
         return self._tokens.is_shared
 
     def may_continue(self, work: W, count: int) -> bool:
-        """Whether a running request may take blocks now; else it loses its turn, and is helped before the next step."""
+        """Whether a running request may take blocks now; if not, it is skipped, and helped before the next step."""
         may_continue = count <= self._yielding.available(work, growing=True) or self._comes_first(work, count)
-        # Whatever the answer, nothing need be kept for it in this step any more.
+        # In either case nothing is kept for it in this step any more.
         self._claims.drop(work)
         if may_continue:
             self._held_back.goes_on(work)
@@ -220,16 +220,16 @@ class Arbiter(Generic[W]):
         return False
 
     def _comes_first(self, work: W, count: int) -> bool:
-        """Whether a running request may take blocks that are kept for others of its zone: it comes before them."""
+        """Whether a running request may take blocks that are kept for others of its zone, as it comes before them."""
         self._yielding.know_better()
         waiting = self._kept_for.get(work.zone)
         if waiting is not None and count > self._yielding.available(work, growing=True):
-            # Not enough of that is left for who waits behind it: others may have the rest.
+            # Too few of them are left for the waiting request: others may have the rest.
             self._claims.drop(waiting)
         return self._yielding.may_continue(work, count)
 
     def next_front(self) -> W | None:
-        """The waiting request to admit next; None if there is no seat, or no zone's next request can have blocks."""
+        """Returns the waiting request to admit next; None if no seat is free, or no next request can have blocks."""
         if self._front is None and self._engine.free_seats:
             self._admission.wake()
             zone = self._next_zone()
@@ -250,7 +250,7 @@ class Arbiter(Generic[W]):
         return self._front
 
     def turned_down(self, work: W) -> None:
-        """Have a request looked at again before the next step: the engine found no blocks for it after all."""
+        """Have a request considered again before the next step: the engine found no blocks for it after all."""
         self._front = None
         self._tokens.was_turned_down(work)
         if self._engine.is_running(work):
@@ -262,7 +262,7 @@ class Arbiter(Generic[W]):
             self._doubtful = work
 
     def end_step(self) -> None:
-        """End the step, so that what stood aside in it may be asked for again."""
+        """End the step, so that zones that were set aside in it are considered again."""
         self._front = None
         self._tenancy.seats_are(taken=self._engine.is_open and not self._engine.free_seats)
         self._claims.clear()
@@ -272,7 +272,7 @@ class Arbiter(Generic[W]):
         self._admission.end_step()
 
     def dispatched(self, step: object, load: StepLoad, now: float) -> None:
-        """Notes the step that was just planned, and what it computes.
+        """Note the step that was just planned, and what it computes.
 
         Args:
             step: identifies it.
@@ -282,14 +282,14 @@ class Arbiter(Generic[W]):
         self.steps_in_flight.dispatch(step, load, self._tokens.bound, now)
 
     def pause(self) -> None:
-        """Note that the engine takes on no waiting requests from now on, or takes them on again."""
+        """Note that the engine has stopped admitting waiting requests, or admits them again."""
         self._front = None
         self._admission.wake_all()
-        # While it is paused it is not for blocks that requests wait.
+        # While it is paused, requests do not wait for blocks.
         self._tenancy.nobody_waits()
 
     def preempt(self, work: W, reason: PreemptionReason, beneficiary: Zone | None) -> None:
-        """Send a running request back to wait; it does not come back in this step."""
+        """Preempt a running request; it is not admitted again in this step."""
         self._engine.preempt(work)
         self._seats.stood_up(work.zone)
         self.note_preemption(work, reason, beneficiary)
@@ -318,7 +318,7 @@ class Arbiter(Generic[W]):
 
     def _claim(self, zone: Zone) -> None:
         """Make room for a zone's next request if the zone is entitled to it, and note if it must wait."""
-        # What waits for something else, such as a grammar, is passed over in the step, and this one comes.
+        # A request that waits for something else, such as a grammar, is skipped in the step, and this one comes.
         front = self._engine.front(zone)
         work, at_most = next(candidates(self._engine, zone, self._blocks_at_most), (front, 0))
         denied = self._denied(work)
@@ -336,7 +336,7 @@ class Arbiter(Generic[W]):
             # The step itself may not reach the zone, and no event announces what it waits for apart from blocks.
             self._short[zone] = None
             if denied is not None:
-                # That its reservation is not there must show all the same.
+                # The missing reservation must be visible all the same.
                 self._tenancy.must_wait(zone, denied.blocks, self._engine.free_blocks, work.peak)
 
     def _look_at_short(self) -> None:
@@ -347,12 +347,12 @@ class Arbiter(Generic[W]):
                 self._admission.look_again(zone)
 
     def _share_adapter_slots(self) -> None:
-        """Decide who has adapter slots in this step, and have zones looked at for which that changes something."""
+        """Decide which zones have adapter slots in this step, and consider zones for which that changes something."""
         if not self._engine.adapter_slots:
             return
         waited = self._slots.waiting
         if self._slots.begin_step(self._admission):
-            # Next requests that were denied blocks may lack a slot by now: those behind them may have what they need.
+            # Next requests that were denied blocks may lack a slot by now: later ones may have what they need.
             self._admission.wake_those(lambda zone: not self._blocks_at_most(self._engine.front(zone)))
         waiting = self._slots.waiting
         for zone in waited - waiting:
@@ -365,7 +365,7 @@ class Arbiter(Generic[W]):
             self._admission.enter(zone)
 
     def _share_encoder(self) -> None:
-        """Decide for whom room in the encoder is kept in this step."""
+        """Decide for which zones room in the encoder is kept in this step."""
         waited = self.encoder.waiting
         self.encoder.begin_step()
         for zone in waited - self.encoder.waiting:
@@ -376,11 +376,11 @@ class Arbiter(Generic[W]):
                 self._tenancy.must_wait_for_encoder(zone)
 
     def _could_begin_with_slot(self, work: W) -> bool:
-        """Whether a waiting request could begin in this step, if its adapter had a slot, and it a seat."""
+        """Whether a waiting request could begin in this step, if its adapter had a slot and it had a seat."""
         return self._finds_blocks(work, self._engine.blocks_at_most(work)) and self._engine.can_begin(work)
 
     def _could_begin_with_encoding(self, zone: Zone) -> W | None:
-        """The first waiting request of a zone, if it could begin in this step with room in the encoder; else None."""
+        """Returns a zone's first waiting request if it could begin in this step with room in the encoder; else None."""
         if (
             not self._engine.is_open
             or zone not in self._admission
@@ -392,7 +392,7 @@ class Arbiter(Generic[W]):
         return work if work is not None and self._finds_blocks(work, at_most) else None
 
     def _finds_blocks(self, work: W, at_most: int) -> bool:
-        """Whether a waiting request may have the ``at_most`` blocks that it asks for, or is entitled to them."""
+        """Whether a waiting request may have the ``at_most`` blocks that it needs, or is entitled to them."""
         zone = work.zone
         if not at_most or zone in self._held_back.zones or self._seats.is_at_limit(zone):
             return False
@@ -409,21 +409,21 @@ class Arbiter(Generic[W]):
             self._tenancy.may_go_on(zone)
 
     def _blocks_to_claim(self, work: W) -> tuple[int, bool]:
-        """The blocks that are there for a request of a zone within its reservation, and whether it may need fewer.
+        """Returns the blocks to keep for a request of a zone within its reservation, and whether it may need fewer.
 
-        There are 0 for any other request.
+        They are 0 for any other request.
         """
         at_most = self._blocks_at_most(work)
         if not at_most or not work.zone.is_entitled_to(1):
             return 0, False
-        # Where blocks abound it does not matter for now how many of them it finds in its cache.
+        # If free blocks abound, the number of its prefix hits does not matter for now.
         abound = self._engine.free_blocks >= self._claims.total + at_most
         if abound and self._yielding.is_entitled_to(work, at_most):
             return at_most, True
         return self._engine.blocks_to_admit(work), False
 
     def _is_admissible(self, zone: Zone) -> bool:
-        """Whether a zone's next request gets its blocks now, if need be of what others merely cache; else it waits."""
+        """Whether a zone's next request gets its blocks now, if need be from caches of others; if not, it waits."""
         if self._seats.is_at_limit(zone):
             self._tenancy.must_wait_for_own_seat(zone)
             return False
@@ -432,7 +432,7 @@ class Arbiter(Generic[W]):
         engine = self._engine
         work = engine.front(zone)
         if not self._slots.may_have(work):
-            # The engine passes over it, and looks at the one behind it.
+            # The engine skips it, and considers the request behind it.
             self._tenancy.must_wait_for_adapter(zone)
             return True
         if engine.blocks_at_most(work) and not self._tokens.may_begin(work):
@@ -443,15 +443,15 @@ class Arbiter(Generic[W]):
             return False
         held_back = self._held_back.first_of(zone)
         if held_back is not None:
-            # What its zone lets go of is for those that run: of requests that were there before a limit was lowered,
-            # one that waits may have more than one that runs, and they would begin in its place by turns.
+            # Blocks that its zone releases are for its running requests: of requests from before a limit was lowered, a
+            # waiting one may have more than a running one, and they would replace each other in turns.
             count = engine.blocks_to_continue(held_back)
             self._tenancy.must_wait(zone, count, engine.free_blocks, held_back.peak)
             self._admission.look_again(zone)
             return False
         expected = self._kept_for.get(zone, work)
         if expected is not work and engine.blocks_at_most(work):
-            # This one waited for something else before the step, such as the place of an adapter that has yielded.
+            # Before the step it waited for something else, such as the slot of a preempted adapter.
             self._claims.pass_on(expected, work)
             self._kept_for[zone] = work
         denied = self._denied(work)
@@ -471,7 +471,7 @@ class Arbiter(Generic[W]):
         return False
 
     def _wait_to_begin(self, work: W) -> None:
-        """Note that a zone's next request waits, for the encoder or for what this step computes."""
+        """Note that a zone's next request waits for the encoder, or for what this step computes."""
         if self._engine.can_encode(work):
             self._tenancy.must_wait_for_tokens(work.zone)
         else:
@@ -479,7 +479,7 @@ class Arbiter(Generic[W]):
             self._tenancy.must_wait_for_encoder(work.zone)
 
     def _next_zones(self, first: Iterable[Zone]) -> Iterator[Zone]:
-        """Zones with waiting requests that may have seats: those that are entitled to them, these, and the others."""
+        """Yields zones with waiting requests that may have seats: entitled zones, then these, then the others."""
         if not self._engine.free_seats:
             return iter(self._seats.claimants)
         return chain(
@@ -490,7 +490,7 @@ class Arbiter(Generic[W]):
         return max(self._engine.free_seats, len(self._seats.claimants))
 
     def _ready(self, zone: Zone) -> Iterator[W]:
-        """A zone's waiting requests that would be admitted one after the other now, if there were tokens for them."""
+        """Yields a zone's waiting requests that would be admitted one after the other now, given enough tokens."""
         if zone.parked or zone in self._sent_back or zone in self._held_back.zones:
             return
         waiting = islice(candidates(self._engine, zone, self._blocks_at_most), self._seats.free_for(zone))
@@ -512,23 +512,23 @@ class Arbiter(Generic[W]):
         return work.zone not in self._held_back.zones and self._engine.can_begin(work) and not self._denied(work)
 
     def _may_be_relieved(self, work: W, denied: _Denied) -> bool:
-        """Whether a waiting request that is denied blocks gets them of what other active zones merely cache."""
+        """Whether a waiting request that is denied blocks gets them from caches of other active zones."""
         if denied.headroom:
             return False
         count = denied.blocks + self._yielding.of_siblings(work)
         return self._totals.relief(work.zone, count, self._engine.free_blocks, work.peak) > 0
 
     def _denied(self, work: W) -> _Denied | None:
-        """What a waiting request would be denied if it were admitted now; None: nothing."""
+        """Returns the blocks that a waiting request would be denied if it were admitted now; None: none."""
         return self._denied_of(work, self._blocks_at_most(work))
 
     def _denied_of(self, work: W, at_most: int) -> _Denied | None:
-        """What a request that asks for ``at_most`` blocks would be denied; None: nothing."""
+        """Returns the blocks that a request for ``at_most`` blocks would be denied; None: none."""
         engine, zone = self._engine, work.zone
         available = self._yielding.available(work)
         headroom = engine.headroom if engine.running else 0
         reachable = engine.free_blocks + self._ledger.cached_blocks - headroom
-        # Without a prefix hit it would need the most: if that fits there is no need to look one up.
+        # Without a prefix hit it would need the most: if that fits, no look-up is needed.
         if not at_most or (work is not self._doubtful and at_most <= max(0, min(available, reachable))):
             return None
         count = engine.blocks_to_admit(work)
@@ -538,7 +538,7 @@ class Arbiter(Generic[W]):
         return _Denied(count, 0) if count > available else None
 
     def _evict_surplus_for(self, work: W, count: int) -> bool:
-        """Evict what other active zones merely cache, if the zone may have it; returns whether anything was evicted."""
+        """Evict caches of other active zones, if the zone may have the blocks; returns whether anything was evicted."""
         count += self._yielding.of_siblings(work)
         evictions = self._tenancy.evict_surplus_for(work.zone, count, self._engine.free_blocks, work.peak)
         if evictions:
@@ -546,10 +546,10 @@ class Arbiter(Generic[W]):
         return bool(evictions)
 
     def _get_unstuck(self) -> Zone | None:
-        """Find a zone whose next request can be admitted where nothing runs and all wait for what others were promised.
+        """Find a zone to admit from if nothing runs and all requests wait for blocks that other zones have reserved.
 
-        Reservations that nobody uses are lent then, as if their owners were quiet. An owner that comes to ask for what
-        it is entitled to gets it back within a step.
+        Unused reservations are then lent as if their owners were quiet. An owner that requests blocks within its
+        entitlement gets them back within a step.
         """
         if self._totals.changes == self._stuck_at or not self._admission.wake_all():
             return None

@@ -1,7 +1,7 @@
-"""Events of the audit journal: who was granted, lent, evicted, preempted and refused what, and why.
+"""Events of the audit journal: which zones were granted, lent, evicted, preempted and refused what, and why.
 
-The core notes it in the :mod:`~tenantzone_runtime.zones.trail` as it happens. Zones go by their tenant. Nothing here
-knows of prompts, of tokens or of their hashes.
+The core records them in the :mod:`~tenantzone_runtime.zones.trail` as they happen. Zones are named by their tenant.
+Events contain no prompts, tokens or hashes of them.
 """
 
 from dataclasses import dataclass
@@ -11,21 +11,21 @@ from tenantzone_contract.report import EvictionReason
 from tenantzone_contract.tiers import AnyTierName
 
 Change = Literal["declared", "registered", "changed", "active", "idle", "evicted", "leaving", "removed", "forgotten"]
-"""declared, changed, removed: by the config; a zone that is removed while requests of it run is leaving until they end.
-registered, forgotten: for a tenant without a TenantZone. active, idle, evicted: the state that it is in now.
+"""declared, changed, removed: by the config; a zone that is removed while its requests run is leaving until they end.
+registered, forgotten: for a tenant without a TenantZone. active, idle, evicted: the zone's current state.
 """
 
 PreemptionReason = Literal["reclaim", "seat", "adapter", "encoder", "due", "own", "reset", "violation"]
 """reclaim: for a zone that is entitled to the blocks. seat: for one that is entitled to the seat. adapter: its adapter
 gave up its slot for another one. encoder: for a zone that comes before it and waits for room in the encoder. due: a
-loan and its grace are over. own: for the zone itself. reset: the prefix cache was reset. violation: it was caught
-with a block that is not its zone's.
+loan and its grace are over. own: for the zone itself. reset: the prefix cache was reset. violation: it was found with
+a block of another zone.
 """
 
 RefusalReason = Literal["unbound", "unknown_tenant", "too_long", "unsupported", "changed_adapter", "queue_full"]
-"""unbound: no valid seal of the front door. unknown_tenant: no zone. too_long: it could never fit the zone's limit.
-unsupported: a kind of request that does not go with zones. changed_adapter: its LoRA adapter has other files than
-when it was loaded. queue_full: as much of its zone waits as may.
+"""unbound: no valid seal of the frontend. unknown_tenant: no zone. too_long: it could never fit the zone's limit.
+unsupported: a kind of request that zones do not support. changed_adapter: its LoRA adapter's files have changed since
+it was loaded. queue_full: the zone's queue is full.
 """
 
 
@@ -40,22 +40,22 @@ class Lifecycle:
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """What a zone holds, and what it was granted and let go since the last collection.
+    """The blocks that a zone holds, and those that it was granted and released since the last collection.
 
-    It holds what it held in its last balance (a zone that is new: nothing), and what was ``granted``, less what it
-    ``released``, less what was evicted from it in the same collection. If none of its blocks has moved there is none.
+    It holds its blocks of the last balance (a new zone: none), plus ``granted``, less ``released``, less the blocks
+    evicted from it in the same collection. There is no balance if none of its blocks has moved.
     """
 
     kind: ClassVar = "balance"
     zone: str
     granted: int
-    """Free blocks that it took."""
+    """Free blocks that the zone has taken."""
     above_reservation: int
-    """The blocks among them that it holds above its reservation."""
+    """The blocks among these that it holds above its reservation."""
     released: int
-    """Blocks that its requests let go and that it did not keep cached."""
+    """Blocks that its requests released and that it did not keep cached."""
     held: int
-    """Now, in use and cached."""
+    """Blocks held now, in use and cached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,25 +72,25 @@ class Evicted:
 
 @dataclass(frozen=True, slots=True)
 class Purged:
-    """The event that a purge was carried out: nothing that the zone had computed before it is found any more."""
+    """The event that a purge was carried out: the zone's earlier results are not found any more."""
 
     kind: ClassVar = "purged"
     zone: str
     id: str
-    """As somebody gave it."""
+    """The id as given in the request for the purge."""
     evicted: int
-    """Cached blocks that went; they are among those of ``Evicted`` with the reason ``purge``."""
+    """Cached blocks that were evicted; they are among those of ``Evicted`` with the reason ``purge``."""
     withdrawn: int
-    """Blocks that requests used: they are free, and not cached, once they are let go."""
+    """Blocks in use by requests: they become free, and not cached, once they are released."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preempted:
-    """The event that a running request of a zone was sent back to wait."""
+    """The event that a running request of a zone was preempted."""
 
     kind: ClassVar = "preempted"
     zone: str | None
-    """None: a request from before any zone was declared."""
+    """The zone; None: a request from before any zone was declared."""
     requests: int
     reason: PreemptionReason
     beneficiary: str | None
@@ -102,14 +102,14 @@ class Refused:
 
     kind: ClassVar = "refused"
     zone: str | None
-    """None where the request shows no tenant that could be believed."""
+    """The zone; None if the request has no trusted tenant."""
     requests: int
     reason: RefusalReason
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """The event that a request was about to use a block that is not its zone's; it was failed, and never served."""
+    """The event that a request was about to use another zone's block; it was failed, and never served."""
 
     kind: ClassVar = "violation"
     zone: str | None
@@ -127,25 +127,25 @@ class Lent:
     borrower: str
     blocks: int
     due_in_seconds: float | None
-    """From when the last of them were lent. None: when the lender asks for them."""
+    """Seconds from when the last of them were lent. None: they are due when the lender asks for them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repaid:
-    """Blocks that a borrower gave back since the last collection: loans, or parts of them, that are over."""
+    """Blocks that a borrower returned since the last collection: loans, or parts of them, that are over."""
 
     kind: ClassVar = "repaid"
     lender: str
     borrower: str
     blocks: int
     after_seconds: float
-    """How long the loan had stood when the last of them came back."""
+    """How long the loan had lasted when the last of them were returned."""
     overdue: bool
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigApplied:
-    """The event that a config is in force."""
+    """The event that a config has taken effect."""
 
     kind: ClassVar = "config_applied"
     generation: int
@@ -155,7 +155,7 @@ class ConfigApplied:
 
 @dataclass(frozen=True, slots=True)
 class ConfigRefused:
-    """The event that a config was refused; the one before stays in force."""
+    """The event that a config was refused; the previous one stays active."""
 
     kind: ClassVar = "config_refused"
     generation: int | None
@@ -164,17 +164,17 @@ class ConfigRefused:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a zone has used since it came; each number only grows while ``counting_since`` stays the same."""
+    """A zone's usage since it was created; numbers only grow while ``counting_since`` stays the same."""
 
     kind: ClassVar = "usage"
     zone: str
     counting_since: float
-    """When the zone came, on the clock that the core is given; the journal writes Unix time."""
+    """When the zone was created, on the core's clock; the journal writes Unix time."""
     block_seconds: float
     """Blocks held, in use or cached, times seconds."""
     prompt_tokens: int
     cached_tokens: int
-    """Of the prompt tokens, those found in the zone's cache."""
+    """Prompt tokens found in the zone's cache."""
     generation_tokens: int
     computed_first_tokens: int
     """``zones.processed_tokens`` defines this and the next four."""
@@ -186,7 +186,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class LoanUsage:
-    """Block-seconds that a borrower has had of a lender; they only grow while ``counting_since`` stays the same."""
+    """Block-seconds that a borrower has had from a lender; they only grow while ``counting_since`` stays the same."""
 
     kind: ClassVar = "loan_usage"
     lender: str
@@ -198,45 +198,45 @@ class LoanUsage:
 
 @dataclass(frozen=True, slots=True)
 class TierUsage:
-    """What a zone has used of a tier since it came there; it only grows while ``counting_since`` stays the same."""
+    """A zone's usage of a tier since it was created there; it only grows while ``counting_since`` stays the same."""
 
     kind: ClassVar = "tier_usage"
     zone: str
     tier: AnyTierName
     counting_since: float
-    """When the zone came, on the clock that the core is given; the journal writes Unix time."""
+    """When the zone was created, on the core's clock; the journal writes Unix time."""
     byte_seconds: float
     """Bytes held times seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class TierPurged:
-    """The event that a purge was carried out in a tier: nothing that the zone stored there is found any more."""
+    """The event that a purge was carried out in a tier: what the zone stored there is not found any more."""
 
     kind: ClassVar = "tier_purged"
     zone: str
     tier: AnyTierName
     id: str
-    """As somebody gave it."""
+    """The id as given in the request for the purge."""
     evicted: int
-    """Chunks that went."""
+    """Chunks that were evicted."""
     withdrawn: int
-    """Chunks that were in transfer: they go when that ends."""
+    """Chunks that were in transfer: they are dropped when that ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class TierReceipt:
-    """The event that what a zone had stored is removed from a tier's storage, to the last file."""
+    """The event that all files of a zone were removed from a tier's storage."""
 
     kind: ClassVar = "tier_receipt"
     zone: str
     tier: AnyTierName
     id: str | None
-    """Of the purge; None: the zone went."""
+    """The id of the purge; None: the zone was removed."""
     chunks: int
-    """That were found no more from then on."""
+    """Chunks that could no longer be found from then on."""
     files: int
-    """That were removed since."""
+    """Files that were removed since."""
 
 
 @dataclass(frozen=True, slots=True)

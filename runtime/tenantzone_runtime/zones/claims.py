@@ -1,4 +1,4 @@
-"""Claims: blocks that are kept in a step for requests within their zones' reservations, so that each is there once."""
+"""Claims: blocks kept in a step for requests within their zones' reservations, so that none is promised twice."""
 
 from collections.abc import Iterable
 from typing import Generic
@@ -25,7 +25,7 @@ class Claims(Generic[W]):
             self._rough[work] = None
 
     def drop(self, work: W) -> None:
-        """Keep nothing for a request any more, as it has its blocks or does without; harmless if nothing was kept."""
+        """Keep nothing for a request any more: it has its blocks or does without; does nothing if nothing was kept."""
         self._rough.pop(work, None)
         self._add(work.zone, -self._blocks.pop(work, 0))
 
@@ -44,12 +44,12 @@ class Claims(Generic[W]):
         return self._of_zone.get(work.zone, 0) - self._blocks.get(work, 0)
 
     def take_rough(self) -> Iterable[W]:
-        """Take out the requests for which blocks are kept roughly, so that they can be kept anew."""
+        """Remove and return the requests for which blocks are kept roughly, so that they can be kept anew."""
         rough, self._rough = self._rough, {}
         return rough
 
     def clear(self) -> None:
-        """Keep nothing for anybody any more: the step is over."""
+        """Keep nothing any more: the step is over."""
         self._blocks.clear()
         self._of_zone.clear()
         self._rough.clear()

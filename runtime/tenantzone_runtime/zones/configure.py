@@ -1,6 +1,7 @@
-"""From a runtime config to zones: percentages become blocks, zones come, change and leave.
+"""Turns a runtime config into zones: percentages become blocks; zones are added, changed and removed.
 
-Nothing that runs is killed. A zone that left keeps its requests until they finish; its cached blocks go at once.
+No running request is killed. A zone that was removed keeps its requests until they finish; its cached blocks are
+evicted at once.
 """
 
 from collections.abc import Iterator
@@ -40,8 +41,8 @@ def zone_specs(config: RuntimeConfig, capacity: int, seats: int) -> list[ZoneSpe
     nothing and awaits it.
 
     Raises:
-        ConfigError: a zone has an eviction policy that this engine does not know, or users that are named by a header
-            which the pool knows tenants by.
+        ConfigError: a zone has an eviction policy that this engine does not know, or names its users by a header that
+            the pool uses to identify tenants.
     """
     for number, zone in enumerate(config.zones):
         if zone.eviction_policy not in EVICTION_POLICIES:
@@ -88,7 +89,7 @@ def _spec(zone: ZoneConfig, grant: Grant, seats: SeatGrant) -> ZoneSpec:
 
 
 def release_steps(idle: Idle) -> ReleaseSteps | None:
-    """The steps in which a quiet zone's cached blocks go; None if they go all at once."""
+    """Returns the steps in which a quiet zone's cached blocks are evicted; None if all are evicted at once."""
     release = idle.release
     return None if release is None else ReleaseSteps(percentage(release.share), release.every_seconds)
 
@@ -104,21 +105,21 @@ def add_zone(ledger: Ledger, spec: ZoneSpec) -> Zone:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The difference between the zones that there are and those that there are to be."""
+    """The difference between the current zones and the wanted ones."""
 
     leaving: list[tuple[Zone, ZoneSpec]]
-    """With what they are now."""
+    """Zones to remove, with their current specs."""
     changed: list[ZoneSpec]
-    """Of zones that are new, or other than now; those that are promised more than now come last."""
+    """Specs of zones that are new or changed; those that are promised more than now come last."""
 
 
 def difference(zones: list[Zone], specs: list[ZoneSpec], *, passing_over_same: bool) -> Difference:
-    """The changes that make zones become those of these specs.
+    """Returns the changes that turn the zones into those of the specs.
 
     Args:
-        zones: all that there are.
-        specs: of all zones that there are to be.
-        passing_over_same: whether a zone that has its spec already needs nothing, since a change came to its end.
+        zones: all current zones.
+        specs: of all wanted zones.
+        passing_over_same: whether to skip zones that have their spec already, because the last change was completed.
     """
     known = {zone.spec.tenant: zone for zone in zones}
     staying = {spec.tenant for spec in specs}
@@ -146,11 +147,11 @@ def apply(ledger: Ledger, changes: Difference, at_once: int) -> Iterator[tuple[Z
         at_once: the most blocks of a zone that are evicted between two yields.
 
     Yields:
-        Zones, with blocks of theirs that were evicted: they may keep less than they hold, or they leave. What is
-        not asked for is not done.
+        Zones with the ids of their blocks that were evicted, because they may keep less than they hold, or leave. The
+        changes are made only as far as the caller iterates.
     """
     for zone, spec in changes.leaving:
-        # In any pause a request of its tenant may come, and the zone is one for an unknown tenant then.
+        # In any pause a request of its tenant may arrive, and the zone is then one for an unknown tenant.
         if ledger.is_present(zone) and zone.spec is spec:
             yield zone, _dismiss(ledger, zone, at_once)
             while zone.leaving and zone.cached:
@@ -179,7 +180,7 @@ def change_spec(ledger: Ledger, zone: Zone, spec: ZoneSpec, at_once: int = ALL) 
 
 
 def _dismiss(ledger: Ledger, zone: Zone, at_once: int) -> list[int]:
-    """Take a zone out of the config: it is promised nothing any more, and what runs may finish within the old limit."""
+    """Remove a zone from the config: it is promised nothing any more; running requests keep its old limit."""
     if not zone.leaving:
         zone.leaving = True
         _note(ledger, zone, "leaving")
@@ -192,9 +193,9 @@ def _dismiss(ledger: Ledger, zone: Zone, at_once: int) -> list[int]:
 
 
 def discard_if_gone(ledger: Ledger, zone: Zone) -> None:
-    """Forget a zone that left the config with its last request and block; harmless when it is forgotten already."""
+    """Forget a zone that left the config with its last request and block; does nothing if it is forgotten already."""
     if ledger.is_present(zone) and zone.leaving and zone.held == 0 and zone.requests == 0:
-        # Its bill ends here.
+        # Its usage ends here.
         if ledger.tell_usage(zone):
             ledger.trail.note(zone_usage(zone, zone.usage_told))
         ledger.discard(zone)

@@ -1,4 +1,4 @@
-"""A zone's counters: what has happened in it since it came.
+"""A zone's counters: the events since it was created.
 
 The code that causes an event counts it; nothing is searched for afterwards.
 """
@@ -13,12 +13,12 @@ from tenantzone_runtime.zones.flat import put_mapping, take, take_mapping
 from tenantzone_runtime.zones.histogram import Histogram, add_growth
 
 Outcome = Literal["stop", "length", "abort", "error", "refused", "queue_full", "other"]
-"""How a request ended: vLLM's own reasons, those that we do not know as ``other``; or refused
-before it could wait, with ``queue_full`` since others of its zone wait."""
+"""How a request ended: vLLM's own reasons, unknown ones as ``other``; or refused before it could wait, with
+``queue_full`` because other requests of its zone wait."""
 
 Beneficiary = Literal["self", "higher_priority", "same_priority", "lower_priority", "none"]
-"""Whom an eviction made room for, by priority against the zone that lost the blocks. none: nobody in particular, or a
-request from before any zone was declared."""
+"""The zone that an eviction made room for, by its priority relative to the zone that lost the blocks. none: no zone, or
+a request from before any zone was declared."""
 
 _OTHERS: Final[tuple[Beneficiary, ...]] = ("higher_priority", "same_priority", "lower_priority")
 
@@ -40,10 +40,10 @@ EVICTIONS_FOR: Final[dict[EvictionReason, tuple[Beneficiary, ...]]] = {
 """For whom blocks can be evicted, by reason; nothing else occurs."""
 
 TAKEN_FOR: Final[tuple[EvictionReason, ...]] = ("quiet", "reclaim", "relief", "watermark")
-"""Reasons of evictions that others cause. The rest is the zone's own doing, its spec's or an administrator's."""
+"""Reasons of evictions that other zones cause. The others are caused by the zone, its spec or an administrator."""
 
 STARVED_FOR: Final[tuple[WaitReason, ...]] = ("reserved", "in_use")
-"""Reasons to wait for blocks that others have. What a zone's own limit holds back is as its owner wants it."""
+"""Reasons to wait for blocks that others have. Waits for the zone's own limit are intended by its owner."""
 
 
 @dataclass(slots=True)
@@ -55,37 +55,37 @@ class Counters:
     prompt_tokens: int = 0
     generation_tokens: int = 0
     computed_tokens: int = 0
-    """Computed in steps, of prompts and generated, each once: what was lost and computed again is not in it."""
+    """Tokens computed in steps, of prompts and generated, each once: recomputed tokens do not count."""
     computed_first_tokens: int = 0
-    """Computed in steps for the first time. ``zones.processed_tokens`` defines this and the next four."""
+    """Tokens computed in steps for the first time. ``zones.processed_tokens`` defines this and the next four."""
     recomputed_tokens: int = 0
     rejected_draft_tokens: int = 0
     loaded_tokens: int = 0
-    """From tiers, after a preemption again."""
+    """Tokens loaded from tiers, including those loaded again after a preemption."""
     hit_tokens: int = 0
-    """In the prefix cache, of prompts and generated, after a preemption again."""
+    """Tokens found in the prefix cache, of prompts and generated, including those found again after a preemption."""
     withheld_tokens: int = 0
-    """That requests of the zone could have had computed in a step and that were kept for others, or for a target."""
+    """Tokens that requests of the zone could have computed in a step and that were kept for others, or for a target."""
     preemptions: int = 0
     violations: int = 0
-    """Requests of the zone that were about to use a block that is not the zone's."""
+    """Requests of the zone that were about to use a block of another zone."""
     scrubbed_blocks: int = 0
-    """Blocks that the zone had let go and that were zeroed because another zone got them."""
+    """Blocks that the zone had released and that were zeroed because another zone got them."""
     block_seconds: float = 0.0
     """Blocks held, in use or cached, times seconds."""
     lent_block_seconds: float = 0.0
-    """Blocks of its reservation that others stood on, times seconds."""
+    """Blocks of its reservation that others had borrowed, times seconds."""
     borrowed_block_seconds: float = 0.0
     evictions: dict[tuple[EvictionReason, Beneficiary], int] = field(default_factory=dict)
-    """Cached blocks that the zone lost; without those that are zero."""
+    """Cached blocks that the zone lost; zeros are left out."""
     requests: dict[Outcome, int] = field(default_factory=dict)
-    """Those that have ended."""
+    """Requests that have ended."""
     stalled_seconds: dict[WaitReason, float] = field(default_factory=dict)
     """Time in which the zone's next request waited for blocks."""
     queue_time: Histogram = field(default_factory=Histogram)
-    """From a request's arrival until it was first scheduled."""
+    """Seconds from a request's arrival until it was first scheduled."""
     time_to_first_token: Histogram = field(default_factory=Histogram)
-    """From a request's arrival until its first token left the engine core."""
+    """Seconds from a request's arrival until its first token left the engine core."""
 
     def request_ended(self, outcome: Outcome) -> None:
         self.requests[outcome] = self.requests.get(outcome, 0) + 1
@@ -106,9 +106,9 @@ class Counters:
         return sum((self.stalled_seconds.get(reason, 0.0) for reason in STARVED_FOR), 0.0)
 
     def add_growth(self, newer: "Counters", older: "Counters") -> None:
-        """Add what another zone has counted between two looks at it.
+        """Add what another zone has counted between two snapshots of it.
 
-        Nothing decreases by it, not even by what a sum of floating-point numbers in another order could differ.
+        No count decreases, not even by the rounding error of a sum in another order.
         """
         for name in _NUMBERS:
             setattr(self, name, getattr(self, name) + (getattr(newer, name) - getattr(older, name)))

@@ -1,4 +1,4 @@
-"""Deadlines: when each zone has to be looked at next, found without a look at all zones."""
+"""Deadlines: when each zone must be checked next, found without checking all zones."""
 
 import heapq
 from collections.abc import Iterator
@@ -13,9 +13,9 @@ _FEW: Final = 64
 class Deadlines:
     """At most one deadline for each zone.
 
-    The heap refers to zones by number, so that it keeps none alive. An entry whose zone has another deadline by now, or
-    none, is out of date. Such entries go when their time has come, or when the heap has twice as many entries as there
-    were deadlines when it was tidied up last. So each deadline costs the same on average.
+    The heap refers to zones by number, so that it keeps none alive. An entry is stale if its zone has another deadline
+    by now, or none. Stale entries are removed when their time has come, or when the heap has twice as many entries as
+    there were deadlines at the last clean-up. So each deadline costs the same on average.
     """
 
     def __init__(self) -> None:

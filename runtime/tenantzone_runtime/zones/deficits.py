@@ -1,12 +1,13 @@
-"""Weighted deficit round robin over zones: how the tokens of a step are shared among those that have work for them.
+"""Weighted deficit round robin over zones: shares the tokens of a step among the zones that have work for them.
 
 The algorithm is Shreedhar and Varghese, *Efficient Fair Queuing using Deficit Round Robin*, SIGCOMM'95. A round is a
-step, and a zone's quantum its share of the step by weight. What it is owed, since it gets at least ``CHUNK`` tokens
-for its prompts or none, is its deficit and carried over. What a zone has no use for is the others'.
+step, and a zone's quantum is its share of the step by weight. Because a zone gets at least ``CHUNK`` tokens for its
+prompts or none, the rest of its quantum is its deficit, which is carried over. Tokens that a zone can't use go to the
+others.
 
-The bound, which the tests hold it to: of two zones that have work for more than their shares in each step, neither is
-ahead of the other by more than ``BOUND`` tokens per unit of weight, however long that lasts. Where zones
-need some other number of tokens at least, that number takes the place of ``CHUNK``.
+The bound, which the tests check: of two zones that have work for more than their shares in each step, neither is ahead
+of the other by more than ``BOUND`` tokens per unit of weight, however long that lasts. If zones need another least
+number of tokens, it replaces ``CHUNK``.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +17,7 @@ from typing import Final
 from tenantzone_runtime.zones.zone import Zone
 
 CHUNK: Final = 64
-"""Tokens that a zone gets for its prompts at least: fewer are not worth what a request costs in a step."""
+"""The fewest tokens that a zone gets for its prompts: fewer are not worth the cost of a request in a step."""
 BOUND: Final = 4 * CHUNK
 
 
@@ -25,9 +26,9 @@ class DeficitRoundRobin:
 
     def __init__(self) -> None:
         self._deficits: dict[Zone, float] = {}
-        """In tokens; below 0 for who had one too many."""
+        """In tokens; below 0 for a zone that had too many."""
         self._carried = float(CHUNK)
-        """How many of them are carried over at the most."""
+        """The most tokens that are carried over."""
 
     def share(
         self, budget: int, demands: Mapping[Zone, int], least: Mapping[Zone, int] = MappingProxyType({})
@@ -35,21 +36,21 @@ class DeficitRoundRobin:
         """Share tokens among zones.
 
         Args:
-            budget: tokens that there are.
-            demands: tokens for which each zone has work. Who is not among them any more is owed nothing.
-            least: for zones to which fewer tokens are no use, how many, unless that is more than their demand. What is
-                too few for a zone is owed to it, and others have it meanwhile: first those that have earned most of
-                what they need. A zone that needs more than the budget is owed nothing for it.
+            budget: the number of tokens.
+            demands: tokens for which each zone has work. A zone that is missing loses its deficit.
+            least: the fewest tokens that are useful to a zone, unless its demand is smaller. A share that is too small
+                is carried over, and other zones use it meanwhile: first those that have earned most of what they need.
+                A zone that needs more than the budget is owed nothing for it.
 
         Returns:
-            Tokens by zone: never more than it has work for, and in all the budget, or all that there is work for, but
-            for what is no use to anybody.
+            Tokens by zone: never more than it has work for, and in all the smaller of the budget and the total work,
+            except for tokens that no zone can use.
         """
         self._carried = float(max(CHUNK, *least.values(), 0))
         needed = {zone: min(least.get(zone, 1), demand) for zone, demand in demands.items()}
         self._deficits = {zone: self._deficits.get(zone, 0.0) for zone in demands}
         granted = dict.fromkeys(demands, 0)
-        # To a zone that needs more than there is nothing is owed: it would have all of many later steps.
+        # A zone that needs more than the budget is owed nothing: it would take all of many later steps.
         self._share(budget, demands, [zone for zone, count in needed.items() if 0 < count <= budget], granted)
         too_few = [zone for zone in least if granted[zone] < needed[zone] <= budget]
         if too_few:
@@ -90,10 +91,10 @@ class DeficitRoundRobin:
             self._deficits[zone] = max(self._deficits[zone], min(self._deficits[zone] + tokens, self._carried))
 
     def charge(self, zone: Zone, tokens: float) -> float:
-        """Count tokens that a zone found left over by others; it pays back no more than it takes to begin a prompt.
+        """Count leftover tokens of other zones that a zone uses; it pays back no more than it takes to begin a prompt.
 
         Returns:
-            The tokens that the zone pays back: to give these back to it undoes the charge.
+            The tokens that the zone pays back; owing it as many undoes the charge.
         """
         before = self._deficits.get(zone, 0.0)
         after = min(before, max(before - tokens, -self._carried))
@@ -102,9 +103,9 @@ class DeficitRoundRobin:
         return before - after
 
     def lose(self, tokens: int) -> None:
-        """Count tokens that no zone could use: of what zones are owed for them, each loses its part by weight.
+        """Count tokens that no zone could use: each zone that is owed some of them loses its part by weight.
 
-        Otherwise all deficits would grow to the most that is carried over, and no longer say who is owed more.
+        Otherwise all deficits would grow to the most that is carried over, and no longer show which zone is owed more.
         """
         weight = sum(zone.account.weight for zone in self._deficits)
         for zone in self._deficits:
@@ -120,9 +121,9 @@ class DeficitRoundRobin:
             self._deficits[zone] += budget * zone.account.weight / weight
 
     def _balance(self, zones: list[Zone]) -> None:
-        """Let the deficits of zones add up to 0; of two of them, neither is owed more than before, beside the other.
+        """Make the deficits of zones sum to 0, without increasing what any zone is owed relative to another.
 
-        What a zone that was ahead leaves to others is credited to all once more, and would have deficits grow.
+        Tokens that a zone in credit leaves to others are credited to all again, so deficits would grow otherwise.
         """
         weight = sum(zone.account.weight for zone in zones)
         total = sum(self._deficits[zone] for zone in zones)

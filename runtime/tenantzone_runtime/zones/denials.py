@@ -1,10 +1,10 @@
 """Denials: waiting requests that were denied their blocks, and what would have to change for each.
 
-A zone's next request that may not take its blocks need not be looked at again before something changes for it: what its
-own zone holds or may hold (the code that changes that wakes it), or what all zones leave it together. For that, each
-request waits for a few sums to reach a bar. Where many bars are reached, who comes first by service is looked at, and
-nobody else: once it has its blocks, the sums are lower, and the others wait on. A bar may be too low, never too high: a
-request that is looked at too early is denied again.
+A zone's next request that may not take its blocks need not be considered again before something changes for it: what
+its own zone holds or may hold (the code that changes that wakes it), or what all zones together leave it. For the
+second, each request waits for a few sums to reach a bar. When several bars are reached, only the zone with the least
+service is considered: once it has its blocks, the sums are lower, and the others continue to wait. A bar may be too
+low, never too high: a request that is considered too early is denied again.
 """
 
 import heapq
@@ -23,18 +23,19 @@ _MIN_STALE = 64
 _Name = Literal["spare", "relief", "headroom", "share"]
 """headroom: what is free or cached. share: a zone's share of unreserved blocks, for a weight of 1."""
 _Sum = tuple[_Name, int]
-"""The priority is that of the zones that it is reckoned for; 0 where it knows none."""
+"""A sum and the priority of the zones that it is computed for; 0 if it does not depend on the priority."""
 _Entry = tuple[float, int, int]
-"""A zone's service when it was entered or looked at last, its ticket in the queue, and its ticket here."""
+"""A zone's service when it was entered or last considered, its ticket in the queue, and its ticket here."""
 
 
 class _Bars:
-    """Zones by the bar that a sum must reach for them; of those with the same bar, the least served comes first.
+    """Zones by the bar that a sum must reach for them; among zones with the same bar, the least served comes first.
 
-    Entries of zones that were woken since are stale. They go when they come first, or all at once before they pile up.
+    Entries of zones that were woken since are stale. They are removed when they come first, or all at once before they
+    accumulate.
 
     Args:
-        parked: the zones that are parked, by ticket. Entries refer to zones by it, so that they keep none alive.
+        parked: the parked zones, by ticket. Entries refer to zones by ticket, so that they keep none alive.
     """
 
     def __init__(self, parked: Mapping[int, Zone]) -> None:
@@ -46,7 +47,7 @@ class _Bars:
         self._max_entries = _MIN_STALE
 
     def __len__(self) -> int:
-        """The number of entries, stale ones among them."""
+        """The number of entries, including stale ones."""
         return self._entries
 
     def push(self, bar: float, zone: Zone) -> None:
@@ -60,8 +61,8 @@ class _Bars:
         self._entries += 1
 
     def firsts(self, height: float) -> Iterator[Zone]:
-        """The least served zone of each bar that is not above this height."""
-        # And one above it, so that stale ones there go in the end.
+        """Yields the least served zone of each bar that is not above ``height``."""
+        # And of one above it, so that stale entries there are removed eventually.
         for bar in self._bars[: bisect_right(self._bars, height) + 1]:
             zone = self._first(self._heaps[bar])
             if zone is None:
@@ -116,10 +117,10 @@ class Denials:
         """Park a zone whose next request was denied ``count`` blocks that it is not entitled to.
 
         Args:
-            zone: whose.
+            zone: whose request was denied.
             count: blocks.
-            peak: of the request, at its longest.
-            headroom: blocks that are to be there besides, and were missing.
+            peak: the request's blocks at its longest.
+            headroom: further blocks that must be available, and were missing.
         """
         self.unpark(zone)
         self._tickets += 1
@@ -140,7 +141,7 @@ class Denials:
             self._enter("share", 0, (zone.in_use + count - promise.reserved) / zone.spec.weight, zone)
 
     def unpark(self, zone: Zone) -> None:
-        """Park a zone no more; harmless if it is not parked."""
+        """Park a zone no more; does nothing if it is not parked."""
         self._parked.pop(zone.parked, None)
         zone.parked = 0
 
@@ -157,12 +158,12 @@ class Denials:
                 self._bars[of].push(bar, zone)
 
     def first(self, free: int, place: Callable[[Account], Place], *, is_running: bool) -> Zone | None:
-        """The zone to look at first, of those whose next request may be admissible by what all zones leave together.
+        """Returns the zone to consider first, among those whose next request may be admissible by the sums.
 
         Args:
             free: blocks that are free now.
             place: of an account in the queue.
-            is_running: whether requests run; else no headroom is asked for.
+            is_running: whether requests run; if not, no headroom is required.
         """
         due: list[Iterator[Zone]] = []
         for of, bars in list(self._bars.items()):

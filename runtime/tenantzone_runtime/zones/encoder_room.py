@@ -1,10 +1,11 @@
-"""Room in the encoder: whose images, sounds and videos are encoded next, and who gives up room for whom.
+"""Room in the encoder: whose images, sounds and videos are encoded next, and which requests make room for others.
 
 A step makes a limited number of embeddings, and an encoding stays in the encoder cache until its tokens are computed.
-A zone waits for room if one of its requests needs an encoding to begin or to go on, and could do so otherwise. Before
-each step the zones that wait are put in a line: *entitled* zones (those with seats of their own) come before the
-others, and of equals the one that has waited for the most steps comes first. What a zone needs is kept for it: no zone
-behind it in the line, and no zone outside the line, takes it. A zone that has encoded something begins to wait anew.
+A zone waits for room if one of its requests needs an encoding to begin or to continue, and could do so otherwise.
+Before each step the waiting zones are put in a line: *entitled* zones (those with seats of their own) come before the
+others, and among equals the one that has waited for the most steps comes first. The room that a zone needs is kept for
+it: no zone behind it in the line, and no zone outside the line, takes it. A zone that has encoded something begins to
+wait anew.
 
 After the ``lending.grace`` of an entitled zone, running requests of zones without seats of their own are preempted if
 that makes enough room.
@@ -34,7 +35,7 @@ class _Waiter(Generic[W]):
     """The first of its requests that need an encoding."""
     needed: Encoding
     step: int
-    """The number of the step in which it began to wait for this."""
+    """The number of the step in which it began to wait for this encoding."""
     since: float
     """The time of that step, in seconds of the monotonic clock."""
     is_entitled: bool
@@ -67,7 +68,7 @@ class EncoderRoom(Generic[W]):
         self._step = 0
         self._line: dict[Zone, _Waiter[W]] = {}
         self._kept: dict[Zone, Encoding] = {}
-        """What is kept for zones in this step, in the order of the line."""
+        """The room kept for zones in this step, in the order of the line."""
         self._turned_away: list[Zone] = []
         """Zones whose waiting requests found no room in this step."""
         self.waiting: frozenset[Zone] = frozenset()
@@ -79,8 +80,8 @@ class EncoderRoom(Generic[W]):
         """Returns whether a request of a zone may have an encoding in this step.
 
         Args:
-            zone: None for a request that belongs to no zone.
-            needed: what its request takes, together with what the same request has taken before in this step.
+            zone: None for a request without a zone.
+            needed: what the request takes, including what it has already taken in this step.
             left: what is left of the encoder in this step.
         """
         cache, compute = needed.cache, needed.compute
@@ -89,13 +90,13 @@ class EncoderRoom(Generic[W]):
                 break
             cache += kept.cache
             compute += kept.compute
-        # What is cached takes no computation, however much of it is kept for others.
+        # A cached encoding needs no computation, however much of that is kept for others.
         return cache <= left.cache and (not needed.compute or compute <= left.compute)
 
     # Steps
 
     def begin_step(self) -> None:
-        """Decide for which zones room is kept in this step, and preempt requests that are to make room."""
+        """Decide for which zones room is kept in this step, and preempt requests to make room."""
         self._step += 1
         self._turned_away.clear()
         if not self._line and not self._engine.media_zones:
@@ -108,7 +109,7 @@ class EncoderRoom(Generic[W]):
             self._kept, self.waiting = {}, frozenset()
 
     def has_taken(self, zone: Zone) -> None:
-        """Note that a request of a zone has taken what it needs: the zone's next one comes behind all that wait."""
+        """Note that a request of a zone has taken its room: the zone's next one comes behind all that wait."""
         self._line.pop(zone, None)
         self._kept.pop(zone, None)
 
@@ -137,7 +138,7 @@ class EncoderRoom(Generic[W]):
         return sorted(waiters, key=lambda waiter: (not waiter.is_entitled, waiter.step))
 
     def _wanted(self) -> Iterator[tuple[W, Encoding]]:
-        """The requests that need an encoding now, each with what it needs: of each zone those that run come first."""
+        """Yields the requests that need an encoding now, with it; of each zone the running ones come first."""
         engine, zones = self._engine, self._engine.media_zones
         begun = (work for work in chain(engine.running, engine.loading) if work.zone in zones)
         could_begin = (work for zone in zones if (work := self._could_begin(zone)) is not None)
@@ -154,7 +155,7 @@ class EncoderRoom(Generic[W]):
         return _Waiter(work, needed, self._step, self._ledger.now, is_entitled)
 
     def _keep(self) -> None:
-        """Keep room for the zones in the line, up to the first one that finds too little left."""
+        """Keep room for the zones in the line, up to the first one for which too little is left."""
         self._kept = {}
         left = self._engine.encoder_room
         finding: set[Zone] = set()
@@ -185,20 +186,20 @@ class EncoderRoom(Generic[W]):
                     self._preempt(work, "encoder", waiter.work.zone)
 
     def _freed(self, works: Collection[W]) -> int:
-        """Returns the embeddings that no request would use any more if these were preempted."""
+        """Returns the embeddings that no request would use any more if these requests were preempted."""
         leaving = set(works)
         return sum(embeddings for embeddings, users in self._engine.encodings_in_use() if users <= leaving)
 
     def _is_due(self, waiter: _Waiter[W]) -> bool:
-        """Whether the grace of a zone that waits is over. Mostly encodings are used up before, within a few steps."""
+        """Whether the grace of a waiting zone is over. Usually encodings are used up earlier, within a few steps."""
         waited_seconds = self._ledger.now - waiter.since
         is_worth_it = self._step - waiter.step >= TURN_STEPS
         return is_worth_it and waited_seconds >= waiter.work.zone.spec.lending.grace_seconds
 
     def _victims(self, waiter: _Waiter[W], missing: int) -> Collection[W]:
-        """The running requests to preempt so that as many embeddings are free; none if that is not possible.
+        """Returns the running requests to preempt to free ``missing`` embeddings; none if that is not possible.
 
-        Of the lowest priority the youngest go first, as for seats.
+        Among requests of the lowest priority the youngest are preempted first, as for seats.
         """
         stuck = {work for work, _ in self._wanted()}
         places = {zone: place for place, zone in enumerate(self._line)}
@@ -229,12 +230,12 @@ class EncoderRoom(Generic[W]):
 
 
 def _needed_of(victims: Iterable[W], held: Mapping[W, Iterable[_Held[W]]], surplus: int) -> Collection[W]:
-    """Returns these requests without those that need not be preempted, as they hold nothing for instance.
+    """Returns these requests without those that need not be preempted, for instance because they hold nothing.
 
     Args:
         victims: the requests.
         held: the encodings that each of them holds, each with its embeddings and the requests that use it.
-        surplus: embeddings that would be free beyond those that are needed.
+        surplus: embeddings that would be freed beyond the needed ones.
     """
     needed = dict.fromkeys(victims)
     for work in list(needed):

@@ -1,6 +1,6 @@
 """Enforcement: applies the newest config zone by zone, with steps in between.
 
-At each moment the zones are promised no more than the engine has: those that leave or shrink come before those that
+At each moment the zones are promised no more than the engine has: zones that leave or shrink come before those that
 grow. An undeclared tenant that arrives meanwhile is registered by the new config, but reserves nothing yet.
 """
 
@@ -22,7 +22,7 @@ from tenantzone_runtime.zones.zone import Zone, ZoneSpec
 
 @dataclass(frozen=True, slots=True)
 class Watermarks:
-    """The number of free blocks under which background eviction starts, and the number up to which it goes on."""
+    """The number of free blocks under which background eviction starts, and the number up to which it continues."""
 
     low: int = 0
     high: int = 0
@@ -34,7 +34,7 @@ class Plan:
 
     config: RuntimeConfig
     specs: dict[str, ZoneSpec]
-    """Of the zones that it declares, by tenant."""
+    """The specs of the declared zones, by tenant."""
 
 
 class Enforcement:
@@ -51,20 +51,20 @@ class Enforcement:
         self._capacity = capacity
         self._timers = timers
         self.config: RuntimeConfig | None = None
-        """The newest one; it may not be in force whole yet."""
+        """The newest config; it may not be applied completely yet."""
         self._is_whole = True
-        """Whether it is."""
+        """Whether the newest config is applied completely."""
         self._was_whole = True
-        """Whether the one before it was."""
+        """Whether the previous config was applied completely."""
         self.watermarks = Watermarks()
         self._coming: dict[str, ZoneSpec] = {}
-        """By tenant, what the config that is coming into force declares."""
+        """By tenant, the declared zones of the config that is being applied."""
         self._purged: dict[Zone, None] = {}
-        """Zones that the config has purged as far as the core goes."""
+        """Zones whose purge by the config is done in the core."""
         ledger.departures.append(self._forget)
 
     def plan(self, config: RuntimeConfig) -> Plan:
-        """What the config means on this engine. It changes nothing.
+        """Returns what the config means on this engine, without any change.
 
         Raises:
             ConfigError: it can't be enforced on this engine.
@@ -73,9 +73,9 @@ class Enforcement:
         return Plan(config, {spec.tenant: spec for spec in specs})
 
     def begin(self, plan: Plan, now: float) -> None:
-        """Begin to bring a plan's config into force.
+        """Begin to apply a plan's config.
 
-        If it does not come to an end, some zones follow it and others do not, until a config is in force whole.
+        If that is not completed, some zones follow it and others do not, until a config is applied completely.
         """
         self._ledger.now = now
         self._was_whole, self._is_whole = self._is_whole, False
@@ -84,7 +84,7 @@ class Enforcement:
         self._purged = {}
 
     def changes(self, plan: Plan) -> Difference:
-        """Find out what a plan changes, without a change to anything, while steps may be made."""
+        """Returns what a plan changes, without any change, while steps may be made."""
         zones, registered = list(self._ledger.zones.values()), self._registered
         specs = list(plan.specs.values())
         if registered is not None:
@@ -103,7 +103,7 @@ class Enforcement:
         """
         for zone, evicted in configure.apply(self._ledger, changes, at_once):
             if zone.quiet and not zone.leaving:
-                # Its window may have become longer, and it is quiet no more.
+                # Its window may have become longer, so that it is not quiet any more.
                 self._timers.set_at(zone, self._ledger.now)
             elif not zone.leaving:
                 self._timers.set(zone)
@@ -112,7 +112,7 @@ class Enforcement:
             yield zone, evicted
 
     def end(self, plan: Plan) -> Evictions:
-        """Note that all changes are made, so that the config is in force whole, and its purges are carried out."""
+        """Note that all changes are made: the config is applied completely, and its purges are carried out."""
         self._is_whole = True
         self._coming = {}
         for zone in self._purged:
@@ -126,7 +126,7 @@ class Enforcement:
     def register(self, tenant: str) -> Zone | None:
         """Register a zone for a tenant that has none; None if its requests are refused.
 
-        Of one that the config declares whose turn has not come, the zone reserves nothing until then.
+        A declared zone that is not applied yet reserves nothing until then.
         """
         spec = self._coming.get(tenant)
         if spec is not None:
@@ -139,7 +139,7 @@ class Enforcement:
         if zone is None:
             zone = configure.add_zone(self._ledger, spec)
         else:
-            # What it caches beyond a lower limit goes when its turn comes.
+            # Cached blocks above a lower limit are evicted when the zone is applied.
             configure.change_spec(self._ledger, zone, spec, at_once=0)
         self._timers.set(zone)
         return zone

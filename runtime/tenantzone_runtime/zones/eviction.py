@@ -1,22 +1,23 @@
-"""Eviction: whose cached blocks go when blocks are needed and too few are free.
+"""Eviction: whose cached blocks are evicted when too few blocks are free.
 
-The order, for a zone that may take what it asks for:
+The order, for a zone that may take the blocks that it needs:
 
 - limit: if it would hold more than its limit, its own blocks pay the difference;
-- S0 (own, quiet, reclaim): what is cached above reservations, of the lowest priority first, then what was let go first.
-  It is the zone's own and quiet zones', and everybody's for a zone within its reservation. So cached surplus is shared
-  by all as one LRU cache, and no zone's grows at the cost of what others use more;
-- S1 (own): what is left of its own blocks, in the order of its eviction policy;
-- S2 (quiet): zones past their idle window, lowest priority first, then least recently active, down to their floor.
-  A zone that borrows takes from a reservation only where it may borrow from it. It comes last: what a quiet zone caches
-  within its reservation is lent to requests, and never to another zone's cache;
-- then, for a request that runs and grows above the reservation, what other zones cache above theirs (relief): work in
-  progress counts more than an unreserved cache. A request that waits gets it by :func:`relieve` only.
+- S0 (own, quiet, reclaim): blocks cached above reservations, of the lowest priority first, then those released first.
+  They are those of the zone itself and of quiet zones, and of all zones if the zone is within its reservation. So all
+  zones share cached surplus as one LRU cache, and none grows at the cost of blocks that others use more;
+- S1 (own): the rest of its own blocks, in the order of its eviction policy;
+- S2 (quiet): zones past their idle window, lowest priority first, then least recently active, down to their floor. A
+  borrower takes from a reservation only where it may borrow from it. It comes last: what a quiet zone caches within its
+  reservation is lent to requests, and never to another zone's cache;
+- then, for a running request that grows above the reservation, blocks that other zones cache above theirs (relief):
+  running work counts more than an unreserved cache. A waiting request gets these only by :func:`relieve`.
 
-When these do not give enough, what is left is in use (see ``preemption``). Background eviction (watermark) takes what
-is cached above reservations.
+If these do not give enough, the other blocks are in use (see ``preemption``). Background eviction (watermark) takes
+blocks cached above reservations.
 
-In a tier all blocks are cache. So what a zone holds there within its reservation goes for no other zone, quiet or not.
+In a tier all blocks are cache. So what a zone holds there within its reservation is evicted for no other zone, quiet or
+not.
 """
 
 from collections.abc import Callable, Iterable
@@ -28,16 +29,16 @@ from tenantzone_runtime.zones.parts import ALL
 from tenantzone_runtime.zones.zone import Zone
 
 Evictions = list[tuple[Zone, list[int]]]
-"""Ids of evicted blocks with their former owners, in order. They are free as far as the ledger goes."""
+"""Ids of evicted blocks with their former owners, in order. The ledger counts them as free."""
 
 
 def make_room(ledger: Ledger, zone: Zone, count: int, free: int) -> Evictions:
-    """Evict so that ``count`` blocks are free for a zone that may take them, as the caller has asked the ledger.
+    """Evict so that ``count`` blocks are free for a zone that may take them; the caller has asked the ledger.
 
     Args:
-        ledger: who owns what.
-        zone: who needs the blocks.
-        count: new blocks needed; hits on the zone's own cache are in use already and not among them.
+        ledger: of all zones.
+        zone: that needs the blocks.
+        count: new blocks needed; hits on the zone's own cache are in use already and do not count.
         free: blocks that are free now.
     """
     evicted: Evictions = []
@@ -60,14 +61,14 @@ def make_room(ledger: Ledger, zone: Zone, count: int, free: int) -> Evictions:
 
 
 def make_room_to_hold(ledger: Ledger, zone: Zone, count: int, free: int) -> tuple[int, Evictions]:
-    """Make room for as many of ``count`` blocks as a zone may hold more, or in place of its own cached ones.
+    """Make room for as many of ``count`` blocks as a zone may hold in addition, or in place of its own cached ones.
 
-    For a tier whose blocks are all cache: there a zone is entitled by what it *holds*, where an engine's is by what its
-    requests use, and no request waits for it. Up to the reservation: what is free, and what others hold above their
-    reservations, quiet zones first. Above it: what is spare, what quiet zones hold above their reservations, and up to
-    the zone's share of unreserved blocks what active zones hold above theirs (relief). What is left goes in place of
-    the zone's own (S1), as far as what others have locked stays obtainable. No other zone loses what it holds within
-    its reservation.
+    For a tier, whose blocks are all cache: there a zone is entitled by what it *holds*, where an engine's is by what
+    its requests use, and no request waits for it. Up to the reservation it gets free blocks, and those that others hold
+    above their reservations, quiet zones first. Above it, it gets spare blocks, those that quiet zones hold above their
+    reservations, and up to the zone's share of unreserved blocks those that active zones hold above theirs (relief).
+    The rest replaces the zone's own blocks (S1), as far as blocks that others have locked stay obtainable. No other
+    zone loses what it holds within its reservation.
 
     Returns:
         The number of blocks the zone may take now, all free by then, and what was evicted for them.
@@ -90,15 +91,15 @@ def make_room_to_hold(ledger: Ledger, zone: Zone, count: int, free: int) -> tupl
     spare = ledger.totals.spare(zone, free) - above
     in_place = max(0, min(left - above, len(zone.cached), spare))
     if in_place:
-        # One for one: what the zone holds does not grow, even where some blocks are free.
+        # One for one: the zone's total does not grow, even if some blocks are free.
         evicted.append((zone, ledger.evict(zone, in_place, "own", zone)))
     return within + above + in_place, evicted
 
 
 def most_to_hold(ledger: Ledger, zone: Zone, count: int, free: int) -> int:
-    """How many of ``count`` blocks :func:`make_room_to_hold` could make room for, were nothing in transfer.
+    """How many of ``count`` blocks :func:`make_room_to_hold` could make room for if nothing were in transfer.
 
-    A caller that needs all of them asks this first, so that no block is evicted in vain.
+    A caller that needs all of them calls this first, so that no block is evicted in vain.
     """
     promise = zone.spec.quota
     within = min(count, quota.unused(promise, zone.held))
@@ -109,13 +110,13 @@ def most_to_hold(ledger: Ledger, zone: Zone, count: int, free: int) -> int:
 
 
 def _growth_above(ledger: Ledger, zone: Zone, count: int, within: int, free: int) -> tuple[int, int]:
-    """How many of ``count`` blocks a zone may hold above its reservation, and how many of them by relief.
+    """Returns how many of ``count`` blocks a zone may hold above its reservation, and how many of these by relief.
 
     Args:
         ledger: all zones.
-        zone: which one.
+        zone: that needs the blocks.
         count: blocks.
-        within: those that it takes before that.
+        within: blocks that it takes within its reservation before.
         free: further free blocks.
     """
     if count <= 0 or zone.overdue:
@@ -139,9 +140,9 @@ def evict_to_watermark(ledger: Ledger, count: int) -> Evictions:
 def evict_surplus_for(ledger: Ledger, zone: Zone, count: int, free: int, peak: int = 0) -> Evictions:
     """Evict for a request that is denied ``count`` blocks because active zones cache them above their reservations.
 
-    An active zone's cache is not just anybody's surplus. But a zone that uses no block must get its request through, or
-    zones could wait for each other's caches for ever; and up to its share of the unreserved blocks, by
-    weight, a zone need not wait for others' caches either. Nothing is evicted where it would not be enough.
+    Usually an active zone's cache is not surplus for others. But a zone that uses no block must get its request
+    through, or zones could wait for each other's caches forever; and up to its share of the unreserved blocks, by
+    weight, a zone need not wait for others' caches either. Nothing is evicted if it would not be enough.
     """
     evicted: Evictions = []
     _evict_surplus(ledger, evicted, ledger.totals.relief(zone, count, free, peak), "relief", zone)
@@ -153,17 +154,17 @@ def cover_loans(
 ) -> Evictions:
     """Evict what other zones cache, so that ``count`` blocks less of a borrower's are on loans that are due.
 
-    That comes before its requests yield, since work in progress counts more than an unreserved cache.
-    First goes what is cached above reservations; only where that is of no use, what quiet zones cache of a reservation
-    that they lend. Else a request that was given such blocks would yield again and again for a lender who wants its own
+    That happens before its requests are preempted, since running work counts more than an unreserved cache. First
+    blocks cached above reservations are evicted; only if that does not help, blocks that quiet zones cache within a
+    lent reservation. Otherwise a request with such blocks would be preempted repeatedly for a lender that wants its own
     back, while they stay cached.
 
     Args:
         ledger: all zones.
         borrower: whose loans.
         count: blocks.
-        covers: how many blocks above a zone's reservation go to the borrower if it lets them go.
-        takes_over: whether a zone lends the borrower for some time what it lets go of its reservation.
+        covers: how many blocks evicted above a zone's reservation go to the borrower.
+        takes_over: whether a zone lends the borrower the blocks evicted from its reservation for some time.
     """
     others = [zone for zone in ledger.zones.values() if zone is not borrower and zone.reclaimable]
     others.sort(key=lambda zone: (not zone.quiet, zone.spec.priority, zone.last_active, zone.number))
@@ -179,7 +180,7 @@ def cover_loans(
 
 
 def _evict_what_is_lent(ledger: Ledger, borrower: Zone, count: int, lenders: Iterable[Zone]) -> Evictions:
-    """Evict what these zones cache within their reservations and lend, which what is above them has to go before."""
+    """Evict lent blocks that these zones cache within their reservations, and first what is above these."""
     evicted: Evictions = []
     for zone in lenders:
         within = min(count, zone.evictable - zone.surplus)
@@ -192,7 +193,7 @@ def _evict_what_is_lent(ledger: Ledger, borrower: Zone, count: int, lenders: Ite
 
 
 def trim_to_limit(ledger: Ledger, zone: Zone, at_once: int = ALL) -> list[int]:
-    """Evict what a zone keeps cached beyond its limit, ``at_once`` blocks at most, and return their ids.
+    """Evict what a zone keeps cached beyond its limit, at most ``at_once`` blocks, and return their ids.
 
     It is called after the spec changed or blocks came back. A zone that stores nothing keeps nothing.
     """
@@ -203,7 +204,7 @@ def trim_to_limit(ledger: Ledger, zone: Zone, at_once: int = ALL) -> list[int]:
 
 
 def _evict_oldest_surplus(ledger: Ledger, evicted: Evictions, short: int, zone: Zone, *, of_active: bool) -> int:
-    """Evict what is cached above reservations (S0), and return how many blocks that gave."""
+    """Evict blocks cached above reservations (S0), and return their number."""
     given, victims = 0, Evictions()
     while given < short and (oldest := ledger.totals.oldest_surplus(zone, of_active=of_active)) is not None:
         victim, max_blocks = oldest
@@ -221,7 +222,7 @@ def _evict_oldest_surplus(ledger: Ledger, evicted: Evictions, short: int, zone: 
 def _evict_quiet(
     ledger: Ledger, evicted: Evictions, short: int, beneficiary: Zone, borrower_priority: int | None
 ) -> int:
-    """Evict from quiet zones (S2), and return how many blocks that gave."""
+    """Evict from quiet zones (S2), and return the number of blocks."""
     return _evict_in_turn(
         ledger, evicted, short, "quiet", beneficiary, lambda: ledger.totals.quiet_victim(borrower_priority)
     )
@@ -236,15 +237,15 @@ def _evict_surplus(
     *,
     quiet: bool = False,
 ) -> int:
-    """Evict what other zones cache above their reservations, and return how many blocks that gave.
+    """Evict what other zones cache above their reservations, and return the number of blocks.
 
     Args:
         ledger: all zones.
-        evicted: gets what went.
-        short: the most blocks that go.
-        reason: as it is counted.
+        evicted: gets the evicted blocks.
+        short: the most blocks to evict.
+        reason: for the counters.
         beneficiary: the zone that needs the blocks; None: no zone does.
-        quiet: whether quiet zones pay, or those that are not.
+        quiet: whether to evict from quiet zones, or from active ones.
     """
     return _evict_in_turn(
         ledger, evicted, short, reason, beneficiary, lambda: ledger.totals.surplus_victim(beneficiary, quiet=quiet)

@@ -1,7 +1,7 @@
 """Expiry: when blocks of zones with a ttl have been unused for that long and must be evicted.
 
-What a zone is looked at for costs the same however many blocks it has: the oldest one says when, and there is one entry
-for each zone. A block that requests use has no age; it begins anew when the last of them lets it go.
+Checking a zone costs the same however many blocks it has: its oldest block sets the time, and there is one entry for
+each zone. A block in use has no age; its age starts when the last request releases it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from tenantzone_runtime.zones.zone import Zone
 
 
 class Expiry:
-    """The ages of one engine's cached blocks, of zones that have a ttl. Only the ledger changes them.
+    """The ages of one engine's cached blocks, for zones with a ttl. Only the ledger changes them.
 
     Args:
         block_count: block ids run from 0 to ``block_count - 1``.
@@ -28,7 +28,7 @@ class Expiry:
     def follow(self, zone: Zone, now: float) -> None:
         """Follow the ttl of a zone's new spec.
 
-        What it cached before it had one counts as used when its last request ended, or now while it has requests.
+        Blocks cached before the zone had a ttl count as used when its last request ended, or now while it has requests.
         """
         if zone.spec.retention.ttl_seconds is None:
             if zone.ages is not None:
@@ -44,13 +44,13 @@ class Expiry:
             self._set(zone)
 
     def kept(self, zone: Zone, block_ids: Sequence[int], moment: float) -> None:
-        """Blocks were let go by the last request that used them."""
+        """Note that the last request that used these blocks has released them."""
         if zone.ages is not None and block_ids:
             zone.ages.keep_since(block_ids, moment)
             self._set(zone)
 
     def used(self, zone: Zone, block_ids: Sequence[int]) -> None:
-        """Cached blocks are in use again, or are cached no more."""
+        """Note that cached blocks are in use again, or are not cached any more."""
         if zone.ages is not None:
             zone.ages.hit(block_ids)
 
@@ -60,7 +60,7 @@ class Expiry:
         return [] if zone.ages is None or ttl is None else zone.ages.unused_for(ttl, now, at_most)
 
     def gone_off(self, now: float) -> Iterator[Zone]:
-        """Zones that may have blocks which have to go; a zone that has some left then is yielded again."""
+        """Yields zones that may have expired blocks; a zone that then still has some is yielded again."""
         for zone in self._deadlines.pop_due(now):
             yield zone
             self._set(zone)
@@ -70,7 +70,7 @@ class Expiry:
         self._deadlines.forget(zone)
 
     def _set(self, zone: Zone) -> None:
-        """Have the zone looked at when its oldest block has to go, or before."""
+        """Have the zone checked when its oldest block expires, or earlier."""
         ttl = zone.spec.retention.ttl_seconds
         if zone.ages is None or ttl is None or (oldest := zone.ages.oldest) is None:
             return

@@ -1,9 +1,9 @@
 """The fair queue: whose waiting request is admitted next, by a weighted Virtual Token Counter.
 
-Each zone has an account of the service that it has had: tokens by what they cost, divided by the zone's weight. The one
-with the least is served next. A zone that comes back after a pause starts level with the others: unused time can't be
-banked. A zone whose request can't be admitted now stands aside and delays no other zone. It keeps its place at the
-front, and accumulates no claim meanwhile: otherwise it would be served alone for as long as it had waited for blocks.
+Each zone has an account of the service that it has had: tokens by cost, divided by the zone's weight. The zone with the
+least service is next. A zone that returns after a pause starts level with the others: unused time can't be saved. A
+zone whose request can't be admitted now is set aside and delays no other zone. It keeps its place at the front, and
+gains no credit meanwhile: otherwise it would be served alone for as long as it had waited for blocks.
 
 The algorithm is Sheng et al., *Fairness in Serving Large Language Models*, OSDI'24 (VTC). Its bound: of two zones that
 both have requests waiting all the time, and whose requests can be admitted, neither gets more than
@@ -18,16 +18,16 @@ from dataclasses import dataclass
 from typing import Final
 
 INPUT: Final = 1.0
-"""What a prompt token costs that has to be computed; one found in the cache is free."""
+"""The cost of a prompt token that has to be computed; one found in the cache is free."""
 OUTPUT: Final = 2.0
-"""What a generated token costs: it takes a step of its own. The weights are those of the VTC paper."""
+"""The cost of a generated token: it takes a step of its own. The weights are those of the VTC paper."""
 
 _FEW: Final = 64
 """Places in the heap that are not worth tidying up."""
 
 
 Place = tuple[float, int]
-"""In the queue: service, and of those with the same, a ticket. The least is first."""
+"""A place in the queue: service, and a ticket to order equal service. The least is first."""
 
 
 @dataclass(slots=True, eq=False)
@@ -36,9 +36,9 @@ class Account:
 
     weight: int = 1
     service: float = 0.0
-    """In virtual tokens: cost over weight. Only grows."""
+    """Service in virtual tokens: cost over weight. Only grows."""
     ticket: int = 0
-    """Of its place in the queue; negative while it stands aside; 0: no request of it waits."""
+    """The ticket of its place in the queue; negative while it is set aside; 0: none of its requests waits."""
 
     def charge(self, cost: float) -> None:
         """Count service that the zone was given."""
@@ -48,9 +48,9 @@ class Account:
 class FairQueue:
     """The accounts of zones with waiting requests, least service first.
 
-    Finding the next one costs the logarithm of their number, averaged: places in the heap are brought up to date only
-    when they come to its top, and each charge makes at most one of them stale. Those of zones that have left meanwhile
-    go when the heap has twice as many as were in use when it was tidied up last.
+    Finding the next one costs the logarithm of their number, amortized: entries of the heap are updated only when they
+    come to its top, and each charge makes at most one of them stale. Entries of zones that have left are removed when
+    the heap has twice as many as were in use at the last clean-up.
     """
 
     def __init__(self) -> None:
@@ -59,28 +59,27 @@ class FairQueue:
         self._aside: list[tuple[Account, int]] = []
         self._tickets = itertools.count(1)
         self._reached = 0.0
-        """How far the queue has come: the most service that an account had when it was served. No account is behind."""
+        """The most service that an account had when it was served: no account is behind it."""
 
     def enter(self, account: Account) -> None:
-        """Enter the account of a zone that has waiting requests now, level with those that wait already."""
+        """Enter the account of a zone that has waiting requests now, level with the others."""
         if not account.ticket:
             self._line_up(account, self._new_place(account))
 
     def leave(self, account: Account) -> None:
-        """Take out the account of a zone that has no waiting request any more."""
+        """Remove the account of a zone that has no waiting request any more."""
         account.ticket = 0
 
     def next(
         self, admissible: Callable[[Account], bool], call: Callable[[Place | None], Account | None] | None = None
     ) -> Account | None:
-        """The account to serve: of those whose next request can be admitted, the one with the least service.
+        """Returns the account to serve: the one with the least service among those whose next request can be admitted.
 
-        Those that can't stand aside until :meth:`end_round`, unless whoever finds that out holds them for longer.
+        The others are set aside until :meth:`end_round`, unless ``admissible`` holds them for longer.
 
         Args:
             admissible: whether the next request of an account can be admitted.
-            call: says which account that was held is to be looked at before the one in this place, which is the first
-                in the queue; None: none is.
+            call: returns a held account to consider before the given place, the first in the queue; None: none.
         """
         while True:
             first = self._settle()
@@ -96,9 +95,9 @@ class FairQueue:
                 self.set_aside(account)
 
     def first(self) -> Iterator[Account]:
-        """The accounts in the queue, roughly in the order in which they come: as they stood when they were looked at.
+        """Yields the accounts in the queue, roughly in order, by their service when they were last considered.
 
-        Finding the next one costs the logarithm of how many were taken. Nothing may change meanwhile.
+        Each costs the logarithm of the number yielded so far. The queue must not change meanwhile.
         """
         frontier = [(self._heap[0][:2], 0)] if self._heap else []
         while frontier:
@@ -111,7 +110,7 @@ class FairQueue:
                     heapq.heappush(frontier, (self._heap[child][:2], child))
 
     def place(self, account: Account) -> Place:
-        """The place in the queue at which an account that is held would stand."""
+        """Returns the place in the queue that a held account would have."""
         return max(account.service, self._reached), abs(account.ticket)
 
     def set_aside(self, account: Account) -> None:
@@ -126,15 +125,15 @@ class FairQueue:
             account.ticket = -next(self._tickets)
 
     def release(self, account: Account) -> None:
-        """Put an account that was held back into the queue."""
+        """Return a held account to the queue."""
         if account.ticket < 0:
             self._line_up(account, self._new_place(account))
 
     def end_round(self) -> None:
-        """Put the accounts that stood aside back into the queue."""
+        """Return the accounts that were set aside to the queue."""
         aside, self._aside = self._aside, []
         for account, ticket in aside:
-            # Else it left, or is held now.
+            # Otherwise it has left, or is held now.
             if account.ticket == ticket:
                 self.release(account)
 

@@ -1,7 +1,7 @@
 """Flat copies: values of many objects in one list, one after the other, cheap to take and read later.
 
-Python's collector counts the containers that are made, and walks through all there are once there have been enough. A
-list that only grows longer is one container, however much is copied into it.
+Python's garbage collector counts the containers that are made, and traverses all of them after a certain number. A
+growing list is one container, however much is copied into it.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,9 +1,9 @@
-"""Purging: evicts everything that a zone has cached, and records how much that was.
+"""Purging: evicts everything that a zone has cached, and records the amount.
 
-A purge begins when a config takes effect with an id that the zone has not carried out, and is complete when that
-config is in force whole. What the zone keeps cached is evicted. What its requests use is withdrawn by the engine, which
-alone knows how a block is found. Whatever a request computes that had begun before the purge is not cached at all: that
-is what was computed before, or is made of it.
+A purge begins when a config takes effect with an id that the zone has not carried out, and is complete when that config
+is applied completely. The zone's cached blocks are evicted. Blocks in use by its requests are withdrawn by the engine,
+which alone knows how a block is found. Requests that began before the purge cache nothing at all: their blocks were
+computed before, or depend on such blocks.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from tenantzone_runtime.zones.zone import Purge, Zone
 
 
 def has_nothing_to_forget(zone: Zone) -> None:
-    """Count the purge that a new zone is declared with as carried out: nothing was ever cached."""
+    """Count the purge in a new zone's spec as carried out: the zone has never cached anything."""
     if zone.spec.purge:
         zone.purge = Purge(zone.spec.purge, is_complete=True)
 
@@ -33,12 +33,12 @@ def purge(ledger: Ledger, zone: Zone, at_once: int) -> Iterator[tuple[Zone, list
         at_once: the most blocks that are evicted between two yields.
 
     Yields:
-        The zone, with blocks of it that were evicted; once at least, at the moment when the purge begins.
+        The zone, with its blocks that were evicted; at least once, at the moment when the purge begins.
     """
     if not _is_due(zone):
         return
     _begin(zone)
-    # No more than there is now: requests that come meanwhile may cache as fast as this goes.
+    # At most the present number: requests that arrive meanwhile may cache as fast as this evicts.
     left = len(zone.cached)
     while True:
         evicted = evict(ledger, zone, min(left, len(zone.cached), at_once))
@@ -56,14 +56,14 @@ def evict(ledger: Ledger, zone: Zone, blocks: int) -> list[int]:
 
 
 def evict_left_behind(ledger: Ledger, zone: Zone, block_ids: list[int]) -> None:
-    """Evict given cached blocks of a zone for its purge: requests have let them go since it began."""
+    """Evict given cached blocks of a zone for its purge: requests have released them since it began."""
     assert zone.purge is not None, "a purge has begun"
     zone.purge.evicted += len(block_ids)
     ledger.evict_blocks(zone, block_ids, "purge")
 
 
 def complete(ledger: Ledger, zone: Zone) -> None:
-    """Note that nothing from before the purge can be found any more; harmless if none is under way."""
+    """Note that nothing from before the purge can be found any more; does nothing if no purge is in progress."""
     if zone.purge is None or zone.purge.is_complete:
         return
     zone.purge.is_complete = True
@@ -77,7 +77,7 @@ def _is_due(zone: Zone) -> bool:
 
 
 def _begin(zone: Zone) -> None:
-    """Begin the purge, or go on with it after a config that failed in the midst."""
+    """Begin the purge, or continue it after a config that failed partway."""
     if zone.purge is None or zone.purge.id != zone.spec.purge:
         zone.purge = Purge(zone.spec.purge)
         zone.purges += 1

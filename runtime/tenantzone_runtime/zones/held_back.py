@@ -1,8 +1,8 @@
 """Running requests that lack blocks for their next tokens, and have to wait for them.
 
-A request that does not get them in its turn is helped before the next step. If no request can be preempted for it, and
-it need not yield itself because its blocks are coming, it is known before the step that it can't continue: it then has
-no use for tokens.
+A request that does not get its blocks in a step is helped before the next one. If no request can be preempted for it,
+and it need not be preempted itself because its blocks are coming, it is known before the step that it can't continue:
+it then has no use for tokens.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ class _Known:
     computed: int
     """Tokens of the request before the step."""
     fitting: int
-    """Tokens of its prompt for which it has blocks all the same, most likely."""
+    """Tokens of its prompt for which it most likely has blocks anyway."""
 
 
 class HeldBack(Generic[W]):
@@ -36,16 +36,16 @@ class HeldBack(Generic[W]):
         self._turned_down: list[W] = []
         """Requests that did not get the blocks of their next tokens in this step, ..."""
         self._known: dict[W, _Known] = {}
-        """... and those that were known before it to lack some. They may not be asked, for want of tokens."""
+        """... and requests known before the step to lack some. They may not be reached, because tokens run out."""
         self.zones: set[Zone] = set()
-        """Zones of the latter: whoever else waits there does not begin in this step most likely."""
+        """The zones of these known requests: their other waiting requests most likely do not begin in this step."""
 
     def turned_down(self, work: W) -> None:
         """Note that a running request did not get the blocks of its next tokens."""
         self._turned_down.append(work)
 
     def goes_on(self, work: W) -> None:
-        """Note that a request gets its blocks, or was preempted; harmless if it lacked none."""
+        """Note that a request gets its blocks, or was preempted; does nothing if it lacked none."""
         self._known.pop(work, None)
 
     def collect(self) -> list[W]:
@@ -58,7 +58,7 @@ class HeldBack(Generic[W]):
         return list(self._turned_down)
 
     def look_at(self, works: Iterable[W]) -> None:
-        """See which of the requests still lack blocks, after all was done for them that can be done before the step."""
+        """Update which of the requests still lack blocks, after everything possible was done before the step."""
         self._turned_down.clear()
         self._known = {work: self._look_at(work) for work in works if self._lacks_blocks(work)}
         self.zones = {work.zone for work in self._known}
@@ -68,7 +68,7 @@ class HeldBack(Generic[W]):
         return [work for work, known in self._known.items() if not known.fitting]
 
     def first_of(self, zone: Zone) -> W | None:
-        """A request of the zone that can't go on in this step for want of blocks; None if there is none."""
+        """Returns a request of the zone that lacks blocks to continue in this step; None if there is none."""
         return next((work for work in (*self.standing(), *self._turned_down) if work.zone is zone), None)
 
     def fitting(self, work: W) -> int:

@@ -1,9 +1,9 @@
 """Histograms of durations: one count of each value, exported in two ways.
 
-As classic buckets, with upper bounds that people can name, and as what Prometheus calls a native histogram: buckets
-that grow by a constant factor, so that a quantile is as exact at a millisecond as at a minute, and only those that
-something fell into are kept. Bucket ``i`` holds what is above ``2 ** ((i - 1) / 8)`` and not above ``2 ** (i / 8)``:
-schema 3, no more than 9 % from one bound to the next.
+It exports classic buckets with readable upper bounds, and a Prometheus native histogram: buckets that grow by a
+constant factor, so that a quantile is as exact at a millisecond as at a minute, and only non-empty ones are kept.
+Bucket ``i`` holds values above ``2 ** ((i - 1) / 8)`` and up to ``2 ** (i / 8)``: schema 3, at most 9 % from one bound
+to the next.
 """
 
 from bisect import bisect_left
@@ -17,15 +17,15 @@ from tenantzone_runtime.zones.flat import put_mapping, take, take_mapping
 BOUNDS: Final = (
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 640.0, 1280.0
 )  # fmt: skip
-"""Upper bounds of the classic buckets, in seconds; above the last one is infinity. A request waits for anything
-between one step of a small model and a night's queue."""
+"""Upper bounds of the classic buckets, in seconds; above the last one is infinity. Waits range from one step of a small
+model to a night's queue."""
 
 SCHEMA: Final = 3
 ZERO_THRESHOLD: Final = 2.0**-20
-"""Values up to here, about a microsecond, are as good as none, and counted as zero."""
+"""Values up to this, about a microsecond, are counted as zero."""
 
 _STEPS: Final = tuple(2.0 ** (step / 2**SCHEMA - 1) for step in range(2**SCHEMA))
-"""The bounds of native buckets from 0.5 up to, and without, 1."""
+"""The bounds of native buckets from 0.5 up to, but not including, 1."""
 
 
 Key = TypeVar("Key")
@@ -38,18 +38,18 @@ class Histogram:
 
     sum: float = 0.0
     zeros: int = 0
-    """Not above ``ZERO_THRESHOLD``."""
+    """The count of values up to ``ZERO_THRESHOLD``."""
     classic: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
-    """For each of ``BOUNDS`` what is above the one before and not above it; then what is above the last."""
+    """The counts of values up to each of ``BOUNDS`` and above the previous one, then of those above the last."""
     native: dict[int, int] = field(default_factory=dict)
-    """By index, without the empty ones."""
+    """The counts by index, without empty buckets."""
 
     @property
     def count(self) -> int:
         return sum(self.classic)
 
     def observe(self, seconds: float) -> None:
-        """Count one duration; a negative one is none."""
+        """Count one duration; a negative one is ignored."""
         seconds = max(0.0, seconds)
         self.sum += seconds
         self.classic[bisect_left(BOUNDS, seconds)] += 1
@@ -61,7 +61,7 @@ class Histogram:
         self.native[index] = self.native.get(index, 0) + 1
 
     def add_growth(self, newer: "Histogram", older: "Histogram") -> None:
-        """Add what another histogram has counted between two looks at it."""
+        """Add what another histogram has counted between two snapshots of it."""
         self.sum += newer.sum - older.sum
         self.zeros += newer.zeros - older.zeros
         for bucket, count in enumerate(newer.classic):
@@ -90,7 +90,7 @@ class Histogram:
 
 
 def add_growth(totals: dict[Key, Number], newer: dict[Key, Number], older: dict[Key, Number]) -> None:
-    """Add to each total by what a count under the same key has grown between two looks."""
+    """Add to each total the growth of the count under the same key between two snapshots."""
     for key, count in newer.items():
         growth = count - older.get(key, 0)
         if growth:

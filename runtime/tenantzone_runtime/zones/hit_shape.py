@@ -1,7 +1,7 @@
-"""What of a prompt a tier must have so that the prompt is found again, in a model with several groups of KV caches.
+"""The chunks that a tier must have for a prompt to be found, in a model with several groups of KV caches.
 
-Where it ends, each group has what it needs: full attention all chunks from the beginning, a window its last ones. That
-is a hit, and no request finds what lies beyond it.
+At the end of a hit each group has what it needs: full attention all chunks from the beginning, a window its last ones.
+No request finds what lies beyond a hit.
 """
 
 from bisect import bisect_right
@@ -15,11 +15,11 @@ Key = TypeVar("Key")
 
 @dataclass(frozen=True, slots=True)
 class HitShape:
-    """The groups of a model, as far as hits go.
+    """The groups of a model, as far as they matter for hits.
 
     Args:
         chunk_tokens: of each group.
-        windows: for each group, how many chunks a hit needs at the most, the last ones; None: all from the beginning.
+        windows: for each group, the most chunks that a hit needs, the last ones; None: all from the beginning.
     """
 
     chunk_tokens: int
@@ -27,7 +27,7 @@ class HitShape:
 
     @property
     def is_linked(self) -> bool:
-        """Whether chunks of several groups are of use together only."""
+        """Whether chunks of several groups are only useful together."""
         return len(self.windows) > 1
 
     def end(self, tokens: int) -> int:
@@ -45,7 +45,7 @@ class HitShape:
         return lengths[bisect_right(lengths, chunks, key=self.chunks) - 1]
 
     def keys(self, prompt: Sequence[Sequence[Key]], end: int, begin: int = 0) -> list[Key]:
-        """Returns what a hit that ends there needs; nothing if the prompt is shorter.
+        """Returns the keys that a hit with this end needs; empty if the prompt is shorter.
 
         Args:
             prompt: for each group, the keys of its chunks from the beginning.
@@ -53,8 +53,8 @@ class HitShape:
             begin: leading tokens that need nothing, because they are in place.
 
         Returns:
-            First what is needed from the beginning, in the order of the prompt: hits of prompts that begin alike do so,
-            too. Then what windows need.
+            First those needed from the beginning, in the order of the prompt: they begin alike for prompts that begin
+            alike. Then those that windows need.
         """
         first, length = begin // self.chunk_tokens, end // self.chunk_tokens
         if length <= first or any(len(keys) < length for keys in prompt):
@@ -65,9 +65,9 @@ class HitShape:
         return [*chain.from_iterable(zip(*whole, strict=True)), *chain.from_iterable(last)]
 
     def parents(self, end: int) -> list[int]:
-        """Of each key of a hit from the beginning, the index of the one without which it is of no use; -1: none.
+        """Returns for each key of a hit from the beginning the index of the key that it depends on; -1: none.
 
-        What is needed from the beginning hangs together, and of a window each chunk hangs on that beginning up to it.
+        Keys needed from the beginning form a chain, and each chunk of a window depends on that chain up to it.
         """
         length, whole = end // self.chunk_tokens, self.windows.count(None)
         parents = list(range(-1, length * whole - 1))
@@ -83,7 +83,7 @@ class HitShape:
             prompt: for each group, the keys of its chunks from the beginning.
             begin: leading tokens that need nothing.
             end: in tokens.
-            is_there: whether a chunk is.
+            is_there: whether the tier has a chunk.
         """
         groups = list(zip(self.windows, prompt, strict=True))
         first, last = begin // self.chunk_tokens, end // self.chunk_tokens
@@ -98,7 +98,7 @@ class HitShape:
             if all(last - index > window or is_there(keys[index]) for window, keys in windows):
                 index -= 1
             else:
-                # No hit that ends behind this chunk, and as near as it was looked for, has all of a window.
+                # No hit that ends after this chunk, within the searched range, has its complete window.
                 last = index
                 index = last - 1
         return max(last, first) * self.chunk_tokens

@@ -1,4 +1,4 @@
-"""Hopeless requests, which could have their blocks when they came, until a config made that impossible."""
+"""Unsatisfiable requests: they could have had their blocks when they arrived, until a config made that impossible."""
 
 from typing import Final, Generic
 
@@ -12,12 +12,12 @@ HOPELESS_SECONDS: Final = 30.0
 
 
 class Hopeless(Generic[W]):
-    """The zones whose next request can't be served by the config in force.
+    """The zones whose next request can't be served by the active config.
 
     Args:
         tenancy: the zones.
         engine: whose requests.
-        admission: which zones have waiting requests.
+        admission: knows the zones with waiting requests.
     """
 
     def __init__(self, tenancy: Tenancy, engine: Engine[W], admission: Admission) -> None:
@@ -26,7 +26,7 @@ class Hopeless(Generic[W]):
         self._engine = engine
         self._admission = admission
         self._since: dict[Zone, tuple[W, float]] = {}
-        """And since when that is known; in order."""
+        """The request, and since when that is known; in order."""
 
     def note(self, work: W, count: int) -> None:
         """Note that a zone's next request was denied ``count`` blocks, and warn if its zone can never have as many."""
@@ -38,12 +38,12 @@ class Hopeless(Generic[W]):
             self._engine.warn(work, self._tenancy.why_never(zone, count, work.peak))
 
     def look_at_front(self, zone: Zone) -> None:
-        """Forget the zone's hopeless request if it is not the next one any more."""
+        """Forget the zone's unsatisfiable request if it is not the next one any more."""
         if zone in self._since and not self._is_front(self._since[zone][0]):
             del self._since[zone]
 
     def fail(self) -> None:
-        """End requests that no config has come to help for a while: they hold up the others of their zone."""
+        """End requests that no config has helped for a while: they hold up the others of their zone."""
         while self._since:
             zone, (work, since) = next(iter(self._since.items()))
             if self._ledger.now - since < HOPELESS_SECONDS:

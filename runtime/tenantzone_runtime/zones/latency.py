@@ -1,4 +1,4 @@
-"""What zones with latency targets get: their times of late, and why a target is missed."""
+"""The recent latencies of zones with targets, and why a target is missed."""
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator
@@ -14,28 +14,28 @@ from tenantzone_runtime.zones.tenancy import Tenancy
 from tenantzone_runtime.zones.zone import Zone
 
 WINDOW_SECONDS: Final = 60.0
-"""What is longer ago says nothing any more."""
+"""The length of the window; older values do not count."""
 
 _SLICE_SECONDS: Final = 5.0
-"""Of the window, what goes from it at once."""
+"""The part of the window that is dropped at once."""
 _SHORTEST: Final = 1e-6
 """In seconds. Shorter times are reported exactly."""
 _PER_FACTOR: Final = 100.0
-"""Buckets for each factor of e: a hundredth from one to the next."""
+"""Buckets per factor of e: each is a hundredth wider than the one before."""
 _PERCENTILE: Final = 0.99
 _FOR_BLOCKS: Final[tuple[WaitReason, ...]] = ("limit", "reserved", "in_use")
 _FOR_SEATS: Final[tuple[WaitReason, ...]] = ("seats", "seat_limit")
 
 
 class Window:
-    """Seconds that something took in the last minute, in as much memory however often it happened.
+    """Durations in the last minute, in bounded memory however many there are.
 
-    They are counted in buckets, which are as wide as a hundredth of what is in them, by slices of the minute.
+    They are counted by slices of the minute in buckets whose width is a hundredth of their value.
     """
 
     def __init__(self) -> None:
         self._slices: deque[tuple[float, dict[int, tuple[int, float]]]] = deque()
-        """Since when each is, and for each bucket in it how many there were and the longest of them."""
+        """The start of each slice, and for each of its buckets the count and the longest duration."""
 
     def add(self, seconds: float, now: float, times: int = 1) -> None:
         if not self._slices or now - self._slices[-1][0] >= _SLICE_SECONDS:
@@ -47,7 +47,7 @@ class Window:
         counts[bucket] = count + times, max(longest, seconds)
 
     def percentile(self, now: float) -> float | None:
-        """The 99th percentile of the last minute, or what is longer by a hundredth; None where there was nothing."""
+        """Returns the 99th percentile of the last minute, at most a hundredth too long; None without values."""
         self._forget(now)
         counts: Counter[int] = Counter()
         for _, slice in self._slices:
@@ -93,7 +93,7 @@ class _Watched:
         self.reasons: defaultdict[TargetName, _Reasons] = defaultdict(_Reasons)
         """Why each of its targets is missed."""
         self.stalls: deque[tuple[float, float, float, float]] = deque()
-        """At some times: seconds for which its next request has waited in all, for blocks, seats and anything."""
+        """Samples over time: total seconds that its next request has waited, for blocks, for seats and in all."""
 
     def look_at_stalls(self, zone: Zone, now: float) -> None:
         stalled = zone.counters.stalled_seconds
@@ -103,7 +103,7 @@ class _Watched:
         self.stalls.append((now, blocks, seats, sum(stalled.values())))
 
     def waited(self) -> float:
-        """For how many seconds of late a request of the zone was next and could not be admitted."""
+        """Returns for how many recent seconds a request of the zone was next and could not be admitted."""
         return self.stalls[-1][3] - self.stalls[0][3]
 
     def waited_for(self, seconds: float) -> LatencyReason | None:
@@ -117,20 +117,20 @@ class _Watched:
 
 @dataclass(slots=True)
 class Alone:
-    """What a zone's requests take without other zones."""
+    """The time that a zone's requests take without other zones."""
 
     requests: int = 0
     """Running requests that generate."""
     step_seconds: float = 0.0
     """The predicted time of a step in which only these generate."""
     prefill_seconds: float = 0.0
-    """What the zone's prompts that wait at the same time add to a step that computes them whole: a mean of late."""
+    """The recent mean of what the zone's simultaneous prompts add to a step that computes them completely."""
     prompt_steps: int = OWN_PROMPT_STEPS
     """The number of steps over which the zone's prompts may be spread."""
 
 
 class Latency:
-    """The times of zones with latency targets, and what becomes of the targets.
+    """The latencies of zones with targets, and whether they meet them.
 
     Args:
         tenancy: of all zones.
@@ -143,7 +143,7 @@ class Latency:
         self._times = times
         self._watched: dict[Zone, _Watched] = {}
         self.alone: dict[Zone, Alone] = {}
-        """What the requests of each zone with a target take without other zones."""
+        """The time that the requests of each zone with a target take without other zones."""
 
     def tokens_came(self, zone: Zone, seconds: float, now: float, tokens: int = 1) -> None:
         """Note tokens of a zone with a target that came ``seconds`` after the ones before."""
@@ -154,7 +154,7 @@ class Latency:
         self._of(zone).first_tokens.add(seconds, now)
 
     def judge(self, now: float) -> Iterator[None]:
-        """Say of each zone what becomes of its targets, with a pause after each."""
+        """Update the outcome of each zone's targets, with a pause after each."""
         for zone in [zone for zone in (*self._watched, *self.alone) if zone not in self._with_targets]:
             self.forget(zone)
             zone.outcomes = {}

@@ -35,9 +35,9 @@ def token_time_bound(
     Args:
         target: the zone's ``latency.tokenTime``.
         solo_step: the time of a step in which only the zone's running requests generate.
-        own_prefill: what the zone's prompts that wait at the same time would add to one step, at the 99th percentile.
-            What is cached of a prompt counts as nothing. With ``d`` steps in flight these are one prompt, those that
-            arrive within ``d + 1`` steps, and, where prompts are spread, those that arrive until the first is computed.
+        own_prefill: what the zone's simultaneous prompts would add to one step, at the 99th percentile. Cached parts of
+            prompts count as nothing. With ``d`` steps in flight these are one prompt, those that arrive within
+            ``d + 1`` steps, and, if prompts are spread, those that arrive until the first is computed.
         prompt_steps: the number of steps over which the zone's prompts may be spread.
     """
     own_step = solo_step + own_prefill / prompt_steps

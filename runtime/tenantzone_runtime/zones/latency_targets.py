@@ -1,4 +1,4 @@
-"""What a zone's config says of the time that its requests take."""
+"""The latency targets in a zone's config."""
 
 from dataclasses import dataclass
 from typing import Final

@@ -1,10 +1,9 @@
-"""The ledger: who owns which block.
+"""The ledger: which zone owns which block.
 
 A block is free, or owned by one zone: in use (some request refers to it) or cached (none does, its prefix is kept).
-Each method is one transition, and keeps what is known of all zones together (``totals``) up to date.
+Each method is one transition, and keeps the totals of all zones (``totals``) up to date.
 
-Requests that came before any zone was declared belong to a zone of their own from then on; what they left cached is
-free.
+When the first zone is declared, the requests before it get a zone of their own; their cached blocks are freed.
 """
 
 from collections import Counter
@@ -27,7 +26,7 @@ class Ledger:
     Args:
         block_count: block ids run from 0 to ``block_count - 1``.
         now: the time, in seconds on any clock that does not run backwards.
-        capacity: how many of them requests can use; None: all.
+        capacity: the number of blocks that requests can use; None: all.
         lends_cache: whether quiet zones also lend what they cache within their reservations.
     """
 
@@ -36,7 +35,7 @@ class Ledger:
     ) -> None:
         self.owner: list[Zone | None] = [None] * block_count
         self.links = Links(block_count)
-        """Of the orders in which zones keep cached blocks."""
+        """The links of the orders in which zones keep cached blocks."""
         self.zones: dict[str, Zone] = {}
         """By tenant. Zones that left the config stay here until their last request ends."""
         self.totals = Totals(block_count if capacity is None else capacity, lends_cache=lends_cache)
@@ -44,17 +43,17 @@ class Ledger:
         self.overflow = Overflow()
         self.expiry = Expiry(block_count)
         self.now = now
-        """Kept up to date by the users of the ledger; block-seconds are counted by it."""
+        """The time, kept up to date by the users of the ledger; block-seconds are counted by it."""
         self.cached_blocks = 0
         self.held_blocks = 0
         self._soiled: dict[int, str] = {}
-        """Free blocks that must be zeroed before anybody else uses them, and the tenant whose data they hold."""
+        """Free blocks that must be zeroed before another tenant uses them, and the tenant whose data they hold."""
         self._to_scrub: list[int] = []
         self.unscrubbed: Counter[str] = Counter()
-        """How many such blocks there are of each tenant's."""
+        """The number of such blocks, by tenant."""
         self._zones_entered = 0
         self.departures: list[Callable[[Zone], None]] = [self.expiry.forget]
-        """Called with each zone that is discarded. What is kept by zone for longer than a step is removed here."""
+        """Called with each zone that is discarded, to remove state that is kept by zone for longer than a step."""
 
     def add(self, zone: Zone) -> None:
         """Enter a zone that holds nothing yet."""
@@ -68,7 +67,7 @@ class Ledger:
         self.overflow.place(zone)
 
     def discard(self, zone: Zone) -> None:
-        """Take out a zone that holds nothing any more."""
+        """Remove a zone that holds nothing any more."""
         assert zone.held == 0, "a zone leaves when its last block is free"
         self.totals.leave(zone)
         self.overflow.remove(zone)
@@ -77,11 +76,11 @@ class Ledger:
             forget(zone)
 
     def is_present(self, zone: Zone) -> bool:
-        """Whether the zone is still its tenant's, and was not taken out."""
+        """Whether the zone is still its tenant's, and was not removed."""
         return self.zones.get(zone.spec.tenant) is zone
 
     def take(self, zone: Zone, block_ids: list[int]) -> None:
-        """Make free blocks the zone's, in use."""
+        """Allocate free blocks to the zone, in use."""
         self.accrue(zone)
         owner = self.owner
         count = 0
@@ -100,7 +99,7 @@ class Ledger:
             self.trail.granted(zone.spec.tenant, count, above_reservation=above_reservation, held=zone.held)
 
     def reuse(self, zone: Zone, block_ids: Sequence[int]) -> None:
-        """Put cached blocks of the zone to use again, after a prefix hit."""
+        """Use cached blocks of the zone again, after a prefix hit."""
         count = zone.cached.hit(block_ids)
         self.expiry.used(zone, block_ids)
         zone.in_use += count
@@ -108,7 +107,7 @@ class Ledger:
         self.totals.reckon(zone)
 
     def release(self, zone: Zone, kept: Sequence[int], dropped: list[int]) -> None:
-        """Release blocks that the last request let go: ``kept`` ones as most recently used, ``dropped`` ones freed."""
+        """Release blocks that no request uses: ``kept`` ones become most recently used, ``dropped`` ones free."""
         self.accrue(zone)
         kept_count = zone.cached.keep(kept)
         since, now = self.links.since, self.now
@@ -173,7 +172,7 @@ class Ledger:
         self.totals.reckon(zone)
 
     def take_blocks_to_scrub(self) -> list[int]:
-        """Take blocks that came to another zone since the last call, and must be zeroed before they are used there."""
+        """Returns blocks that came to another zone since the last call, and must be zeroed before their use there."""
         blocks, self._to_scrub = self._to_scrub, []
         return blocks
 
@@ -191,7 +190,7 @@ class Ledger:
                 continue
             self.unscrubbed[former] -= 1
             if not self.unscrubbed[former]:
-                # Of tenants that come and go there is no end.
+                # Tenants come and go without end.
                 del self.unscrubbed[former]
             if former != tenant:
                 self._to_scrub.append(block_id)
@@ -199,7 +198,7 @@ class Ledger:
                     self.zones[former].counters.scrubbed_blocks += 1
 
     def accrue(self, zone: Zone) -> None:
-        """Bring the zone's block-seconds up to date; whatever changes what it holds, lends or borrows does so first."""
+        """Bring the zone's block-seconds up to date; called before any change of what it holds, lends or borrows."""
         elapsed = self.now - zone.accrued_until
         if elapsed:
             counters = zone.counters
@@ -211,7 +210,7 @@ class Ledger:
             zone.accrued_until = self.now
 
     def wait_reason(self, zone: Zone, count: int, free: int, peak: int = 0) -> WaitReason:
-        """Why a request of the zone, of this peak, may not take ``count`` blocks now."""
+        """Returns why a request of the zone, with this peak, may not take ``count`` blocks now."""
         return quota.wait_reason(zone.spec.quota, zone.in_use, count, peak=peak, free=free, cached=self.cached_blocks)
 
     def tell_usage(self, zone: Zone) -> bool:
@@ -240,7 +239,7 @@ class Ledger:
         return True
 
     def check(self, free: int, capacity: int) -> None:
-        """Check invariant I1, the slow way: every block is counted once, and the sums are what the parts add up to.
+        """Check invariant I1, the slow way: every block is counted once, and the sums are right.
 
         Raises:
             AssertionError: the ledger is wrong.

@@ -1,4 +1,4 @@
-"""Which chunks of a tier are of use together only.
+"""Tracks which chunks of a tier are only useful together.
 
 A hit is lost with any of its chunks, and a chunk that no hit uses should not take up room in a tier.
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True, eq=False, repr=False)
 class Place:
-    """A chunk's place in the hits that begin alike up to it."""
+    """A chunk's place in the hits that share their beginning up to it."""
 
     chunk_id: int
     before: "Place | None"
@@ -20,9 +20,9 @@ class Place:
 
 
 class Links:
-    """The hits that a tier has all chunks of, by the chunks' ids; a chunk may be of several.
+    """The hits whose chunks a tier has completely, by the chunks' ids; a chunk may belong to several.
 
-    What hits have in common at their beginning is noted once: a long prompt may be the beginning of thousands.
+    The common beginning of hits is stored once: a long prompt may be the beginning of thousands.
     """
 
     def __init__(self) -> None:
@@ -32,11 +32,11 @@ class Links:
         """By chunk."""
 
     def __contains__(self, chunk_id: int) -> bool:
-        """Whether a chunk is of some hit."""
+        """Whether a chunk belongs to some hit."""
         return chunk_id in self._places
 
     def __iter__(self) -> Iterator[int]:
-        """The chunks that are of some hit."""
+        """The chunks that belong to some hit."""
         return iter(self._places)
 
     def link(self, chunk_ids: Sequence[int]) -> None:
@@ -44,9 +44,9 @@ class Links:
         self.end(self.go_on(None, chunk_ids))
 
     def go_on(self, place: Place | None, chunk_ids: Iterable[int]) -> Place | None:
-        """Note chunks that a hit needs behind a place; None: from its beginning. Returns the last one's place.
+        """Add chunks that a hit needs after a place; None: from its beginning. Returns the last one's place.
 
-        A hit has to end there, or behind it, before anything else is done.
+        A hit must end there, or later, before any other call.
         """
         for chunk_id in chunk_ids:
             after = self._first if place is None else place.after
@@ -76,7 +76,7 @@ class Links:
         return list(useless)
 
     def _dissolve(self, place: Place, useless: dict[int, None]) -> None:
-        """Forget the hits that a place is of, and note its chunks that are of no other."""
+        """Forget the hits through a place, and collect its chunks that no other hit uses."""
         before = place.before
         self._take_out(place, useless)
         while before is not None and not before.after and not before.is_end:
@@ -104,10 +104,10 @@ class Links:
         self._places.clear()
 
     def check(self) -> None:
-        """Check the slow way that all places lead to the end of a hit, and are known by their chunks.
+        """Check the slow way that all places lead to the end of a hit, and can be found by their chunks.
 
         Raises:
-            AssertionError: they do not, or are not.
+            AssertionError: the links are wrong.
         """
         known: dict[int, set[Place]] = {}
         left = list(self._first.values())

@@ -1,4 +1,4 @@
-"""One loan: blocks of a zone's reservation that another zone holds, on which terms, and what it has come to."""
+"""One loan: blocks of a zone's reservation that another zone holds, with its terms and block-seconds."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from tenantzone_runtime.zones.zone import Zone
 
 @dataclass(slots=True, eq=False)
 class Loan:
-    """A loan: blocks of ``lender``'s reservation that ``borrower`` holds; further ones come under the same due time."""
+    """A loan: blocks of ``lender``'s reservation that ``borrower`` holds; blocks added later have the same due time."""
 
     number: int
     """Grows from loan to loan."""
@@ -17,16 +17,16 @@ class Loan:
     blocks: int
     since: float
     due: float | None
-    """None: when the lender asks for it."""
+    """When it is due; None: when the lender asks for it."""
     grace_until: float | None
-    """From then on running requests of the borrower are preempted for it."""
+    """The time after which running requests of the borrower are preempted for it."""
     accrued_until: float
-    """When ``block_seconds`` were added up last."""
+    """When ``block_seconds`` were last updated."""
     counting_since: float
     block_seconds: float = 0.0
     """Blocks times seconds since ``counting_since``: since the loan began, or an earlier unreported one."""
     told: float = 0.0
-    """Of the block-seconds, those that the journal has."""
+    """The block-seconds that the journal has."""
 
     def is_due(self, now: float) -> bool:
         """Whether the loan's time is over."""
@@ -37,7 +37,7 @@ class Loan:
         return self.grace_until is not None and self.grace_until <= now
 
     def accrue(self, now: float) -> None:
-        """Bring the loan's block-seconds up to date; whatever changes the blocks does so first."""
+        """Bring the loan's block-seconds up to date; called before any change of its blocks."""
         self.block_seconds += self.blocks * (now - self.accrued_until)
         self.accrued_until = now
 
@@ -50,16 +50,16 @@ class Loan:
 
 
 def loan_usage(loan: Loan, block_seconds: float) -> LoanUsage:
-    """The journal's event of what a loan has come to."""
+    """Returns the journal's event of a loan's usage."""
     return LoanUsage(loan.lender.spec.tenant, loan.borrower.spec.tenant, loan.counting_since, block_seconds)
 
 
 def may_borrow(borrower: Zone, lender: Zone) -> bool:
-    """Whether one zone may borrow from another: high priority from low and equal, low from high if its terms let it."""
+    """Whether one zone may borrow from another: from lower or equal priority, and from higher if its terms allow it."""
     return borrower.spec.priority >= lender.spec.priority or lender.spec.lending.borrowers == "AnyPriority"
 
 
 def lends_for_some_time(zone: Zone) -> bool:
-    """Whether a zone lends for some time, so that what it lends is not due at once."""
+    """Whether a zone lends for a fixed time, so that its loans are not due at once."""
     seconds = zone.spec.lending.max_loan_seconds
     return seconds is None or seconds > 0

@@ -1,16 +1,16 @@
-"""Loans: which zone's surplus stands on which other zone's reservation, since when, and until when.
+"""Loans: which zone's surplus uses which other zone's reservation, since when, and until when.
 
-What a zone holds above its reservation stands on the unreserved part of the pool first. What is more than that stands
-on reservations that their owners do not use: lent by quiet zones, or owed to a zone whose reservation came to be under
-others' blocks. Blocks bear no names here: a loan is an amount between two zones, one at a time per pair.
+What a zone holds above its reservation first uses the unreserved part of the pool. The rest uses reservations that
+their owners do not use: lent by quiet zones, or owed to a zone whose new reservation is held by others. Loans do not
+name blocks: a loan is an amount between two zones, one at a time per pair.
 
-The book is settled from time to time, not with each block: it is brought in line with what zones hold at that moment,
-and block-seconds are counted for what stood in it since the last time. The zones' promises do not depend on it: what a
-lender needs is reclaimed by eviction and preemption at once, whatever the book says.
+The book is settled from time to time, not with each block: it is adjusted to what zones hold at that moment, and
+block-seconds are counted for the loans since the last time. The zones' promises do not depend on it: what a lender
+needs is reclaimed by eviction and preemption at once, whatever the book says.
 
-Settling looks at zones that have changed since the last time, at their loans, and at those who lend and borrow what is
-missing then: it costs the same however many other zones and loans there are. What is known of a pair goes with its
-loan: when that is over, its block-seconds are in the trail, and those of each zone in its counters.
+Settling considers zones that have changed since the last time, their loans, and the zones that lend and borrow what is
+then missing: it costs the same however many other zones and loans there are. The state of a pair is removed with its
+loan: its block-seconds are then in the trail, and those of each zone in its counters.
 """
 
 from collections import deque
@@ -35,9 +35,9 @@ class LoanBook:
         self._ledger = ledger
         self._loans: dict[tuple[Zone, Zone], Loan] = {}
         self._loans_of: dict[Zone, dict[Loan, None]] = {}
-        """Those that a zone is the lender or the borrower of."""
+        """The loans that a zone is the lender or the borrower of."""
         self._blocks = 0
-        """Of all loans."""
+        """The blocks of all loans."""
         self._begun = 0
         self._needing = VictimOrder()
         """Zones with surplus for which there is no loan yet."""
@@ -45,19 +45,19 @@ class LoanBook:
             "SameOrHigherPriority": VictimOrder(),
             "AnyPriority": VictimOrder(),
         }
-        """Zones with more to lend, by whom they lend to; those that are more particular are asked first."""
+        """Zones with more to lend, by the zones that they lend to; those with stricter terms are asked first."""
         self._lending = VictimOrder()
-        """Zones on whose reservation there is room, offered or not."""
+        """Zones with room on their reservation, offered or not."""
 
     def __iter__(self) -> Iterator[Loan]:
-        """Loans that stand now, oldest first."""
+        """Yields the current loans, oldest first."""
         return iter(self._loans.values())
 
     def settle(self, free: int) -> None:
-        """Bring the loans in line with what zones hold now, ``free`` blocks being free."""
+        """Adjust the loans to what zones hold now, with ``free`` free blocks."""
         totals = self._ledger.totals
         self.look_at(totals.take_changed())
-        # All reservations, less what is used of them, less what is free: the part of them that others stand on.
+        # The part of all reservations that others use: reservations less their own use, less the free blocks.
         stood_on = totals.promised - (self._ledger.held_blocks - totals.surplus) - free
         total = max(0, min(stood_on, totals.surplus))
         self._cut(self._blocks - total)
@@ -70,7 +70,7 @@ class LoanBook:
             self._place(zone)
 
     def repay(self, loan: Loan, blocks: int) -> None:
-        """Take blocks that the borrower has given back off a loan."""
+        """Subtract blocks that the borrower has returned from a loan."""
         overdue = loan.is_due(self._ledger.now)
         lender, borrower = loan.lender.spec.tenant, loan.borrower.spec.tenant
         self._change(loan, -blocks)
@@ -83,7 +83,7 @@ class LoanBook:
         return [loan for loan in self if loan.is_due(self._ledger.now)]
 
     def _shrink(self, changed: Iterable[Zone]) -> None:
-        """Keep of each loan what its lender and its borrower still have room for."""
+        """Reduce each loan to what its lender and its borrower still have room for."""
         lendable = {zone: room for zone in changed if zone.lent > (room := self._unused(zone))}
         needed = {zone: zone.surplus for zone in changed if zone.borrowed > zone.surplus}
         loans = {loan for zone in (*lendable, *needed) for loan in self._loans_of[zone]}
@@ -98,9 +98,9 @@ class LoanBook:
                 self.repay(loan, loan.blocks - kept)
 
     def _kept_first(self, loans: Iterable[Loan]) -> list[Loan]:
-        """Loans in the order in which they are kept: those past their grace last, before them those that are due.
+        """Returns loans in the order of being kept: loans past their grace last, before them loans that are due.
 
-        Of each kind the oldest comes first.
+        Within each kind the oldest comes first.
         """
         now = self._ledger.now
 
@@ -110,7 +110,7 @@ class LoanBook:
         return sorted(loans, key=order)
 
     def covers(self, zone: Zone, borrower: Zone) -> int:
-        """How many blocks above its reservation a zone can let go to have as many less of a borrower's on due loans.
+        """Returns how many blocks evicted above a zone's reservation reduce a borrower's due loans by as many.
 
         First come blocks on no zone's reservation, then those on reservations of lenders that take such a loan over.
         """
@@ -127,10 +127,10 @@ class LoanBook:
         return not self._has_due(lender, borrower) and may_borrow(borrower, lender) and lends_for_some_time(lender)
 
     def extend(self) -> None:
-        """Let zones that offer blocks for some time take over loans that are due, so that nothing need be taken back.
+        """Let zones that offer blocks for a fixed time take over due loans, so that nothing need be reclaimed.
 
-        For what is past its grace first. A lender that offers nothing, or has a loan with the borrower that is due
-        itself, is passed over once for each borrower, however many of its loans are due.
+        Loans past their grace come first. A lender that offers nothing, or has a due loan with the same borrower, is
+        skipped once for each borrower, however many of its loans are due.
         """
         now, groups = self._ledger.now, dict[tuple[bool, Zone], list[Loan]]()
         for loan in reversed(self._kept_first(self.due())):
@@ -143,9 +143,9 @@ class LoanBook:
                 self._take_over(borrower, loans, lenders)
 
     def _take_over(self, borrower: Zone, loans: Iterable[Loan], lenders: dict[Zone, None]) -> None:
-        """Let these lenders, lowest priority first, lend a borrower what these loans are of.
+        """Let these lenders, lowest priority first, take over these loans of a borrower.
 
-        Lenders that have nothing to offer any more are taken out.
+        Lenders that have nothing to offer any more are removed.
         """
         left = deque(loan for loan in loans if loan.blocks)
         exhausted = []
@@ -170,7 +170,7 @@ class LoanBook:
         return loan is not None and loan.is_due(self._ledger.now)
 
     def _cut(self, excess: int) -> None:
-        """End loans of ``excess`` blocks that stand on no reservation: those that are due, then the newest ones."""
+        """End loans of ``excess`` blocks that use no reservation: due loans first, then the newest ones."""
         if excess <= 0:
             return
         for loan in [*reversed(self._kept_first(self.due())), *reversed(self._loans.values())]:
@@ -181,7 +181,7 @@ class LoanBook:
                 return
 
     def _grow(self, missing: int) -> None:
-        """Find lenders for surplus that has none: those who offer it, then any on whose reservation it stands."""
+        """Find lenders for surplus without one: zones that offer blocks first, then any whose reservation it uses."""
         for offering in self._offering.values():
             missing = self._match(missing, offering, self._offered, may_borrow)
         self._match(missing, self._lending, self._lendable, lambda borrower, lender: True)
@@ -193,12 +193,12 @@ class LoanBook:
         room: Callable[[Zone], int],
         may_borrow: Callable[[Zone, Zone], bool],
     ) -> int:
-        """Pair borrowers with lenders, both lowest priority first, until what is ``missing`` has found each other.
+        """Pair borrowers with lenders, both lowest priority first, until ``missing`` blocks are matched.
 
-        Each step uses up a lender or a borrower, which then is no more in its order, or passes over a borrower.
+        Each step uses up a lender or a borrower, which is then removed from its order, or skips a borrower.
 
         Returns:
-            What is still missing.
+            The blocks that are still missing.
         """
         passed_over = 0
         while missing > 0 and (borrower := self._needing.at(passed_over)) and (lender := lending.first()):
@@ -253,14 +253,14 @@ class LoanBook:
         self._place(loan.borrower)
 
     def _place(self, zone: Zone) -> None:
-        """Enter the zone among those that need, offer and can lend, or take it out."""
+        """Enter the zone among those that need, offer and can lend, or remove it."""
         self._needing.put(zone, zone.surplus > zone.borrowed)
         for borrowers, offering in self._offering.items():
             offering.put(zone, zone.spec.lending.borrowers == borrowers and self._offered(zone) > 0)
         self._lending.put(zone, self._lendable(zone) > 0)
 
     def _offered(self, zone: Zone) -> int:
-        """The blocks that a zone offers to lend, without those that it keeps to itself now."""
+        """Returns the blocks that a zone offers to lend, without those that it keeps to itself now."""
         return self._lendable(zone) - zone.locked
 
     def _lendable(self, zone: Zone) -> int:

@@ -1,4 +1,4 @@
-"""What of a request goes on in the tiers below an engine's blocks."""
+"""Which parts of a request are stored in the tiers below an engine's blocks."""
 
 from tenantzone_runtime.zones.zone import ZoneSpec
 
@@ -14,7 +14,7 @@ def tokens_to_offload(spec: ZoneSpec, prompt_tokens: int, computed_tokens: int) 
     Args:
         spec: of the request's zone.
         prompt_tokens: of the request.
-        computed_tokens: whose keys and values there are, prompt and generated.
+        computed_tokens: tokens whose keys and values exist, of the prompt and generated.
     """
     if offloads_nothing(spec):
         return 0

@@ -1,4 +1,4 @@
-"""What became of a zone's latency targets."""
+"""The outcomes of a zone's latency targets."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -10,11 +10,11 @@ TargetName = Literal["token_time", "first_token"]
 
 @dataclass(frozen=True, slots=True)
 class TargetOutcome:
-    """One latency target, and what the zone's requests get; in seconds."""
+    """One latency target, and the zone's actual latency; in seconds."""
 
     target: float
     actual: float | None
-    """The 99th percentile of late; None while nothing was served."""
+    """The recent 99th percentile; None while no request was served."""
     met: bool | None
-    """None while nothing was served."""
+    """Whether the target is met; None while no request was served."""
     reason: LatencyReason

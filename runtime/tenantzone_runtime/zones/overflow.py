@@ -1,12 +1,12 @@
-"""The overflow zone: which zones have series of their own among the metrics, and which are added up in one.
+"""The overflow zone: which zones have their own series in the metrics, and which are summed into one.
 
-Zones that a config declares have their own: the config bounds them. Tenants without a TenantZone come and go as they
-like, so a bounded number of the zones registered for them have their own at a time, and all others are members of the
-overflow. Which it is, is decided when a zone is registered, and stays so until it is forgotten or declared; a place
-that becomes free is for the next zone to come.
+Declared zones have their own: the config bounds their number. Tenants without a TenantZone come and go as they like, so
+a bounded number of the zones registered for them have their own series at a time, and all others are members of the
+overflow. This is decided when a zone is registered, and stays so until it is forgotten or declared; a place that
+becomes free goes to the next new zone.
 
-The overflow's counters never decrease. Who leaves it leaves behind what it has added, and who joins it brings only
-what it counts from then on.
+The overflow's counters never decrease. A zone that leaves it leaves behind what it has added, and a zone that joins it
+adds only what it counts from then on.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from tenantzone_runtime.zones.counters import Counters
 from tenantzone_runtime.zones.zone import Zone
 
 OVERFLOW_NAME: Final = "overflow"
-"""Name and tenant of the overflow. A zone that bears both is a member, or two series would have the same name."""
+"""Name and tenant of the overflow. A zone that has both is a member, or two series would have the same name."""
 
 DEFAULT_MAX_APART: Final = 100
 
@@ -25,7 +25,7 @@ class Overflow:
     """The overflow zone of one engine, with its members and what they have counted.
 
     Args:
-        max_apart: how many zones that were registered for tenants without a TenantZone have series of their own.
+        max_apart: the number of zones registered for tenants without a TenantZone that have their own series.
     """
 
     def __init__(self, max_apart: int = DEFAULT_MAX_APART) -> None:
@@ -33,7 +33,7 @@ class Overflow:
         self.is_in_use = False
         """Whether it has or ever had a member."""
         self._members: dict[Zone, Counters] = {}
-        """And what each had counted when it joined, or when what it counted was added last."""
+        """The members, and what each had counted when it joined, or when its counts were last added."""
         self._apart: set[Zone] = set()
         """Registered zones with series of their own."""
         self._total = Counters()
@@ -46,7 +46,7 @@ class Overflow:
         return self._members.keys()
 
     def place(self, zone: Zone) -> None:
-        """Decide on the series of a zone that is new, or that the config has come to declare or to declare no more."""
+        """Decide on the series of a zone that is new, or that the config has begun or ceased to declare."""
         if not self._is_apart(zone):
             if zone not in self._members:
                 self._members[zone] = zone.counters.copy()
@@ -57,21 +57,21 @@ class Overflow:
             self._apart.add(zone)
 
     def remove(self, zone: Zone) -> None:
-        """Take out a zone that is gone, or is a member no more."""
+        """Remove a zone that is gone, or is not a member any more."""
         self._apart.discard(zone)
         if zone in self._members:
             self.count(zone)
             del self._members[zone]
 
     def count(self, zone: Zone) -> None:
-        """Add what a member has counted since it was looked at last."""
+        """Add what a member has counted since the last call."""
         seen = self._members[zone]
         if zone.counters != seen:
             self._total.add_growth(zone.counters, seen)
             seen.catch_up(zone.counters)
 
     def total(self) -> Counters:
-        """The counts of zones while they were members, up to when each was looked at last."""
+        """Returns the counts of zones while they were members, as of the last `count` of each."""
         return self._total.copy()
 
     def _is_apart(self, zone: Zone) -> bool:

@@ -1,4 +1,4 @@
-"""What is known of the requests of one zone with a latency target."""
+"""Statistics of the requests of one zone with a latency target."""
 
 from typing import Final
 
@@ -6,11 +6,11 @@ from tenantzone_runtime.zones.pauses import Pauses
 from tenantzone_runtime.zones.zone import Zone
 
 _WEIGHT: Final = 1 / 8
-"""Of a new value in a mean of the last ones."""
+"""The weight of a new value in a running mean."""
 
 
 class OwnRequests:
-    """The pauses, prompts and hits of one zone, of late."""
+    """The recent pauses, prompts and hits of one zone."""
 
     def __init__(self) -> None:
         self.pauses = Pauses()

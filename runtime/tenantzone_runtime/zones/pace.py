@@ -1,12 +1,12 @@
-"""The pace of steps: what others may add to a step while a zone with a latency target is there.
+"""The latency budget of steps: what other zones may add to a step while a zone with a latency target needs it.
 
-A target is a bound on how long steps take. While such a zone has requests, or may have one again soon, a step takes
-tokens of other zones only as far as its predicted time stays within the bound. Where even the generating requests of
-others are too many, these skip steps in turn. A step in which the zone itself has a prompt is nearly its own. Where the
-zone generates, too, its prompts are cut so that they do not make its own steps longer than its target. `latency_bounds`
-has the promise as a formula.
+A target is a bound on how long steps take. While such a zone has requests, or may soon have one again, a step takes
+tokens of other zones only as far as its predicted time stays within the bound. If even the generating requests of
+others are too many, these skip steps in turn. A step in which the zone itself has a prompt is nearly its own. If the
+zone also generates, its prompts are cut so that they do not make its own steps longer than its target. `latency_bounds`
+has the guarantee as a formula.
 
-There is no bound before enough steps were seen to predict one, nor where the zone's own requests alone take much longer
+There is no bound before enough steps were seen to predict one, nor if the zone's own requests alone take much longer
 than its target. And a request that has skipped steps for long is computed whatever the bound is.
 """
 
@@ -60,11 +60,11 @@ class Pace(Generic[W]):
         self._in_flight = in_flight
         self._margin = margin
         self._sat_out: dict[W, int] = {}
-        """Steps in a row, for each request that sat out the last one."""
+        """The number of steps in a row, for each request that was skipped in the last one."""
         self._starved: dict[Zone, int] = {}
-        """The same for zones with prompts."""
+        """The same for zones whose prompts were skipped."""
         self._own: dict[Zone, OwnRequests] = {}
-        """What is known of the requests of each zone with a target."""
+        """The statistics of each zone with a target."""
 
     def bounds(self) -> dict[Zone, float]:
         """Returns the zones whose targets count now, with the seconds that a step may take for each, shortest first."""
@@ -73,7 +73,7 @@ class Pace(Generic[W]):
             self._own = {zone: own for zone, own in self._own.items() if zone in targets}
         bounds: dict[Zone, float] = {}
         for zone in targets:
-            # First what passes over most zones at little cost: there may be a thousand.
+            # First a check that excludes most zones cheaply: there may be a thousand.
             if zone.requests or now - zone.last_active <= zone.spec.idle.after_seconds:
                 own = self._own.setdefault(zone, OwnRequests())
                 own.look_at(zone, now)
@@ -89,7 +89,7 @@ class Pace(Generic[W]):
     def _may_need_steps(self, zone: Zone, own: OwnRequests, now: float) -> bool:
         """Returns whether the zone has requests, or pauses for no longer than usual.
 
-        A first-token target is also about the first requests after a pause that is longer than all before it.
+        A first-token target also covers the first requests after a pause that is longer than all before it.
         """
         if zone.requests or zone.spec.latency.first_token_seconds is not None:
             return True
@@ -106,7 +106,7 @@ class Pace(Generic[W]):
         return bound
 
     def _left_for_first_tokens(self, bounds: Iterable[Zone]) -> float:
-        """Returns the seconds up to which a step may be filled where a request arrives now.
+        """Returns the seconds up to which a step may be filled if a request arrives now.
 
         It waits for the steps in flight, for this one, and for its own.
         """
@@ -117,13 +117,13 @@ class Pace(Generic[W]):
     def plan(
         self, bounds: Mapping[Zone, float], prompts: Mapping[Zone, Prompts], budget: int, chunk: int
     ) -> Pacing[W] | None:
-        """What of a step is left to whom.
+        """Returns what each zone may use of a step.
 
         Args:
             bounds: the seconds that a step may take, for zones whose targets count, the shortest first.
-            prompts: what zones have to compute of prompts.
+            prompts: the prompts that zones have to compute.
             budget: tokens of prompts that the engine computes in a step.
-            chunk: with how many of them a prompt is begun at least.
+            chunk: the fewest of them with which a prompt is begun.
 
         Returns:
             None if no zone is bounded.
@@ -169,7 +169,7 @@ class Pace(Generic[W]):
         return pacing
 
     def end_step(self, pacing: Pacing[W] | None, computed: set[Zone]) -> None:
-        """Note who sat out a step, and which zones had prompts computed in it.
+        """Note which requests a step skipped, and which zones had prompts computed in it.
 
         Args:
             pacing: what each zone was left; None: no zone was bounded.
@@ -199,11 +199,11 @@ class Pace(Generic[W]):
     def _is_in_reach(
         self, bound: float, zone: Zone, decodes: Mapping[Zone, Sequence[W]], prompts: Mapping[Zone, Prompts]
     ) -> bool:
-        """Whether it helps the zone that others sit out: its prompts, or that what it generates takes no longer."""
+        """Whether skipping others helps the zone: its prompts, or the time between its tokens, get within the bound."""
         own = prompts.get(zone)
         if own is not None and own.tokens:
             self._note_prompts(zone, own, len(decodes.get(zone, ())))
-            # A prompt takes as long as it does; a step that takes too long with one token of it helps no request.
+            # A prompt takes its time; if even one of its tokens makes a step too long, skipping helps no request.
             return self._times.estimate(StepLoad(1)) <= OUT_OF_REACH * bound
         load = StepLoad()
         for work in decodes.get(zone, ()):
@@ -215,7 +215,7 @@ class Pace(Generic[W]):
         return seconds <= OUT_OF_REACH * bound
 
     def _reachable(self, bounds: Mapping[Zone, float]) -> dict[Zone, float]:
-        """The bounds that steps can keep at all: for the others no zone with a target of its own is held up."""
+        """The bounds that steps can keep at all: for the others, no zone with its own target is held up."""
         smallest = self._times.estimate(StepLoad(1))
         return {zone: bound for zone, bound in bounds.items() if smallest <= OUT_OF_REACH * bound}
 
@@ -235,7 +235,7 @@ class Pace(Generic[W]):
         Args:
             load: what zones with targets compute in it.
             bound: the shortest of their bounds.
-            generates: whether any of them generates, so that the length of the step is time between two tokens.
+            generates: whether any of them generates, so that the step's length is the time between two tokens.
         """
         filled = (1.0 - self._margin.share) * bound
         if not load.has_prompts:
@@ -247,8 +247,8 @@ class Pace(Generic[W]):
     def _own_tokens(self, load: StepLoad, zone: Zone, own: Prompts, generating: Sequence[W]) -> int:
         """Returns the tokens of a zone's prompts that a step may compute if the zone also generates.
 
-        They fit into the zone's token time. Of many prompts the step takes a fixed part instead, so that the backlog
-        of a zone whose prompts need more than that does not grow.
+        They fit into the zone's token time. If there are many, the step takes a fixed part of them instead, so that the
+        backlog of a zone whose prompts need more than that does not grow.
 
         Args:
             load: what the step computes already.
@@ -269,13 +269,13 @@ class Pace(Generic[W]):
         return max(within, part, own.at_once)
 
     def _waiting_tokens(self, zone: Zone, own: Prompts, generating: int) -> float:
-        """Returns the tokens that are to be computed of all prompts of a zone.
+        """Returns the tokens to compute for all prompts of a zone.
 
-        Only as many prompts are looked at as a step could compute; the others count as these on average.
+        Only as many prompts as a step could compute are examined; the others are estimated by their mean.
 
         Args:
             zone: with a target.
-            own: those of its prompts that were looked at.
+            own: those of its prompts that were examined.
             generating: the number of its running requests that generate.
         """
         return own.expected / own.count * max(own.count, zone.requests - generating)
@@ -308,7 +308,7 @@ class Pace(Generic[W]):
             load.add_prompt(count, own.computed)
 
     def _add_decodes(self, pacing: Pacing[W], load: StepLoad, works: Sequence[W], bound: float) -> None:
-        """Add requests that generate as far as the step stays within the bound; the others sit it out, in turn."""
+        """Add generating requests as long as the step stays within the bound; the step skips the others, in turn."""
         each, seconds = self._engine.tokens_each, self._times.estimate(load)
         in_turn = sorted(works, key=lambda work: -self._sat_out.get(work, 0))
         for work in in_turn:
@@ -325,7 +325,7 @@ class Pace(Generic[W]):
     def _leave_to_others(
         self, pacing: Pacing[W], load: StepLoad, waiting: Mapping[Zone, Prompts], budget: int, chunk: int, bound: float
     ) -> None:
-        """Leave to the prompts of other zones what is left of the step."""
+        """Leave the rest of the step to the prompts of other zones."""
         if not waiting:
             return
         context = max(each.computed for each in waiting.values())
@@ -336,7 +336,7 @@ class Pace(Generic[W]):
         pacing.of_others = count if count >= least else min(budget, at_once) if is_empty else 0
 
     def _overdue(self, prompts: Mapping[Zone, Prompts]) -> Zone | None:
-        """The zone whose prompts were not computed for the longest time, if that was for too long."""
+        """The zone whose prompts were not computed for the longest time, if that was too long."""
         zone = max(prompts, key=lambda zone: self._starved.get(zone, 0), default=None)
         return None if zone is None or self._starved.get(zone, 0) < SITS_OUT_AT_MOST else zone
 

@@ -1,4 +1,4 @@
-"""What latency targets leave of a step, and the prompts that this is decided by."""
+"""What latency targets leave of a step, and the prompts that this depends on."""
 
 from dataclasses import dataclass, field
 from typing import Generic
@@ -14,7 +14,7 @@ class Prompts:
 
     tokens: int = 0
     count: int = 0
-    """The number of prompts that were looked at: no more than a step could compute."""
+    """The number of prompts that were examined: at most as many as a step could compute."""
     expected: float = 0.0
     """The tokens that remain after the usual cache hits of the zone."""
     computed: int = 0
@@ -24,7 +24,7 @@ class Prompts:
 
     @property
     def at_once(self) -> int:
-        """The tokens of the first prompt that a step computes where the prompt goes on whatever a bound says."""
+        """The tokens of the first prompt that a step computes if the prompt continues regardless of a bound."""
         return max(CHUNK, self.chunk)
 
 
@@ -41,8 +41,8 @@ class Pacing(Generic[W]):
     overdue: Zone | None = None
     """The zone whose prompts waited too long, and are computed now."""
     of_overdue: int = 0
-    """The tokens that it gets at least."""
+    """The fewest tokens that it gets."""
     bound: float | None = None
-    """Seconds that other zones are not to exceed in the step; None: zones with targets exceed them alone."""
+    """Seconds that other zones should not exceed in the step; None: zones with targets alone exceed them."""
     may_go_on: set[Zone] = field(default_factory=set)
-    """Zones with enough tokens for their prompts: if these do not go on, there is another reason."""
+    """Zones with enough tokens for their prompts: if these do not continue, there is another reason."""

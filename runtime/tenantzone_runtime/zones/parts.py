@@ -1,4 +1,4 @@
-"""Much work cut into parts, between which the engine makes its steps."""
+"""Splits long work into parts, so that the engine can make steps in between."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -7,9 +7,9 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 
 ALL: Final = sys.maxsize
-"""As many at once as there are, for who does not want parts."""
+"""No bound: everything in one part."""
 _BLOCKS_PER_ZONE: Final = 50
-"""What it costs to look at a zone and its loans, in evicted blocks that cost as much, and some more."""
+"""The cost of considering a zone and its loans, in evicted blocks, rounded up."""
 
 
 def zones_for(blocks: int) -> int:

@@ -1,12 +1,12 @@
-"""Preemption: which running request is sent back to wait, so that its blocks can be used.
+"""Preemption: which running request is preempted so that its blocks can be used.
 
-A request that may not take blocks is either entitled to them (its zone is within its reservation): then those who stand
-on the reservation yield, lowest priority first, and their youngest request first. Or it is not: then only its own zone
-may yield (S3, soft compaction). Never a zone within its own reservation.
+A request that may not take blocks is either entitled to them (its zone is within its reservation): then zones that use
+the reservation are preempted, lowest priority first, and their youngest request first. Or it is not: then only its own
+zone may be preempted (S3, soft compaction). A zone within its own reservation is never preempted for another.
 
 S3 demotes the zone's least active session. In vLLM every running request makes progress in each step until the step's
-token budget is spent, the oldest first: so the least active one is the youngest. Where clients give their requests
-priorities, the engine's order of seniority goes by those first.
+token budget is spent, the oldest first: so the least active one is the youngest. If clients give their requests
+priorities, the engine's order of seniority uses those first.
 """
 
 from collections.abc import Iterable

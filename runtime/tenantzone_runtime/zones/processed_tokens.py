@@ -1,11 +1,11 @@
 """How the tokens of a request are processed: each of them in exactly one way, counted for its zone.
 
-A request's tokens have positions, from 0 on. A *stay* goes from an admission to the next preemption or to the end. It
-begins behind what was found in the prefix cache and what was loaded from a tier, and goes on from there token by token.
-What a stay computes below the furthest position that the request has ever reached was there before, and was lost: it is
-recomputed. Everything else is computed for the first time. So only positions are noted, and a step pays for nothing.
+A request's tokens have positions, from 0 on. A *stay* is the time from an admission to the next preemption or to the
+end. It begins after the tokens found in the prefix cache and loaded from a tier, and continues token by token. Tokens
+that a stay computes below the furthest position that the request ever reached were lost: they are recomputed. All
+others are computed for the first time. So only positions are stored, and a step costs nothing.
 
-Tokens that were drafted and not kept never move a position. They are counted on their own.
+Rejected drafts never move a position. They are counted separately.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from typing import Final, Literal
 from tenantzone_runtime.zones.counters import Counters
 
 ProcessedAs = Literal["computed_first", "recomputed", "draft_rejected", "loaded", "hit"]
-"""What became of a token. computed_first: a step computed it, and its request had not reached its position before.
+"""How a token was processed. computed_first: a step computed it, and its request had not reached its position before.
 recomputed: a step computed it although its request had reached its position before: a preemption had lost it.
 draft_rejected: a step computed it as a draft, and it was not kept. loaded: a tier had it. hit: the prefix cache had it.
 """
@@ -39,7 +39,7 @@ class Progress:
     """The furthest position that it has ever reached: computed, loaded or found."""
 
     def begin_stay(self, hits: int, loaded: int, counters: Counters) -> None:
-        """Count what a request begins with that is admitted.
+        """Count the initial tokens of an admitted request.
 
         Args:
             hits: tokens that were found in the prefix cache.
@@ -56,7 +56,7 @@ class Progress:
         self.furthest = max(self.furthest, position)
 
     def computed_to(self, position: int, counters: Counters) -> None:
-        """Count what steps have computed of the present stay since the last call, up to a position."""
+        """Count what steps have computed in the present stay since the last call, up to a position."""
         counted = self.counted
         if counted is None or position <= counted:
             return
@@ -67,10 +67,10 @@ class Progress:
         self.furthest = max(self.furthest, position)
 
     def end_stay(self, position: int, dropped_drafts: int, counters: Counters) -> None:
-        """Count the rest of the present stay; harmless if the request does not run.
+        """Count the rest of the present stay; does nothing if the request does not run.
 
         Args:
-            position: with the tokens of the steps that are in flight, but for those that were drafted.
+            position: including the tokens of steps in flight, without drafts.
             dropped_drafts: drafted tokens of these steps that were dropped without verification.
             counters: of its zone.
         """

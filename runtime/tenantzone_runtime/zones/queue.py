@@ -1,8 +1,8 @@
 """A zone's queue: how much may wait in it, and how long a client that finds it full should back off.
 
-A request waits from its arrival until it is first scheduled; one that was preempted has had its turn, and counts no
-more. How fast the queue is served is estimated from what has left it, over the time in which anybody waited: a zone
-that asks for little is not slow. Of the past, what is WINDOW_SECONDS ago counts a third, twice as long ago a ninth.
+A request waits from its arrival until it is first scheduled; a preempted request does not count. The rate of service
+is estimated from requests that have left the queue, over the time in which any waited: a zone with little demand is not
+slow. Values WINDOW_SECONDS ago count a third, those twice as long ago a ninth.
 """
 
 from dataclasses import dataclass
@@ -10,22 +10,22 @@ from math import ceil, exp
 from typing import Final
 
 WINDOW_SECONDS: Final = 10.0
-"""Of time with waiting requests: the decay of the estimate."""
+"""The decay time of the estimate, in seconds with waiting requests."""
 
 MIN_RETRY_SECONDS: Final = 1
 MAX_RETRY_SECONDS: Final = 60
 """A queue can't be predicted beyond a minute, and OpenAI's clients ignore a longer time."""
 MAX_CLOSED_SECONDS: Final = 1.0
-"""Queues change by more than being served: clients go away, and their requests with them."""
+"""Queues do not only change by service: clients disconnect, and their requests leave."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueBounds:
-    """What of a zone may wait in this engine; None: as much as comes."""
+    """The most that a zone's queue may hold in this engine; None: no bound."""
 
     requests: int | None = None
     tokens: int | None = None
-    """Of their prompts."""
+    """The tokens of their prompts."""
 
 
 UNBOUNDED: Final = QueueBounds()
@@ -33,11 +33,11 @@ UNBOUNDED: Final = QueueBounds()
 
 @dataclass(slots=True, eq=False)
 class Queue:
-    """What of a zone waits to be scheduled for the first time, and how fast it was served of late."""
+    """The zone's requests that wait to be scheduled for the first time, and the recent rate of service."""
 
     requests: int = 0
     tokens: int = 0
-    """Of their prompts."""
+    """The tokens of their prompts."""
     _looked_at: float = 0.0
     _seconds: float = 0.0
     """Seconds with waiting requests, and what was served in them, with exponential decay."""
@@ -51,7 +51,7 @@ class Queue:
         self.tokens += tokens
 
     def leave(self, tokens: int, now: float, *, is_served: bool) -> None:
-        """Take out a request that was scheduled, or that has ended without."""
+        """Remove a request that was scheduled, or has ended before."""
         self._let_time_pass(now)
         self.requests -= 1
         self.tokens -= tokens
@@ -70,17 +70,17 @@ class Queue:
         return max(MIN_RETRY_SECONDS, min(MAX_RETRY_SECONDS, ceil(self._seconds_to_serve(bounds, now))))
 
     def closed_seconds(self, bounds: QueueBounds, now: float) -> float:
-        """Returns the seconds for which requests to a full queue can be refused without another look.
+        """Returns the seconds for which requests to a full queue can be refused without another check.
 
-        A small part of the time in which what waits now is served, so that what is served leaves no gap.
+        It is a small part of the time in which the present queue is served, so that the queue never runs empty.
         """
         return min(MAX_CLOSED_SECONDS, self._seconds_to_serve(bounds, now) / 8)
 
     def _seconds_to_serve(self, bounds: QueueBounds, now: float) -> float:
-        """In which all that waits now is served, at the rate of late: of requests and of tokens, as far as bounded.
+        """Returns the seconds in which the present queue is served, at the recent rate of requests and of tokens.
 
-        By what takes longer. One more counts as served than was, so that a queue that has served nothing yet has a
-        rate, too.
+        The slower of the bounded ones counts. One more than was served is counted, so that a queue that has served
+        nothing yet has a rate, too.
         """
         self._let_time_pass(now)
         by_requests = self.requests * self._seconds / (self._served_requests + 1)

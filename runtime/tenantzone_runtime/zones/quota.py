@@ -1,13 +1,14 @@
-"""The quota algebra of one engine, as pure functions: who may take how many blocks.
+"""The quota algebra of one engine, as pure functions: how many blocks each zone may take.
 
 A zone *holds* the blocks that its requests use and the ones that it keeps cached; blocks that no zone holds are free. A
-reservation is a promise, not a parked block: it sits in the numbers below, and only when its owner is quiet may others
-stand on it.
+reservation is a promise and sets no blocks apart: it is part of the numbers below, and others may use it only when its
+owner is quiet.
 
 The rules follow Kueue's lending limits (a quiet zone's floor is ``reserved - lendable``) and cgroup v2's ``memory.min``
 (what is held below the reservation is never reclaimed for others).
 
-What depends on all other zones comes in as sums (``…_elsewhere``), so that no question costs more with more zones.
+Values that depend on all other zones are passed in as sums (``…_elsewhere``), so that no query costs more with more
+zones.
 """
 
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from tenantzone_contract.report import WaitReason
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What a tenant was promised: ``0 <= lendable <= reserved <= limit``, in blocks."""
+    """The promise to a tenant: ``0 <= lendable <= reserved <= limit``, in blocks."""
 
     reserved: int
     limit: int
@@ -30,7 +31,7 @@ def floor(quota: Quota, quiet: bool) -> int:
 
 
 def unused(quota: Quota, held: int) -> int:
-    """Blocks that the zone is still entitled to, on top of what it holds."""
+    """The blocks that the zone is still entitled to, in addition to what it holds."""
     return max(0, quota.reserved - held)
 
 
@@ -40,14 +41,14 @@ def surplus(quota: Quota, held: int) -> int:
 
 
 def locked(quota: Quota, held: int, quiet: bool) -> int:
-    """Blocks that must stay obtainable for the zone, on top of what it holds."""
+    """The blocks that must stay obtainable for the zone, in addition to what it holds."""
     return max(0, floor(quota, quiet) - held)
 
 
 def evictable(quota: Quota, in_use: int, cached: int, lends_cache: bool = True) -> int:
-    """Cached blocks that a quiet zone gives up to those who may borrow from it (S2): down to its floor.
+    """The cached blocks that a quiet zone gives up to zones that may borrow from it (S2): down to its floor.
 
-    With ``lends_cache`` false it gives up what is above its reservation, and nothing else.
+    With ``lends_cache`` false it gives up only what is above its reservation.
     """
     kept = floor(quota, quiet=True) if lends_cache else quota.reserved
     return min(cached, max(0, in_use + cached - kept))
@@ -61,7 +62,7 @@ def reclaimable(cached: int, surplus: int, evictable: int) -> int:
 def parts(quota: Quota, in_use: int, cached: int, quiet: bool, lends_cache: bool = True) -> tuple[int, int, int, int]:
     """Returns the blocks that a zone has locked, its surplus, what it gives up while quiet, and what is reclaimable.
 
-    These are asked for together whenever a zone's blocks change, and mostly of zones that are not quiet.
+    They are needed together whenever a zone's blocks change, and mostly for zones that are not quiet.
     """
     if quiet:
         held = in_use + cached
@@ -72,7 +73,7 @@ def parts(quota: Quota, in_use: int, cached: int, quiet: bool, lends_cache: bool
 
 
 def offered(quota: Quota, in_use: int, cached: int, lends_cache: bool = True) -> int:
-    """What a quiet zone's reservation gives to those who may borrow it, cached or unused; to others it is locked."""
+    """The part of a quiet zone's reservation that zones may borrow, cached or unused; to others it is locked."""
     held = in_use + cached
     cached_within = evictable(quota, in_use, cached, lends_cache) - min(cached, surplus(quota, held))
     return cached_within + unused(quota, held) - locked(quota, held, quiet=True)
@@ -83,8 +84,8 @@ def spare(
 ) -> int:
     """The blocks promised to no zone: free, evictable or the zone's own cache, neither locked nor withheld.
 
-    Locked blocks are for another zone; withheld are those that zones offer which do not lend to one of its priority.
-    The number is negative where promises stand open.
+    Locked blocks are for another zone; withheld ones are offered by zones that do not lend to this priority. The number
+    is negative if promises can't be kept at the moment.
     """
     return free + cached + evictable_elsewhere - locked_elsewhere - withheld_elsewhere
 
@@ -92,19 +93,19 @@ def spare(
 def takeable(
     quota: Quota, in_use: int, cached: int, *, peak: int = 0, free: int, reclaimable_elsewhere: int, spare: int
 ) -> int:
-    """The most blocks that the zone may put to use in one go, its own cached ones among them.
+    """The most blocks that the zone may start to use at once, including its own cached ones.
 
-    Up to its reservation it may take whatever is not in use by others within theirs: ``entitled``. Above that, it gets
-    what is spare; its own cache is in that, so it can always turn it over as far as that leaves the others' locked part
-    obtainable. The limit bounds what is in use; if held would pass it, the zone's own cache pays the difference.
-    ``peak`` is what the request uses at its longest: it stands in for a limit that was lowered below that.
+    Up to its reservation it may take all blocks that others do not use within theirs: ``entitled``. Above that, it gets
+    spare blocks; its own cache is among these, so it can always replace its cache as far as the others' locked part
+    stays obtainable. The limit bounds the blocks in use; if the total would exceed it, the zone's own cache is reduced.
+    ``peak`` is what the request uses at its longest: it replaces a limit that was lowered below it.
     """
     entitled = min(quota.reserved - in_use, free + cached + reclaimable_elsewhere)
     return max(0, min(max(entitled, spare), max(quota.limit, peak) - in_use))
 
 
 def wait_reason(quota: Quota, in_use: int, count: int, *, peak: int = 0, free: int, cached: int) -> WaitReason:
-    """Why a zone that may not take ``count`` blocks has to wait for them; ``cached`` are those of all zones."""
+    """Returns why a zone that may not take ``count`` blocks must wait for them; ``cached`` are those of all zones."""
     if in_use + count > max(quota.limit, peak):
         return "limit"
     return "reserved" if count <= free + cached else "in_use"

@@ -1,9 +1,9 @@
-"""Zones for tenants that no config declares: what they are given, and whether they have what their level reserves.
+"""Zones for undeclared tenants: their specs, and whether they get the reservation of their level.
 
-A level's reservation is taken only while it fits, whole or not at all, so that all together are never more than the
-engine has. Declared ones go before: where a config needs the room, registered zones have none any more. Of registered
-zones, those that have theirs keep it, and who was there first is first. Who has to go without awaits it, until a
-config or another zone's end leaves room.
+A level's reservation is granted only if it fits, completely or not at all, so that all together never exceed the
+engine. Declared zones come first: if a config needs the room, registered zones lose theirs. Among registered zones,
+those with a reservation keep it, and earlier zones come first. A zone without its reservation awaits it, until a config
+or another zone's end leaves room.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,18 +19,18 @@ from tenantzone_runtime.zones.zone import IdleTimes, Zone, ZoneSpec
 
 
 def spec_for(unknown: UnknownTenants, tenant: str, capacity: int, room: int) -> ZoneSpec:
-    """The spec of a zone for a tenant that the config does not declare, by its first level or by the template.
+    """Returns the spec of a zone for an undeclared tenant, by its first level or by the template.
 
     Args:
-        unknown: what the config says of such tenants.
+        unknown: the config's terms for such tenants.
         tenant: whose zone.
-        capacity: blocks of the engine. A level's percentages are rounded as those of declared zones.
+        capacity: blocks of the engine. A level's percentages are rounded like those of declared zones.
         room: the blocks among them that no other zone has reserved. A zone whose level reserves more reserves nothing.
     """
     level, idle = unknown.level_of(tenant), unknown.template.idle
     terms = level or unknown.template
     limit = limit_blocks(terms.limit, capacity)
-    # A number and a percentage may contradict each other on some engine: there the limit counts.
+    # A number and a percentage may contradict each other on some engine: then the limit counts.
     wanted = 0 if level is None else min(limit, floor_blocks(level.reserved, capacity))
     reserved = wanted if wanted <= room else 0
     return ZoneSpec(
@@ -50,12 +50,12 @@ def spec_for(unknown: UnknownTenants, tenant: str, capacity: int, room: int) -> 
 def registered_specs(
     zones: Iterable[Zone], declared: Iterable[ZoneSpec], unknown: UnknownTenants, capacity: int
 ) -> list[ZoneSpec]:
-    """The specs that a new config gives registered zones, in addition to the declared ones.
+    """Returns the specs that a new config gives registered zones, in addition to the declared ones.
 
     Args:
-        zones: all that there are, in the order in which they came.
-        declared: what the config declares. A registered zone may be among it now.
-        unknown: what the config says of tenants that it does not declare.
+        zones: all zones, in the order of creation.
+        declared: the config's specs. They may now include a registered zone.
+        unknown: the config's terms for undeclared tenants.
         capacity: blocks of the engine.
     """
     room = capacity
@@ -69,18 +69,18 @@ def registered_specs(
 
 
 def give_awaited(ledger: Ledger, unknown: UnknownTenants, room: int, capacity: int) -> Evictions:
-    """Give zones that await a reservation what fits now, the longest there first.
+    """Give zones that await a reservation what fits now, the oldest first.
 
     Args:
         ledger: whose zones.
-        unknown: what the config says of tenants that it does not declare.
+        unknown: the config's terms for undeclared tenants.
         room: blocks that no zone has reserved.
         capacity: blocks of the engine.
 
     Returns:
         Blocks that were evicted.
     """
-    # What a declared zone awaits, the engine is too small for until there is another config.
+    # A declared zone that awaits its reservation needs a larger engine or another config.
     waiting = [zone for zone in ledger.zones.values() if zone.spec.awaited and zone.spec.auto_registered]
     specs = _specs_for(waiting, unknown, capacity, room)
     return [(zone, change_spec(ledger, zone, spec)) for zone, spec in zip(waiting, specs, strict=True)]

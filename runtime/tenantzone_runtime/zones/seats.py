@@ -1,10 +1,10 @@
-"""Seats: how many requests of a zone may run at once, and who gives one up for whom.
+"""Seats: how many requests of a zone may run at once, and which zone gives up a seat for another.
 
-An engine computes a bounded number of requests at a time. A zone that reserves blocks reserves the same share,
-rounded down, of the seats that no zone reserves by name. Zones whose share rounds to none have one seat between
-them, which they get in turn. A zone with a limit has no more than that. What a zone does not use is lent without terms:
-a waiting request that is entitled to a seat gets one before the next step, from a zone that has more than its own.
-Blocks of a request that gives its seat up stay cached if they fit, so resuming is cheap.
+An engine computes a bounded number of requests at a time. A zone that reserves blocks reserves the same share, rounded
+down, of the seats that no zone reserves by name. Zones whose share rounds to 0 share one seat, in turn. A zone with a
+limit never has more than that. Unused seats are lent without terms: a waiting request that is entitled to a seat gets
+one before the next step, from a zone that has more than its own. Blocks of a request that gives up its seat stay cached
+if they fit, so resuming is cheap.
 """
 
 from collections import Counter
@@ -19,10 +19,10 @@ from tenantzone_runtime.zones.totals import Totals
 from tenantzone_runtime.zones.zone import Zone, ZoneSpec
 
 _PASSED_OVER = 16
-"""Requests of a zone that wait for something else than blocks, a grammar for instance, behind which others are seen."""
+"""The most requests of a zone that are skipped because they wait for something other than blocks, such as a grammar."""
 _ZONE: Final = attrgetter("zone")
 _FEW = 4
-"""Waiting requests of a zone that are looked at first; more seldom matter."""
+"""The number of waiting requests of a zone that are considered first; more rarely matter."""
 _LOOKED_AT = 16
 """The number of zones without a seat of their own that are considered before a step for the shared seat."""
 
@@ -39,7 +39,7 @@ def share_of_seats(reserved: int, capacity: int, seats: int) -> int:
 
 
 def own_seats(spec: ZoneSpec, totals: Totals) -> int:
-    """The seats that a zone reserves: by name, or the share of what is left that comes with its blocks."""
+    """The seats that a zone reserves: by name, or by its share of blocks."""
     by_name, limit = spec.seats.reserved, spec.seats.limit
     if by_name is not None:
         return by_name
@@ -48,14 +48,15 @@ def own_seats(spec: ZoneSpec, totals: Totals) -> int:
 
 
 def candidates(engine: Engine[W], zone: Zone, blocks_at_most: Callable[[W], int]) -> Iterator[tuple[W, int]]:
-    """The next waiting requests of a zone that has one, each with the blocks that it asks for at the most.
+    """Yields the next waiting requests of a zone that has one, each with the most blocks that it can need.
 
-    Those that wait for something else than blocks are passed over, but not without end. Nothing may change meanwhile.
+    A bounded number of requests that wait for something other than blocks is skipped. The queue must not change
+    meanwhile.
 
     Args:
         engine: whose requests.
         zone: has a waiting request.
-        blocks_at_most: the most blocks that a request can ask for; 0 if it waits for something else.
+        blocks_at_most: the most blocks that a request can need; 0 if it waits for something else.
     """
     seen, count, passed_over = 0, _FEW, 0
     while passed_over <= _PASSED_OVER:
@@ -76,7 +77,7 @@ class Seats(Generic[W]):
     Args:
         totals: of its zones.
         engine: whose requests.
-        blocks_at_most: the most blocks that a waiting request can ask for; 0 if it waits for something else.
+        blocks_at_most: the most blocks that a waiting request can need; 0 if it waits for something else.
         can_begin: whether a waiting request could have its blocks now.
         preempt: preempts a running request, for a reason and a beneficiary; calls ``stood_up``.
     """
@@ -97,21 +98,21 @@ class Seats(Generic[W]):
         self._owners: dict[Zone, None] = {}
         """Zones with a waiting request and seats of their own, ..."""
         self._others: dict[Zone, None] = {}
-        """... and those without, in the order in which they get the one that they share."""
+        """... and zones without, in the order in which they get the shared seat."""
         self._limited: dict[Zone, None] = {}
-        """Those of both that have a limit."""
+        """The zones of both kinds that have a limit."""
         self._sorted_at = 0
         """The count of spec changes at which these two were computed."""
         self._held: Counter[Zone] = Counter()
-        """Requests that run or are loaded, by zone, as counted in this step."""
+        """Running and loading requests, by zone, as counted in this step."""
         self._claimed: dict[Zone, int] = {}
-        """Seats to which zones are entitled that do not have them, before the step."""
+        """Seats that zones are entitled to and lack, before the step."""
         self._kept: Counter[Zone] = Counter()
-        """Seats that are kept in this step for zones that are entitled to them."""
+        """Seats kept in this step for zones that are entitled to them."""
         self._is_short = False
         """Whether there were fewer seats than waiting requests before this step."""
         self._turned_away: list[Zone] = []
-        """Zones that were denied a seat in this step since it is kept for another."""
+        """Zones that were denied a seat in this step because it is kept for another."""
 
     def reserved(self, zone: Zone) -> int:
         """The zone's own seats."""
@@ -130,7 +131,7 @@ class Seats(Generic[W]):
         self._limited.pop(zone, None)
 
     def count(self) -> None:
-        """Count who has how many, before the step, unless there are seats for all who wait and none has a limit."""
+        """Count each zone's seats before the step, unless all waiting requests get seats and no zone has a limit."""
         self._kept.clear()
         self._turned_away.clear()
         self._tell_apart()
@@ -139,7 +140,7 @@ class Seats(Generic[W]):
             self._held = Counter(map(_ZONE, chain(self._engine.running, self._engine.loading)))
 
     def begin_step(self) -> None:
-        """See which zones are entitled to seats that they do not have.
+        """Determine which zones are entitled to seats that they do not have.
 
         No zone is considered while there are seats for all waiting requests.
         """
@@ -147,14 +148,14 @@ class Seats(Generic[W]):
 
     @property
     def claimants(self) -> Collection[Zone]:
-        """Zones that may have seats before this step, whether any are free or not."""
+        """Zones that may have seats before this step, whether any is free or not."""
         return self._claimed.keys()
 
     def make_free(self, useless: Collection[Zone]) -> None:
-        """Keep seats for zones that are entitled to them, and let others give theirs up if too few are free.
+        """Keep seats for zones that are entitled to them, and preempt others if too few are free.
 
         Args:
-            useless: zones that have no use for a seat in this step: their next requests find no tokens in it.
+            useless: zones that can't use a seat in this step, because their next requests get no tokens in it.
         """
         claimed, self._claimed = self._claimed, {}
         for zone, count in claimed.items():
@@ -184,7 +185,7 @@ class Seats(Generic[W]):
         return may_sit
 
     def let_go(self) -> list[Zone]:
-        """Keep nothing any more in this step; returns the zones that were turned away for what was kept."""
+        """Release all kept seats in this step; returns the zones that were turned away because of them."""
         self._kept.clear()
         turned_away, self._turned_away = self._turned_away, []
         return turned_away
@@ -197,7 +198,7 @@ class Seats(Generic[W]):
         self._held[zone] += 1
 
     def stood_up(self, zone: Zone) -> None:
-        """Note that a running request of the zone was sent back to wait."""
+        """Note that a running request of the zone was preempted."""
         self._held[zone] -= 1
 
     def forget(self, zone: Zone) -> None:
@@ -214,13 +215,13 @@ class Seats(Generic[W]):
                 self.waits(zone)
 
     def _claims(self) -> Iterator[tuple[Zone, int]]:
-        """The zones that are entitled to seats which they do not have, with how many."""
+        """Yields the zones that are entitled to seats that they do not have, with the number."""
         for zone in list(self._owners):
             if count := self._ready(zone, self.reserved(zone) - self._held[zone]):
                 yield zone, count
         if self._others and self._shared() > self._shared_in_use():
             for zone in list(islice(self._others, _LOOKED_AT)):
-                # The next time it is another's turn.
+                # Another zone is next.
                 del self._others[zone]
                 self._others[zone] = None
                 if self._ready(zone, 1):
@@ -255,7 +256,7 @@ class Seats(Generic[W]):
             self._preempt(victim, "seat", zone)
 
     def _victim(self, beneficiary: Zone) -> W | None:
-        """The running request that gives up its seat: the youngest of those of the lowest priority.
+        """Returns the running request that gives up its seat: the youngest of the lowest priority.
 
         None if no zone has more than its own.
         """
@@ -270,7 +271,7 @@ class Seats(Generic[W]):
         return victim
 
     def _shared(self) -> int:
-        """The seat that zones without one of their own share; 0 if all are others' own who are there now."""
+        """The number of seats that zones without their own share: 1, or 0 if present zones own all seats."""
         present = self._owners.keys() | self._held.keys()
         return int(sum(map(self.reserved, present)) < self._totals.seats)
 

@@ -1,12 +1,12 @@
-"""Stalls: for how long each zone's next request has waited, and why.
+"""Wait accounting: for how long each zone's next request has waited, and why.
 
-As for the ``some`` of Linux' pressure stall information, time counts in which there was something to do and nothing to
-do it with. A zone whose next request was denied its blocks is stalled from then on until it is looked at again and may
-have them; and it is looked at as soon as something changes for it. Or until it has no waiting request, or the engine
-takes on none. So a step costs nothing for zones that are stalled, nor for those that are not.
+As with ``some`` in Linux' pressure stall information, time counts while there is work but no resource for it. A zone
+whose next request was denied its blocks is stalled until it is considered again and may have them, which happens as
+soon as something changes for it; or until it has no waiting request, or the engine admits none. So a step costs nothing
+for zones, stalled or not.
 
-No zone is considered while no seat is free. That time runs on one clock for all of them: of who waits, and is not
-stalled for another reason, it counts as waiting for a seat.
+No zone is considered while no seat is free. That time runs on one clock for all zones: it counts as waiting for a seat
+for zones that wait and are not stalled for another reason.
 """
 
 from tenantzone_contract.report import WaitReason
@@ -18,9 +18,9 @@ class Stalls:
 
     def __init__(self) -> None:
         self._since: dict[Zone, float] = {}
-        """From when on the time of each stalled zone is not counted yet."""
+        """The time up to which each stalled zone's waiting is counted."""
         self._queued: dict[Zone, float] = {}
-        """Zones with waiting requests, with the time on the clock of seats up to which theirs is counted."""
+        """Zones with waiting requests, with the time on the clock of seats up to which their waiting is counted."""
         self._full_seconds = 0.0
         self._full_since: float | None = None
         """Since when no seat is free; None: one is."""
@@ -56,7 +56,7 @@ class Stalls:
             self._since[zone] = now
 
     def end(self, zone: Zone, now: float) -> None:
-        """End the stall of a zone whose next request need not wait for what it was denied, or that has none."""
+        """End the stall of a zone whose next request need not wait for its blocks any more, or that has none."""
         if zone.wait_reason is not None:
             self.count(zone, now)
             del self._since[zone]
@@ -85,5 +85,5 @@ class Stalls:
             stalled[reason] = stalled.get(reason, 0.0) + seconds
 
     def _clock(self, now: float) -> float:
-        """For how long no seat was free, in all."""
+        """Returns the total time in which no seat was free."""
         return self._full_seconds + (0.0 if self._full_since is None else now - self._full_since)

@@ -1,9 +1,9 @@
-"""The states of a zone, Active, Idle and Evicted: what requests and time do to it.
+"""The states of a zone, Active, Idle and Evicted, and how requests and time change them.
 
 Active: a request waits or runs. Idle: none does; after its idle window the zone is *quiet* and lends. From then on its
-cached blocks may go in steps, and at ``evict_after_seconds`` what is left of them. Evicted: the blocks of an idle zone
-are all gone; its id and its tenant's binding stay, and its next request wakes it at once. A zone that was registered
-for a tenant without a TenantZone is forgotten in the end; all others stay.
+cached blocks may be evicted in steps, and the rest at ``evict_after_seconds``. Evicted: all blocks of an idle zone are
+gone; its id and its tenant's binding stay, and its next request makes it active at once. A zone that was registered for
+a tenant without a TenantZone is forgotten in the end; all others stay.
 """
 
 from itertools import islice
@@ -26,7 +26,7 @@ def request_arrived(ledger: Ledger, zone: Zone) -> None:
 
 
 def request_finished(ledger: Ledger, zone: Zone) -> None:
-    """Count off a request of the zone that has ended, however it ended."""
+    """Count down for a request of the zone that has ended, however it ended."""
     assert zone.requests > 0, f"zone {zone.spec.tenant}: more requests ended than came"
     zone.requests -= 1
     zone.last_active = ledger.now
@@ -38,7 +38,7 @@ def request_finished(ledger: Ledger, zone: Zone) -> None:
 def lend_what_is_unused(ledger: Ledger) -> None:
     """Let zones that use nothing lend as if they were quiet, since no waiting request is admitted now.
 
-    They do until one of their requests can be admitted again or a new one comes.
+    They lend until one of their requests can be admitted again or a new one arrives.
     """
     for zone in ledger.zones.values():
         if zone.in_use == 0:
@@ -46,7 +46,7 @@ def lend_what_is_unused(ledger: Ledger) -> None:
 
 
 def is_served(ledger: Ledger, zone: Zone) -> None:
-    """Let the zone lend no more if it did meanwhile: a waiting request of it can be admitted."""
+    """Stop the zone from lending early: one of its waiting requests can be admitted."""
     _become(ledger, zone, quiet=False)
 
 
@@ -60,7 +60,7 @@ def advance(ledger: Ledger, zone: Zone, at_once: int) -> list[int]:
     """Advance the zone's timers; returns at most ``at_once`` blocks evicted because it was idle."""
     if zone.requests > 0:
         return []
-    # Compared as moments, as timers are: the difference of two floats may fall short of what was added.
+    # Compared as moments, as timers are: the difference of two floats may fall short of the sum.
     _become(ledger, zone, quiet=zone.last_active + zone.spec.idle.after_seconds <= ledger.now)
     kept = _kept(ledger, zone)
     if kept is None:
@@ -78,7 +78,7 @@ def _kept(ledger: Ledger, zone: Zone) -> int | None:
     steps = sum(_has_passed(ledger, zone, time) for time in idle.releases)
     if idle.release is None or steps == 0:
         return None
-    # A level and not an amount: what others have taken meanwhile counts, and a step that comes late is made up for.
+    # A level and not an amount: it includes what others have taken meanwhile, and a late step catches up.
     return zone.cached_when_quiet * max(0, 100 - steps * idle.release.share) // 100
 
 
@@ -105,9 +105,9 @@ def deadline(zone: Zone, after: float) -> float | None:
 
 
 def _silent_since(zone: Zone) -> float:
-    """When the zone's last request ended, or when the zone was born if it never had one.
+    """Returns when the zone's last request ended, or when the zone was created if it never had one.
 
-    A zone without any request is quiet without having fallen silent.
+    A zone that never had a request is quiet from the start.
     """
     return max(zone.last_active, zone.born)
 

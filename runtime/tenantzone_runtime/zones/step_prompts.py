@@ -10,7 +10,7 @@ from tenantzone_runtime.zones.tenancy import Tenancy
 from tenantzone_runtime.zones.zone import Zone
 
 LOOKED_AT: Final = 8
-"""Zones with waiting requests that are looked at before a step; the others come when their turn does."""
+"""Zones with waiting requests that are considered before a step; the others are considered in their turn."""
 
 Waiting = Mapping[Zone, tuple[W, Iterator[W]]]
 """Zones whose requests may be admitted in a step: for each its first such request, and the others."""
@@ -22,11 +22,11 @@ class StepPrompts(Generic[W]):
     Args:
         tenancy: of all zones.
         engine: whose steps.
-        next_zones: the zones with waiting requests that may have seats, as they come next, behind those that are named.
-        free_seats: that are free, or are to be before the step.
-        ready: a zone's waiting requests that would be admitted one after the other now, if there were tokens.
-        fitting: tokens of a running request's prompt that could be computed in this step, as blocks and the encoder go.
-        hit_share: the part of a zone's prompts that was found cached of late.
+        next_zones: the zones with waiting requests that may have seats, in order, after the given ones.
+        free_seats: the number of seats that are free, or will be before the step.
+        ready: a zone's waiting requests that would be admitted one after the other now, given enough tokens.
+        fitting: tokens of a running request's prompt that blocks and the encoder allow in this step.
+        hit_share: the recent part of a zone's prompts that was found cached.
     """
 
     def __init__(
@@ -48,17 +48,17 @@ class StepPrompts(Generic[W]):
         self._hit_share = hit_share
 
     def that_fit(self, in_prompts: Iterable[W]) -> Mapping[W, int]:
-        """Returns the running requests whose prompts this step could go on with, each with the tokens of its prompt.
+        """Returns the running requests whose prompts this step could continue, each with the tokens of its prompt.
 
-        A share for any other request would be taken from those that hold the blocks, or the room in the encoder, for
-        which it waits.
+        A share for any other request would be taken from those that hold the blocks, or the room in the encoder, that
+        it waits for.
         """
         return {work: tokens for work in in_prompts if (tokens := self._fitting(work))}
 
     def waiting(self, bounds: Iterable[Zone]) -> Waiting[W]:
         """Returns the zones whose requests may be admitted in this step.
 
-        It looks at the zones that come next, and at all whose targets count, until each free seat has a zone.
+        It considers the zones that come next, and all whose targets count, until each free seat has a zone.
         """
         waiting: dict[Zone, tuple[W, Iterator[W]]] = {}
         if not self._engine.is_open or not len(self._engine.waiting):
@@ -71,15 +71,15 @@ class StepPrompts(Generic[W]):
             for work in ready:
                 waiting[zone] = work, ready
                 break
-        # A request without a seat has no use for tokens: each zone may have one seat, and any zone the spare ones.
+        # A request without a seat can't use tokens: each zone may have one seat, and any zone the spare ones.
         spare = seats - len(waiting)
         return {zone: (first, islice(others, spare)) for zone, (first, others) in waiting.items()}
 
     def compete(self, in_prompts: Collection[W], waiting: Iterable[Zone], *, may_cut_drafts: bool) -> bool:
-        """Whether several zones have prompts to compute, or one has and what others generate may wait for it.
+        """Whether several zones have prompts to compute, or one has and other zones' generation may wait for it.
 
         Args:
-            in_prompts: running requests whose prompts this step could go on with.
+            in_prompts: running requests whose prompts this step could continue.
             waiting: zones whose requests may be admitted.
             may_cut_drafts: whether drafts may be cut for prompts.
         """
@@ -95,7 +95,7 @@ class StepPrompts(Generic[W]):
         return len(zones) == 1
 
     def by_zone(self, in_prompts: Mapping[W, int], waiting: Waiting[W], budget: int) -> dict[Zone, Prompts]:
-        """Returns what the prompts of each zone come to. Waiting ones are added until a zone's reach the budget.
+        """Returns the prompts of each zone. Waiting ones are added until a zone's prompts reach the budget.
 
         Args:
             in_prompts: what `that_fit` returned.

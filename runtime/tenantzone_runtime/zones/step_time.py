@@ -1,18 +1,18 @@
 """How long a step takes: a predictor that is fitted to the engine's own steps while they run.
 
-A step's time is taken to be linear in what it computes: tokens of prompts, requests that generate, and the work of
-attention, besides what each step costs. Steps with prompts and without are fitted apart, since engines run them by
+A step's time is modelled as linear in what it computes: tokens of prompts, generating requests, and the work of
+attention, plus a fixed cost. Steps with prompts and without are fitted separately, since engines run them with
 different code (CUDA graphs hold decoding only). The fit is recursive least squares of the *relative* error with
-exponential forgetting (Haykin, *Adaptive Filter Theory*, chapter 9), by coordinate descent over coefficients that are
-not below 0: more work never takes less time. A step that takes much longer or shorter than predicted (a machine that
-was busy with something else) counts as one that differs by half, as in winsorized estimates.
+exponential forgetting (Haykin, *Adaptive Filter Theory*, chapter 9), by coordinate descent over non-negative
+coefficients: more work never takes less time. A step that takes much longer or shorter than predicted (because the
+machine was busy with something else) counts as one that differs by half, as in winsorized estimates.
 """
 
 from dataclasses import dataclass
 from typing import Final
 
 FORGETTING: Final = 0.98
-"""What an observation still counts after one more: half of what is known is of the last 35 steps."""
+"""The decay of an observation's weight with each further one: half of the weight is on the last 35 steps."""
 LEARNED_AFTER: Final = 10
 """Steps of a kind after which its predictions are used."""
 
@@ -24,14 +24,14 @@ _FIRST_REACH: Final = 256
 SURPRISE: Final = 1.5
 """An observation counts as at most this many times longer or shorter than predicted."""
 _SWEEPS: Final = 4
-"""Of coordinate descent for each observation; each begins where the last one ended."""
+"""Passes of coordinate descent for each observation; each begins where the last one ended."""
 _PRIOR: Final = 1e-6
 """Damps coefficients without observations."""
 _FEATURES: Final = 4
 _PROMPT_UNIT: Final = 256.0
 _DECODE_UNIT: Final = 16.0
 _ATTENTION_UNIT: Final = 65_536.0
-"""These make the features about as large as each other."""
+"""These scale the features to similar magnitudes."""
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class StepLoad:
     decodes: int = 0
     """Requests that generate."""
     attention: float = 0.0
-    """For each token the number of tokens before it, added up."""
+    """The sum over tokens of the number of tokens before each."""
 
     def add_prompt(self, tokens: int, computed: int) -> None:
         """Add tokens of a prompt that has ``computed`` tokens computed already."""
@@ -76,7 +76,7 @@ class _Fit:
     """
 
     def __init__(self, *, has_prompts: bool) -> None:
-        # If all steps are alike, nothing shows what each feature costs: the feature that comes first explains them.
+        # If all steps are alike, nothing shows the cost of each feature: the first feature explains them.
         # Under a flood all steps are full of prompt tokens, and a step with fewer would be shorter.
         self._order = (1, 2, 3, 0) if has_prompts else (0, 1, 2, 3)
         self.steps = 0
@@ -117,20 +117,20 @@ class StepTimes:
         self._fits = {kind: _Fit(has_prompts=kind) for kind in (False, True)}
         """By whether a step has prompts."""
         self.steps = 0
-        """Observed and predicted."""
+        """The number of steps that were observed and predicted."""
         self.actual_seconds = 0.0
         self.predicted_seconds = 0.0
         self.error_seconds = 0.0
-        """What predictions were wrong by, whether too short or too long."""
+        """The total error of predictions, too short or too long."""
         self._largest = 0.0, 0.0
-        """Tokens of prompts in the largest step of late, and its seconds."""
+        """Tokens of prompts in the largest recent step, and its seconds."""
 
     def knows(self, *, has_prompts: bool) -> bool:
         """Whether enough steps of a kind were seen."""
         return self._fits[has_prompts].steps >= LEARNED_AFTER
 
     def predict(self, load: StepLoad) -> float | None:
-        """Seconds that a step takes; None where too few steps of its kind were seen."""
+        """Returns the seconds that a step takes; None if too few steps of its kind were seen."""
         return self._fits[load.has_prompts].seconds(load.features) if self.knows(has_prompts=load.has_prompts) else None
 
     @property
@@ -139,7 +139,7 @@ class StepTimes:
         return any(self.knows(has_prompts=kind) for kind in self._fits)
 
     def estimate(self, load: StepLoad) -> float:
-        """Returns the seconds that a step takes, by steps of the other kind where too few of its own were seen.
+        """Returns the seconds that a step takes, by steps of the other kind if too few of its own were seen.
 
         Under a steady load of prompts an engine makes no step without any, and some engines see no prompts for long.
 
@@ -148,7 +148,7 @@ class StepTimes:
         """
         kind = self._known_kind(has_prompts=load.has_prompts)
         if load.has_prompts and not kind:
-            # Nothing is known of what a token of a prompt takes: steps without prompts estimate the rest.
+            # The cost of a prompt token is unknown: steps without prompts estimate the rest.
             load = StepLoad(0, load.decodes, load.attention)
         return self._fits[kind].seconds(load.features)
 
@@ -159,8 +159,8 @@ class StepTimes:
     def reach(self, bound: float) -> int:
         """Returns the prompt tokens that a step may try within ``bound`` seconds, judging by the steps seen.
 
-        Small steps say little of large ones: what reads the model's weights anyhow computes some tokens for nothing.
-        Beyond the largest that was seen of late, a step's time is taken to grow as fast as its tokens.
+        Small steps say little about large ones: reading the model's weights hides the cost of some tokens. Beyond the
+        largest recent step, a step's time is assumed to grow as fast as its tokens.
         """
         tokens, seconds = self._largest
         stretch = min(STRETCH, max(1.0, bound / seconds)) if seconds else STRETCH
@@ -168,7 +168,7 @@ class StepTimes:
 
     @property
     def prompt_tokens_per_second(self) -> float | None:
-        """Tokens of prompts that the largest step of late has computed in a second; None: there was none."""
+        """Prompt tokens per second of the largest recent step; None: there was none."""
         tokens, seconds = self._largest
         return tokens / seconds if tokens and seconds else None
 
@@ -178,18 +178,18 @@ class StepTimes:
         return coefficients[1] / _PROMPT_UNIT + coefficients[3] * computed / _ATTENTION_UNIT
 
     def seconds_per_decode(self, tokens: int, computed: int, *, has_prompts: bool) -> float:
-        """Returns the seconds that one more request that generates adds to a step.
+        """Returns the seconds that one more generating request adds to a step.
 
         Args:
             tokens: that are computed for it at once.
             computed: tokens before these.
-            has_prompts: the kind of step; the other kind stands in where too few of it were seen.
+            has_prompts: the kind of step; the other kind is used if too few of it were seen.
         """
         coefficients = self._fits[self._known_kind(has_prompts=has_prompts)].coefficients
         return coefficients[2] / _DECODE_UNIT + coefficients[3] * tokens * computed / _ATTENTION_UNIT
 
     def observe(self, load: StepLoad, seconds: float) -> None:
-        """Learn from a step; what takes no time teaches nothing."""
+        """Learn from a step; a step that takes no time is ignored."""
         if seconds <= 0.0:
             return
         predicted = self.predict(load)

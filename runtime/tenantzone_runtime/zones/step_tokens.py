@@ -1,10 +1,10 @@
 """The tokens of a step: how many each zone may have computed in it.
 
-Decodes come first: what the running requests generate is taken off the step's tokens. What is left goes to the zones
-that have prompts to compute, running or next to be admitted, by weight (``deficits``), as soon as they are two, or
-another one generates, and not all of it fits. So a long prompt takes no more than its zone's share while another zone
-has work. Drafts of the requests that generate leave prompts a chunk of the step. What a zone was given and does not use
-is there for all before the step ends. Latency targets leave less of a step (``pace``).
+Decodes come first: the tokens of generating requests are subtracted from the step's tokens. The rest goes by weight
+(``deficits``) to the zones that have prompts to compute, running or next to be admitted, if there are at least two such
+zones, or another zone generates, and not all of it fits. So a long prompt takes no more than its zone's share while
+another zone has work. Drafts of generating requests leave prompts a chunk of the step. Tokens that a zone does not use
+are available to all before the step ends. Latency targets reduce a step (``pace``).
 """
 
 from collections import Counter
@@ -20,18 +20,18 @@ from tenantzone_runtime.zones.tenancy import Tenancy
 from tenantzone_runtime.zones.zone import Zone
 
 _CHUNKS: Final = 4
-"""Prompts that a small step can go on with, as far as it has tokens for prompts at all."""
+"""The number of prompts that a small step can continue, if it has tokens for prompts at all."""
 
 
 class _Granted(NamedTuple):
     """Tokens of a prompt that a request was granted."""
 
     own: int
-    """Of what its zone has of the step, ..."""
+    """Tokens from its zone's own share of the step, ..."""
     found: int
-    """... of what others left, ..."""
+    """... tokens that other zones left, ..."""
     spare: int
-    """... and of what no zone had work for."""
+    """... and tokens that no zone had work for."""
     charged: float
     """How many of the last two its zone was charged for."""
 
@@ -40,12 +40,12 @@ _NONE_OF_PROMPT: Final = _Granted(0, 0, 0, 0.0)
 
 
 class StepTokens(Generic[W]):
-    """Shares out the tokens of each step of one engine.
+    """Shares the tokens of each step of one engine.
 
     Args:
         tenancy: of all zones.
         engine: whose steps.
-        prompts: finds those that a step may compute.
+        prompts: finds the prompts that a step may compute.
         pace: bounds steps for zones with latency targets.
     """
 
@@ -57,47 +57,47 @@ class StepTokens(Generic[W]):
         self._deficits = DeficitRoundRobin()
         self._pace = pace
         self.bound: float | None = None
-        """Seconds that other zones were not to exceed in the step that was planned last; None: no zone bounded it."""
+        """Seconds that other zones should not exceed in the last planned step; None: no zone bounded it."""
         self.is_shared = False
-        """Whether the tokens of this step are shared out; else everybody takes what it finds."""
+        """Whether the tokens of this step are shared; if not, each request takes what it finds."""
         self._left: dict[Zone, int] = {}
         """Tokens of prompts that each zone may still compute in this step."""
         self._unclaimed = 0
-        """The same, for any zone that has none left: tokens that zones are owed and could not use."""
+        """The same, for any zone without tokens: tokens that zones are owed and could not use."""
         self._spare = 0
         """The same, but no zone is owed these."""
         self._let_go_of = 0
-        """The number of unclaimed and spare tokens with which no request could begin when they were let go of."""
+        """The number of unclaimed and spare tokens at the last release with which no request could begin."""
         self._chunk = CHUNK
-        """Tokens that a zone gets for its prompts at least: few if the step is small, or full of what is generated."""
+        """The fewest tokens that a zone gets for its prompts: few if the step is small, or full of generation."""
         self._each = engine.tokens_each
-        """Tokens that are computed in this step of each request that generates, at most."""
+        """The most tokens that are computed in this step of each generating request."""
         self._computed: Counter[Zone] = Counter()
-        """Tokens of prompts that are computed of each zone in this step."""
+        """Prompt tokens of each zone that are computed in this step."""
         self._pacing: Pacing[W] | None = None
         self._is_generating_bounded = False
-        """Whether a request that generates may have fewer tokens in this step than the engine would compute."""
+        """Whether a generating request may have fewer tokens in this step than the engine would compute."""
         self._in_all = 0
-        """Tokens that are computed of all zones in this step."""
+        """Tokens of all zones that are computed in this step."""
         self._are_given = False
         """Whether any zone was given tokens for prompts before this step."""
         self._were_in_vain = False
-        """Whether some were before the last step, and nothing was computed in it: those zones could not go on.
+        """Whether the last step had such tokens and nothing was computed in it: those zones could not continue.
 
-        Others may have what they wait for, so everybody takes what it finds in the next one."""
+        Others may have what they wait for, so each request takes what it finds in the next step."""
         self._made_wait: list[Zone] = []
         """Zones whose next request found no tokens in the last step."""
         self._turned_away: list[Zone] = []
-        """Zones whose waiting request was denied a place in this step for want of tokens."""
+        """Zones whose waiting request was denied admission in this step for lack of tokens."""
         self._last: W | None = None
         """The request that was granted tokens last, ..."""
         self._last_granted = _NONE_OF_PROMPT
-        """... those that it was granted of its prompt, ..."""
+        """... the tokens that it was granted for its prompt, ..."""
         self._last_generated = 0
-        """... and those for what it generates."""
+        """... and those for generation."""
 
     def begin_step(self) -> None:
-        """Share out the step, before it."""
+        """Share the tokens of a step, before it."""
         engine = self._engine
         self._end()
         self.bound = None
@@ -141,11 +141,11 @@ class StepTokens(Generic[W]):
 
     @property
     def denied(self) -> Collection[Zone]:
-        """Zones whose next request can't be begun with the tokens that they have in this step."""
+        """Zones whose next request can't begin with the tokens that they have in this step."""
         return self._made_wait
 
     def tokens_for(self, work: W, wanted: int, fitting: Callable[[int], int] | None = None) -> int:
-        """How many of the tokens that the engine would compute for a request now it may.
+        """Returns how many of the tokens that the engine would compute for a request it may compute now.
 
         Args:
             work: a running request, or the one that is next to be admitted.
@@ -153,7 +153,8 @@ class StepTokens(Generic[W]):
             fitting: given a bound, returns how many tokens of its prompt the engine can compute; None: any number.
 
         Returns:
-            0 for a running request that sits out the step. A waiting one always gets some: it would not have been next.
+            0 for a running request that is skipped in this step. A waiting one always gets some: otherwise it would not
+            have been next.
         """
         if not self.is_shared:
             return wanted
@@ -167,7 +168,7 @@ class StepTokens(Generic[W]):
         return granted
 
     def tokens_to_generate(self, work: W, wanted: int) -> int:
-        """Returns what `tokens_for` does, for a running request that generates.
+        """Returns the same as `tokens_for`, for a running request that generates.
 
         Args:
             work: the request.
@@ -186,7 +187,7 @@ class StepTokens(Generic[W]):
         return granted
 
     def share_of(self, work: W, wanted: int, fitting: Callable[[int], int] | None = None) -> int:
-        """How many tokens `tokens_for` would grant, where it is not known yet whether the engine can use them."""
+        """Returns the tokens that `tokens_for` would grant, before it is known whether the engine can use them."""
         if not self.is_shared:
             return wanted
         if self._generates(work):
@@ -221,15 +222,15 @@ class StepTokens(Generic[W]):
 
     @property
     def is_used_up(self) -> bool:
-        """Whether so many zones found no tokens that it is of no use to look at further ones without a share of them.
+        """Whether enough zones found no tokens that considering further ones without a share of them is useless.
 
-        Fewer would hold up zones that are called now, whose blocks have come: the next step is shared out among those
-        that wait for tokens, and looks at as many.
+        A lower number would hold up zones whose blocks have become available: the next step is shared among the zones
+        that wait for tokens, and considers as many.
         """
         return self.is_shared and not self._free and len(self._turned_away) >= LOOKED_AT
 
     def was_turned_down(self, work: W) -> None:
-        """Note that the engine did not compute a request after all, if tokens were asked for it last."""
+        """Note that the engine did not compute a request after all, if tokens were granted to it last."""
         last, self._last = self._last, None
         if last is work:
             (own, found, spare, charged), generated = self._last_granted, self._last_generated
@@ -241,12 +242,12 @@ class StepTokens(Generic[W]):
             self._in_all -= own + found + spare + generated
 
     def let_go(self) -> list[Zone]:
-        """Let prompts begin with less than a chunk, of what their zones have left and then of what others have.
+        """Let prompts begin with less than a chunk, from the rest of their zones' tokens and then from those of others.
 
-        Otherwise no request had that turn: the running ones have had theirs.
+        Otherwise no request would use these tokens: the running ones have had theirs.
 
         Returns:
-            Zones that were turned away for want of tokens, and are to be looked at again.
+            Zones that were turned away for lack of tokens, to be considered again.
         """
         with_rest = [zone for zone in self._turned_away if self._left.get(zone)]
         if self._chunk > 1 and with_rest:
@@ -262,12 +263,12 @@ class StepTokens(Generic[W]):
         if not self._in_all:
             # An empty step helps no request, whatever the targets are.
             self._spare += max(0, (self._engine.step_tokens or 0) - self._free)
-        # Where prompts are computed by more than one token, what is left may be too few again.
+        # If prompts are computed in units of several tokens, the rest may be too small again.
         found, self._let_go_of = self._free - self._let_go_of, self._free
         return turned_away if found > 0 else []
 
     def end_step(self) -> None:
-        """End the step; what a zone was given and did not use, it is owed."""
+        """End the step; a zone is owed the tokens that it was given and did not use."""
         for zone, count in self._left.items():
             self._deficits.owe(zone, count)
         if self._unclaimed:
@@ -284,7 +285,7 @@ class StepTokens(Generic[W]):
 
     @property
     def _are_drafts_cut(self) -> bool:
-        """Whether requests that generate may have fewer drafts in this step than the engine makes."""
+        """Whether generating requests may have fewer drafts in this step than the engine makes."""
         return self._each < self._engine.tokens_each
 
     @property
@@ -297,7 +298,7 @@ class StepTokens(Generic[W]):
 
         Args:
             step_tokens: of the step.
-            generating: the number of requests that generate.
+            generating: the number of generating requests.
             needed: tokens that drafts have to leave to prompts.
 
         Returns:
@@ -320,7 +321,7 @@ class StepTokens(Generic[W]):
         self._last = None
 
     def _is_enough(self, work: W) -> bool:
-        """Whether there are tokens to begin a waiting request with; else it is noted that its zone waits for them."""
+        """Whether there are tokens to begin a waiting request with; if not, its zone is noted as waiting for them."""
         needed = min(max(self._chunk, self._engine.chunk_tokens(work)), self._engine.tokens_left(work))
         is_enough = self._left.get(work.zone, 0) + self._free >= needed
         if not is_enough:
@@ -329,7 +330,7 @@ class StepTokens(Generic[W]):
         return is_enough
 
     def _is_own(self, zone: Zone) -> bool:
-        """Whether the zone's tokens are there for its target, and too many for others."""
+        """Whether the zone's tokens are for its own target, and would be too many for others."""
         return self._pacing is not None and zone in self._pacing.prompt_tokens
 
     def _generates(self, work: W) -> bool:
@@ -349,9 +350,9 @@ class StepTokens(Generic[W]):
         self._last, self._last_granted, self._last_generated = work, _Granted(own, found, spare, charged), 0
 
     def _let_go_of_rest(self, work: W) -> None:
-        """Leave to all zones what a zone has left if that is too few tokens to end a chunk of its prompts with.
+        """Release the rest of a zone's tokens if they are too few to complete a chunk of its prompts.
 
-        Otherwise the rests of several zones may add up to a whole chunk that stays empty.
+        Otherwise the rests of several zones may add up to a whole chunk that stays unused.
         """
         zone = work.zone
         rest = self._left.get(zone, 0)

@@ -1,7 +1,7 @@
 """The steps that were dispatched and have not ended: what each computes, and how long they will take together.
 
-With asynchronous scheduling a step is planned while the one before it runs. A step takes from the end of the step
-before it, if the engine had work then: what passes between two steps is part of the time between two tokens.
+With asynchronous scheduling a step is planned while the previous one runs. A step lasts from the end of the previous
+step, if the engine had work then: the time between two steps is part of the time between two tokens.
 """
 
 from collections import deque
@@ -23,7 +23,7 @@ class _Dispatched:
     """When it was dispatched, in seconds of the monotonic clock."""
     predicted: float | None
     bound: float | None
-    """Seconds that other zones were not to exceed in it; None: no zone bounded it."""
+    """Seconds that other zones should not exceed in it; None: no zone bounded it."""
 
 
 class StepsInFlight:
@@ -47,7 +47,7 @@ class StepsInFlight:
         Args:
             step: identifies it.
             load: what it computes.
-            bound: seconds that other zones were not to exceed in it; None: no zone bounded it.
+            bound: seconds that other zones should not exceed in it; None: no zone bounded it.
             now: seconds of the monotonic clock, as everywhere here.
         """
         self._dispatched.append(_Dispatched(step, load, now, self._times.predict(load), bound))

@@ -1,6 +1,6 @@
-"""The tenancy of one engine, all its zones: what an engine's adapter talks to when configs, requests and time come in.
+"""The tenancy of one engine, with all its zones: the interface for the engine's adapter on configs, requests and time.
 
-Blocks are taken and let go through the ledger, and room for them is made by ``eviction``; this is for everything else.
+Blocks are allocated and released through the ledger, and ``eviction`` makes room for them; this is for everything else.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,19 +25,19 @@ from tenantzone_runtime.zones.usage import MAX_AT_ONCE, tell_usage
 from tenantzone_runtime.zones.zone import EARLY_TENANT, IdleTimes, Zone, ZoneSpec, new_zone
 
 Preparation = Literal["grammar", "load"]
-"""The wait reasons of requests that no step looks at, as they are not ready to be admitted."""
+"""The wait reasons of requests that no step considers, because they are not ready to be admitted."""
 PREPARATIONS: Final = get_args(Preparation)
 
 
 class Tenancy:
-    """The tenancy of one engine: its zones, their loans, timers and stalls, and the config in force.
+    """The tenancy of one engine: its zones, their loans, timers and stalls, and the active config.
 
     Args:
         block_count: block ids run from 0 to ``block_count - 1``.
         capacity: blocks that requests can use; no more than ``block_count``.
         now: the time, in seconds on any clock that does not run backwards.
-        lends_cache: whether quiet zones also lend what they cache within their reservations: to requests that run. A
-            tier, where nothing runs, has no use for that.
+        lends_cache: whether quiet zones also lend running requests what they cache within their reservations. A tier,
+            where nothing runs, has no use for that.
     """
 
     def __init__(self, block_count: int, capacity: int, now: float = 0.0, *, lends_cache: bool = True) -> None:
@@ -51,7 +51,7 @@ class Tenancy:
         self._stalls = Stalls()
         self.step_times = StepTimes()
         self.refusals: dict[RefusalReason, int] = dict.fromkeys(get_args(RefusalReason), 0)
-        """Requests that were refused; never decrease."""
+        """The number of refused requests; never decreases."""
 
     def apply(self, config: RuntimeConfig, now: float) -> Evictions:
         """Enforce a new config from now on, all at once; requests in flight stay."""
@@ -72,10 +72,10 @@ class Tenancy:
         return self.enforcement.config is None and not self.ledger.zones
 
     def zone_of_early_requests(self, count: int) -> Zone:
-        """Make a zone for ``count`` requests that came before any zone was declared.
+        """Make a zone for ``count`` requests that arrived before any zone was declared.
 
-        It is promised nothing and takes no others: it goes with the last of them, and each block that they let go is
-        free at once.
+        It is promised nothing and gets no other requests: it is removed with the last of them, and each block that they
+        release is free at once.
         """
         spec = ZoneSpec(EARLY_TENANT, EARLY_TENANT, 0, 0, Quota(0, self._capacity, 0), IdleTimes(inf))
         zone = new_zone(spec, self.ledger.now, self.ledger.links)
@@ -86,7 +86,7 @@ class Tenancy:
         return zone
 
     def zone_for(self, tenant: str, now: float) -> Zone | None:
-        """The zone that a tenant's new requests go to; None if they are refused."""
+        """Returns the zone for a tenant's new requests; None if they are refused."""
         zone = self.ledger.zones.get(tenant)
         if zone is not None and not zone.leaving:
             return zone
@@ -109,7 +109,7 @@ class Tenancy:
             self._timers.set(zone)
 
     def refused(self, tenant: str | None, reason: RefusalReason) -> None:
-        """Note that a request was refused; the tenant is None if it shows none that could be believed."""
+        """Note that a request was refused; the tenant is None if the request has no trusted one."""
         self.ledger.trail.refused(tenant, reason)
         self.refusals[reason] = self.refusals.get(reason, 0) + 1
         zone = None if tenant is None else self.ledger.zones.get(tenant)
@@ -121,11 +121,11 @@ class Tenancy:
         return evict_surplus_for(self.ledger, zone, count, free, peak)
 
     def must_wait(self, zone: Zone, count: int, free: int, peak: int = 0) -> None:
-        """Note that a zone's next request, of this peak, waits because it was denied ``count`` blocks."""
+        """Note that a zone's next request, with this peak, waits because it was denied ``count`` blocks."""
         self._stalls.begin(zone, count, self.ledger.wait_reason(zone, count, free, peak), self.ledger.now)
 
     def must_wait_for_own_seat(self, zone: Zone) -> None:
-        """Note that a zone's next request waits because the zone runs as many as it may."""
+        """Note that a zone's next request waits because the zone runs as many requests as it may."""
         self._stalls.begin(zone, 0, "seat_limit", self.ledger.now)
 
     def must_wait_for_tokens(self, zone: Zone) -> None:
@@ -141,7 +141,7 @@ class Tenancy:
         self._stalls.begin(zone, 0, "encoder", self.ledger.now)
 
     def must_be_prepared(self, zone: Zone, reason: Preparation | None) -> None:
-        """Note for what preparation of its first request a zone waits that has no other request; None: it has none."""
+        """Set the preparation that a zone's only request waits for; None: it waits for none."""
         if reason is not None:
             self._stalls.begin(zone, 0, reason, self.ledger.now)
         elif zone.wait_reason in PREPARATIONS:
@@ -169,12 +169,12 @@ class Tenancy:
         return self._stalls.is_full
 
     def nobody_waits(self) -> None:
-        """Note that no zone's next request waits for anything now, since the engine takes on none."""
+        """Note that no zone's next request waits for anything now, since the engine admits none."""
         self._stalls.end_all(self.ledger.now)
         self.seats_are(taken=False)
 
     def why_never(self, zone: Zone, count: int, peak: int) -> str:
-        """Returns a sentence on why a zone's next request can never have the ``count`` blocks that it asks for."""
+        """Returns a sentence on why a zone's next request can never have the ``count`` blocks that it needs."""
         return (
             f"it needs {count} blocks; zone {zone.spec.tenant} can have {self.ledger.totals.reachable(zone, peak)} "
             f"of this engine's {self._capacity} at the most: its limit is {zone.spec.quota.limit}, "
@@ -187,9 +187,9 @@ class Tenancy:
         self._stalls.count(zone, self.ledger.now)
 
     def upkeep(self, now: float, free: int) -> Evictions:
-        """Do what time does to zones and loans, and keep blocks free; to be called several times a second.
+        """Apply what time changes for zones and loans, and keep blocks free; to be called several times a second.
 
-        Zones become quiet, give up their blocks, are forgotten; loans are settled and fall due.
+        Zones become quiet, lose their blocks, are forgotten; loans are settled and fall due.
 
         Args:
             now: the time.
@@ -207,13 +207,13 @@ class Tenancy:
         Args:
             now: the time.
             free: returns the number of free blocks.
-            at_once: the most blocks that are evicted without a pause, or as many zones looked at as costs as much.
+            at_once: the most blocks that are evicted without a pause, or zones considered for the same cost.
         """
         self.ledger.now = now
         yield from self._let_time_pass(at_once)
         yield from self._expire(at_once)
         zones_at_once = zones_for(at_once)
-        # As many as have changed by now: who changes in a pause is not waited for.
+        # The number of changed zones by now: zones that change in a pause are not waited for.
         for _ in range(self.ledger.totals.changed // zones_at_once):
             self.loans.look_at(self.ledger.totals.take_changed(zones_at_once))
             yield []
@@ -221,7 +221,7 @@ class Tenancy:
         yield from self._keep_watermark(free, at_once)
 
     def _keep_watermark(self, free: Callable[[], int], at_once: int) -> Iterator[Evictions]:
-        """Evict up to the high watermark, if fewer blocks are free than the low one says."""
+        """Evict up to the high watermark, if fewer blocks are free than the low watermark."""
         watermarks = self.enforcement.watermarks
         wanted = watermarks.high if free() < watermarks.low else 0
         while (missing := wanted - free()) > 0:
@@ -233,7 +233,7 @@ class Tenancy:
     def collect_due(self, free: int) -> Evictions:
         """Settle the loans, and reclaim cached blocks on loans past their due time.
 
-        What is in use is overdue. ``free`` blocks are free now.
+        Blocks in use are overdue. ``free`` blocks are free now.
         """
         self.loans.settle(free)
         self.loans.extend()
@@ -256,13 +256,13 @@ class Tenancy:
         return evicted
 
     def past_grace(self) -> list[Zone]:
-        """Zones whose running requests must be preempted now, until they stand on no loan that is past its grace."""
+        """Zones whose running requests must be preempted now, until they use no loan that is past its grace."""
         return list(dict.fromkeys(loan.borrower for loan in self._past_grace()))
 
     def cover_loans(self, borrower: Zone) -> Evictions:
         """Evict what others merely cache, as far as that ends loans of a borrower that are past their grace.
 
-        Where anything went, it may be asked again once the loans are settled.
+        If anything was evicted, it may be called again once the loans are settled.
         """
         count = sum(loan.blocks for loan in self._past_grace() if loan.borrower is borrower)
         return cover_loans(
@@ -280,11 +280,11 @@ class Tenancy:
                 yield loan
 
     def usage(self) -> list[Event]:
-        """The events of what each zone, and each borrower of each lender, has used, where it has grown."""
+        """Returns the events of the growth in usage of each zone, and of each borrower of each lender."""
         return list(chain.from_iterable(self.usage_in_slices()))
 
     def usage_in_slices(self, at_once: int = MAX_AT_ONCE) -> Iterator[Iterator[Event]]:
-        """The events of `usage`, with pauses after ``at_once`` zones or loans, in which anything may happen."""
+        """Yields the events of `usage`, with pauses after ``at_once`` zones or loans, in which anything may happen."""
         return tell_usage(self.ledger, self.loans, at_once)
 
     def _expire(self, at_once: int) -> Iterator[Evictions]:
@@ -298,7 +298,7 @@ class Tenancy:
                 continue
             evicted = states.advance(self.ledger, zone, at_once)
             if len(evicted) == at_once:
-                # There may be more: it is looked at again after the others whose time has come.
+                # There may be more: it is considered again after the other due zones.
                 self._timers.set_at(zone, now)
             elif states.is_forgotten(self.ledger, zone):
                 zone.leaving = True

@@ -1,8 +1,8 @@
-"""One tier below an engine's blocks: who owns which of its chunks, who may store how many, and what is in transfer.
+"""One tier below an engine's blocks: which zone owns which chunks, how many each may store, and what is in transfer.
 
 It is a tenancy like the engine's, in another unit. A chunk that is being stored or loaded is *in use* there, so that
-nothing evicts it; all others are cached. What differs is what a zone is entitled by (see
-:func:`~tenantzone_runtime.zones.eviction.make_room_to_hold`), and that each zone has only so much in transfer at once.
+it is not evicted; all others are cached. The differences are what entitles a zone (see
+:func:`~tenantzone_runtime.zones.eviction.make_room_to_hold`), and that each zone has a bounded number in transfer.
 """
 
 from collections import Counter
@@ -39,22 +39,22 @@ class _Transfer:
 
     zone: Zone
     purges: int
-    """Of its zone, that had begun when the chunk came into transfer."""
+    """The number of its zone's purges that had begun when the chunk came into transfer."""
     readers: int = 0
     """Loads of it, and copies to a tier below; 0: it is being stored."""
     is_lost: bool = False
-    """Its bytes are not what was stored, or of use for nobody any more."""
+    """Whether its bytes are not what was stored, or of no use any more."""
 
 
 class Tier:
     """The chunks of one tier, and the zones that own them.
 
-    Ids of chunks that methods return were given up: they are free, and whoever finds chunks by their keys forgets them.
+    Chunks whose ids methods return were given up: they are free, and the caller removes their keys.
 
     Args:
         name: by which zones have shares of it.
         chunk_count: chunk ids run from 0 to ``chunk_count - 1``.
-        chunk_bytes: that one chunk takes of the tier.
+        chunk_bytes: the size of one chunk in the tier.
         bounds: of each zone.
         now: the time, in seconds on any clock that does not run backwards.
     """
@@ -71,18 +71,18 @@ class Tier:
         self.storing: Counter[Zone] = Counter()
         """Chunks that are being stored."""
         self.loading: Counter[Zone] = Counter()
-        """Chunks that are being loaded, as often as they are."""
+        """Chunks that are being loaded, counted once for each load."""
         self.counts: dict[Zone, TierCounts] = {}
-        """Of zones of which anything was counted."""
+        """The counts of zones for which anything was counted."""
         self.totals = TierTotals()
         self.admission = TierAdmission(name, self.counts_of, self.ledger.is_present)
         self.ledger.departures.append(self._forget_zone)
         self.links = Links()
-        """Which chunks are of use together only; none are, if a model has one group of KV caches."""
+        """Which chunks are only useful together; none if a model has one group of KV caches."""
         self.is_counted_on: Callable[[int], bool] = lambda chunk_id: False
-        """Whether a request that has not ended counts on a chunk, which may be of a hit when it ends."""
+        """Whether a request that has not ended depends on a chunk, which may be part of a hit when it ends."""
         self._transfers: dict[int, _Transfer] = {}
-        # Until a config declares zones, all that comes is of one zone, and the tier as it is without zones.
+        # Until a config declares zones, all requests belong to one zone, and the tier acts as without zones.
         spec = ZoneSpec(EARLY_TENANT, EARLY_TENANT, 0, 0, Quota(0, chunk_count, 0), IdleTimes(inf))
         self.ledger.add(new_zone(spec, now, self.ledger.links))
 
@@ -95,7 +95,7 @@ class Tier:
         return self.tenancy.zone_for(EARLY_TENANT if tenant is None else tenant, now)
 
     def counts_of(self, zone: Zone) -> TierCounts:
-        """Where things of a zone are counted."""
+        """Returns the counts of a zone."""
         counts = self.counts.get(zone)
         if counts is None:
             counts = TierCounts(totals=self.totals)
@@ -125,12 +125,13 @@ class Tier:
         """Make room for up to ``count`` new chunks of a zone.
 
         Args:
-            zone: who stores.
+            zone: that stores.
             count: chunks.
-            protected: chunks that must not go for them, the beginning of the same prompt: what is stored after it is
-                worth nothing without it.
-            whole: a part of them is of no use, and nothing goes for it. Nor do the protected go with others whose room
-                is taken: they are of use with these. A request counts on them, or they are linked at once.
+            protected: chunks that must not be evicted for them, the beginning of the same prompt: the new chunks are
+                worthless without it.
+            whole: whether a part of them is useless, so that nothing is evicted for a part. Then the protected chunks
+                are not evicted with others either: they are only useful with these. A request depends on them, or they
+                are linked at once.
 
         Returns:
             How many of them it may store now, and the chunks that were given up for them.
@@ -152,7 +153,7 @@ class Tier:
             granted, evicted = make_room_to_hold(self.ledger, zone, count, self.free)
         if whole and granted < count:
             granted = 0
-        # In reverse, as blocks are let go: of a prompt, its end goes first.
+        # In reverse, as blocks are released: the end of a prompt is evicted first.
         self.ledger.release(zone, kept[::-1], [])
         lacking = count - granted
         below = max(0, min(lacking, zone.spec.quota.reserved - zone.held - granted))
@@ -168,7 +169,7 @@ class Tier:
             self.storing[zone] += len(chunk_ids)
 
     def stored(self, chunk_ids: Iterable[int], *, success: bool = True) -> list[int]:
-        """Chunks were stored, or could not be; returns those that are not kept."""
+        """Note that chunks were stored, or could not be; returns those that are not kept."""
         transfers = [(chunk_id, self._transfers.pop(chunk_id)) for chunk_id in chunk_ids]
         self._subtract(self.storing, (transfer.zone for _, transfer in transfers))
         for _, transfer in transfers:
@@ -198,7 +199,7 @@ class Tier:
     def loadable(self, zone: Zone) -> int:
         """The most chunks that one request of the zone may begin to load now.
 
-        No more than the zone may hold: of a prompt that is longer, the rest is computed.
+        At most as many as the zone may hold: the rest of a longer prompt is computed.
         """
         return max(0, min(self.bounds.loads - self.loading[zone], zone.spec.quota.limit))
 
@@ -211,7 +212,7 @@ class Tier:
         self.admission.used(zone, self.ledger.now)
 
     def loaded(self, chunk_ids: Iterable[int]) -> list[int]:
-        """Loads of chunks have ended; returns those that are not kept."""
+        """Note that loads of chunks have ended; returns those that are not kept."""
         chunk_ids = list(chunk_ids)
         self._subtract(self.loading, (self._transfers[chunk_id].zone for chunk_id in chunk_ids))
         return self._end_reading(chunk_ids)
@@ -219,11 +220,11 @@ class Tier:
     # Copies to a tier below
 
     def copy_down(self, zone: Zone, chunk_ids: Iterable[int]) -> None:
-        """Begin to copy chunks that the zone has stored to a tier below, which bounds how many are on their way."""
+        """Begin to copy chunks that the zone has stored to a tier below, which bounds how many are in transfer."""
         self._begin_reading(zone, list(chunk_ids))
 
     def copied_down(self, chunk_ids: Iterable[int]) -> list[int]:
-        """Copies of chunks have ended; returns those that are not kept."""
+        """Note that copies of chunks have ended; returns those that are not kept."""
         return self._end_reading(chunk_ids)
 
     def _begin_reading(self, zone: Zone, chunk_ids: Sequence[int]) -> None:
@@ -243,16 +244,16 @@ class Tier:
         return self._let_go(ended, keeping=True)
 
     def use(self, zone: Zone, chunk_ids: Iterable[int]) -> None:
-        """Note that chunks were used, in this order; others than the zone's cached ones are passed over."""
+        """Note that chunks were used, in this order; others than the zone's cached ones are ignored."""
         cached = [chunk_id for chunk_id in chunk_ids if chunk_id in zone.cached]
         if cached:
             self.ledger.reuse(zone, cached)
             self.ledger.release(zone, cached, [])
 
     def lose(self, zone: Zone, chunk_id: int) -> list[int]:
-        """Give up a chunk whose bytes are not there, or not what was stored; returns it, or nothing while it is loaded.
+        """Give up a chunk whose bytes are missing or wrong; returns it, or nothing while it is being loaded.
 
-        A chunk that is being loaded is found no more, and is given up when its last load ends.
+        A chunk that is being loaded is not found any more, and is given up when its last load ends.
         """
         transfer = self._transfers.get(chunk_id)
         if transfer is not None:
@@ -264,14 +265,14 @@ class Tier:
         return self._settle([(zone, [chunk_id])])
 
     def link(self, zone: Zone, chunk_ids: Iterable[int], hits: Iterable[Sequence[int]]) -> list[int]:
-        """Note what is of use together only, and give up what a request counted on that is of use for no hit.
+        """Note chunks that are only useful together, and give up a request's chunks that no hit uses.
 
-        When one chunk of a hit goes, those go with it that are of no other, and that no request counts on.
+        When one chunk of a hit is evicted, its other chunks go too, unless another hit or a request uses them.
 
         Args:
-            zone: whose.
-            chunk_ids: that the request counted on until now, and nobody else does.
-            hits: the chunks of each, as `HitShape.keys` has them. Those of which something is not there are none.
+            zone: whose chunks.
+            chunk_ids: that only this request depended on until now.
+            hits: the chunks of each, as in `HitShape.keys`. Hits with missing chunks do not count.
         """
         for hit in hits:
             if all(self.holds(zone, chunk_id) for chunk_id in hit):
@@ -281,22 +282,22 @@ class Tier:
         )
 
     def find_again(self, zone: Zone, free: Sequence[int], unused_for: Sequence[float]) -> tuple[list[int], list[int]]:
-        """Make chunks a zone's that an engine before this one has stored, the ones first that were used last.
+        """Give a zone chunks that a previous engine has stored, the most recently used first.
 
         Args:
             zone: whose they are; it has stored nothing yet.
             free: chunks that are free.
-            unused_for: of each chunk that was found, for how many seconds nobody has used it, the longest first.
+            unused_for: for each chunk that was found, the seconds since its last use, the longest first.
 
         Returns:
-            The chunks that stand for the last so many of them, in the same order, and those given up for them.
+            The chunk ids for the last of them that fit, in the same order, and the chunks given up for them.
         """
         granted, evicted = make_room_to_hold(self.ledger, zone, min(len(unused_for), len(free)), self.free)
         chunk_ids = list(free[:granted])
         if chunk_ids:
             self.ledger.take(zone, chunk_ids)
             self.ledger.release(zone, chunk_ids, [])
-            # Their age goes on: it did not begin with this engine.
+            # Their age continues: it did not begin with this engine.
             self.ledger.expiry.used(zone, chunk_ids)
             for chunk_id, seconds in zip(chunk_ids, unused_for[len(unused_for) - granted :], strict=True):
                 self.ledger.expiry.kept(zone, [chunk_id], self.ledger.now - seconds)
@@ -305,9 +306,9 @@ class Tier:
     # Configs and time
 
     def apply(self, config: RuntimeConfig, now: float) -> list[int]:
-        """Enforce a new config of the engine's zones from now on, by their shares of the tier; returns chunks given up.
+        """Apply a new config of the engine's zones, by their shares of the tier; returns chunks given up.
 
-        A purge that the config asks for is carried out when this returns: what is in transfer is found no more.
+        A purge in the config is carried out when this returns: chunks in transfer are not found any more.
         """
         return [chunk_id for _, chunk_ids in self.apply_in_parts(config, now, ALL) for chunk_id in chunk_ids]
 
@@ -336,7 +337,7 @@ class Tier:
             yield zone, self._settle([(zone, chunk_ids)])
 
     def upkeep(self, now: float) -> list[int]:
-        """Do what time does to zones, their loans and their chunks; returns chunks given up."""
+        """Apply what time changes for zones, their loans and their chunks; returns chunks given up."""
         return list(chain.from_iterable(self.upkeep_in_parts(now, ALL)))
 
     def upkeep_in_parts(self, now: float, at_once: int) -> Iterator[list[int]]:
@@ -345,14 +346,14 @@ class Tier:
             yield self._settle(evicted)
 
     def evict_all(self, at_once: int = ALL) -> Iterator[list[int]]:
-        """Give up all that is not in transfer, with pauses after ``at_once`` chunks; yields those given up."""
+        """Give up all chunks that are not in transfer, with pauses after ``at_once`` chunks; yields those given up."""
         for zone in list(self.ledger.zones.values()):
             while zone.cached:
                 evicted = self.ledger.evict(zone, min(len(zone.cached), at_once), "reset")
                 yield self._settle([(zone, evicted)])
 
     def reset(self) -> None:
-        """Give up all chunks, also those in transfer: nobody will say what became of them."""
+        """Give up all chunks, including those in transfer, whose end will not be reported."""
         for chunk_id, transfer in self._transfers.items():
             self.ledger.release(transfer.zone, [], [chunk_id])
         self._transfers.clear()
@@ -391,7 +392,7 @@ class Tier:
         return given_up
 
     def _settle(self, evicted: Evictions, needed: Set[int] = frozenset()) -> list[int]:
-        """Give up what was of use with what was evicted only, but for what is needed; returns all that is gone."""
+        """Give up chunks that were only useful with the evicted ones, except needed ones; returns all that are gone."""
         gone = [chunk_id for _, chunk_ids in evicted for chunk_id in chunk_ids]
         gone += self._give_up(chunk_id for chunk_id in self.links.unlink(gone) if chunk_id not in needed)
         for zone, chunk_ids in evicted:
@@ -401,7 +402,7 @@ class Tier:
         return gone
 
     def _give_up(self, chunk_ids: Iterable[int]) -> list[int]:
-        """Give up chunks that are of use for nobody: at once, or when their transfer ends; returns the first."""
+        """Give up useless chunks: at once, or when their transfer ends; returns those given up at once."""
         given_up: dict[Zone, list[int]] = {}
         for chunk_id in filterfalse(self.is_counted_on, chunk_ids):
             zone, transfer = self.ledger.owner[chunk_id], self._transfers.get(chunk_id)
@@ -426,12 +427,12 @@ class Tier:
         for zone in zones:
             counts[zone] -= 1
             if not counts[zone]:
-                # Of zones that come and go there is no end.
+                # Zones come and go without end.
                 del counts[zone]
 
 
 def _may_be_kept(transfer: _Transfer) -> bool:
-    """Whether the chunk may stay and be found: its zone stores something, no purge has begun since, and it is whole."""
+    """Whether the chunk may stay and be found: its zone stores chunks, has begun no purge since, and it is whole."""
     zone = transfer.zone
     if transfer.is_lost or zone.leaving or zone.spec.retention.no_store:
         return False

@@ -1,6 +1,6 @@
-"""Which new chunks a zone may store in a tier, by the zone's terms of admission.
+"""Which new chunks a zone may store in a tier, by the zone's admission policy.
 
-A chunk's key names its whole prefix, so a prefix was seen before if the key of its last chunk was.
+A chunk's key identifies its whole prefix, so a prefix was seen before if the key of its last chunk was.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,13 +13,13 @@ from tenantzone_runtime.zones.tier_counts import TierCounts
 from tenantzone_runtime.zones.zone import Zone
 
 REMEMBERED_PREFIXES: Final = 32_768
-"""Of one zone in one tier, at most: prefixes of half as many chunks are remembered at least. About 2.5 MB."""
+"""The most prefixes remembered for one zone in one tier; at least half as many are remembered. About 2.5 MB."""
 
 
 class SeenPrefixes:
-    """The prefixes of one zone that were seen, the newest ones: a set of bounded size.
+    """The most recently seen prefixes of one zone, in a set of bounded size.
 
-    Of two halves the older one is dropped when the newer one is full.
+    The older of two halves is dropped when the newer one is full.
     """
 
     def __init__(self, capacity: int = REMEMBERED_PREFIXES) -> None:
@@ -43,12 +43,12 @@ class SeenPrefixes:
 
 
 class TierAdmission:
-    """The terms of admission of one tier's zones, and what they go by.
+    """The admission policies of one tier's zones, and their state.
 
     Args:
         tier: its name.
-        counts_of: where things of a zone are counted.
-        is_present: whether a zone is still there.
+        counts_of: returns the counts of a zone.
+        is_present: whether a zone still exists.
     """
 
     def __init__(
@@ -58,13 +58,13 @@ class TierAdmission:
         self._counts_of = counts_of
         self._is_present = is_present
         self._terms: Mapping[str, Admission] = {}
-        """Of the tenants whose terms are not ``Always``."""
+        """The policies of tenants with another one than ``Always``."""
         self._seen: dict[Zone, tuple[int, SeenPrefixes]] = {}
-        """With the number of the zone's purges that had begun: a purge forgets prefixes, too."""
+        """With the number of the zone's purges that had begun: a purge also forgets prefixes."""
         self._effects: dict[Zone, TierEffect] = {}
 
     def follow(self, config: RuntimeConfig) -> None:
-        """Go by the terms of a config from now on."""
+        """Use the policies of a config from now on."""
         self._terms = {
             zone.tenant: share.admission
             for zone in config.zones
@@ -78,7 +78,7 @@ class TierAdmission:
         self._effects.pop(zone, None)
 
     def is_selective(self, zone: Zone) -> bool:
-        """Whether a zone's terms look at what was seen before."""
+        """Whether a zone's policy depends on what was seen before."""
         return zone.spec.tenant in self._terms
 
     def admitted(self, zone: Zone, keys: Sequence[bytes], now: float, *, is_cut: bool = False) -> int:
@@ -86,7 +86,7 @@ class TierAdmission:
 
         Args:
             zone: the request's.
-            keys: of the new chunks, in the order of the prompt. Each is of use with those before it only.
+            keys: of the new chunks, in the order of the prompt. Each is only useful with those before it.
             now: the time in seconds.
             is_cut: whether a chunk before them was not admitted.
         """
@@ -101,7 +101,7 @@ class TierAdmission:
         return admitted
 
     def admits_any(self, zone: Zone, keys: Sequence[bytes], now: float) -> bool:
-        """Whether the zone may store a prompt that is of use as a whole only.
+        """Whether the zone may store a prompt that is only useful as a whole.
 
         Args:
             zone: the request's.
@@ -116,12 +116,12 @@ class TierAdmission:
         return is_admitted
 
     def count_not_admitted(self, zone: Zone, chunks: int) -> None:
-        """Count chunks that were not admitted; after :meth:`admits_any` this is the caller's part."""
+        """Count chunks that were not admitted; after :meth:`admits_any` the caller must call this."""
         if chunks:
             self._counts_of(zone).not_admitted += chunks
 
     def used(self, zone: Zone, now: float) -> None:
-        """Judge what the zone has offered and loaded by now; called whenever it has."""
+        """Evaluate what the zone has offered and loaded so far; called after each offer and load."""
         if not self._is_present(zone):
             return
         counts = self._counts_of(zone)
@@ -131,34 +131,34 @@ class TierAdmission:
         effect.count(counts.written + counts.not_admitted, counts.hits, now)
 
     def window(self, zone: Zone, now: float) -> TierWindow | None:
-        """What the zone used of the tier in the last window that was judged; None: there is none that holds."""
+        """Returns the zone's use of the tier in the last evaluated window; None: there is no valid one."""
         effect = self._effects.get(zone)
         return None if effect is None else effect.last(now)
 
     def is_ineffective(self, zone: Zone, now: float) -> bool:
-        """Whether the tier gives the zone back too little of what the zone offers."""
+        """Whether the tier returns too little of what the zone offers."""
         effect = self._effects.get(zone)
         return effect is not None and effect.is_ineffective(now)
 
     def check(self, zones: Iterable[Zone]) -> None:
-        """Check that nothing is kept of zones that are gone.
+        """Check that no state is kept for zones that are gone.
 
         Raises:
-            AssertionError: something is.
+            AssertionError: some is.
         """
         present = set(zones)
         assert self._seen.keys() <= present
         assert self._effects.keys() <= present
 
     def _is_open(self, zone: Zone, now: float) -> bool:
-        """Whether the zone may store what was never seen before."""
+        """Whether the zone may store chunks that were never seen before."""
         return self._terms[zone.spec.tenant] == "Auto" and not self.is_ineffective(zone, now)
 
     def _seen_of(self, zone: Zone) -> SeenPrefixes:
         purges, seen = self._seen.get(zone, (zone.purges, None))
         if seen is None or purges != zone.purges:
             seen = SeenPrefixes()
-            # What a zone that is gone has seen is never looked at.
+            # State for a zone that is gone would never be used.
             if self._is_present(zone):
                 self._seen[zone] = zone.purges, seen
         return seen

@@ -1,4 +1,4 @@
-"""From the config of an engine's zones to that of the same zones in a tier below it."""
+"""Derives the config of zones in a tier from the config of the engine's zones."""
 
 from typing import Final
 
@@ -8,20 +8,20 @@ from tenantzone_contract.unknown_tenants import UnknownTenants
 from tenantzone_contract.zone_terms import Retention, SeatShare
 
 _ANY_NUMBER: Final = 2**53
-"""Of chunks: whatever a tier has, a number of bytes comes to the same number of chunks."""
+"""A number of chunks above any tier's: an amount in bytes then gives the same number of chunks in each tier."""
 
 
 def tier_config(config: RuntimeConfig, tier: TierName, chunk_bytes: int) -> RuntimeConfig:
-    """The config of the same zones in a tier, in chunks.
+    """Returns the config of the same zones in a tier, in chunks.
 
-    What says how blocks are shared says it of chunks, too: priority, weight, lending, idle times, purges. Amounts of
-    blocks mean nothing there, and seats are the engine's. A chunk needs no zeroing: whoever stores overwrites it before
-    anybody can load it. A zone that names no share of the tier is promised nothing, and may use what others leave.
+    Settings for sharing blocks apply to chunks, too: priority, weight, lending, idle times, purges. Amounts of blocks
+    do not apply, and seats are the engine's. A chunk needs no zeroing: a store overwrites it before it can be loaded. A
+    zone without a share of the tier is promised nothing, and may use what others leave.
 
     Args:
         config: of the engine.
         tier: whose shares count.
-        chunk_bytes: of the tier's chunks. What zones reserve is rounded down to them, and limits up.
+        chunk_bytes: of the tier's chunks. Reservations are rounded down to them, and limits up.
     """
     zones = tuple(_zone(zone, tier, chunk_bytes) for zone in config.zones)
     return config.model_copy(update={"zones": zones, "pool": _pool(config.pool)})
@@ -29,7 +29,7 @@ def tier_config(config: RuntimeConfig, tier: TierName, chunk_bytes: int) -> Runt
 
 def _zone(zone: ZoneConfig, tier: TierName, chunk_bytes: int) -> ZoneConfig:
     share = next((share for share in zone.tiers if share.tier == tier), TierShare(tier=tier))
-    # As a percentage what is lent means the same in chunks; a number of blocks does not.
+    # A percentage to lend means the same in chunks; a number of blocks does not.
     lendable = zone.lending.lendable if isinstance(zone.lending.lendable, str) else "100%"
     return zone.model_copy(
         update={

@@ -1,4 +1,4 @@
-"""What a tier counts of one zone, in chunks since the zone came."""
+"""A tier's counts for one zone, in chunks since the zone was created."""
 
 from dataclasses import dataclass, field
 from typing import Final, Literal, get_args
@@ -6,19 +6,19 @@ from typing import Final, Literal, get_args
 WriteRefusal = Literal["reserved", "room", "transfers", "closed"]
 """Why a chunk was not stored.
 
-reserved: the zone would still have been within its reservation, and what others hold of it is in transfer. room: its
-limit, or what others are promised or transfer. transfers: as many of its chunks are being stored as may. closed: the
-tier stores nothing now, or has not what comes before it in the prompt.
+reserved: the zone would still be within its reservation, and others have its chunks in transfer. room: its limit, or
+promises to others and their transfers. transfers: the most of its chunks are being stored. closed: the tier stores
+nothing now, or lacks the chunks before it in the prompt.
 """
 
 QuestionOutcome = Literal["answered", "late", "failed", "skipped"]
-"""What became of the question of a request, where a tier has to ask what it has. late: it was not answered within its
+"""The outcome of a request's query, if a tier has to be asked for its contents. late: it was not answered within its
 budget. failed: the answer was an error. skipped: it was not asked, because others had failed.
 """
 
 Loss = Literal["corrupt", "vanished", "write", "read", "late"]
-"""What became of a chunk instead. corrupt: it is not what was stored: changed, cut off, swapped or another's. vanished:
-it was not there any more. write, read: the storage refused it. late: it was not done when it had to be.
+"""How a chunk was lost. corrupt: it is not what was stored: changed, cut off, swapped or another's. vanished: it did
+not exist any more. write, read: the storage refused it. late: it was not done in time.
 """
 
 LOSSES: Final[tuple[Loss, ...]] = get_args(Loss)
@@ -26,7 +26,7 @@ LOSSES: Final[tuple[Loss, ...]] = get_args(Loss)
 
 @dataclass(slots=True)
 class TierTotals:
-    """The totals of one tier over all zones that it ever had, which never decrease, also when a zone is removed."""
+    """The totals of one tier over all zones that it ever had, which never decrease, even when a zone is removed."""
 
     written: int = 0
     """As in :class:`TierCounts`; so are the others."""
@@ -42,36 +42,36 @@ class TierCounts:
     """The totals of one zone in one tier, which never decrease."""
 
     hits: int = 0
-    """Chunks that were found and began to be loaded."""
+    """Chunks that were found and whose loading began."""
     misses: int = 0
-    """That were looked up and are not there, where that is asked of the tier itself."""
+    """Chunks that were looked up and not found, if the tier itself is asked."""
     written: int = 0
-    """That were stored."""
+    """Chunks that were stored."""
     not_admitted: int = 0
-    """That were not stored because of the zone's terms of admission."""
+    """Chunks that were not stored because of the zone's admission policy."""
     read: int = 0
-    """That were loaded whole, where the tier checks it."""
+    """Chunks that were loaded whole, if the tier checks it."""
     reads_refused: int = 0
-    """That were there, and not read because the zone has too much on its way or the tier fails."""
+    """Chunks that were found, and not read because the zone has too many in transfer or the tier fails."""
     refused_writes: dict[WriteRefusal, int] = field(default_factory=dict)
-    """That were not stored, without those that are zero."""
+    """Chunks that were not stored, without zeros."""
     corrupt: int = 0
-    """As :data:`Loss` says; so are the others."""
+    """Chunks by :data:`Loss`; so are the others."""
     vanished: int = 0
     write_failures: int = 0
     read_failures: int = 0
     late: int = 0
     totals: TierTotals = field(default_factory=TierTotals, compare=False, repr=False)
-    """Of the tier, which count the same."""
+    """The tier's totals, which count the same events."""
 
     @property
     def writes_refused(self) -> int:
-        """For whatever reason."""
+        """Chunks that were not stored, for any reason."""
         return sum(self.refused_writes.values())
 
     @property
     def losses(self) -> dict[Loss, int]:
-        """All that was lost, by what became of it."""
+        """Lost chunks, by the kind of loss."""
         counts = (self.corrupt, self.vanished, self.write_failures, self.read_failures, self.late)
         return dict(zip(LOSSES, counts, strict=True))
 

@@ -1,4 +1,4 @@
-"""Timers: which zones are to be looked at because time has passed, without looking at all of them."""
+"""Timers: which zones must be checked because time has passed, without checking all of them."""
 
 from math import inf
 
@@ -8,10 +8,10 @@ from tenantzone_runtime.zones.zone import Zone
 
 
 class Timers(Deadlines):
-    """The zones' timers, which may go off too early and never too late: then they are set again."""
+    """The zones' timers, which may expire too early and never too late: then they are set again."""
 
     def set(self, zone: Zone, seen: float = -inf) -> None:
-        """Have the zone looked at when time alone changes something for it; up to ``seen`` it was looked at."""
+        """Have the zone checked when time alone changes something for it; times up to ``seen`` were checked."""
         moment = deadline(zone, seen)
         if moment is not None:
             self.set_at(zone, moment)

@@ -1,7 +1,7 @@
-"""The totals of all zones together: the sums and orders that make a question about one zone cheap.
+"""The totals of all zones together: the sums and orders that make a query about one zone cheap.
 
-With them, asking what a zone may take costs the same with one zone and with a thousand, and the next victim is found
-without looking at all zones.
+With them, computing what a zone may take costs the same with one zone and with a thousand, and the next victim is found
+without considering all zones.
 """
 
 from math import inf
@@ -13,8 +13,8 @@ from tenantzone_runtime.zones.victims import Rank, SumsByPriority, VictimOrder, 
 from tenantzone_runtime.zones.zone import Zone, ZoneSpec
 
 Source = Literal["spare", "relief"]
-"""Of blocks for a request. spare: what is nobody's promise. relief: that, and what others cache above their
-reservations."""
+"""The source of blocks for a request. spare: blocks promised to no zone. relief: these, and what others cache above
+their reservations."""
 
 
 class Totals:
@@ -29,44 +29,44 @@ class Totals:
         self.capacity = capacity
         self._lends_cache = lends_cache
         self.seats = 0
-        """Requests that the engine can run at once; the arbiter says it, before there is a config."""
+        """Requests that the engine can run at once; set by the arbiter before there is a config."""
         self.seats_reserved = 0
-        """Of these, what zones reserve by name, and not by their blocks."""
+        """The seats among these that zones reserve by name, and not by their blocks."""
         self._active_weight = 0
-        """Of all zones that are not quiet."""
+        """The sum over all zones that are not quiet."""
         self.promised = 0
-        """All reservations."""
+        """The sum of all reservations."""
         self.surplus = 0
-        """All that zones hold above their reservations."""
+        """The sum of what zones hold above their reservations."""
         self.evictable = 0
-        """All that quiet zones give up (S2)."""
+        """The sum of what quiet zones give up (S2)."""
         self._locked = 0
         self._reclaimable = 0
         self._kept = 0
-        """What zones keep of their reservations even while they are quiet."""
+        """The part of their reservations that zones keep even while they are quiet."""
         self._withheld = SumsByPriority()
         self._never_lent = SumsByPriority()
-        """What zones lend, but to no zone of a lower priority."""
+        """The part that zones lend, but to no zone of a lower priority."""
         self._stirred: dict[Zone, None] = {}
         self._quiet = VictimOrder()
         self._quiet_for_all = VictimOrder()
         self._surplus_of_active = VictimOrder(by_age)
         self._surplus_of_quiet = VictimOrder(by_age)
         self.changes = 0
-        """Grows with each change."""
+        """A counter of changes."""
         self.spec_changes = 0
-        """Grows with each zone that gets another spec."""
+        """A counter of changes of zones' specs."""
         self.with_targets: dict[Zone, None] = {}
         """Zones with latency targets."""
         self._changed: dict[Zone, None] = {}
 
     @property
     def changed(self) -> int:
-        """The number of zones that have come, left or changed and were not taken since."""
+        """The number of zones added, removed or changed since they were last taken."""
         return len(self._changed)
 
     def take_changed(self, at_most: int = ALL) -> list[Zone]:
-        """Take out zones that have come, left or changed since they were taken last."""
+        """Remove and return zones that were added, removed or changed since they were last taken."""
         if at_most < len(self._changed):
             return [self._changed.popitem()[0] for _ in range(at_most)]
         changed, self._changed = self._changed, {}
@@ -77,7 +77,7 @@ class Totals:
         self.changes += 1
 
     def enter(self, zone: Zone) -> None:
-        """Count a zone that is new."""
+        """Count a new zone."""
         self.promised += zone.spec.quota.reserved
         self.seats_reserved += zone.spec.seats.reserved or 0
         self._kept += quota.floor(zone.spec.quota, quiet=True)
@@ -87,7 +87,7 @@ class Totals:
         self.reckon(zone)
 
     def leave(self, zone: Zone) -> None:
-        """Count a zone no more."""
+        """Stop counting a zone."""
         self.promised -= zone.spec.quota.reserved
         self.seats_reserved -= zone.spec.seats.reserved or 0
         self._kept -= quota.floor(zone.spec.quota, quiet=True)
@@ -112,11 +112,11 @@ class Totals:
         zone.follow(spec)
         self.enter(zone)
         self.spec_changes += 1
-        # Parked or not: what it reserves now, its next request may be entitled to.
+        # Parked or not: its next request may be entitled to the new reservation.
         self.stir(zone)
 
     def reckon(self, zone: Zone) -> None:
-        """Bring the zone's part up to date, after what it holds or its quietness changed."""
+        """Update the zone's part, after what it holds or its quietness changed."""
         cached, quiet = zone.cached.size, zone.quiet
         locked, surplus, evictable, reclaimable = quota.parts(
             zone.spec.quota, zone.in_use, cached, quiet, self._lends_cache
@@ -135,7 +135,7 @@ class Totals:
             weight = 0 if quiet else zone.spec.weight
             self._active_weight += weight - zone.active_weight
             zone.active_weight = weight
-        # Most changes leave a zone in the orders where it is.
+        # Most changes leave a zone's places in the orders unchanged.
         if (evictable > 0) != (zone in self._quiet.members):
             self._quiet.toggle(zone)
         caches_surplus = surplus > 0 and cached > 0
@@ -152,18 +152,18 @@ class Totals:
         self._stirred[zone] = None
 
     def take_stirred(self) -> list[Zone]:
-        """Take out the zones whose next request was denied and for which something has changed since."""
+        """Remove and return the zones whose next request was denied and for which something has changed since."""
         stirred, self._stirred = self._stirred, {}
         return list(stirred)
 
     def was_active(self, zone: Zone) -> None:
-        """Put the zone after others of its priority, since its last activity is now."""
+        """Move the zone behind others of its priority, since its last activity is now."""
         self.reckon(zone)
         for order in (self._quiet, self._quiet_for_all):
             order.move(zone)
 
     def _reckon_offer(self, zone: Zone) -> None:
-        """Bring up to date what the zone offers to those who may borrow from it, and to whom."""
+        """Update what the zone offers to borrowers, and to which of them."""
         withheld = 0
         zone.evictable_by_all = zone.evictable
         if zone.quiet and zone.spec.lending.borrowers != "AnyPriority":
@@ -175,7 +175,7 @@ class Totals:
             self._quiet_for_all.toggle(zone)
 
     def total(self, source: Source, priority: int, free: int) -> int:
-        """The blocks that zones of a priority are left together, without what each adds to them of its own.
+        """The blocks left to all zones of a priority together, without what each adds of its own.
 
         Args:
             source: of the blocks.
@@ -186,18 +186,18 @@ class Totals:
         return free + of_others - self._locked - self._withheld.above(priority)
 
     def reachable(self, zone: Zone, peak: int = 0) -> int:
-        """The most blocks that the zone can ever put to use together, when all others are quiet.
+        """The most blocks that the zone can ever use at once, when all others are quiet.
 
         Args:
             zone: whose.
-            peak: of the request that asks.
+            peak: of the waiting request.
         """
         promise = zone.spec.quota
         kept = self._kept - quota.floor(promise, quiet=True) + self._never_lent.above(zone.spec.priority)
         return min(max(promise.limit, peak), max(promise.reserved, self.capacity - kept))
 
     def spare(self, zone: Zone, free: int) -> int:
-        """Blocks that are nobody's promise, for this zone, if ``free`` blocks are free; may be negative."""
+        """Blocks promised to no zone, as seen by this zone, with ``free`` free blocks; may be negative."""
         return quota.spare(
             zone.cached.size,
             free=free,
@@ -209,17 +209,17 @@ class Totals:
     def takeable(
         self, zone: Zone, free: int, *, growing: bool = False, peak: int = 0, claimed: int = 0, let_go: int = 0
     ) -> int:
-        """The most blocks that the zone may put to use in one go.
+        """The most blocks that the zone may start to use at once.
 
         Args:
             zone: whose.
             free: blocks that are free now, or are counted as if they were.
-            growing: for a request that runs. It counts more than what others merely cache above their reservations, and
-                goes on until the grace of a loan is over.
+            growing: for a running request. It counts more than what others merely cache above their reservations, and
+                continues until the grace of a loan is over.
             peak: of the request, at its longest.
-            claimed: blocks that are kept for others which are within their reservations, too. What is spare for the
-                zone is none of theirs.
-            let_go: of the blocks that the zone uses, those that are counted as free.
+            claimed: blocks kept for others that are within their reservations, too. Blocks that are spare for the zone
+                are not among them.
+            let_go: the blocks among those that the zone uses that are counted as free.
         """
         spare, in_use = self.spare(zone, free), zone.in_use - let_go
         if growing:
@@ -233,7 +233,7 @@ class Totals:
             reclaimable_elsewhere=self._reclaimable - zone.reclaimable - claimed,
             spare=spare,
         )
-        # Who owes blocks that are due gets no more than what is its own.
+        # A zone that owes due blocks gets no more than its own.
         if zone.overdue and not growing:
             return min(takeable, max(0, zone.spec.quota.reserved - in_use))
         return takeable
@@ -241,7 +241,7 @@ class Totals:
     def may_have_relief(self, zone: Zone, count: int, peak: int) -> bool:
         """Whether a denied request of the zone may have what active zones cache above their reservations.
 
-        It may if its zone uses no block, or up to its share of what nobody reserved.
+        It may if its zone uses no block, or up to its share of the unreserved blocks.
         """
         promise = zone.spec.quota
         if zone.overdue or zone.in_use + count > max(promise.limit, peak):
@@ -249,9 +249,9 @@ class Totals:
         return zone.in_use == 0 or zone.in_use + count <= promise.reserved + self.share(zone)
 
     def relief(self, zone: Zone, count: int, free: int, peak: int) -> int:
-        """The blocks that others' caches are to give up so that a denied request of the zone gets ``count``.
+        """The blocks that others' caches must give up so that a denied request of the zone gets ``count``.
 
-        There are 0 if it may not have them, or would not get enough.
+        It is 0 if the request may not have them, or would not get enough.
         """
         if not self.may_have_relief(zone, count, peak):
             return 0
@@ -259,7 +259,7 @@ class Totals:
         return short if short <= self.surplus_cached_elsewhere(zone) else 0
 
     def share(self, zone: Zone) -> int:
-        """The zone's share of the blocks that nobody reserved, by weight among the zones that are not quiet."""
+        """The zone's share of the unreserved blocks, by weight among the zones that are not quiet."""
         return (self.capacity - self.promised) * zone.spec.weight // max(self._active_weight, zone.spec.weight)
 
     @property
@@ -290,19 +290,19 @@ class Totals:
         """The next zone that caches above its reservation, with the most that it gives; else None.
 
         Args:
-            beneficiary: a zone that is passed over; None: none is.
-            quiet: whether quiet zones are meant, or those that are not.
+            beneficiary: a zone to skip; None: no zone.
+            quiet: whether to consider quiet zones, or active ones.
         """
         order = self._surplus_of_quiet if quiet else self._surplus_of_active
         zone = order.first(excluding=beneficiary)
         return None if zone is None else (zone, min(zone.surplus, zone.cached.size))
 
     def oldest_surplus(self, beneficiary: Zone, *, of_active: bool) -> tuple[Zone, int] | None:
-        """Whose cache above a reservation goes next (S0), and how much of it goes before another zone's; else None.
+        """Returns whose cache above a reservation is evicted next (S0), and how much before another zone's; else None.
 
         Args:
-            beneficiary: who needs blocks; its own surplus is among it.
-            of_active: whether that of other zones which are not quiet is, too.
+            beneficiary: that needs blocks; its own surplus is included.
+            of_active: whether the surplus of other active zones is included, too.
         """
         active = self._surplus_of_active
         ranks = active.first_two() if of_active else []
@@ -322,7 +322,7 @@ class Totals:
         return zone, count
 
     def check(self, zones: list[Zone]) -> None:
-        """Check that the sums are what the parts add up to.
+        """Check that the sums are right.
 
         Raises:
             AssertionError: they are not.

@@ -1,8 +1,8 @@
-"""The trail of what the zones did, kept until whoever keeps the journal collects it.
+"""The trail of what the zones did, kept until the journal collects it.
 
-What happens often is added up, so that a step pays a dictionary entry and no more, and so that it does not matter how
-long nobody collects. What can't be added up, or is about ever other zones, is kept up to a bound; what comes beyond it
-is counted as lost.
+Frequent events are summed, so that a step costs only a dictionary entry, and so that the time between collections does
+not matter. Events that can't be summed, or are about ever new zones, are kept up to a bound; further ones are counted
+as lost.
 """
 
 from collections.abc import Collection, Iterator
@@ -30,12 +30,12 @@ Pair = tuple[str, str]
 """Tenants of lender and borrower."""
 
 MAX_OF_A_KIND: Final = 50_000
-"""Notes of one kind between two collections. One reload that replaces 5,000 zones by others makes 20,000."""
+"""The most notes of one kind between two collections. A reload that replaces 5,000 zones by others makes 20,000."""
 
 
 @dataclass(slots=True)
 class _Balance:
-    """The balance of a zone as it is added up; see ``audit.Balance``."""
+    """The balance of a zone as it is summed; see ``audit.Balance``."""
 
     granted: int = 0
     above_reservation: int = 0
@@ -72,7 +72,7 @@ class Notes:
         self.lost = 0
 
     def events(self) -> Iterator[Event]:
-        """Events in their order, then states, then what was added up, then how many were lost."""
+        """Yields events in their order, then states, then sums, then the number of lost events."""
         yield from self.in_order
         for zone, state in self.states.items():
             yield Lifecycle(zone, state)
@@ -92,10 +92,10 @@ class Notes:
 
 
 class Trail:
-    """Notes what happens, and hands it over when it is collected.
+    """Records events, and hands them over when they are collected.
 
     Args:
-        max_of_a_kind: how much of each kind is kept until then; states are as many as there are zones.
+        max_of_a_kind: the most notes of each kind until then; states are as many as zones.
     """
 
     def __init__(self, max_of_a_kind: int = MAX_OF_A_KIND) -> None:
@@ -111,7 +111,7 @@ class Trail:
             self._notes.lost += 1
 
     def state(self, zone: str, state: Change) -> None:
-        """Note the state that a zone is in now; of several between two collections, the last is told, if new."""
+        """Note a zone's new state; of several between two collections, only the last is reported, if it is new."""
         if self._told.get(zone) == state:
             self._notes.states.pop(zone, None)
         else:
@@ -136,37 +136,37 @@ class Trail:
             repaid[key] = Repaid(lender, borrower, before + blocks, after_seconds, overdue)
 
     def loan_over(self, usage: LoanUsage) -> None:
-        """Note what a loan came to in the end."""
+        """Note the final usage of a loan."""
         pair = usage.lender, usage.borrower
         if self._has_room(self._notes.loans_over, pair):
             self._notes.loans_over[pair] = usage
 
     def resume_loan(self, lender: str, borrower: str) -> LoanUsage | None:
-        """Take back what the last loan of the two came to, if that was not told yet: the next goes on from there."""
+        """Return and forget the unreported usage of the pair's last loan: the next loan continues from there."""
         return self._notes.loans_over.pop((lender, borrower), None)
 
     def granted(self, zone: str, blocks: int, *, above_reservation: int, held: int) -> None:
-        """Note that a zone took free blocks, with which it holds ``held``."""
+        """Note that a zone took free blocks, so that it holds ``held``."""
         balance = self._balance(zone, held)
         if balance is not None:
             balance.granted += blocks
             balance.above_reservation += above_reservation
 
     def released(self, zone: str, blocks: int, *, held: int) -> None:
-        """Note that a zone's requests let blocks go that are free now; without them it holds ``held``."""
+        """Note that a zone's requests released blocks that are free now, so that it holds ``held``."""
         balance = self._balance(zone, held)
         if balance is not None:
             balance.released += blocks
 
     def evicted(self, zone: str, blocks: int, reason: EvictionReason, beneficiary: str | None, *, held: int) -> None:
-        """Note that a zone lost cached blocks, without which it holds ``held``."""
+        """Note that a zone lost cached blocks, so that it holds ``held``."""
         self._balance(zone, held)
         evicted, key = self._notes.evicted, (zone, reason, beneficiary)
         if self._has_room(evicted, key):
             evicted[key] = evicted.get(key, 0) + blocks
 
     def _balance(self, zone: str, held: int) -> _Balance | None:
-        """The balance of a zone whose blocks move; None if there is no room for it."""
+        """Returns the balance of a zone whose blocks change; None if there is no room for it."""
         balances = self._notes.balances
         balance = balances.get(zone)
         if balance is None:
@@ -187,13 +187,13 @@ class Trail:
             refused[key] = refused.get(key, 0) + 1
 
     def take(self) -> Notes:
-        """Take the notes since the last call, which costs next to nothing: events are made of them when asked for."""
+        """Returns the notes since the last call, at next to no cost: events are made of them lazily."""
         notes, self._notes = self._notes, Notes()
         self._told |= notes.states
         return notes
 
     def collect(self) -> list[Event]:
-        """Take the events since the last call."""
+        """Returns the events since the last call."""
         return list(self.take().events())
 
     def _has_room(self, notes: Collection[object], key: object) -> bool:

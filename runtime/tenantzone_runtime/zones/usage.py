@@ -1,10 +1,9 @@
-"""The usage of zones and loans, for the journal: only what has changed since it was told last, in slices.
+"""The usage of zones and loans for the journal: only what has changed since it was last reported, in slices.
 
-A zone that holds nothing and asks for nothing has nothing to tell. Between two slices anything may happen: a zone or a
-loan that is over before its turn has told what it came to when it ended, and one that is new has its turn next time.
+An unused zone has nothing to report. Between two slices anything may happen: a zone or a loan that ends before its turn
+reports its total when it ends, and a new one is reported in the next round.
 
-Whoever takes a slice holds the engine's lock, so there the numbers are read and nothing else is made. The events are
-made of them when they are asked for.
+A slice is taken under the engine's lock, so it only reads the numbers. The events are made of them lazily.
 """
 
 from collections.abc import Iterator
@@ -18,11 +17,11 @@ from tenantzone_runtime.zones.parts import slices
 from tenantzone_runtime.zones.zone import Used, Zone
 
 MAX_AT_ONCE: Final = 250
-"""Zones, or loans, that are looked at without a pause: less than a millisecond's work."""
+"""The most zones or loans that are considered without a pause: less than a millisecond's work."""
 
 
 def tell_usage(ledger: Ledger, loans: LoanBook, at_once: int) -> Iterator[Iterator[Event]]:
-    """The events of what has been used up to now, ``at_once`` zones or loans looked at for each item."""
+    """Yields the events of usage up to now; each item covers ``at_once`` zones or loans."""
     for zones in slices(list(ledger.zones.values()), at_once):
         new = [zone for zone in zones if ledger.tell_usage(zone)]
         yield map(zone_usage, new, [zone.usage_told for zone in new])
@@ -32,5 +31,5 @@ def tell_usage(ledger: Ledger, loans: LoanBook, at_once: int) -> Iterator[Iterat
 
 
 def zone_usage(zone: Zone, used: Used) -> Usage:
-    """The journal's event of what a zone has used."""
+    """Returns the journal's event of a zone's usage."""
     return Usage(zone.spec.tenant, zone.born, *used)

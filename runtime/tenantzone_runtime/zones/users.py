@@ -1,14 +1,15 @@
 """Fairness among the users of one tenant: whose request is its zone's next one, by a Virtual Token Counter.
 
 Each user has an account of the service that it has had, as zones have among themselves (``fair_queue``; Sheng et al.,
-OSDI'24), and the one with the least is next. Unused time can't be banked: who comes back starts level with those that
-wait. Priorities go first where the engine schedules by them; among requests of the same priority users are equal.
+OSDI'24), and the one with the least service is next. Unused time can't be saved: a user that returns starts level with
+those that wait. Priorities come first if the engine schedules by them; among requests of the same priority users are
+equal.
 
-Of two users that both have requests of the same priority waiting all the time, neither gets more than twice what one
-request of theirs can cost ahead of the other, besides what the requests that run at once can generate.
+Of two users that both have requests of the same priority waiting all the time, neither gets more than twice the cost of
+one of their requests ahead of the other, plus what concurrently running requests can generate.
 
-What is kept does not grow with the number of users that ever came: of one that has nothing waiting only what it had
-ahead of the others is known, and that of a bounded number.
+Memory does not grow with the number of users that ever came: for a user without waiting requests only its lead over the
+others is kept, and that of a bounded number of users.
 """
 
 from collections import Counter
@@ -19,32 +20,32 @@ from typing import Final
 from tenantzone_runtime.zones.fair_queue import Account, FairQueue
 
 NO_USER: Final = ""
-"""Whoever sends requests without naming a user: together one user."""
+"""The user of all requests that name no user."""
 
 MAX_KEPT: Final = 4096
-"""Users with nothing waiting of whom it is known what they had ahead of the others."""
+"""The most users without waiting requests whose lead over the others is kept."""
 _FEW: Final = 64
-"""Users that are not worth tidying up."""
+"""A number of users that is not worth cleaning up."""
 
 
 @dataclass(slots=True)
 class _User:
-    """What is known of one user."""
+    """The state of one user."""
 
     service: float
-    """Not less than that of any account of it."""
+    """Its service; not less than that of any of its accounts."""
     charged: float = 0.0
-    """What it was charged in all: one number, however many priorities its requests have."""
+    """Its total charges: one number, however many priorities its requests have."""
     accounts: dict[int, "UserAccount"] = field(default_factory=dict)
-    """By priority, where it has requests waiting."""
+    """Its accounts by priority, if requests wait there."""
 
 
 class UserAccount(Account):
-    """The account of one user among requests of one priority; it is charged whatever the user is charged.
+    """The account of one user among requests of one priority; every charge of the user counts here.
 
     Args:
         name: of the user.
-        user: what is known of it.
+        user: its state.
     """
 
     __slots__ = ("_ahead", "_user", "name")
@@ -63,16 +64,16 @@ class UserAccount(Account):
 
 
 class Users:
-    """The users of one zone: how much service each had, and who of those that wait is next."""
+    """The users of one zone: the service of each, and which waiting user is next."""
 
     def __init__(self) -> None:
         self._users: dict[str, _User] = {}
         self._queues: dict[int, FairQueue] = {}
-        """By priority, of users with waiting requests; the lowest number is first."""
+        """Users with waiting requests, by priority; the lowest number is first."""
         self._waiting: Counter[int] = Counter()
-        """How many users are in each of these."""
+        """The number of users in each queue."""
         self._reached = 0.0
-        """The most service that anybody had when it was next: nobody who comes is behind that."""
+        """The most service that a user had when it was next: no new user starts behind it."""
         self._tidy_above = _FEW
 
     def __len__(self) -> int:
@@ -85,7 +86,7 @@ class Users:
         known.charged += cost
 
     def enter(self, user: str, priority: int) -> None:
-        """Let a user wait that has its first waiting request of this priority."""
+        """Add a user with its first waiting request of this priority."""
         known = self._known(user)
         if priority not in known.accounts:
             known.service = max(known.service, self._reached)
@@ -94,7 +95,7 @@ class Users:
             self._waiting[priority] += 1
 
     def leave(self, user: str, priority: int) -> None:
-        """Let a user wait no more that has no waiting request of this priority any longer."""
+        """Remove a user that has no waiting request of this priority any more."""
         known = self._users[user]
         account = known.accounts.pop(priority)
         self._queues[priority].leave(account)
@@ -103,10 +104,10 @@ class Users:
             del self._queues[priority], self._waiting[priority]
 
     def next(self) -> tuple[str, int]:
-        """The user whose request is next, and of which priority.
+        """Returns the user whose request is next, and its priority.
 
         Raises:
-            IndexError: nobody waits.
+            IndexError: no user waits.
         """
         if not self._queues:
             raise IndexError("nobody waits")
@@ -117,7 +118,7 @@ class Users:
         return account.name, priority
 
     def first(self) -> Iterator[tuple[str, int]]:
-        """Those that wait, with the priority, roughly in the order in which they come; nothing may change meanwhile."""
+        """Yields the waiting users, with the priority, roughly in their order; the queue must not change meanwhile."""
         for priority in sorted(self._queues):
             for account in self._queues[priority].first():
                 assert isinstance(account, UserAccount)
@@ -132,7 +133,7 @@ class Users:
         return known
 
     def _tidy_up(self) -> None:
-        """Forget who has nothing waiting and nothing ahead of the others; of the rest, who has least."""
+        """Forget users with neither waiting requests nor a lead, and then those with the smallest lead."""
         ahead = {name: each for name, each in self._users.items() if each.accounts or each.service > self._reached}
         idle = sorted((each.service, name) for name, each in ahead.items() if not each.accounts)
         for _, name in idle[: max(0, len(idle) - MAX_KEPT)]:

@@ -1,7 +1,6 @@
 """Victim orders: zones in the order in which they give up blocks, or lend them.
 
-The lowest priority comes first; then the zone that was least recently active, or whose next block to go was let go
-first.
+The lowest priority comes first; then the zone least recently active, or whose next block to evict was released first.
 """
 
 from bisect import bisect_left, bisect_right
@@ -19,17 +18,17 @@ _PRIORITIES: Final = 2**32
 
 
 def by_activity(zone: Zone) -> Rank:
-    """By priority, then by who was active last."""
+    """Rank by priority, then by the time of the last activity."""
     return zone.spec.priority, zone.last_active, zone.number
 
 
 def by_age(zone: Zone) -> Rank:
-    """By priority, then by when the next cached block to go was let go by its last request; there must be one."""
+    """Rank by priority, then by when the next block to evict was last released; there must be one."""
     return zone.spec.priority, zone.cached.first_since, zone.number
 
 
 class VictimOrder:
-    """Zones by who yields first, kept sorted, so that the next victim is found without a look at all zones.
+    """Zones by which gives up blocks first, kept sorted, so that the next victim is found without a search.
 
     Args:
         rank: of a zone.
@@ -40,7 +39,7 @@ class VictimOrder:
         self._ranks: list[Rank] = []
         self._zones: list[Zone] = []
         self.members: dict[Zone, Rank] = {}
-        """The zones in it, and where each belongs."""
+        """The zones in it, with their ranks."""
 
     def __len__(self) -> int:
         return len(self._ranks)
@@ -49,7 +48,7 @@ class VictimOrder:
         return iter(self._zones)
 
     def toggle(self, zone: Zone) -> None:
-        """Enter the zone where it belongs, or take it out if it is in."""
+        """Enter the zone at its rank, or remove it if it is present."""
         if zone in self.members:
             self.remove(zone)
         else:
@@ -62,7 +61,7 @@ class VictimOrder:
         self.members[zone] = rank
 
     def put(self, zone: Zone, belongs: bool) -> None:
-        """Enter the zone where it belongs now, or take it out if it does not."""
+        """Enter the zone at its present rank, or remove it if it does not belong here."""
         if not belongs:
             self.remove(zone)
         elif zone not in self.members:
@@ -72,20 +71,20 @@ class VictimOrder:
             self._enter(zone, rank)
 
     def move(self, zone: Zone) -> None:
-        """Put the zone where it belongs now; harmless if it is not in."""
+        """Move the zone to its present rank; does nothing if it is absent."""
         if zone in self.members:
             self.remove(zone)
             self.toggle(zone)
 
     def remove(self, zone: Zone) -> None:
-        """Take the zone out; harmless if it is not in."""
+        """Remove the zone; does nothing if it is absent."""
         rank = self.members.pop(zone, None)
         if rank is not None:
             index = bisect_left(self._ranks, rank)
             del self._ranks[index], self._zones[index]
 
     def at(self, index: int) -> Zone | None:
-        """The zone in this place; None if there are fewer."""
+        """The zone at this index; None if there are fewer."""
         return self._zones[index] if index < len(self._zones) else None
 
     def first(self, excluding: Zone | None = None) -> Zone | None:
@@ -112,8 +111,8 @@ class VictimOrder:
 class SumsByPriority:
     """The amounts of each priority, and their sum above a priority.
 
-    A Fenwick tree over all priorities that there can be, of which it keeps the nodes that are not zero. Either question
-    costs at most one node for each bit of a priority, and nothing is left of a priority without an amount.
+    A Fenwick tree over all possible priorities, which keeps only nodes that are not zero. Each query costs at most one
+    node for each bit of a priority, and a priority without an amount takes no memory.
     """
 
     def __init__(self) -> None:
@@ -121,7 +120,7 @@ class SumsByPriority:
         self.total = 0
 
     def __len__(self) -> int:
-        """The number of nodes that are kept."""
+        """The number of stored nodes."""
         return len(self._nodes)
 
     def add(self, priority: int, amount: int) -> None:

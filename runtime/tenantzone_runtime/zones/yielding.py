@@ -1,4 +1,4 @@
-"""Who yields to whom: which running requests are sent back to wait, so that others get the blocks that are theirs."""
+"""Preemption before a step: which running requests are preempted so that others get the blocks that are theirs."""
 
 from collections.abc import Callable
 from typing import Generic
@@ -17,8 +17,8 @@ class Yielding(Generic[W]):
     Args:
         tenancy: the zones.
         engine: whose requests.
-        claims: what is kept for whom in the step.
-        preempt: sends a request back to wait, for a reason and somebody's benefit; tells ``forget`` of it.
+        claims: the blocks kept for requests in the step.
+        preempt: preempts a request, for a reason and the benefit of a zone; calls ``forget``.
     """
 
     def __init__(
@@ -34,32 +34,32 @@ class Yielding(Generic[W]):
         self._claims = claims
         self._preempt = preempt
         self._foreseen: dict[W, int] = {}
-        """Blocks that were foreseen until now for running requests, and are kept for none of them, ..."""
+        """Blocks looked ahead for running requests until now, and kept for none of them, ..."""
         self._ahead: dict[Zone, int] = {}
         """... and the sum of these for each zone."""
         self._counted_on: dict[W, int] = {}
-        """Blocks that are coming, by who waits for them in place of others' yielding."""
+        """Blocks that are coming, by the request that waits for them instead of a preemption."""
 
     def begin_step(self) -> None:
-        """Count anew on what is coming."""
+        """Reset the blocks that are counted as coming."""
         self._counted_on.clear()
 
     def forget(self, work: W) -> None:
-        """Keep nothing for a request that was preempted, and foresee nothing of it."""
+        """Keep and expect no blocks for a request that was preempted."""
         self._claims.drop(work)
         if work in self._foreseen:
             self._ahead[work.zone] -= self._foreseen.pop(work)
 
     def available(self, work: W, *, growing: bool = False) -> int:
-        """Blocks that a request may put to use, beside what is kept and foreseen for others of its zone."""
+        """Blocks that a request may use, in addition to those kept and expected for others of its zone."""
         return self._takeable(work, growing=growing) - self.of_siblings(work)
 
     def may_continue(self, work: W, count: int) -> bool:
-        """Whether a running request may take blocks in its turn; who comes first of its zone has what there is."""
+        """Whether a running request may take blocks in its turn; the first of its zone has all that there are."""
         return count <= self.available_in_turn(work)
 
     def available_in_turn(self, work: W) -> int:
-        """Blocks that a running request may take if it is the first of its zone to ask."""
+        """Blocks that a running request may take if it is the first of its zone to need any."""
         return self._takeable(work, growing=True)
 
     def _takeable(self, work: W, *, growing: bool, coming: int = 0, let_go: int = 0) -> int:
@@ -73,17 +73,17 @@ class Yielding(Generic[W]):
         )
 
     def is_entitled_to(self, work: W, count: int) -> bool:
-        """Whether a request would be within its zone's reservation with so many more blocks."""
+        """Whether a request would be within its zone's reservation with ``count`` more blocks."""
         return work.zone.is_entitled_to(self.of_siblings(work) + count)
 
     def of_siblings(self, work: W) -> int:
-        """Blocks that are kept and foreseen for other requests of the same zone."""
+        """Blocks that are kept and expected for other requests of the same zone."""
         return self._claims.of_siblings(work) + self._ahead.get(work.zone, 0)
 
     def take_back(self, borrower: Zone) -> None:
-        """Preempt requests of a zone until it stands on no loan that is past its grace."""
+        """Preempt requests of a zone until it uses no loan that is past its grace."""
         while True:
-            # What was owed when time passed last may be covered by a config that came since, or given back.
+            # Blocks owed at the last upkeep may be covered by a newer config, or returned.
             self._engine.return_evicted(self._tenancy.collect_due(self._engine.free_blocks))
             if borrower not in self._tenancy.past_grace():
                 return
@@ -92,7 +92,7 @@ class Yielding(Generic[W]):
             if covered:
                 continue
             if self._engine.coming.get(borrower):
-                # What its requests have let go is not there yet.
+                # Blocks that its requests have released are not available yet.
                 return
             victim = preemption.youngest(self._engine.by_seniority(), borrower)
             if victim is None:
@@ -100,7 +100,7 @@ class Yielding(Generic[W]):
             self._preempt(victim, "due", None)
 
     def foresee(self) -> None:
-        """Help requests now that the coming step would find short of blocks, as far as that is sure."""
+        """Help requests now that the coming step would find short of blocks, as far as that is certain."""
         for work, count in self._engine.needs():
             if self._engine.is_running(work) and not self.help(work, count) and self._engine.is_running(work):
                 self._foreseen[work] = count
@@ -109,7 +109,7 @@ class Yielding(Generic[W]):
         self._ahead.clear()
 
     def help(self, work: W, count: int) -> bool:
-        """Let others yield to a running request that gets no blocks, or let it wait itself.
+        """Preempt others for a running request that gets no blocks, or preempt it itself.
 
         Returns whether its blocks are kept for it.
         """
@@ -117,15 +117,15 @@ class Yielding(Generic[W]):
             return True
         missing = count - self.available(work, growing=True)
         if self._engine.is_running(work) and missing > 0 and not self._need_only_wait(work, count, missing):
-            # It holds blocks and can't go on: others could wait for them for ever.
+            # It holds blocks and can't continue: others could wait for them forever.
             self._preempt(work, "own", work.zone)
         return False
 
     def reclaim(self, work: W, count: int, *, growing: bool = False, is_rough: bool = False) -> bool:
-        """Preempt running requests until a request may take its blocks, or nobody may yield.
+        """Preempt running requests until a request may take its blocks, or none may be preempted.
 
         Args:
-            work: whose turn is to come.
+            work: the request that needs blocks.
             count: its blocks.
             growing: whether it runs.
             is_rough: whether it may need fewer.
@@ -151,14 +151,14 @@ class Yielding(Generic[W]):
         return True
 
     def _need_only_wait(self, work: W, count: int, missing: int) -> bool:
-        """Whether a running request need not yield itself though it can't go on in this step."""
+        """Whether a running request that can't continue in this step may keep its blocks."""
         entitled = self.is_entitled_to(work, count)
         return self._are_coming(work, count, missing, growing=True) or self._may_yield_later(work, entitled=entitled)
 
     def _are_coming(self, work: W, count: int, missing: int, *, growing: bool) -> bool:
-        """Whether the blocks that a request misses were let go by now, and are its when steps in flight are over.
+        """Whether a request's missing blocks were released by now, and are its when steps in flight are over.
 
-        Each of them is counted on once, so that nobody yields for it and nobody waits for it in vain.
+        Each block is counted once, so that none is preempted for and none is waited for in vain.
         """
         coming = self._engine.coming
         if not coming:
@@ -166,29 +166,29 @@ class Yielding(Generic[W]):
         zone = work.zone
         there = own = coming.get(zone, 0)
         if growing or self.is_entitled_to(work, count):
-            # What others held above their reservations is there for whoever is within its own, and for what runs:
-            # else both of two that can't go on beside each other would yield, and begin anew, for ever.
+            # Blocks that others held above their reservations are for zones within their own, and for running requests:
+            # otherwise two requests that can't both continue would preempt each other, and restart, forever.
             there += sum(min(blocks, other.surplus) for other, blocks in coming.items() if other is not zone)
         self._counted_on.pop(work, None)
         there -= sum(self._counted_on.values())
-        # What its limit or a promise keeps from it then will never come: in its place somebody of its own must yield.
+        # Blocks that its limit or a promise then keeps from it will never come: a request of its own must be preempted.
         if self._takeable(work, growing=growing, coming=there, let_go=own) - self.of_siblings(work) < count:
             return False
         self._counted_on[work] = missing
         return True
 
     def _may_yield_later(self, work: W, *, entitled: bool) -> bool:
-        """Whether a request whose load is under way may have to yield to this one when it has landed.
+        """Whether a request that is being loaded may have to be preempted for this one when its load has ended.
 
-        One that has landed, and lacks room for its image beside what runs, may wait for this very one.
+        A loaded request that lacks room for its image next to what runs may wait for this very one.
         """
         return any(load.zone is work.zone or (entitled and load.zone.surplus > 0) for load in self._engine.landing)
 
     def know_better(self) -> bool:
-        """Keep no more for waiting requests than they need, before anybody lacks blocks for them.
+        """Keep no more for waiting requests than they need, before others lack blocks because of them.
 
         Returns:
-            Whether that was unknown.
+            Whether more was kept.
         """
         rough = self._claims.take_rough()
         for work in rough:

@@ -23,10 +23,10 @@ from tenantzone_runtime.zones.users import Users
 
 @dataclass(frozen=True, slots=True)
 class ReleaseSteps:
-    """The steps in which a quiet zone's cached blocks go."""
+    """The steps in which a quiet zone's cached blocks are evicted."""
 
     share: int
-    """Percent of what it kept cached when it became quiet: so much goes with each step."""
+    """The percentage, of what it kept cached when it became quiet, that is evicted in each step."""
     every_seconds: float
     """Seconds from one step to the next."""
 
@@ -38,7 +38,7 @@ computed first, recomputed, rejected drafts, loaded, hit."""
 
 @dataclass(frozen=True, slots=True)
 class IdleTimes:
-    """Seconds without a request until the zone lends, until its blocks go, and until it is forgotten; None: never."""
+    """Seconds without requests until the zone lends, until its blocks go, and until it is forgotten; None: never."""
 
     after_seconds: float
     evict_after_seconds: float | None = None
@@ -47,7 +47,7 @@ class IdleTimes:
 
     @property
     def releases(self) -> Iterator[float]:
-        """Seconds without a request until each share of the blocks goes; with the last one nothing is left."""
+        """Yields the seconds without a request until each share of the blocks is evicted; the last leaves none."""
         if self.release is not None:
             for step in range(1, -(-100 // self.release.share) + 1):
                 yield self.after_seconds + step * self.release.every_seconds
@@ -62,15 +62,15 @@ class LoanTerms:
     """The terms on which a zone lends what its quota calls lendable."""
 
     borrowers: Borrowers = "SameOrHigherPriority"
-    """Which zones may borrow, by their priority against this zone's."""
+    """Which zones may borrow, by their priority relative to this zone's."""
     max_loan_seconds: float | None = None
-    """From the start of a loan until it is due; None: when the lender asks for it."""
+    """Seconds from the start of a loan until it is due; None: when the lender asks for it."""
     grace_seconds: float = 30.0
-    """How long a loan that is due may stay in use."""
+    """Seconds for which a due loan may stay in use."""
 
     @property
     def are_too_short(self) -> bool:
-        """Whether a loan would end before a request makes use of it, so that none is granted."""
+        """Whether a loan would end before a request can use it, so that none is granted."""
         if self.max_loan_seconds is None:
             return False
         return self.max_loan_seconds + self.grace_seconds < SHORTEST_LOAN_SECONDS
@@ -78,36 +78,36 @@ class LoanTerms:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long what a zone's requests have computed is kept for others that begin alike."""
+    """How long the results of a zone's requests are kept for others that begin alike."""
 
     ttl_seconds: float | None = None
-    """A cached block goes when it was not used for so long; None: it stays as long as there is room."""
+    """Seconds without use after which a cached block is evicted; None: it stays as long as there is room."""
     no_store: bool = False
     """Whether nothing is kept at all."""
 
 
 @dataclass(slots=True)
 class Purge:
-    """One purge of a zone, and what it came to in this engine, in blocks."""
+    """One purge of a zone, with its effect in this engine, in blocks."""
 
     id: str
     evicted: int = 0
-    """Cached blocks that went."""
+    """Cached blocks that were evicted."""
     withdrawn: int = 0
-    """Blocks that requests used when it began: nobody finds them, and they are free once they are let go."""
+    """Blocks in use when it began: they are not found any more, and become free once they are released."""
     is_complete: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class SeatQuota:
-    """What a zone's config says of the requests that run at once, on this engine."""
+    """The zone's bounds on concurrent requests, on this engine."""
 
     reserved: int | None = None
-    """None: the share that comes with its blocks."""
+    """Reserved seats; None: the share that comes with its blocks."""
     limit: int | None = None
-    """None: as many as are free."""
+    """The most seats; None: as many as are free."""
     awaited: int = 0
-    """Seats that it is to reserve and of which the engine has too few: none is reserved then."""
+    """Seats that it should reserve and of which the engine has too few: none is reserved then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,29 +127,29 @@ class ZoneSpec:
     """Whether a block's memory is zeroed before another zone gets it."""
     queue: QueueBounds = UNBOUNDED
     max_tokens: int | None = None
-    """Of an answer; None: as many as fit."""
+    """The most tokens of an answer; None: as many as fit."""
     retention: Retention = Retention()
     offload: Offload = "All"
-    """What of its requests goes on in tiers below the engine's blocks."""
+    """Which parts of its requests are stored in tiers below the engine's blocks."""
     seats: SeatQuota = SeatQuota()
     latency: LatencyTargets = NO_TARGETS
     tells_users_apart: bool = False
-    """Whether its requests name users, among whom it is fair."""
+    """Whether its requests name users, which are then served fairly."""
     purge: str = ""
-    """The id of the purge that is to have been carried out; empty: none."""
+    """The id of the purge that should have been carried out; empty: none."""
     auto_registered: bool = False
-    """For a tenant that no config declares; see ``registration``."""
+    """Whether it is for an undeclared tenant; see ``registration``."""
     level: str = ""
-    """Of unknown tenants, the one that its tenant is of; empty: none."""
+    """The level of unknown tenants that its tenant belongs to; empty: none."""
     awaited: int = 0
-    """Blocks that it is to reserve and that do not fit now: its quota has no reservation then."""
+    """Blocks that it should reserve and that do not fit now: its quota has no reservation then."""
 
 
 @dataclass(slots=True, eq=False)
 class Zone:
     """The mutable state of one zone; only the ledger changes its blocks, and only ``states`` its state and quietness.
 
-    Two zones are the same only if they are the same object: the identity is what a block's owner refers to.
+    Two zones are equal only if they are the same object: a block's owner refers to the object.
     """
 
     spec: ZoneSpec
@@ -159,22 +159,22 @@ class Zone:
     """Ids of blocks that no request uses, the next one to evict first."""
     in_use: int = 0
     requests: int = 0
-    """Waiting or running."""
+    """The number of requests that wait or run."""
     state: ZoneState = "Idle"
     quiet: bool = False
     cached_when_quiet: int = 0
-    """Blocks that it kept cached when it became quiet last."""
+    """Blocks that it kept cached when it last became quiet."""
     overdue: int = 0
     """Blocks on loans past their due time: while there are any, no request of the zone is admitted above its
     reservation."""
     leaving: bool = False
-    """Gone from the config: its requests finish, and each block that they release is free at once."""
+    """Whether it is gone from the config: its requests finish, and each block that they release is free at once."""
     wait_reason: WaitReason | None = None
     """Why its next request could not be admitted in the last step; only ``stalls`` changes it."""
     denied: int = 0
-    """Blocks that the request was denied; the same."""
+    """Blocks that the request was denied; only ``stalls`` changes it."""
     parked: int = 0
-    """Not 0 while its next request, once denied, is not looked at before something changes: ``admission`` says when."""
+    """Not 0 while its denied next request is not considered before something changes: ``admission`` decides when."""
     denied_with: tuple[int, int, int] = (0, 0, 0)
     """Its prospects when it was parked."""
     counters: Counters = field(default_factory=Counters)
@@ -182,7 +182,7 @@ class Zone:
     """Its place in the fair queue."""
     queue: Queue = field(default_factory=Queue)
     users: Users | None = None
-    """Among whom it is fair; None: it does not tell them apart."""
+    """Its users, among whom it is fair; None: it does not distinguish them."""
 
     # The zone's part in the ledger's sums, and its place in the ledger's orders.
     number: int = 0
@@ -194,21 +194,21 @@ class Zone:
     surplus: int = 0
     active_weight: int = 0
     accrued_until: float = 0.0
-    """When block-seconds were added up last."""
+    """When block-seconds were last updated."""
     lent: int = 0
     """Blocks of its reservation on loans. Only the loan book changes it."""
     borrowed: int = 0
-    """Blocks of its surplus on loans; the same."""
+    """Blocks of its surplus on loans. Only the loan book changes it."""
     usage_told: Used = (0.0, 0, 0, 0, 0, 0, 0, 0, 0)
-    """What the journal has."""
+    """The usage that the journal has."""
     ages: Ages | None = None
-    """Of what it keeps cached; None: it has no ttl. Only the ledger changes them."""
+    """The ages of its cached blocks; None: it has no ttl. Only the ledger changes them."""
     outcomes: dict[TargetName, TargetOutcome] = field(default_factory=dict)
-    """What became of its latency targets."""
+    """The outcomes of its latency targets."""
     purge: Purge | None = None
-    """The last one that began; only ``forgetting`` and the engine change it."""
+    """The last purge that began; only ``forgetting`` and the engine change it."""
     purges: int = 0
-    """How many have begun: what a request computes is not cached if one has begun since the request was admitted."""
+    """The number of purges that began: a request caches nothing if one began after its admission."""
 
     @property
     def held(self) -> int:
@@ -216,22 +216,21 @@ class Zone:
 
     @property
     def name_in_journal(self) -> str | None:
-        """The zone's tenant; None for the zone of requests that came before any zone was declared."""
+        """The zone's tenant; None for the zone of requests that arrived before any zone was declared."""
         return self.spec.tenant or None
 
     @property
     def prospects(self) -> tuple[int, int, int]:
-        """What of the zone itself decides whether its next request gets its blocks, whatever other zones leave it.
+        """The zone's own properties that decide whether its next request gets its blocks, whatever others leave it.
 
-        These are blocks that it does not use, and what is its own of spare blocks and of what relief would give. Each
-        only helps.
+        These are the blocks that it does not use, and its own part of spare blocks and of relief. More only helps.
         """
         own = len(self.cached) + self.locked
         return -self.in_use, own - self.evictable, own - self.reclaimable
 
     @property
     def has_better_prospects(self) -> bool:
-        """Whether one of the zone's prospects has become better since its next request was denied."""
+        """Whether one of the zone's prospects has improved since its next request was denied."""
         return any(now > then for now, then in zip(self.prospects, self.denied_with, strict=True))
 
     @property
@@ -245,9 +244,9 @@ class Zone:
 
     @property
     def short(self) -> int:
-        """The blocks of its reservation that the zone lacks while its next request, which is within it, waits for them.
+        """The blocks of its reservation that the zone lacks while its next request, which is within it, waits.
 
-        What asks for more than the reservation borrows all of it, and was promised nothing.
+        A request for more than the reservation borrows all of it, and was promised nothing.
         """
         quota = self.spec.quota
         if self.wait_reason not in ("reserved", "in_use", "seats") or self.in_use + self.denied > quota.reserved:
@@ -255,7 +254,7 @@ class Zone:
         return max(0, quota.reserved - self.held)
 
     def follow(self, spec: ZoneSpec) -> None:
-        """Take a new spec; what the zone holds stays, in its order."""
+        """Adopt a new spec; the zone's blocks stay, in their order."""
         if spec.eviction_policy != self.spec.eviction_policy:
             self.cached = EVICTION_POLICIES[spec.eviction_policy](self.cached.links, self.cached.clear())
         if spec.tells_users_apart != (self.users is not None):
@@ -265,13 +264,13 @@ class Zone:
 
 
 EARLY_TENANT: Final = ""
-"""Of the zone that requests belong to which came before any zone was declared. No tenant has this name."""
+"""The tenant of the zone for requests that arrived before any zone was declared. No tenant has this name."""
 
 
 def new_zone(spec: ZoneSpec, now: float, links: Links) -> Zone:
-    """Make a zone that holds nothing yet, at its time of birth, for an engine with these links.
+    """Make a zone that holds nothing yet, created at ``now``, for an engine with these links.
 
-    It is quiet: nobody has asked for what it reserves.
+    It is quiet: its reservation was not requested yet.
     """
     return Zone(
         spec=spec,

@@ -1,4 +1,4 @@
-"""Eviction policies: in which order a zone's own cached blocks go. A new one is a module, and a line here."""
+"""Eviction policies: the order in which a zone evicts its own cached blocks. A new one is a module and a line here."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -14,4 +14,4 @@ EVICTION_POLICIES: Final[Mapping[EvictionPolicy, type[EvictionOrder]]] = {
     "Clock": Clock,
     "LFU": LeastFrequentlyUsed,
 }
-"""By the name that a zone's ``evictionPolicy`` has."""
+"""By the name in a zone's ``evictionPolicy``."""

@@ -6,11 +6,11 @@ from tenantzone_runtime.zones.eviction_policies.order import EvictionOrder
 
 
 class Clock(EvictionOrder):
-    """A block goes when its turn comes, unless it was hit since its last one.
+    """A block is evicted when its turn comes, unless it was hit since its last turn.
 
-    The order is a ring, its hand at the front: a block under the hand goes, unless it is marked as hit; then it loses
-    the mark and waits for the hand's next round. The mark is the order itself, noted of the block. (Corbató, *A Paging
-    Experiment with the Multics System*, 1968.)
+    The order is a ring with its hand at the front: the block under the hand is evicted, unless it is marked as hit;
+    then it loses the mark and waits for the hand's next round. The mark is the order itself, noted of the block.
+    (Corbató, *A Paging Experiment with the Multics System*, 1968.)
     """
 
     __slots__ = ()
@@ -41,7 +41,7 @@ class Clock(EvictionOrder):
         while len(evicted) < count:
             if noted[block_id] is self:
                 noted[block_id] = None
-                # Behind the last one before the hand goes on: a block that is the last one itself comes next, too.
+                # Behind the last block before the hand continues: the last block itself comes next, too.
                 before[block_id] = last
                 after[last] = block_id
                 last = block_id
@@ -57,7 +57,7 @@ class Clock(EvictionOrder):
         return evicted
 
     def first_until(self, moment: float, at_most: int, *, with_it: bool) -> int:
-        # Which block goes in place of one that was hit, is known when it has gone.
+        # The block that replaces one that was hit is known only after the eviction.
         links, block_id = self.links, self._first
         count = 0
         for _ in range(super().first_until(moment, at_most, with_it=with_it)):

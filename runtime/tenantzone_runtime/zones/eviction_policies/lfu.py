@@ -1,4 +1,4 @@
-"""LFU with dynamic ageing: the least often used block goes first, and what was popular once does not stay for ever."""
+"""LFU with dynamic ageing: the least often used block is evicted first; formerly popular blocks do not stay forever."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_USES: Final = 15
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Use:
-    """What an order notes of a block that it keeps; blocks that were used as often in the same age share one."""
+    """The note of a block in the order; blocks with the same number of uses in the same age share one."""
 
     order: LeastFrequentlyUsed
     count: int
@@ -24,15 +24,14 @@ class Use:
 
 
 class LeastFrequentlyUsed(EvictionOrder):
-    """The block with the least key goes first, and of several the one that was used longest ago.
+    """The block with the least key is evicted first, and among several the one unused for longest.
 
-    A block's key is the number of times that it was used, plus the age of the order when it was used last. The age is
-    the key of the block that was evicted last: it grows as the cache is turned over, until new blocks have greater keys
-    than a block that was popular once. (LFU-DA: Arlitt et al., *Evaluating Content Management Techniques for Web Proxy
-    Caches*, 2000.)
+    A block's key is the number of its uses, plus the age of the order at its last use. The age is the key of the last
+    evicted block: it grows as the cache turns over, until new blocks have greater keys than a formerly popular block.
+    (LFU-DA: Arlitt et al., *Evaluating Content Management Techniques for Web Proxy Caches*, 2000.)
 
     No key in the order is below its age or exceeds it by more than ``MOST_USES``. So the last block of each key is
-    found in a ring with one place more, and what is looked for does not grow with the number of blocks.
+    found in a ring with one place more, and the search does not grow with the number of blocks.
     """
 
     __slots__ = ("_age", "_last_with", "_uses")
@@ -42,7 +41,7 @@ class LeastFrequentlyUsed(EvictionOrder):
         self._last_with = [links.end] * (MOST_USES + 1)
         """By key modulo the length: the last block with this key; the end of the links if there is none."""
         self._uses: dict[int, Use] = {}
-        """Those that were noted in this age, by their count."""
+        """The notes made in this age, by count."""
         super().__init__(links, block_ids)
 
     def keep(self, block_ids: Iterable[int]) -> int:
@@ -83,7 +82,7 @@ class LeastFrequentlyUsed(EvictionOrder):
         self.links.noted[block_id] = None
 
     def _take(self, block_id: int) -> None:
-        """One block leaves the order; what is noted of it stays."""
+        """Remove one block from the order; its note stays."""
         if block_id not in self:
             raise KeyError(block_id)
         links, last_with = self.links, self._last_with
@@ -95,7 +94,7 @@ class LeastFrequentlyUsed(EvictionOrder):
         self._take_out([block_id])
 
     def _last_up_to(self, key: int) -> int:
-        """The last block whose key is not greater; the links' end if there is none."""
+        """The last block whose key is not greater than ``key``; the links' end if there is none."""
         end, last_with = self.links.end, self._last_with
         for each in range(key, self._age - 1, -1):
             if (block_id := last_with[each % len(last_with)]) != end:
@@ -103,7 +102,7 @@ class LeastFrequentlyUsed(EvictionOrder):
         return end
 
     def _next_use(self, note: object) -> Use:
-        """After what was noted of a block."""
+        """Returns the note after one more use."""
         count = note.count + 1 if isinstance(note, Use) and note.order is self else 1
         count = min(count, MOST_USES)
         use = self._uses.get(count)

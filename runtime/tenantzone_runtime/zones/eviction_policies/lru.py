@@ -1,4 +1,4 @@
-"""LRU: the least recently used block goes first."""
+"""LRU: the least recently used block is evicted first."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ from tenantzone_runtime.zones.eviction_policies.order import EvictionOrder
 
 
 class LeastRecentlyUsed(EvictionOrder):
-    """The block whose last request ended longest ago goes first. It notes nothing."""
+    """The block whose last request ended longest ago is evicted first. It notes nothing."""
 
     __slots__ = ()
 

@@ -1,9 +1,8 @@
-"""The interface of eviction policies: an order in which a zone's own cached blocks go when it has to give some up.
+"""The interface of eviction policies: an order in which a zone's own cached blocks are evicted.
 
 An order takes the ids of blocks. Every operation of every policy costs the same however many blocks there are; evicting
-costs the same per block, averaged over a life. The zones of an engine share one set of links, since a block is cached
-by one zone at most: what the orders need in memory depends on the number of blocks, and not on who caches them or ever
-did.
+costs the same per block, amortized. The zones of an engine share one set of links, since a block is cached by at most
+one zone: the memory of the orders depends on the number of blocks, and not on which zones cache them or ever did.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from typing import Any
 
 
 class Links:
-    """The links of the orders of all zones of one engine: which block stands before and after which.
+    """The links of the orders of all zones of one engine: the previous and next block of each.
 
-    Lists, not arrays: they refer to the very numbers that they are given, so that reading makes no new ones.
+    Lists, not arrays: they keep the given int objects, so that reading makes no new ones.
 
     Args:
         block_count: block ids run from 0 to ``block_count - 1``.
@@ -26,27 +25,27 @@ class Links:
 
     def __init__(self, block_count: int) -> None:
         self.end = block_count
-        """Stands for both ends of an order. Its own links are those of the order that is being worked on."""
+        """Both ends of an order. Its own links are those of the order that is currently changed."""
         self.before = [self.end] * (block_count + 1)
         self.after = [self.end] * (block_count + 1)
         self.order_of: list[EvictionOrder | None] = [None] * block_count
-        """Where each block stands now; the links of one that stands nowhere mean nothing."""
+        """The order that each block is in; the links of a block in no order mean nothing."""
         self.since = [0.0] * block_count
-        """When each block was let go last by a request, on the ledger's clock."""
+        """When each block was last released by a request, on the ledger's clock."""
         self.noted: list[Any] = [None] * block_count
-        """What a policy has noted of each block, in an order or in use. An order relies only on notes that it can
-        recognise as its own: the zone may have had another policy then, or the block another zone."""
+        """The policy's note of each block, in an order or in use. An order relies only on notes that it recognizes as
+        its own: the zone may have had another policy then, or the block another zone."""
 
 
 class EvictionOrder(ABC):
-    """One zone's cached blocks, the next one to go first. Iterates over the ids in that order.
+    """One zone's cached blocks, the next one to evict first. Iterates over the ids in that order.
 
-    A policy is a subclass with a place in the registry. It says where a block that is kept stands
-    (:meth:`keep`), what a hit is to it, and which blocks go. What it notes of blocks is its own.
+    A policy is a registered subclass. It decides where a kept block is placed (:meth:`keep`), what a hit changes, and
+    which blocks are evicted. Its notes of blocks are its own.
 
     Args:
-        links: of the engine; an order changes only those of blocks that stand in it.
-        block_ids: what it starts with.
+        links: of the engine; an order changes only those of its own blocks.
+        block_ids: the initial blocks.
     """
 
     __slots__ = ("_first", "_last", "links", "size")
@@ -72,15 +71,15 @@ class EvictionOrder(ABC):
 
     @abstractmethod
     def keep(self, block_ids: Iterable[int]) -> int:
-        """Keep blocks that no request uses any more, for their prefixes; returns how many they are.
+        """Keep blocks that no request uses any more, for their prefixes; returns their number.
 
         Raises:
-            KeyError: a block is kept already, in whichever order. Those before it are kept.
+            KeyError: a block is kept already, in any order. Those before it are kept.
         """
 
     @abstractmethod
     def hit(self, block_ids: Iterable[int]) -> int:
-        """A request uses the blocks again. Returns how many they are.
+        """Remove blocks that a request uses again; returns their number.
 
         Raises:
             KeyError: a block is not in the order. Those before it are in use.
@@ -88,19 +87,19 @@ class EvictionOrder(ABC):
 
     @abstractmethod
     def drop(self, block_ids: Iterable[int]) -> None:
-        """Blocks that were in use go without being kept."""
+        """Forget blocks that were in use and are not kept."""
 
     @abstractmethod
     def evict(self, count: int) -> list[int]:
-        """Give up the next ``count`` blocks. Returns their ids in order.
+        """Evict the next ``count`` blocks; returns their ids in order.
 
         Raises:
-            KeyError: there are fewer; none is given up.
+            KeyError: there are fewer; none is evicted.
         """
 
     @abstractmethod
     def remove(self, block_id: int) -> None:
-        """Give up one given block.
+        """Evict one given block.
 
         Raises:
             KeyError: it is not in the order.
@@ -108,11 +107,11 @@ class EvictionOrder(ABC):
 
     @property
     def first_since(self) -> float:
-        """When the next block to go was let go by its last request; there must be one."""
+        """When the next block to evict was released by its last request; there must be one."""
         return self.links.since[self._first]
 
     def first_until(self, moment: float, at_most: int, *, with_it: bool) -> int:
-        """How many of the next blocks to go, one after the other, were let go before a moment, or at it if ``with_it``.
+        """Returns how many of the next blocks to evict were released before a moment, or at it if ``with_it``.
 
         There may be more than that, but no fewer.
         """
@@ -128,7 +127,7 @@ class EvictionOrder(ABC):
         return count
 
     def clear(self) -> list[int]:
-        """All leave it, for another order; this one is used no more. Returns their ids in order."""
+        """Remove all blocks, for another order; this one is used no more. Returns their ids in order."""
         block_ids = list(self)
         self._take_out(block_ids)
         for block_id in block_ids:
@@ -136,7 +135,7 @@ class EvictionOrder(ABC):
         return block_ids
 
     def _append(self, block_ids: Iterable[int]) -> int:
-        """Blocks come to stand behind all others. Returns how many they are; raises what :meth:`keep` does."""
+        """Place blocks behind all others. Returns their number; raises what :meth:`keep` does."""
         links = self.links
         before, after, order_of, end = links.before, links.after, links.order_of, links.end
         after[end], last = self._first, self._last
@@ -157,10 +156,10 @@ class EvictionOrder(ABC):
         return count
 
     def _insert(self, block_id: int, earlier: int) -> None:
-        """A block comes to stand right behind an ``earlier`` one, or, behind the end, before all others.
+        """Place a block right behind an ``earlier`` one; behind the end means before all others.
 
         Raises:
-            KeyError: it is kept already, in whichever order.
+            KeyError: it is kept already, in any order.
         """
         links = self.links
         before, after, end = links.before, links.after, links.end
@@ -175,7 +174,7 @@ class EvictionOrder(ABC):
         self.size += 1
 
     def _take_out(self, block_ids: Iterable[int]) -> int:
-        """Blocks leave the order, wherever they stand. Returns how many they are; raises what :meth:`hit` does."""
+        """Remove blocks from anywhere in the order. Returns their number; raises what :meth:`hit` does."""
         links = self.links
         before, after, order_of, end = links.before, links.after, links.order_of, links.end
         after[end], before[end] = self._first, self._last
@@ -195,7 +194,7 @@ class EvictionOrder(ABC):
         return count
 
     def _take_first(self, count: int) -> list[int]:
-        """The first ``count`` blocks leave the order. Returns their ids in order; raises what :meth:`evict` does."""
+        """Remove the first ``count`` blocks. Returns their ids in order; raises what :meth:`evict` does."""
         self._check_count(count)
         after, order_of = self.links.after, self.links.order_of
         taken: list[int] = []
@@ -209,7 +208,7 @@ class EvictionOrder(ABC):
         return taken
 
     def _begin_with(self, block_id: int) -> None:
-        """Let the order begin with this block: what stood before it is gone."""
+        """Make this block the first of the order: the blocks before it are gone."""
         links = self.links
         self._first = block_id
         links.before[block_id] = links.end
