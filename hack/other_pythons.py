@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
             continue
         say(_NAME, f"tests of pure logic with {interpreter.path}")
         folder = locked.environment(name, locked.LOGIC, interpreter)
-        command = [folder / "bin" / "python", "-m", "pytest", *arguments]
+        command: list[str | Path] = [folder / "bin" / "python", "-m", "pytest", *arguments]
         paths = os.pathsep.join(str(_ROOT / each) for each in ("operator", "runtime", "."))
         status = subprocess.run(command, cwd=_ROOT, env={**os.environ, "PYTHONPATH": paths}).returncode
         if status != 0:
@@ -46,10 +46,10 @@ def find(name: str) -> Interpreter | None:
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
     # What pyenv puts on PATH is a script that fails unless the version is chosen.
     installed = sorted(pyenv.glob(f"versions/*/bin/{name}"))
-    for found in [*filter(None, on_path), *installed]:
+    for found in [*(Path(each) for each in on_path if each), *installed]:
         answer = subprocess.run([found, "-c", "import sys; print(sys.version)"], capture_output=True, text=True)
         if answer.returncode == 0:
-            return Interpreter(Path(found), answer.stdout.strip())
+            return Interpreter(found, answer.stdout.strip())
     return None
 
 
