@@ -1,14 +1,20 @@
 """Half a minute of what ``make soak-attacks`` does for half an hour; and that a changed reservation is noticed."""
 
+import asyncio
+import random
+
 import pytest
 
 from bench.operator.attacks.__main__ import show
-from bench.operator.attacks.attacks import forged
+from bench.operator.attacks.attacks import Attack, forged
 from bench.operator.attacks.held import Leaderless, Reservations
 from bench.operator.attacks.mounted import held_of
 from bench.operator.attacks.run import ATTACKED, UNDISTURBED, Attacked, Findings, judge, soak
+from bench.operator.attacks.running import Attackers
+from bench.operator.attacks.site import Check
 from bench.operator.soak.changes import Taken
 from bench.operator.soak.scene import Size
+from tenantzone_operator.kube.rest import RestError
 from tests.operator.objects import snapshot, zone
 
 
@@ -28,6 +34,44 @@ def test_no_reservation_changes_while_all_attacks_come_at_once(capsys: pytest.Ca
     assert found.engine_restarts
     show(found, 60.0)
     assert "\n0 reservations changed\n" in capsys.readouterr().out
+
+
+class Reachable:
+    """The part of a site that is used where attacks fail."""
+
+    def __init__(self) -> None:
+        self.chance = random.Random(1)
+
+
+@pytest.mark.parametrize(
+    ("error", "counted"),
+    [
+        (RestError(409, "conflict"), (1, 0, [])),
+        (RestError(500, "trouble"), (1, 0, ["forge: 500 trouble"])),
+        (TimeoutError(), (0, 1, [])),
+        (ConnectionResetError(), (0, 1, [])),
+    ],
+    ids=["refused", "trouble", "late", "reset"],
+)
+async def test_an_attack_that_fails_is_counted_and_others_follow(error: Exception, counted: tuple[int, int, list[str]]):
+    async def fail(_: object) -> Check:
+        raise error
+
+    attackers = Attackers(Reachable(), {"forge": Attack(0.001, "undone", fail)}, 1.0, 1.0)  # type: ignore[arg-type]
+    (run,) = attackers.runs()
+    tally = attackers.tallies["forge"]
+    running = asyncio.create_task(run)
+    async with asyncio.timeout(60):
+        while tally.carried_out < 3:  # noqa: ASYNC110 (the attackers have no event for an attack)
+            await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+    refused, unanswered, said = counted
+    times = tally.refused + tally.unanswered
+    assert times >= 2
+    assert (tally.refused, tally.unanswered) == (refused * times, unanswered * times)
+    assert tally.late == said * times
 
 
 @pytest.fixture

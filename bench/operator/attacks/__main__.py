@@ -45,14 +45,14 @@ def main() -> int:
 
 def show(findings: Findings, tolerance: float) -> bool:
     """Print all of it, as Markdown. Returns whether all is as it should be."""
-    print("\n| attack | carried out | refused | what should happen | happened | p50 s | longest s |")
-    print("|---|---:|---:|---|---:|---:|---:|")
+    print("\n| attack | carried out | refused | unanswered | what should happen | happened | p50 s | longest s |")
+    print("|---|---:|---:|---:|---|---:|---:|---:|")
     for name, tally in findings.tallies.items():
         seconds = sorted(tally.seconds)
         times = f"{quantile(seconds, 0.5):.1f} | {seconds[-1]:.1f}" if seconds else "- | -"
-        counts = f"{tally.carried_out} | {tally.refused} | {tally.undone} | {len(seconds)}"
+        counts = f"{tally.carried_out} | {tally.refused} | {tally.unanswered} | {tally.undone} | {len(seconds)}"
         print(f"| {name} | {counts} | {times} |")
-    print(f"| lies of engines | {findings.lies} | - | no row but their own changes | - | - | - |")
+    print(f"| lies of engines | {findings.lies} | - | - | no row but their own changes | - | - | - |")
     print("\n| changes of zones | changes | p50 s | p99 s | longest s |")
     print("|---|---:|---:|---:|---:|")
     taken = {matter: sorted(each.seconds) for matter, each in findings.taken.items()}

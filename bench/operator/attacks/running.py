@@ -27,6 +27,8 @@ class Tally:
     carried_out: int = 0
     refused: int = 0
     """By the API server."""
+    unanswered: int = 0
+    """For which no answer came in time."""
     seconds: list[float] = field(default_factory=list)
     """From each that was undone to the moment at which it was seen to be."""
     late: list[str] = field(default_factory=list)
@@ -76,7 +78,10 @@ class Attackers:
         except RestError as error:
             tally.refused += 1
             if not 400 <= error.status < 500:
-                raise
+                tally.late.append(f"{name}: {error}")
+            return
+        except (OSError, aiohttp.ClientError, TimeoutError):
+            tally.unanswered += 1
             return
         began, leaderless = time.monotonic(), self._site.replicas.leaderless
         while not await _holds(is_undone()):
