@@ -61,11 +61,11 @@ format: python ## let ruff format and repair what it can
 	@$(VENV)/ruff format
 	@$(VENV)/ruff check --fix
 
-test-older: older ## the tests of engine and door, and conformance, with the oldest vLLM that is supported; ARGS go to pytest
-	@.venv-older/bin/python -m pytest tests/engine tests/door tests/conformance $(ARGS)
+test-older: older ## the tests of engine and frontend, and conformance, with the oldest vLLM that is supported; ARGS go to pytest
+	@.venv-older/bin/python -m pytest tests/engine tests/frontend tests/conformance $(ARGS)
 
 test-newer: newer ## what runs without a GPU of the newest vLLM, before it has a build for CPUs; ARGS go to pytest
-	@VLLM_TARGET_DEVICE=cpu .venv-newer/bin/python -m pytest -m "not compiled and not engine and not flagged_engine" $(or $(ARGS),tests/engine tests/door tests/conformance)
+	@VLLM_TARGET_DEVICE=cpu .venv-newer/bin/python -m pytest -m "not compiled and not engine and not flagged_engine" $(or $(ARGS),tests/engine tests/frontend tests/conformance)
 
 vllm-changes: newer ## what the newest vLLM changes in what zones extend, call, import, route or refuse
 	@$(VENV)/python -m hack.vllm_changes $(ARGS)
@@ -73,7 +73,7 @@ vllm-changes: newer ## what the newest vLLM changes in what zones extend, call, 
 test-deep: python ## zone core and scheduler under 10,000 random histories each, parsers under as many texts, half a minute of atheris, five minutes of requests over HTTP; ARGS go to pytest
 	@HYPOTHESIS_PROFILE=deep $(VENV)/python -m pytest tests/zones tests/engine/histories tests/engine/test_long_answers.py tests/parsers $(ARGS)
 	@$(VENV)/python -m tests.parsers.fuzz
-	@$(VENV)/python -m tests.door.fuzzing --seconds 300
+	@$(VENV)/python -m tests.frontend.fuzzing --seconds 300
 
 conformance: python ## vLLM's own tests of its scheduler core, with its classes and with ours; ARGS go to pytest
 	@$(VENV)/python -m hack.conformance $(ARGS)

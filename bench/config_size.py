@@ -20,25 +20,25 @@ def counted_up(number: int, _: random.Random) -> ZoneConfig:
     return ZoneConfig(name=name, tenant=name, generation=1, reserved=number % 50)
 
 
-def random_names(_: int, dice: random.Random) -> ZoneConfig:
+def random_names(_: int, rng: random.Random) -> ZoneConfig:
     """Names with eight random characters, and four fields of their own."""
-    name = f"team-{_word(dice, 8)}"
-    amounts = {"reserved": dice.randint(0, 500), "limit": dice.randint(600, 5000)}
-    return ZoneConfig(name=name, tenant=name, generation=dice.randint(1, 30), weight=dice.randint(1, 9), **amounts)
+    name = f"team-{_word(rng, 8)}"
+    amounts = {"reserved": rng.randint(0, 500), "limit": rng.randint(600, 5000)}
+    return ZoneConfig(name=name, tenant=name, generation=rng.randint(1, 30), weight=rng.randint(1, 9), **amounts)
 
 
-def all_different(_: int, dice: random.Random) -> ZoneConfig:
+def all_different(_: int, rng: random.Random) -> ZoneConfig:
     """Two random names as long as a UUID, and a value of its own in every field."""
     return ZoneConfig(
-        name=_word(dice, 36),
-        tenant=_word(dice, 36),
-        generation=dice.randint(1, 30),
-        priority=dice.randint(-1000, 1000),
-        reserved=dice.randint(0, 500),
-        limit=dice.randint(600, 5000),
-        weight=dice.randint(1, 9),
-        lending=Lending(lendable=f"{dice.randint(1, 99)}%", max_loan_seconds=dice.randint(1, 1000)),
-        idle=Idle(after_seconds=dice.randint(1, 100)),
+        name=_word(rng, 36),
+        tenant=_word(rng, 36),
+        generation=rng.randint(1, 30),
+        priority=rng.randint(-1000, 1000),
+        reserved=rng.randint(0, 500),
+        limit=rng.randint(600, 5000),
+        weight=rng.randint(1, 9),
+        lending=Lending(lendable=f"{rng.randint(1, 99)}%", max_loan_seconds=rng.randint(1, 1000)),
+        idle=Idle(after_seconds=rng.randint(1, 100)),
     )
 
 
@@ -57,8 +57,8 @@ def main() -> None:
     pool = PoolConfig(namespace="bench", name="pool")
     print(f"{zones:,} zones{'':<14} bytes  a zone  of a ConfigMap   write s   read s")
     for name, make in KINDS.items():
-        dice = random.Random(1)
-        config = make_config(1, pool, tuple(make(number, dice) for number in range(zones)))
+        rng = random.Random(1)
+        config = make_config(1, pool, tuple(make(number, rng) for number in range(zones)))
         began = time.perf_counter()
         files = pack_config(config)
         written = time.perf_counter()
@@ -69,8 +69,8 @@ def main() -> None:
         print(f"{name:<20} {files.size:>10,} {files.size / zones:>7.0f} {share:>14.0%} {took}")
 
 
-def _word(dice: random.Random, length: int) -> str:
-    return "".join(dice.choices(_LETTERS, k=length))
+def _word(rng: random.Random, length: int) -> str:
+    return "".join(rng.choices(_LETTERS, k=length))
 
 
 if __name__ == "__main__":

@@ -91,11 +91,11 @@ def chats(tenants: int, skew: float, *, in_turns: bool) -> list[Asked]:
 
 def flooded(tenants: int, rate: float) -> list[Asked]:
     """Returns chats of all but one tenant, which sends ``rate`` unique prompts per second."""
-    dice, at = random.Random(1), 0.0
+    rng, at = random.Random(1), 0.0
     quiet = Chats(tenants=tenants - 1, skew=0, seconds=1800, chats=0.1)
     asked = list(quiet.load())
     while at < quiet.seconds:
-        at += dice.expovariate(rate)
+        at += rng.expovariate(rate)
         asked.append(Asked(arrival=at, prompt_tokens=_FLOOD_TOKENS, output_tokens=64, tenant=_FLOOD))
     return sorted(asked, key=lambda each: each.arrival)
 
@@ -175,7 +175,7 @@ def replayed(load: Sequence[Asked], declared: Sequence[ZoneConfig], blocks: int)
         served.misses[number] = prompt_tokens - hit_tokens
         served.prompt[number], served.tenant[number] = prompt_tokens, tenant
 
-    at = Setting(lambda: iter(load), found, shape, MODELS["8b"].on(4), Target(), told=ended)
+    at = Setting(lambda: iter(load), found, shape, MODELS["8b"].on(4), Target(), reported=ended)
     result = replay(at, Policy("zones", "zones", zones=tuple(declared)))
     served.refused = sum(each.refused for each in result.tenants.values())
     served.waited.update({tenant: each.first_token.total for tenant, each in result.tenants.items()})

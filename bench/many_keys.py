@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.gpu.processes import importing_alike
-from tenantzone_runtime.door.answers import Receive, Scope, Send
-from tenantzone_runtime.door.middleware import TenantMiddleware
+from tenantzone_runtime.frontend.answers import Receive, Scope, Send
+from tenantzone_runtime.frontend.middleware import TenantMiddleware
 from tenantzone_runtime.settings import Settings
 
 _FEW: Final = 10
@@ -45,9 +45,9 @@ def main() -> None:
 
 
 async def _measure(folder: Path, keys: int, rounds: int, seconds: float) -> None:
-    plain = _front_door(folder / "plain", lambda target: _write(target, keys))
-    projected = _front_door(folder / "projected", lambda target: _project(target, keys, 0))
-    few = _front_door(folder / "few", lambda target: _write(target, _FEW))
+    plain = _front_frontend(folder / "plain", lambda target: _write(target, keys))
+    projected = _front_frontend(folder / "projected", lambda target: _project(target, keys, 0))
+    few = _front_frontend(folder / "few", lambda target: _write(target, _FEW))
     arms: Mapping[str, Callable[[], Any]] = {
         f"{_FEW} keys": lambda: _ask(few, seconds),
         f"{keys:,} keys in a plain folder": lambda: _ask(plain, seconds),
@@ -78,7 +78,7 @@ async def _ask(app: TenantMiddleware, seconds: float) -> list[float]:
         status = await _status(app)
         times.append(time.perf_counter() - began)
         if status != 200:
-            raise RuntimeError(f"the front door answered with status {status}")
+            raise RuntimeError(f"the frontend answered with status {status}")
         await asyncio.sleep(_PAUSE_SECONDS)
     return times
 
@@ -123,7 +123,7 @@ async def _status(app: TenantMiddleware) -> int:
     return int(statuses[0])
 
 
-def _front_door(folder: Path, give_keys: Callable[[Path], None]) -> TenantMiddleware:
+def _front_frontend(folder: Path, give_keys: Callable[[Path], None]) -> TenantMiddleware:
     folder.mkdir()
     give_keys(folder / "keys")
     settings = Settings(

@@ -80,9 +80,9 @@ def _move(engines: Engines, manager: CacheManagerProcess, prompts: list[str]) ->
     down = _order(first, MigrationOrder(order="hand-down", tenant=TENANT))
     up = _order(second, MigrationOrder(order="warm-up", tenant=TENANT, prompts=down.prompts))
     print(f"{'':<22}{'chunks':>8}{'MB':>9}{'seconds':>9}{'MB/s':>8}{'where they should be':>22}")
-    for what, told in (("into the storage", down), ("into the second engine", up)):
-        megabytes, whole = told.moved_bytes / 1e6, told.found / ((told.found + told.left) or 1)
-        amounts = f"{told.moved:>8}{megabytes:>9.1f}{told.seconds:>9.2f}{megabytes / told.seconds:>8.1f}"
+    for what, reported in (("into the storage", down), ("into the second engine", up)):
+        megabytes, whole = reported.moved_bytes / 1e6, reported.found / ((reported.found + reported.left) or 1)
+        amounts = f"{reported.moved:>8}{megabytes:>9.1f}{reported.seconds:>9.2f}{megabytes / reported.seconds:>8.1f}"
         print(f"{what:<22}{amounts}{whole:>22.1%}")
     found = [first_token(second, prompt) for prompt in prompts]
     there = [first_token(first, prompt) for prompt in prompts]
@@ -98,11 +98,11 @@ def _order(engine: Engine, order: MigrationOrder) -> MigrationReport:
     """Give an order, and wait for its result."""
     url = f"{engine.admin_url}{MIGRATION_PATH}"
     answer = httpx.post(url, content=order.model_dump_json(by_alias=True), timeout=60)
-    while (told := parse_migration(answer.raise_for_status().content)).is_running:
+    while (reported := parse_migration(answer.raise_for_status().content)).is_running:
         time.sleep(0.05)
         answer = httpx.get(url, params={"tenant": TENANT, "prompts": "true"}, timeout=60)
-    if told.state != "Done":
-        raise EngineError(f"{engine.name} did not do it: {told.problem}")
+    if reported.state != "Done":
+        raise EngineError(f"{engine.name} did not do it: {reported.problem}")
     return parse_migration(httpx.get(url, params={"tenant": TENANT, "prompts": "true"}, timeout=60).content)
 
 

@@ -20,8 +20,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.prefix_hash", description=__doc__)
     parser.add_argument("--tokens", type=int, default=32_768, help="of the prompt; default: %(default)s")
     tokens = parser.parse_args().tokens
-    dice = random.Random(1)
-    prompt = [dice.randrange(_VOCABULARY) for _ in range(tokens)]
+    rng = random.Random(1)
+    prompt = [rng.randrange(_VOCABULARY) for _ in range(tokens)]
     print(f"milliseconds for {tokens:,} tokens" + "".join(f"{name:>14}" for name in FUNCTIONS))
     for block_tokens in BLOCK_TOKENS:
         times = {name: float("inf") for name in FUNCTIONS}

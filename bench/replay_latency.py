@@ -37,15 +37,15 @@ _QUANTILES: Final = (0.25, 0.5, 0.75, 0.9, 0.95)
 
 def load(requests: int, rate: float, seed: int) -> list[Asked]:
     """Prompts of 32 to 1,200 tokens; every third begins as one of eight do that come again and again."""
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     arrival, asked = 0.0, []
     for number in range(requests):
-        arrival += dice.expovariate(rate)
-        common = dice.randrange(8) if number % 3 == 0 else None
+        arrival += rng.expovariate(rate)
+        common = rng.randrange(8) if number % 3 == 0 else None
         begin = () if common is None else tuple(1000 * (common + 1) + part for part in range(12))
-        own = min(1200, max(32, int(dice.lognormvariate(5.3, 0.9))))
+        own = min(1200, max(32, int(rng.lognormvariate(5.3, 0.9))))
         known = len(begin) * BLOCK_TOKENS
-        asked.append(Asked(arrival, known + own, dice.randrange(4, 48), begin, BLOCK_TOKENS, known, number, "all"))
+        asked.append(Asked(arrival, known + own, rng.randrange(4, 48), begin, BLOCK_TOKENS, known, number, "all"))
     return asked
 
 

@@ -105,8 +105,8 @@ def _print(arms: dict[str, Arm], zones: int) -> None:
     for (name, base), target in RATIOS.items():
         pairs = zip(arms[name].record.times, arms[base].record.times, strict=True)
         low, middle, high = statistics.quantiles([mine / theirs for mine, theirs in pairs], n=4)
-        verdict = "met" if middle <= target else "missed"
-        print(f"{name} / {base}: {middle:.3f} (middle half {low:.3f} to {high:.3f}); {target:.2f} {verdict}")
+        decision = "met" if middle <= target else "missed"
+        print(f"{name} / {base}: {middle:.3f} (middle half {low:.3f} to {high:.3f}); {target:.2f} {decision}")
 
 
 if __name__ == "__main__":

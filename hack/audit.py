@@ -57,7 +57,7 @@ def read_answer(answer: str) -> Found:
     if not known:
         raise SourceError(f"it knows none of {len(packages)} packages ({unknown[0] if unknown else 'there are none'})")
     vulnerable = [
-        f"{each['name']} {each['version']}: {bug['id']}, mended in {', '.join(bug['fix_versions']) or 'nothing yet'}"
+        f"{each['name']} {each['version']}: {bug['id']}, fixed in {', '.join(bug['fix_versions']) or 'nothing yet'}"
         for each in known
         for bug in each["vulns"]
     ]

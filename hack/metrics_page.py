@@ -11,7 +11,7 @@ from typing import Any, get_args
 from tenantzone_contract.report import DEFAULT_ADMIN_PORT
 from tenantzone_manager.metrics import Metrics
 from tenantzone_operator.serving import exposition as operator
-from tenantzone_runtime.door import refusals as door
+from tenantzone_runtime.frontend import refusals as frontend
 from tenantzone_runtime.metrics.families import ALL_FAMILIES
 from tenantzone_runtime.metrics_levels import LEVELS, MAX_ZONE_SERIES
 from tenantzone_runtime.settings import DEFAULT_MAX_AUTO_REGISTERED_SERIES
@@ -92,9 +92,9 @@ $bounds seconds. To a Prometheus that
 asks for protobuf (2.40 and later, with `--enable-feature=native-histograms`) the same metrics are native histograms of
 schema 3, whose buckets are no more than 9 % wide.
 
-## The front door
+## The frontend
 
-$door
+$frontend
 
 ## The operator
 
@@ -123,7 +123,7 @@ def page() -> str:
         ),
         outcomes=_code(get_args(Outcome)),
         bounds=", ".join(f"{bound:g}" for bound in BOUNDS),
-        door=_table(door.families()),
+        frontend=_table(frontend.families()),
         operator=_table(operator.families()),
         manager=_table(Metrics().families),
     )

@@ -61,7 +61,7 @@ The growth is the exponent of the time when an answer becomes twice as long: 1 i
 is of one core for the named number of repetitions; `>` means that the parser was stopped. A `-` means that no answer
 took the parser longer than $least ms, or that each took time in proportion to its length.
 
-[The front door](door.md#answers) bounds what each of them may take.
+[The frontend](frontend.md#answers) bounds what each of them may take.
 
 | parser | whole: growth | time | answer | stream: growth | time | answer |
 |---|---|---|---|---|---|---|

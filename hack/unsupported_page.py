@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from string import Template
 
-from tenantzone_runtime.door.routes import ROUTES, Access, Route
+from tenantzone_runtime.frontend.routes import ROUTES, Access, Route
 from tenantzone_runtime.unsupported import UNSUPPORTED, Setting, Unsupported
 
 PAGE = Path(__file__).parents[1] / "docs" / "unsupported.md"
@@ -33,9 +33,9 @@ $features
   holds for what a model brings, and for what a config file turns on, too.
 - **Request**: the engine goes on, and the request ends with an error.
 
-## Refused and bound by the front door
+## Refused and bound by the frontend
 
-The door knows each route of each vLLM that is let in. A route that is not here is refused.
+The frontend knows each route of each vLLM that is let in. A route that is not here is refused.
 
 **Bound** to the zone of the tenant whose key comes with the request, by a seal that the scheduler checks. A field that
 would lead around the seal is refused with the status 400:
@@ -71,8 +71,8 @@ def _feature(unsupported: Unsupported) -> str:
     settings = [_setting(setting) for setting in (*unsupported.flags, *unsupported.variables)]
     times = ["start"] if settings else []
     times += ["model is loaded"] if unsupported.is_configured is not None else []
-    told = (unsupported.feature, "; ".join(settings), unsupported.reason, unsupported.instead)
-    return f"| {' | '.join(told)} | {'; '.join(times) or 'request'} |"
+    reported = (unsupported.feature, "; ".join(settings), unsupported.reason, unsupported.instead)
+    return f"| {' | '.join(reported)} | {'; '.join(times) or 'request'} |"
 
 
 def _setting(setting: Setting) -> str:

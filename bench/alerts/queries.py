@@ -15,8 +15,8 @@ from bench.alerts.history import SCRAPE_SECONDS
 from hack.controlplane.server import Server
 from hack.debian import ensure
 from hack.monitoring.model import Recording
-from hack.monitoring.pace import REAL_TIME
 from hack.monitoring.recordings import recordings
+from hack.monitoring.time_scale import REAL_TIME
 from hack.ports import free_ports
 
 Series = dict[str, list[tuple[float, float]]]

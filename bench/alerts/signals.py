@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from hack.monitoring import zone_alerts
 from hack.monitoring.model import Alert
-from hack.monitoring.pace import REAL_TIME
+from hack.monitoring.time_scale import REAL_TIME
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ def beside(name: str, work: Callable[[Connection], Result]) -> Iterator[Beside[R
         process.kill()
 
 
-def _work_until_told(work: Callable[[Connection], Result], told: Connection) -> None:
+def _work_until_told(work: Callable[[Connection], Result], reported: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    told.send(None)
-    told.send(work(told))
+    reported.send(None)
+    reported.send(work(reported))

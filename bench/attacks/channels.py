@@ -28,7 +28,7 @@ _IDS = re.compile(r"\b(?:cmpl-)?[0-9a-f]{16,}\b")
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Reported:
     """The attacker's findings by these channels."""
 
     by_logprobs: Distinction
@@ -48,7 +48,7 @@ class _Seen:
     figures: set[str] = field(default_factory=set)
 
 
-async def listen(target: Target, how: Probe) -> Told:
+async def listen(target: Target, how: Probe) -> Reported:
     """Attack an engine by these channels.
 
     Args:
@@ -58,23 +58,23 @@ async def listen(target: Target, how: Probe) -> Told:
     Raises:
         RuntimeError: it refuses a request that is in order.
     """
-    dice, seen = random.Random(how.seed), _Seen()
+    rng, seen = random.Random(how.seed), _Seen()
     async with httpx.AsyncClient(base_url=target.url, timeout=_TIMEOUT_SECONDS) as client:
         victim = _Asker(client, target.model, target.headers_of(0), how.salt)
         attacker = _Asker(client, target.model, target.headers_of(1), how.salt)
         for number in range(how.samples):
-            sent, unsent = two_prompts(dice, how.prompt_words)
+            sent, unsent = two_prompts(rng, how.prompt_words)
             await _watch_figures(seen, client, target.headers_of(1), victim, sent)
             for prompt, distances in ((sent, seen.sent), (unsent, seen.unsent)):
                 first = await attacker.logprob(prompt)
                 fresh = await attacker.logprob(prompt, salt=f"fresh-{how.seed}-{number}-{prompt == sent}")
                 distances.append(-abs(first - fresh))
             # Others: those the attacker has sent himself by now.
-            sent, unsent = two_prompts(dice, how.prompt_words)
+            sent, unsent = two_prompts(rng, how.prompt_words)
             await victim.logprob(sent)
             for prompt, errors in ((sent, seen.errors_of_sent), (unsent, seen.errors_of_unsent)):
                 errors.update([await attacker.error(prompt, mistake) for mistake in _MISTAKES])
-    return Told(
+    return Reported(
         by_logprobs=distinguish(seen.sent, seen.unsent),
         error_texts=len(seen.errors_of_sent ^ seen.errors_of_unsent),
         figures=len(seen.figures),

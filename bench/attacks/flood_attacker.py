@@ -33,32 +33,32 @@ class Attack:
         return pair.pathological if self.is_odd else pair.plain
 
 
-def attack_until_told(attack: Attack, told: Connection) -> Counter[str]:
+def attack_until_told(attack: Attack, reported: Connection) -> Counter[str]:
     """Attack until there is something to be read, and return how many answers had which status, or error."""
     answers: Counter[str] = Counter()
-    asyncio.run(_attack(attack, told, answers))
+    asyncio.run(_attack(attack, reported, answers))
     return answers
 
 
-async def _attack(attack: Attack, told: Connection, answers: Counter[str]) -> None:
+async def _attack(attack: Attack, reported: Connection, answers: Counter[str]) -> None:
     over = asyncio.Event()
-    asyncio.get_running_loop().add_reader(told.fileno(), over.set)
+    asyncio.get_running_loop().add_reader(reported.fileno(), over.set)
     sending = asyncio.create_task(_send_all(attack, answers))
     await over.wait()
-    asyncio.get_running_loop().remove_reader(told.fileno())
+    asyncio.get_running_loop().remove_reader(reported.fileno())
     sending.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await sending
 
 
 async def _send_all(attack: Attack, answers: Counter[str]) -> None:
-    load, dice = attack.load, random.Random(attack.seed)
+    load, rng = attack.load, random.Random(attack.seed)
     numbers = itertools.count() if load.most is None else iter(range(load.most))
     limits = httpx.Limits(max_connections=None)
 
     async def send() -> None:
         for _ in numbers:
-            body = {"model": attack.model, **load.body(dice)}
+            body = {"model": attack.model, **load.body(rng)}
             try:
                 async with client.stream("POST", "/v1/completions", json=body) as response:
                     if load.is_aborted:

@@ -56,32 +56,32 @@ def pairs(queued: int, aborted: int) -> tuple[Pair, ...]:
             _short("one prompt each", tokens=16),
             Load(
                 f"{queued:,} queued",
-                lambda dice: asking([prompt_of(dice, 128) for _ in range(_PROMPTS_OF_A_REQUEST)], 16),
+                lambda rng: asking([prompt_of(rng, 128) for _ in range(_PROMPTS_OF_A_REQUEST)], 16),
                 at_once=many,
                 most=many,
             ),
         ),
         Pair(
             _short("prompts of 128 tokens"),
-            Load(f"prompts of {LONGEST - 2:,} tokens", lambda dice: asking(prompt_of(dice, LONGEST - 2), 1)),
+            Load(f"prompts of {LONGEST - 2:,} tokens", lambda rng: asking(prompt_of(rng, LONGEST - 2), 1)),
         ),
         Pair(
             _short("prompts of 128 tokens"),
-            Load(f"prompts of {_TOO_LONG:,} tokens", lambda dice: asking(prompt_of(dice, _TOO_LONG), 1)),
+            Load(f"prompts of {_TOO_LONG:,} tokens", lambda rng: asking(prompt_of(rng, _TOO_LONG), 1)),
         ),
         Pair(
             _short("prompts of 128 tokens"),
-            Load("busts of the cache", lambda dice: asking(prompt_of(dice, 1024), 1)),
+            Load("busts of the cache", lambda rng: asking(prompt_of(rng, 1024), 1)),
         ),
         Pair(
             Load(f"{aborted:,} streams", _stream, most=aborted),
             Load(f"{aborted:,} aborted streams", _stream, most=aborted, is_aborted=True),
         ),
         Pair(
-            Load("no grammar", lambda dice: asking(f"hello {dice.random()}", 1)),
+            Load("no grammar", lambda rng: asking(f"hello {rng.random()}", 1)),
             Load(
                 "grammars",
-                lambda dice: {**asking(f"hello {dice.random()}", 1), "structured_outputs": _grammar(dice)},
+                lambda rng: {**asking(f"hello {rng.random()}", 1), "structured_outputs": _grammar(rng)},
             ),
         ),
     )
@@ -89,11 +89,11 @@ def pairs(queued: int, aborted: int) -> tuple[Pair, ...]:
 
 def _short(name: str, tokens: int = 1) -> Load:
     """Single short prompts, as many at once as the attacker's queue takes."""
-    return Load(name, lambda dice: asking(prompt_of(dice, 128), tokens), at_once=_AS_MANY_AS_WAIT)
+    return Load(name, lambda rng: asking(prompt_of(rng, 128), tokens), at_once=_AS_MANY_AS_WAIT)
 
 
-def _stream(dice: random.Random) -> Body:
-    return {**asking(prompt_of(dice, 128), 64), "stream": True}
+def _stream(rng: random.Random) -> Body:
+    return {**asking(prompt_of(rng, 128), 64), "stream": True}
 
 
 def asking(prompt: str | list[str], tokens: int) -> dict[str, Any]:
@@ -101,17 +101,17 @@ def asking(prompt: str | list[str], tokens: int) -> dict[str, Any]:
     return {"prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": True}
 
 
-def prompt_of(dice: random.Random, tokens: int) -> str:
+def prompt_of(rng: random.Random, tokens: int) -> str:
     """Returns a prompt of the tiny model's tokens, each of which is one byte."""
-    return "".join(dice.choices(string.ascii_letters, k=tokens))
+    return "".join(rng.choices(string.ascii_letters, k=tokens))
 
 
-def _grammar(dice: random.Random) -> Body:
+def _grammar(rng: random.Random) -> Body:
     """Dear, each in its own way, and never the same twice."""
-    salt = dice.randrange(10**9)
+    salt = rng.randrange(10**9)
     kinds: tuple[Body, ...] = (
         {"choice": [f"{salt} {number:x}" for number in range(3000)]},
         {"regex": f"(a|b){{1,900}}{salt}"},
         {"json": {"type": "object", "properties": {f"p{salt}{number}": {"type": "integer"} for number in range(1000)}}},
     )
-    return dice.choice(kinds)
+    return rng.choice(kinds)

@@ -32,7 +32,7 @@ def main() -> None:
         sys.exit(f"bench.attacks.forge: {error}")
     print(table(found))
     ours = found["zones"]
-    if ours.moved or ours.hung or ours.telling or not ours.is_alive:
+    if ours.moved or ours.hung or ours.revealing or not ours.is_alive:
         sys.exit(1)
 
 
@@ -46,7 +46,7 @@ def table(found: dict[str, Forgeries]) -> str:
         "  503": [_count(each, range(503, 504)) for each in found.values()],
         "  closed without an answer": [f"{each.statuses[None]:,}" for each in found.values()],
         "  neither answered nor closed": [f"{len(each.hung):,}" for each in found.values()],
-        "answers that name internals": [f"{len(each.telling):,}" for each in found.values()],
+        "answers that name internals": [f"{len(each.revealing):,}" for each in found.values()],
         "figures of others that moved": [f"{len(each.moved):,}" for each in found.values()],
         "slowest /health meanwhile": [f"{each.slowest_health_seconds:.2f} s" for each in found.values()],
         "/health afterwards": ["200" if each.is_alive else "none" for each in found.values()],
@@ -85,7 +85,7 @@ def _attack(engine: Engine, forged: Sequence[Forged]) -> Forgeries:
             say(f"{engine.name}: {sent:,} of {len(forged):,}")
 
     found = asyncio.run(forge_at(engine, forged, _VICTIMS, say_sent))
-    for request, reply in found.telling + found.failed:
+    for request, reply in found.revealing + found.failed:
         say(f"{engine.name}: {reply.status}, {reply.body[:200]!r} for {request[:200]!r}")
     for figure in found.moved:
         say(f"{engine.name}: {figure}")

@@ -50,7 +50,7 @@ class Forgeries:
     """How many answers had which status; None: closed without one."""
     hung: list[bytes] = field(default_factory=list)
     """Requests that were neither answered nor closed."""
-    telling: list[tuple[bytes, Reply]] = field(default_factory=list)
+    revealing: list[tuple[bytes, Reply]] = field(default_factory=list)
     """Requests whose answers reveal internals of the server."""
     failed: list[tuple[bytes, Reply]] = field(default_factory=list)
     """Requests that the server answers as if the fault was its own."""
@@ -146,7 +146,7 @@ async def _send_all(ask: _Asking, waiting: Iterator[Forged], found: Forgeries, s
         else:
             found.statuses[reply.status] += 1
             if names_internals(reply):
-                found.telling.append((forged.sent, reply))
+                found.revealing.append((forged.sent, reply))
             if has_failed(reply):
                 found.failed.append((forged.sent, reply))
         say(found.sent)

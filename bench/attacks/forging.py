@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.errors import Unsatisfiable
 
 from bench.attacks.forged_bodies import asked_bodies, huge_bodies
-from tenantzone_runtime.door.routes import ROUTES, WEBSOCKET
+from tenantzone_runtime.frontend.routes import ROUTES, WEBSOCKET
 
 Drawn = TypeVar("Drawn")
 _Message = tuple[str, bytes]

@@ -42,10 +42,10 @@ def estimate(secrets: Sequence[Hashable], seen: Sequence[Hashable], seed: int = 
     if not secrets or len(secrets) != len(seen):
         raise ValueError(f"{len(secrets)} secrets and {len(seen)} times something seen are no pairs")
     plug_in = _plug_in(secrets, seen)
-    dice, shuffled = random.Random(seed), list(secrets)
+    rng, shuffled = random.Random(seed), list(secrets)
     of_nothing = []
     for _ in range(_PERMUTATIONS):
-        dice.shuffle(shuffled)
+        rng.shuffle(shuffled)
         of_nothing.append(_plug_in(shuffled, seen))
     bias = sum(of_nothing) / _PERMUTATIONS
     as_much = sum(each >= plug_in - 1e-12 for each in of_nothing)

@@ -29,7 +29,7 @@ def cost(terms: Terms, seconds: float, seed: int = 0) -> Found:
     The borrower asks for one of as many prompts as nearly fill the engine, whichever, five times a second. So does the
     lender, of as many as half fill its reservation, while it talks; then it is silent for twice as long, on average.
     """
-    dice, scene = random.Random(seed), Scene(terms)
+    rng, scene = random.Random(seed), Scene(terms)
     prompts = {
         LENDER: [scene.new_blocks(_PROMPT) for _ in range(RESERVED // 2 // _PROMPT)],
         BORROWER: [scene.new_blocks(_PROMPT) for _ in range(CAPACITY * 7 // 8 // _PROMPT)],
@@ -37,12 +37,12 @@ def cost(terms: Terms, seconds: float, seed: int = 0) -> Found:
     asked: dict[str, list[Request]] = {tenant: [] for tenant in prompts}
     talks_until = silent_until = 0.0
     while scene.now < seconds:
-        scene.go_on_until(scene.now + dice.expovariate(_PROMPTS_PER_SECOND))
+        scene.go_on_until(scene.now + rng.expovariate(_PROMPTS_PER_SECOND))
         if scene.now >= talks_until and scene.now >= silent_until:
-            talks_until = scene.now + dice.expovariate(1 / _TALKS_SECONDS)
-            silent_until = talks_until + dice.expovariate(1 / _SILENT_SECONDS)
+            talks_until = scene.now + rng.expovariate(1 / _TALKS_SECONDS)
+            silent_until = talks_until + rng.expovariate(1 / _SILENT_SECONDS)
         for tenant in (BORROWER, LENDER) if scene.now < talks_until else (BORROWER,):
-            asked[tenant].append(scene.send(tenant, dice.choice(prompts[tenant])))
+            asked[tenant].append(scene.send(tenant, rng.choice(prompts[tenant])))
     return Found(_found(asked[LENDER]), _found(asked[BORROWER]))
 
 

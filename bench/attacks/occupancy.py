@@ -84,7 +84,7 @@ def attack(terms: Terms, levels: tuple[int, ...], rounds: int, seed: int) -> lis
 class _Attack:
     def __init__(self, terms: Terms, seed: int) -> None:
         self._terms = terms
-        self._dice = random.Random(seed)
+        self._rng = random.Random(seed)
         self._scene = Scene(terms)
         # More than the unreserved blocks, if that is possible: it needs a loan.
         large = RESERVED + RESERVED // 4 if terms.are_of_loans else RESERVED - RESERVED // 4
@@ -95,11 +95,11 @@ class _Attack:
         ]
 
     def play(self, levels: tuple[int, ...], rounds: int) -> list[Round]:
-        return [self._round(number * round_seconds(self._terms), self._dice.choice(levels)) for number in range(rounds)]
+        return [self._round(number * round_seconds(self._terms), self._rng.choice(levels)) for number in range(rounds)]
 
     def _round(self, begin: float, secret: int) -> Round:
         scene = self._scene
-        scene.go_on_until(begin + self._dice.uniform(0, _AT_WORK_SECONDS))
+        scene.go_on_until(begin + self._rng.uniform(0, _AT_WORK_SECONDS))
         for _ in range(secret):
             scene.send(LENDER, scene.new_blocks(BLOCKS_PER_LEVEL - 1), _ANSWER_TOKENS)
         scene.go_on_until(begin + _AT_WORK_SECONDS)

@@ -63,12 +63,12 @@ def attack(target: Target, samples: int, *, attacker: int, seed: int) -> Seen:
     Raises:
         EngineError: the engine refuses a request that is in order.
     """
-    dice, seen = random.Random(seed), Seen()
+    rng, seen = random.Random(seed), Seen()
     with httpx.Client(base_url=target.url, timeout=_TIMEOUT_SECONDS) as client:
-        ask_as = [partial(_ask, client, target, tenant, dice) for tenant in (0, attacker)]
+        ask_as = [partial(_ask, client, target, tenant, rng) for tenant in (0, attacker)]
         as_victim, as_attacker = ask_as
         for number in range(_WARM_UP + samples):
-            pictures = [picture(dice), picture(dice)]
+            pictures = [picture(rng), picture(rng)]
             # The victim's picture is requested first as often as second, so the order reveals nothing.
             sent = pictures[number % 2]
             _check(as_victim(_picture(sent)))
@@ -79,7 +79,7 @@ def attack(target: Target, samples: int, *, attacker: int, seed: int) -> Seen:
                 if number >= _WARM_UP:
                     (seen.sent if each is sent else seen.unsent).append(seconds)
             name = f"picture-{seed}-{number}"
-            _check(as_victim(_picture(picture(dice), name)))
+            _check(as_victim(_picture(picture(rng), name)))
             if number >= _WARM_UP:
                 seen.served_by_name += as_attacker(_picture(None, name)).status_code == 200
     return seen
@@ -92,9 +92,9 @@ def _picture(png: bytes | None, name: str | None = None) -> dict[str, Any]:
 
 
 def _ask(
-    client: httpx.Client, target: Target, tenant: int, dice: random.Random, shown: Mapping[str, Any]
+    client: httpx.Client, target: Target, tenant: int, rng: random.Random, shown: Mapping[str, Any]
 ) -> httpx.Response:
-    words = " ".join(f"w{dice.randrange(_WORDS)}" for _ in range(_QUESTION_WORDS))
+    words = " ".join(f"w{rng.randrange(_WORDS)}" for _ in range(_QUESTION_WORDS))
     headers = target.headers_of(tenant)
     body = {
         **{"model": target.model, "max_tokens": 1, "temperature": 0},
@@ -116,10 +116,11 @@ def table(found: Mapping[str, Seen]) -> str:
         f"{'':<24} {'samples':>7} {'sent':>10} {'unsent':>10} {'AUC':>7} {'KS p':>9} {'by name alone':>14}",
     ]
     for name, seen in found.items():
-        told = distinguish(seen.sent, seen.unsent)
+        reported = distinguish(seen.sent, seen.unsent)
         sent, unsent = (1000 * median(each) for each in (seen.sent, seen.unsent))
         lines.append(
-            f"{name:<24} {len(seen.sent):>7} {sent:>7.1f} ms {unsent:>7.1f} ms {told.auc:>7.3f} {told.p_value:>9.2g} "
+            f"{name:<24} {len(seen.sent):>7} {sent:>7.1f} ms {unsent:>7.1f} ms "
+            f"{reported.auc:>7.3f} {reported.p_value:>9.2g} "
             f"{seen.served_by_name:>6} of {len(seen.sent)}"
         )
     return "\n".join(lines)

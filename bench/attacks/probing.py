@@ -94,14 +94,14 @@ async def probe(target: Target, how: Probe, say: Callable[[int], None]) -> Findi
     Raises:
         RuntimeError: the engine refuses a request.
     """
-    dice = random.Random(how.seed)
+    rng = random.Random(how.seed)
     seen = Samples()
     limits = httpx.Limits(max_connections=4, max_keepalive_connections=4)
     async with httpx.AsyncClient(base_url=target.url, timeout=_TIMEOUT_SECONDS, limits=limits) as client:
         victim, attacker = (_asker(client, target, tenant, how.salt) for tenant in (0, 1))
         for number in range(how.samples):
-            await _time_both(seen, victim, attacker, *two_prompts(dice, how.prompt_words))
-            await _race(seen, victim, attacker, *two_prompts(dice, how.prompt_words))
+            await _time_both(seen, victim, attacker, *two_prompts(rng, how.prompt_words))
+            await _race(seen, victim, attacker, *two_prompts(rng, how.prompt_words))
             say(number + 1)
     return _finding(seen)
 
@@ -162,7 +162,7 @@ def _asker(client: httpx.AsyncClient, target: Target, tenant: int, salt: str | N
     return ask
 
 
-def two_prompts(dice: random.Random, words: int) -> tuple[str, str]:
+def two_prompts(rng: random.Random, words: int) -> tuple[str, str]:
     """Draw two different prompts of ``words`` words."""
-    first, second = (" ".join(f"w{dice.randrange(_WORDS)}" for _ in range(words)) for _ in range(2))
+    first, second = (" ".join(f"w{rng.randrange(_WORDS)}" for _ in range(words)) for _ in range(2))
     return first, second

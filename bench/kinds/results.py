@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from bench.kinds.story import Answer, Told
+from bench.kinds.story import Answer, Reported
 
 _HEADER: Final = (
     "kind", "like", "prompt", "cached before", "by burst", "after, zones", "after, stock", "equal, alone", "equal, all",
@@ -30,9 +30,9 @@ class Result:
 
     kind: str
     like: str
-    zones: Told | str
+    zones: Reported | str
     """Or why not: the engine's own words."""
-    stock: Told | str
+    stock: Reported | str
     drafts: Drafts | None = None
     """On the engine with zones."""
 
@@ -70,13 +70,13 @@ def _cells(result: Result) -> Iterator[str]:
     zones, stock = result.zones, result.stock
     yield result.kind
     yield result.like
-    ran = next((told for told in (stock, zones) if isinstance(told, Told)), None)
+    ran = next((reported for reported in (stock, zones) if isinstance(reported, Reported)), None)
     yield str(ran.first.prompt_tokens) if ran else "-"
     yield _both(zones, stock, "before")
     yield _both(zones, stock, "across")
     yield _cached(zones, "after")
     yield _cached(stock, "after")
-    if isinstance(zones, Told) and isinstance(stock, Told):
+    if isinstance(zones, Reported) and isinstance(stock, Reported):
         for ours, theirs in ((zones.alone, stock.alone), (zones.answers, stock.answers)):
             same, total, _ = equal(ours, theirs)
             yield f"{same} of {total}"
@@ -85,15 +85,15 @@ def _cells(result: Result) -> Iterator[str]:
     yield f"{result.drafts.accepted} of {result.drafts.drafted} right" if result.drafts else "-"
 
 
-def _both(zones: Told | str, stock: Told | str, which: str) -> str:
+def _both(zones: Reported | str, stock: Reported | str, which: str) -> str:
     ours, theirs = _cached(zones, which), _cached(stock, which)
     return ours if ours == theirs else f"{ours}, stock {theirs}"
 
 
-def _cached(told: Told | str, which: str) -> str:
-    if isinstance(told, str):
+def _cached(reported: Reported | str, which: str) -> str:
+    if isinstance(reported, str):
         return "-"
-    answer: Answer = getattr(told, which)
+    answer: Answer = getattr(reported, which)
     return str(answer.cached_tokens)
 
 

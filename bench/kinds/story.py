@@ -57,7 +57,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Reported:
     """The answers of one engine."""
 
     first: Answer
@@ -85,7 +85,7 @@ class Told:
         return sum(answer.prompt_tokens for answer in self.flood)
 
 
-def tell(target: Target, flood_tokens: int, *, pictures: bool, say: Callable[[str], None]) -> Told:
+def tell(target: Target, flood_tokens: int, *, pictures: bool, say: Callable[[str], None]) -> Reported:
     """Send the prompts, flood, and send them again.
 
     Args:
@@ -108,21 +108,21 @@ def tell(target: Target, flood_tokens: int, *, pictures: bool, say: Callable[[st
                 flood.append(answer)
                 say(f"flood: {len(flood)} of {len(asked)} prompts")
         after = _ask(client, target, ACME, prompt, _ANSWER_TOKENS)
-    return Told(first, before, across, after, tuple(flood))
+    return Reported(first, before, across, after, tuple(flood))
 
 
 def question(seed: str, tokens: int, *, pictures: bool) -> Question:
     """Words, and a picture if it is to have one; another seed differs in each from the beginning on."""
-    dice = random.Random(seed)
-    words = " ".join(f"w{dice.randrange(_WORDS)}" for _ in range(tokens))
-    return Question(words, picture(dice) if pictures else None)
+    rng = random.Random(seed)
+    words = " ".join(f"w{rng.randrange(_WORDS)}" for _ in range(tokens))
+    return Question(words, picture(rng) if pictures else None)
 
 
-def picture(dice: random.Random) -> bytes:
+def picture(rng: random.Random) -> bytes:
     """A PNG of random squares."""
     from PIL import Image
 
-    squares = Image.frombytes("RGB", (8, 8), dice.randbytes(8 * 8 * 3))
+    squares = Image.frombytes("RGB", (8, 8), rng.randbytes(8 * 8 * 3))
     written = io.BytesIO()
     squares.resize((_PICTURE_PIXELS, _PICTURE_PIXELS), Image.Resampling.NEAREST).save(written, "PNG")
     return written.getvalue()

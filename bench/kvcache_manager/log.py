@@ -68,7 +68,7 @@ async def _write(path: Path, seconds: float, pause: float) -> None:
     await backend.start(lambda *_: None)
     log = path.with_name(f"{path.name}-wal")
     turns = _Turns()
-    began = told = time.perf_counter()
+    began = reported = time.perf_counter()
     writes, largest, slowest = 0, 0, 0.0
     while (now := time.perf_counter()) - began < seconds:
         changes = [Change(Address("blocks", random.randbytes(32)), None, _VALUE) for _ in range(_RECORDS)]
@@ -77,8 +77,8 @@ async def _write(path: Path, seconds: float, pause: float) -> None:
         slowest = max(slowest, time.perf_counter() - asked)
         writes += 1
         largest = max(largest, log.stat().st_size)
-        if now - told >= _TELL_SECONDS:
-            told = now
+        if now - reported >= _TELL_SECONDS:
+            reported = now
             say(NAME, f"{writes:,} writes, {largest / 1e6:,.0f} MB")
         await asyncio.sleep(pause)
     turns.end()

@@ -191,14 +191,14 @@ async def _one(
         # A step that began while the quiet zone needed nothing is as long as the flood makes it.
         await ask_quietly(session, tenants[QUIET], warming, 0)
         refused = flood.refused
-        beside: list[Answer] = []
+        flooded: list[Answer] = []
 
         async def ask() -> None:
-            beside.extend(await ask_quietly(session, tenants[QUIET], shape, -seed))
+            flooded.extend(await ask_quietly(session, tenants[QUIET], shape, -seed))
 
         pace = await _pace(flood, ask())
         flood.check()
-    return Seed(_phase(solo), _phase(beside), pace, alone, flood.refused - refused)
+    return Seed(_phase(solo), _phase(flooded), pace, alone, flood.refused - refused)
 
 
 async def _until_idle(engines: Engines) -> None:

@@ -76,13 +76,13 @@ async def ask_quietly(session: aiohttp.ClientSession, tenant: Tenant, shape: Sha
     Raises:
         AskingError: a request was not answered in full.
     """
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     prefix = " ".join(_words(random.Random(0), shape.prefix_tokens))
     asked = []
     async with asyncio.TaskGroup() as tasks:
         for _ in range(shape.requests):
-            await asyncio.sleep(dice.expovariate(shape.rate))
-            prompt = f"{prefix} {' '.join(_words(dice, shape.own_tokens))}"
+            await asyncio.sleep(rng.expovariate(shape.rate))
+            prompt = f"{prefix} {' '.join(_words(rng, shape.own_tokens))}"
             asked.append(tasks.create_task(_ask(session, tenant, prompt, shape.answer_tokens)))
     answers = [task.result() for task in asked]
     for answer in answers:
@@ -107,7 +107,7 @@ class Flood:
         self._tenant = tenant
         self._shape = shape
         self._at_once = at_once
-        self._dice = random.Random(seed)
+        self._rng = random.Random(seed)
         self._under_way: list[Answer] = []
         self._tokens = 0
         self._answers = 0
@@ -149,7 +149,7 @@ class Flood:
         while True:
             answer = Answer(time.perf_counter())
             self._under_way.append(answer)
-            prompt = " ".join(_words(self._dice, self._shape.flood_tokens))
+            prompt = " ".join(_words(self._rng, self._shape.flood_tokens))
             wait = await _send(self._session, self._tenant, prompt, self._shape.flood_answer_tokens, answer)
             self._under_way.remove(answer)
             self._tokens += self._computed(answer)
@@ -198,5 +198,5 @@ def _has_text(event: Mapping[str, Any]) -> bool:
     return bool(choices and choices[0]["text"])
 
 
-def _words(dice: random.Random, count: int) -> Iterator[str]:
-    return (f"w{dice.randrange(_WORDS)}" for _ in range(count))
+def _words(rng: random.Random, count: int) -> Iterator[str]:
+    return (f"w{rng.randrange(_WORDS)}" for _ in range(count))

@@ -27,7 +27,7 @@ class Seed:
     """One arm, with one seed."""
 
     solo: Phase
-    beside: Phase
+    flooded: Phase
     flood_tokens_beside: float
     """Tokens per second of the flood next to the quiet tenant."""
     flood_tokens_alone: float
@@ -64,20 +64,20 @@ def _ms(percent: float, of: Callable[[Seed], tuple[float, ...]]) -> Callable[[Se
 
 
 def _times_solo(seed: Seed, _: Seed) -> float:
-    return percentile(seed.beside.first_token_seconds, 99) / percentile(seed.solo.first_token_seconds, 99)
+    return percentile(seed.flooded.first_token_seconds, 99) / percentile(seed.solo.first_token_seconds, 99)
 
 
 COLUMNS: Mapping[str, Callable[[Seed, Seed], float]] = {
     "solo TTFT p99, ms": _ms(99, lambda seed: seed.solo.first_token_seconds),
-    "flood TTFT p50, ms": _ms(50, lambda seed: seed.beside.first_token_seconds),
-    "flood TTFT p99, ms": _ms(99, lambda seed: seed.beside.first_token_seconds),
+    "flood TTFT p50, ms": _ms(50, lambda seed: seed.flooded.first_token_seconds),
+    "flood TTFT p99, ms": _ms(99, lambda seed: seed.flooded.first_token_seconds),
     "p99 to solo": _times_solo,
     "solo between tokens p99, ms": _ms(99, lambda seed: seed.solo.token_seconds),
-    "flood between tokens p50, ms": _ms(50, lambda seed: seed.beside.token_seconds),
-    "flood between tokens p99, ms": _ms(99, lambda seed: seed.beside.token_seconds),
+    "flood between tokens p50, ms": _ms(50, lambda seed: seed.flooded.token_seconds),
+    "flood between tokens p99, ms": _ms(99, lambda seed: seed.flooded.token_seconds),
     "flood tokens/s, to the first arm": lambda seed, first: seed.flood_tokens_beside / first.flood_tokens_beside,
     "flood alone, to the first arm": lambda seed, first: seed.flood_tokens_alone / first.flood_tokens_alone,
-    "refused": lambda seed, _: float(seed.beside.refused),
+    "refused": lambda seed, _: float(seed.flooded.refused),
     "flood refused": lambda seed, _: float(seed.flood_refused),
 }
 """Figures of one seed of an arm, and the same seed of the first arm."""

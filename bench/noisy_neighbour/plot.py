@@ -18,9 +18,9 @@ def draw(arms: Mapping[str, Sequence[Seed]], path: Path) -> None:
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     axes = figure.subplots()
     for name, seeds in arms.items():
-        beside = [1000 * each for seed in seeds for each in seed.beside.first_token_seconds]
+        flooded = [1000 * each for seed in seeds for each in seed.flooded.first_token_seconds]
         solo = [1000 * each for seed in seeds for each in seed.solo.first_token_seconds]
-        line = axes.ecdf(beside, label=name)
+        line = axes.ecdf(flooded, label=name)
         axes.ecdf(solo, linestyle=":", color=line.get_color())
     axes.set_xscale("log")
     axes.set_xlabel("time to first token of the quiet tenant, ms (dotted: without the flood)")
@@ -59,8 +59,8 @@ def draw_frontier(arms: Mapping[str, Sequence[Seed]], targets: Mapping[str, floa
     above, below = picture.subplots(2, sharex=True)
     above.errorbar(places, [each.mean for each in shares], [each.margin for each in shares], marker="o", capsize=3)
     above.set_ylabel("flood's tokens/s, to stock")
-    first = [[each for seed in arms[name] for each in seed.beside.first_token_seconds] for name in order]
-    between = [[each for seed in arms[name] for each in seed.beside.token_seconds] for name in order]
+    first = [[each for seed in arms[name] for each in seed.flooded.first_token_seconds] for name in order]
+    between = [[each for seed in arms[name] for each in seed.flooded.token_seconds] for name in order]
     below.plot(places, [1000 * percentile(each, 99) for each in first], marker="o", label="time to first token")
     below.plot(places, [1000 * percentile(each, 99) for each in between], marker="o", label="between two tokens")
     below.set_ylabel("quiet tenant's p99, ms")

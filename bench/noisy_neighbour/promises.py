@@ -29,14 +29,14 @@ def promises(
     """
     reference = next(iter(arms.values()))
     for name, seeds in arms.items():
-        solo, beside = _p99(seed.solo for seed in seeds), _p99(seed.beside for seed in seeds)
+        solo, flooded = _p99(seed.solo for seed in seeds), _p99(seed.flooded for seed in seeds)
         target = (targets or {}).get(name)
         if target is None:
-            yield _at_most(name, f"p99 TTFT, {FIRST_TOKEN_RATIO:g} times solo's", beside, FIRST_TOKEN_RATIO * solo)
+            yield _at_most(name, f"p99 TTFT, {FIRST_TOKEN_RATIO:g} times solo's", flooded, FIRST_TOKEN_RATIO * solo)
         else:
             bound = first_token_bound(solo, target, steps_in_flight)
-            yield _at_most(name, f"p99 TTFT, solo's + ({steps_in_flight} + {STEP_SHARE}) T", beside, bound)
-            between = percentile([each for seed in seeds for each in seed.beside.token_seconds], 99)
+            yield _at_most(name, f"p99 TTFT, solo's + ({steps_in_flight} + {STEP_SHARE}) T", flooded, bound)
+            between = percentile([each for seed in seeds for each in seed.flooded.token_seconds], 99)
             yield _at_most(name, f"p99 between two tokens, {TOKEN_RATIO} T", between, TOKEN_RATIO * target)
         if seeds is not reference:
             pairs = list(zip(seeds, reference, strict=True))
@@ -56,8 +56,8 @@ def _p99(phases: Iterable[Phase]) -> float:
 
 
 def _at_most(name: str, what: str, value: float, bound: float) -> str:
-    verdict = f"met, by {1000 * (bound - value):.3g} ms" if value <= bound else f"missed, by {value / bound:.2f} times"
-    return f"{name}: {what}: {1000 * value:.3g} ms of {1000 * bound:.3g}: {verdict}"
+    decision = f"met, by {1000 * (bound - value):.3g} ms" if value <= bound else f"missed, by {value / bound:.2f} times"
+    return f"{name}: {what}: {1000 * value:.3g} ms of {1000 * bound:.3g}: {decision}"
 
 
 def _at_least(name: str, what: str, value: float, bound: float) -> str:

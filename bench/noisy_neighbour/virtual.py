@@ -96,8 +96,8 @@ def measure(
         began, before = clock.seconds, tenants.flood_tokens
         tenants.ask_quietly()
         engine.run(lambda: tenants.is_quiet_done)
-        beside = (tenants.flood_tokens - before) / (clock.seconds - began)
-        return Seed(_phase(solo), _phase(tenants.answers), beside, alone, 0)
+        flooded = (tenants.flood_tokens - before) / (clock.seconds - began)
+        return Seed(_phase(solo), _phase(tenants.answers), flooded, alone, 0)
 
 
 def make_driver(folder: Path, arm: Arm, hardware: Hardware, *, seats: int, budget: int) -> Driver:

@@ -34,7 +34,7 @@ class VirtualTenants:
         self._clock = clock
         self._arm = arm
         self._shape = shape
-        self._dice = random.Random(seed)
+        self._rng = random.Random(seed)
         self._prefix = random.Random(0).choices(_TOKENS, k=shape.prefix_tokens)
         self._due: deque[float] = deque()
         self._quiet: dict[str, Answer] = {}
@@ -60,7 +60,7 @@ class VirtualTenants:
         """
         at = self._clock.seconds
         for _ in range(self._shape.requests if requests is None else requests):
-            at += self._dice.expovariate(self._shape.rate)
+            at += self._rng.expovariate(self._shape.rate)
             self._due.append(at)
 
     def flood(self, at_once: int) -> None:
@@ -70,7 +70,7 @@ class VirtualTenants:
 
     def send_due(self, now: float) -> None:
         while self._due and self._due[0] <= now:
-            own = self._dice.choices(_TOKENS, k=self._shape.own_tokens)
+            own = self._rng.choices(_TOKENS, k=self._shape.own_tokens)
             answer = Answer(self._due.popleft())
             self.answers.append(answer)
             self._quiet[self._send(QUIET, self._prefix + own, self._shape.answer_tokens, answer.sent_at)] = answer
@@ -78,7 +78,7 @@ class VirtualTenants:
     def next_arrival(self) -> float | None:
         return self._due[0] if self._due else None
 
-    def told(self, output: EngineCoreOutput, now: float) -> None:
+    def reported(self, output: EngineCoreOutput, now: float) -> None:
         request_id, tokens = output.request_id, len(output.new_token_ids)
         if (answer := self._quiet.get(request_id)) is not None:
             answer.tokens_at += [now] * tokens
@@ -95,7 +95,7 @@ class VirtualTenants:
         return self._shape.flood_tokens + answered if answered else 0
 
     def _send_of_flood(self, now: float) -> None:
-        prompt = self._dice.choices(_TOKENS, k=self._shape.flood_tokens)
+        prompt = self._rng.choices(_TOKENS, k=self._shape.flood_tokens)
         self._flood[self._send(FLOOD, prompt, self._shape.flood_answer_tokens, now)] = 0
 
     def _send(self, tenant: str, prompt: list[int], tokens: int, now: float) -> str:

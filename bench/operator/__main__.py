@@ -71,13 +71,13 @@ async def _run(name: str, options: argparse.Namespace, budgets: Mapping[str, Any
         async with bench_of(plane, folder, kubeconfig, _NAMESPACE, options.profile, flags) as bench:
             async for figures in _PARTS[name](bench, options):
                 for figure, value in figures.items():
-                    verdict = _verdict(value, budgets.get(figure, {}))
-                    missed = missed or verdict.startswith("MISSED")
-                    print(f"{figure:<44} {value:>12,.2f}   {verdict}", flush=True)
+                    decision = _decision(value, budgets.get(figure, {}))
+                    missed = missed or decision.startswith("MISSED")
+                    print(f"{figure:<44} {value:>12,.2f}   {decision}", flush=True)
     return missed
 
 
-def _verdict(value: float, budget: dict[str, Any]) -> str:
+def _decision(value: float, budget: dict[str, Any]) -> str:
     if "at_most" in budget:
         return ("ok" if value <= budget["at_most"] else "MISSED") + f", at most {budget['at_most']:,}"
     if "at_least" in budget:

@@ -113,9 +113,9 @@ async def large_pool(bench: Bench, zones: int, samples: int) -> Figures:
             await asyncio.sleep(10.0)
             say(NAME, f"{sum(found.is_programmed for found in seen.values()):,} are Programmed")
 
-    telling = asyncio.create_task(tell_progress())
+    live_report = asyncio.create_task(tell_progress())
     await bench.observer.until(lambda: len(seen) == zones and all(found.is_programmed for found in seen.values()))
-    telling.cancel()
+    live_report.cancel()
     programmed = time.monotonic() - began
     await bench.settle()
     taken = []

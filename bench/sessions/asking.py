@@ -88,7 +88,7 @@ def _ask(client: httpx.Client, engine: Engine, tenant: int, prompt: str, answer:
         body["cache_salt"] = f"tenant-{tenant}"
     response = client.post("/v1/completions", json=body, headers=headers)
     response.raise_for_status()
-    told = response.json()
-    usage = told["usage"]
+    reported = response.json()
+    usage = reported["usage"]
     cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
-    return told["choices"][0]["text"], usage["prompt_tokens"], cached
+    return reported["choices"][0]["text"], usage["prompt_tokens"], cached

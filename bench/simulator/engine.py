@@ -71,7 +71,7 @@ class Engine(WithoutTiers):
         self.tenancy = self.pool.tenancy
         self.ledger = self.pool.ledger
         self._arbiter = _WatchedArbiter(self, checks)
-        self._hopeless: set[Request] = set()
+        self._unsatisfiable: set[Request] = set()
         """Waiting requests that a config has made impossible."""
         self._chunks: dict[Request, int] = {}
         """Tokens of prompts that this step computes."""
@@ -115,7 +115,7 @@ class Engine(WithoutTiers):
     @property
     def waits_for_a_config(self) -> bool:
         """Whether there is nothing to do but wait whether the next config helps what the last one made impossible."""
-        return not self.running and all(self.front(zone) in self._hopeless for zone in self.waiting.zones())
+        return not self.running and all(self.front(zone) in self._unsatisfiable for zone in self.waiting.zones())
 
     # Steps
 
@@ -316,12 +316,12 @@ class Engine(WithoutTiers):
 
     def warn(self, request: Request, warning: str) -> None:
         self._checks.failed(request, self.blocks_to_admit(request), warning, self.ledger, self.model.capacity)
-        self._hopeless.add(request)
+        self._unsatisfiable.add(request)
 
     def fail(self, request: Request, error: str) -> None:
         zone = request.zone
         self._checks.failed(request, self.blocks_to_admit(request), error, self.ledger, self.model.capacity)
-        self._hopeless.discard(request)
+        self._unsatisfiable.discard(request)
         self.waiting.remove_front(zone)
         self._front_has_changed(zone)
         self.tenancy.refused(zone.name_in_journal, "too_long")

@@ -46,7 +46,7 @@ class Inspection:
         for zone in engine.waiting.zones():
             if zone.wait_reason is not None:
                 self.waits[zone.wait_reason] += 1
-            if not zone.parked:
+            if not zone.backoff_ticket:
                 accounts.append(zone.account)
         model = engine.model
         unfair = self.fairness.after_step(accounts, engine_blocks=model.capacity, max_running=model.max_running)
@@ -55,7 +55,7 @@ class Inspection:
         self._check_entitled(engine)
         if self.steps % self._full_every == 0 and engine.is_exhausted:
             for zone in engine.waiting.zones():
-                demand(not zone.parked or not _is_admissible(engine, zone), "parked", zone, "could be admitted")
+                demand(not zone.backoff_ticket or not _is_admissible(engine, zone), "parked", zone, "could be admitted")
 
     def after_step(self, engine: Engine) -> None:
         """The cheap checks, and the whole books now and then."""

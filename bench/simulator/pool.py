@@ -89,9 +89,9 @@ class BlockPool:
                 index[block_hash] = block_id
                 self.hashes[block_id] = block_hash
         request.hashed = full
-        if request.zone.parked:
+        if request.zone.backoff_ticket:
             # Its next request may find more in the cache now, and need fewer blocks.
-            self.ledger.totals.stir(request.zone)
+            self.ledger.totals.requeue(request.zone)
 
     def release(self, request: Request) -> None:
         """Let go of a request's blocks, its last one to be evicted first."""

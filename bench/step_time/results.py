@@ -46,8 +46,8 @@ def describe(stock: Record, arms: Sequence[Record], targets: dict[int, float], s
         low, middle, high = statistics.quantiles(ratios, n=4)
         mean = sum(arm.times) / sum(stock.times)
         target = targets.get(arm.zones)
-        verdict = "" if target is None else f"{target:.2f} {'met' if middle <= target else 'missed'}"
-        line = f"{_name(arm):<12}{_situation(arm)}   {low:>20.3f}{middle:>8.3f}{high:>8.3f}{mean:>8.3f}   {verdict}"
+        decision = "" if target is None else f"{target:.2f} {'met' if middle <= target else 'missed'}"
+        line = f"{_name(arm):<12}{_situation(arm)}   {low:>20.3f}{middle:>8.3f}{high:>8.3f}{mean:>8.3f}   {decision}"
         yield line.rstrip()
     with_zones = [arm for arm in arms if arm.zones]
     for one, other in pairwise(with_zones):

@@ -15,7 +15,7 @@ class Claim:
     held: bool
 
     @property
-    def verdict(self) -> str:
+    def outcome(self) -> str:
         return "held" if self.held else "FAILED"
 
 
@@ -38,6 +38,6 @@ class Claims:
     def summarize(self) -> None:
         chapter("Summary")
         table(
-            ("", "claim", "measured", "verdict"),
-            [(claim.step, claim.text, claim.measured, claim.verdict) for claim in self.made],
+            ("", "claim", "measured", "outcome"),
+            [(claim.step, claim.text, claim.measured, claim.outcome) for claim in self.made],
         )

@@ -20,9 +20,9 @@ def refuse_overcommit(stack: Stack, claims: Claims) -> None:
     show(stack.cluster, "apply", "-f", str(_OVERCOMMIT))
     show(stack.cluster, "wait", "--for=condition=Accepted=False", "tenantzone/greedy", "--timeout=30s", check=False)
     show_zones(stack, "--output=wide")
-    verdict = _accepted(stack, "greedy")
+    outcome = _accepted(stack, "greedy")
     claims.check(
-        "e", "a zone that overcommits the pool is not accepted", verdict, held=verdict == "False PoolOvercommitted"
+        "e", "a zone that overcommits the pool is not accepted", outcome, held=outcome == "False PoolOvercommitted"
     )
     kept = _accepted(stack, "acme")
     claims.check("e", "who was there first keeps its reservation", f"acme: {kept}", held=kept.startswith("True"))

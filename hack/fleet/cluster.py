@@ -68,8 +68,8 @@ class FleetCluster:
         return {row["name"]: row["held"] for row in self._status("kvcachegroup", GROUP).get("zones", ())}
 
     def _held_by_zones(self) -> dict[str, int]:
-        told = {tenant: self._status("tenantzone", tenant).get("tiers", ()) for tenant in TENANTS}
-        return {name: row["held"] for name, rows in told.items() for row in rows if row["tier"] == SHARED_TIER}
+        reported = {tenant: self._status("tenantzone", tenant).get("tiers", ()) for tenant in TENANTS}
+        return {name: row["held"] for name, rows in reported.items() for row in rows if row["tier"] == SHARED_TIER}
 
     def _status(self, kind: str, name: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.cluster.kubectl("get", kind, name, "--output=json").stdout)

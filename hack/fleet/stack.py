@@ -90,10 +90,10 @@ class Fleet:
         return self._held_bytes(tenant) // self.object_bytes
 
     def _held_bytes(self, tenant: str) -> int:
-        told = self.manager.ask("ListInstances").get("instances", ())
+        reported = self.manager.ask("ListInstances").get("instances", ())
         return sum(
             size
-            for each in told
+            for each in reported
             if is_instance_of(each["instance"]["name"], tenant)
             for size in each.get("bytes_by_type", {}).values()
         )
@@ -119,8 +119,8 @@ class Fleet:
 
     def storage_problem(self) -> str:
         """Returns the manager's problem with the storage; empty: it can be used."""
-        (told,) = self.manager.ask("ListStorages")["storages"]
-        return "" if told["available"] else f"the manager says: {told['problem']}"
+        (reported,) = self.manager.ask("ListStorages")["storages"]
+        return "" if reported["available"] else f"the manager says: {reported['problem']}"
 
     def grow(self) -> None:
         """Start one more engine, and wait until it serves."""

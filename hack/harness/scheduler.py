@@ -30,11 +30,11 @@ from vllm.v1.structured_output import StructuredOutputManager
 from hack.harness.kv_caches import BLOCK_TOKENS, caches
 from tenantzone_contract.config import PoolConfig, RuntimeConfig, ZoneConfig
 from tenantzone_contract.config_text import make_config
-from tenantzone_runtime.door.binding import bind
 from tenantzone_runtime.engine.block_pool import ZoneBlockPool
 from tenantzone_runtime.engine.media_names import owner_in
 from tenantzone_runtime.engine.scheduling import ZoneAwareScheduler
 from tenantzone_runtime.engine.served_scheduler import ServedScheduler
+from tenantzone_runtime.frontend.binding import bind
 from tenantzone_runtime.seal import SEAL_ARGUMENT
 from tenantzone_runtime.zones.zone import Zone
 

@@ -5,7 +5,7 @@ rate without it. Engines of the previous release have no such totals; series by 
 """
 
 from hack.monitoring.model import Recording
-from hack.monitoring.pace import Pace
+from hack.monitoring.time_scale import TimeScale
 
 TAKEN = "quiet|recall|reclaim|relief|watermark"
 """Reasons for which a zone loses cached blocks to others; ``recall`` is what older engines call ``reclaim``.
@@ -16,9 +16,9 @@ terms that it was had on.
 """
 
 
-def recordings(pace: Pace) -> tuple[Recording, ...]:
+def recordings(time_scale: TimeScale) -> tuple[Recording, ...]:
     """Returns all recordings for a scale of time."""
-    window, quarter = pace(5), pace(15)
+    window, quarter = time_scale(5), time_scale(15)
     return (
         Recording("tenantzone:zone_held_blocks", "tenantzone_zone_blocks_in_use + tenantzone_zone_blocks_cached"),
         # Of what the zone held at most in the window: a zone that has lost all of it holds nothing to compare with.

@@ -7,7 +7,7 @@ port is called ``admin``, as in ``manifests/engine``. The operator's metrics por
 
 from typing import Any
 
-from hack.monitoring.pace import REAL_TIME, Pace
+from hack.monitoring.time_scale import REAL_TIME, TimeScale
 from tenantzone_contract.admin_token import TOKEN_FILE, admin_secret_name
 from tenantzone_contract.config import CONFIG_HASH_ANNOTATION
 
@@ -30,11 +30,14 @@ Document = dict[str, Any]
 
 
 def scrape_config(
-    rule_files: list[str], alertmanagers: list[Document], pace: Pace = REAL_TIME, token_path: str = TOKEN_PATH
+    rule_files: list[str],
+    alertmanagers: list[Document],
+    time_scale: TimeScale = REAL_TIME,
+    token_path: str = TOKEN_PATH,
 ) -> Document:
     """A whole ``prometheus.yml``, for a Prometheus that runs in the cluster."""
     ((label, value),) = _POOL_LABEL.items()
-    interval = pace(SCRAPE_MINUTES)
+    interval = time_scale(SCRAPE_MINUTES)
     return {
         "global": {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": interval},
         "rule_files": rule_files,

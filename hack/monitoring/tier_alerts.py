@@ -5,7 +5,7 @@ tier as a whole, and so do all of zones that have no series of their own.
 """
 
 from hack.monitoring.model import Alert
-from hack.monitoring.pace import Pace
+from hack.monitoring.time_scale import TimeScale
 
 REFUSED = 0.1
 """The part of the chunks that a zone's requests would have stored."""
@@ -28,29 +28,29 @@ def _text(of_zone: str, of_tier: str) -> str:
     return f"{{{{ if $labels.zone }}}}{of_zone}{{{{ else }}}}{of_tier}{{{{ end }}}}"
 
 
-def tier_alerts(pace: Pace) -> tuple[Alert, ...]:
+def tier_alerts(time_scale: TimeScale) -> tuple[Alert, ...]:
     """Returns all alerts for a scale of time."""
-    return (_failing(pace), _full(pace), _floor(pace), _corruption(pace))
+    return (_failing(time_scale), _full(time_scale), _floor(time_scale), _corruption(time_scale))
 
 
-def _failing(pace: Pace) -> Alert:
+def _failing(time_scale: TimeScale) -> Alert:
     return Alert(
         "TenantZoneTierFailing",
         "warning",
         "tenantzone_tier_failing * on (namespace, pod) group_left (pool) tenantzone_engine_info == 1",
-        pace(5),
+        time_scale(5),
         f"{_TIER} fails",
         f"{_TIER} (pool {{{{ $labels.pool }}}}) can't store or can't load. Requests are served, and compute what"
         " it does not give.",
     )
 
 
-def _full(pace: Pace) -> Alert:
+def _full(time_scale: TimeScale) -> Alert:
     return Alert(
         "TenantZoneTierFull",
         "warning",
         _found(f"tenantzone:zone_tier_refused:ratio15m > {REFUSED}", f"tenantzone:tier_refused:ratio15m > {REFUSED}"),
-        pace(15),
+        time_scale(15),
         _text(f"{_TIER} has no room for {_WHERE}", f"{_TIER} has no room for zones of pool {_POOL}"),
         _text(
             f"{{{{ $value | humanizePercentage }}}} of what {_WHERE} would have stored in {_TIER} had no room there."
@@ -61,16 +61,16 @@ def _full(pace: Pace) -> Alert:
     )
 
 
-def _floor(pace: Pace) -> Alert:
+def _floor(time_scale: TimeScale) -> Alert:
     def refused(of: str) -> str:
         counter = f'{of}_refused_chunks_total{{reason="reserved"}}'
-        return f"sum without (reason) (increase({counter}[{pace(5)}])) > 0"
+        return f"sum without (reason) (increase({counter}[{time_scale(5)}])) > 0"
 
     return Alert(
         "TenantZoneTierFloorNotHeld",
         "warning",
         _found(refused("tenantzone_zone_tier"), refused("tenantzone_tier")),
-        pace(5),
+        time_scale(5),
         _text(
             f"What {_WHERE} has reserved of {_TIER} is not held",
             f"What zones of pool {_POOL} have reserved of {_TIER} is not held",
@@ -84,10 +84,10 @@ def _floor(pace: Pace) -> Alert:
     )
 
 
-def _corruption(pace: Pace) -> Alert:
+def _corruption(time_scale: TimeScale) -> Alert:
     def found(corrupt: str) -> str:
         # A zone or an engine that was made after the last scrape has no zero to rise from.
-        return f"increase({corrupt}[{pace(15)}]) > 0 or ({corrupt} > 0 unless {corrupt} offset {pace(15)})"
+        return f"increase({corrupt}[{time_scale(15)}]) > 0 or ({corrupt} > 0 unless {corrupt} offset {time_scale(15)})"
 
     of_zones = found('tenantzone_zone_tier_lost_chunks_total{reason="corrupt"}')
     return Alert(

@@ -107,11 +107,11 @@ def latency_lines(zone: str, answers: Sequence[EngineAnswer]) -> Iterator[str]:
         targets = None if report is None else report.latency
         if targets is None:
             continue
-        for name, told in (("tokenTime", targets.token_time), ("firstToken", targets.first_token)):
-            if told is not None:
-                actual = "" if told.actual_seconds is None else f"{_milliseconds(told.actual_seconds)} of "
-                reason = LATENCY_WORDS.get(told.reason, printable(told.reason))
-                lines.append(f"  {answer.pod}: {name} {actual}{_milliseconds(told.target_seconds)}: {reason}")
+        for name, reported in (("tokenTime", targets.token_time), ("firstToken", targets.first_token)):
+            if reported is not None:
+                actual = "" if reported.actual_seconds is None else f"{_milliseconds(reported.actual_seconds)} of "
+                reason = LATENCY_WORDS.get(reported.reason, printable(reported.reason))
+                lines.append(f"  {answer.pod}: {name} {actual}{_milliseconds(reported.target_seconds)}: {reason}")
     if lines:
         yield "Latency targets (99th percentile of the last minute)"
         yield from lines
@@ -123,13 +123,13 @@ def tier_table(zone: str, answers: Sequence[EngineAnswer]) -> Iterator[str]:
     for answer in answers:
         report = answer.zone(zone)
         problems = {tier.tier: tier.problem for tier in answer.report.tiers} if answer.report is not None else {}
-        for told in report.tiers if report is not None else ():
-            amounts = map(shown_bytes, (told.held_bytes, told.reserved_bytes, told.limit_bytes))
-            counts = map(shown, (told.hits, told.evictions, told.writes_refused, told.corrupt))
-            message = printable(problems.get(told.tier, ""))
-            if told.awaited_bytes:
-                message = f"too small for {shown_bytes(told.awaited_bytes)} that are reserved"
-            rows.append((f"  {answer.pod}", printable(told.tier), *amounts, *counts, message))
+        for reported in report.tiers if report is not None else ():
+            amounts = map(shown_bytes, (reported.held_bytes, reported.reserved_bytes, reported.limit_bytes))
+            counts = map(shown, (reported.hits, reported.evictions, reported.writes_refused, reported.corrupt))
+            message = printable(problems.get(reported.tier, ""))
+            if reported.awaited_bytes:
+                message = f"too small for {shown_bytes(reported.awaited_bytes)} that are reserved"
+            rows.append((f"  {answer.pod}", printable(reported.tier), *amounts, *counts, message))
     if rows:
         yield "Tiers below the engines' blocks: bytes, and chunks since the engine's start"
         headers = (

@@ -78,7 +78,7 @@ def explain(facts: Facts) -> list[str]:
 
 def _head(facts: Facts) -> Iterator[str]:
     zone = facts.zone
-    yield f"TenantZone {zone.namespace}/{zone.name}: {_verdict(zone)}"
+    yield f"TenantZone {zone.namespace}/{zone.name}: {_decision(zone)}"
     limit = "none" if zone.limit is None else str(zone.limit)
     yield (
         f"  tenant {zone.tenant}, pool {zone.pool}, priority {zone.priority}, reserved {zone.reserved}, limit {limit}, "
@@ -93,7 +93,7 @@ def _share(share: Body) -> str:
     return f"{share['tier']} reserved {share.get('reserved', 0)}{limit}"
 
 
-def _verdict(zone: Zone) -> str:
+def _decision(zone: Zone) -> str:
     ready = zone.condition("Ready")
     if ready is None:
         return "not Ready, because the operator has not looked at it yet"

@@ -63,10 +63,10 @@ class Estimate:
             if self.computing_seconds is None
             else f"to compute them again, {self.computing_seconds:.3g} s"
         )
-        verdict = "moving pays" if self.pays else "moving does not pay"
+        decision = "moving pays" if self.pays else "moving does not pay"
         return (
             f"{self.chunks} chunks ({shown_bytes(self.bytes)}, {self.tokens} tokens) are in no shared storage: "
-            f"to move them takes {self.moving_seconds:.3g} s, {computing}: {verdict}"
+            f"to move them takes {self.moving_seconds:.3g} s, {computing}: {decision}"
         )
 
 
@@ -125,15 +125,15 @@ class Move:
         order = MigrationOrder.model_validate(
             {"order": work, "tenant": self.tenant, "bytes_per_second": self.bytes_per_second, "prompts": prompts}
         )
-        report, told = _exchange(engine, "POST", body=order), time.monotonic()
+        report, reported = _exchange(engine, "POST", body=order), time.monotonic()
         while report.is_running:
             now = time.monotonic()
             if now >= self.deadline:
                 raise MigrateError(
                     f"not complete in time, and stopped; run it again to go on: {_state(engine, report)}"
                 )
-            if now - told >= _TELL_SECONDS:
-                told = now
+            if now - reported >= _TELL_SECONDS:
+                reported = now
                 self.tell(_state(engine, report))
             time.sleep(_LOOK_SECONDS)
             report = _exchange(engine, "GET", {TENANT_PARAMETER: self.tenant})

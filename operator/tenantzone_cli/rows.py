@@ -70,7 +70,7 @@ def _with_engines(total: Row, found: Mapping[str, ZoneReport]) -> Iterator[Row]:
 
 
 def _tiers(reports: Iterable[ZoneReport]) -> tuple[TierSummary, ...]:
-    return tuple(tier_summaries(told for report in reports for told in report.tiers))
+    return tuple(tier_summaries(reported for report in reports for reported in report.tiers))
 
 
 def _registered(answers: Sequence[EngineAnswer]) -> dict[tuple[str, str, str], dict[str, ZoneReport]]:

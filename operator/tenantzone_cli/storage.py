@@ -80,17 +80,17 @@ def _group_rows(group: Thing) -> Iterator[list[str]]:
         shown(group.ready),
     ]
     quotas: Mapping[str, Any] = {each["type"]: each for each in group.spec.get("types") or ()}
-    for told in status.get("types") or ():
-        own = quotas.get(told["type"], {})
-        held, limit = told.get("held"), _bytes(own.get("limit"))
+    for reported in status.get("types") or ():
+        own = quotas.get(reported["type"], {})
+        held, limit = reported.get("held"), _bytes(own.get("limit"))
         watermark = shown(own.get("watermark"))
-        yield ["", told["type"], _amount(held), _amount(limit), _percent(held, limit), watermark, "", "", ""]
+        yield ["", reported["type"], _amount(held), _amount(limit), _percent(held, limit), watermark, "", "", ""]
 
 
 def _zone_rows(group: Thing) -> Iterator[list[str]]:
-    for told in group.status.get("zones") or ():
-        amounts = (_amount(told.get(field)) for field in ("held", "reserved"))
-        yield [f"{told['namespace']}/{told['name']}", group.name, told["type"], *amounts]
+    for reported in group.status.get("zones") or ():
+        amounts = (_amount(reported.get(field)) for field in ("held", "reserved"))
+        yield [f"{reported['namespace']}/{reported['name']}", group.name, reported["type"], *amounts]
 
 
 def _trouble(thing: Thing) -> Iterator[str]:

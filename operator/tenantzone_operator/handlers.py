@@ -57,7 +57,7 @@ def make_settings() -> kopf.OperatorSettings:
     # With kopf's own, 5,000 objects and as many tasks stay in memory for a while after the start.
     settings.watching.chunk_size = _OBJECTS_AT_ONCE
     settings.queueing.idle_timeout = _IDLE_SECONDS
-    # It would kill the process ten minutes after a watch broke in a way that kopf does not mend, which we do.
+    # It would kill the process ten minutes after a watch broke in a way that kopf does not fix, which we do.
     settings.process.ultimate_exiting_timeout = None
     # Nothing of the following is written today; should a handler ever need it, it must not look like somebody else's.
     settings.persistence.finalizer = f"{GROUP}/operator"

@@ -1,7 +1,7 @@
 """The runtime config: one complete, self-checking snapshot of a pool and its zones.
 
 The operator writes it into the pool's ConfigMap under ``CONFIG_KEY``; kubelet projects it into each engine pod; the
-engine and its front door read it (`tenantzone_contract.packing`). A snapshot is applied whole or not at all.
+engine and its frontend read it (`tenantzone_contract.packing`). A snapshot is applied whole or not at all.
 """
 
 from functools import cached_property

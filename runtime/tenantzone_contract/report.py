@@ -53,9 +53,9 @@ _OLDER_WORDS: Final[Mapping[EvictionReason, str]] = {
     "no_store": "reset",
     "purge": "reset",
 }
-"""What an operator of the release before knows these reasons as."""
+"""What an operator of the previous release knows these reasons as."""
 EVICTIONS_IN_NEWER_WORDS: Final[Mapping[str, str]] = {"recall": "reclaim", "reclaim": "watermark"}
-"""What the reasons of an engine of the release before are now. Its ``reclaim`` may be relief: it does not say."""
+"""What the reasons of an engine of the previous release are now. Its ``reclaim`` may be relief: it does not say."""
 
 LatencyReason = Literal[
     "Met", "NoTraffic", "Warming", "OwnLoad", "OwnPrompts", "ModelTooSlow", "Neighbours", "Blocks", "Seats"
@@ -83,7 +83,7 @@ a tier for blocks of its prompt, or copies blocks from there.
 """
 
 OlderWaitReason = Literal["limit", "reserved", "in_use"]
-"""What an operator of the release before knows: it refuses a report with another word."""
+"""What an operator of the previous release knows: it refuses a report with another word."""
 
 _FOR_BLOCKS: Final[frozenset[str]] = frozenset(get_args(OlderWaitReason))
 
@@ -207,7 +207,7 @@ class ZoneReport(_Model):
     evictions: dict[str, Count] | None = None
     """Evicted blocks by reason, to be read as ``evicted``; None: the engine is of the previous release."""
     evicted_blocks: dict[str, Count] = {}
-    """The same by :func:`in_older_words`: the operator of the release before refuses reasons that it does not know."""
+    """The same by :func:`in_older_words`: an operator of the previous release refuses reasons unknown to it."""
     preemptions: Count = 0
     violations: Count = 0
     """Requests that were failed because they were about to use a block of another zone: a defect, never normal."""
@@ -289,7 +289,7 @@ class ConfigStatus(_Model):
 
 
 class IdentityReport(_Model):
-    """How an engine's front door knows tenants."""
+    """How an engine's frontend knows tenants."""
 
     kind: IdentityKind
     digest: str
@@ -449,7 +449,7 @@ def for_blocks(reason: WaitReason | None) -> OlderWaitReason | None:
 
 
 def in_older_words(evicted: Mapping[EvictionReason, int]) -> dict[str, int]:
-    """Evicted blocks by reason, in the words that the release before uses."""
+    """Evicted blocks by reason, in the words that the previous release uses."""
     older: Counter[str] = Counter()
     for reason, blocks in evicted.items():
         older[_OLDER_WORDS.get(reason, reason)] += blocks

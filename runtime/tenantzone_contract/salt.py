@@ -3,7 +3,7 @@
 vLLM hashes a request's ``cache_salt`` into its first block, and so into all that follow: two requests share cached
 blocks only under the same salt. Engines that hold one key give a tenant one salt, and so equal hashes for equal
 prompts. A gateway that holds the key, too, can put the same salt into a request's body before it chooses an engine by
-the hashes; the front door knows the salt for the tenant's own, and leaves it as it is.
+the hashes; the frontend knows the salt for the tenant's own, and leaves it as it is.
 
 vLLM publishes salts in its KV events, so they show neither the tenant nor the key.
 """

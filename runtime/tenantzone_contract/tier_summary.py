@@ -62,25 +62,25 @@ class TierSummary:
         }
 
 
-def tier_summaries(told: Iterable[ZoneInTier]) -> list[TierSummary]:
+def tier_summaries(reported: Iterable[ZoneInTier]) -> list[TierSummary]:
     """What engines say of a zone, added up for each tier; the fastest tier first."""
     found: dict[str, list[ZoneInTier]] = {}
-    for each in told:
+    for each in reported:
         found.setdefault(each.tier, []).append(each)
     return [_added_up(tier, found[tier]) for tier in sorted(found, key=_place)]
 
 
-def _added_up(tier: str, told: list[ZoneInTier]) -> TierSummary:
+def _added_up(tier: str, reported: list[ZoneInTier]) -> TierSummary:
     # Of a shared tier all engines tell the same bytes; what was counted is each one's own.
     in_all = max if tier == SHARED_TIER else sum
     # Engines are not believed: a sum may be more than a status can show.
     return TierSummary(
         tier,
-        held=min(in_all(each.held_bytes for each in told), MAX_COUNT),
-        reserved=min(in_all(each.reserved_bytes for each in told), MAX_COUNT),
-        hits=min(sum(each.hits for each in told), MAX_COUNT),
-        evictions=min(sum(each.evictions for each in told), MAX_COUNT),
-        writes_refused=min(sum(each.writes_refused for each in told), MAX_COUNT),
+        held=min(in_all(each.held_bytes for each in reported), MAX_COUNT),
+        reserved=min(in_all(each.reserved_bytes for each in reported), MAX_COUNT),
+        hits=min(sum(each.hits for each in reported), MAX_COUNT),
+        evictions=min(sum(each.evictions for each in reported), MAX_COUNT),
+        writes_refused=min(sum(each.writes_refused for each in reported), MAX_COUNT),
     )
 
 

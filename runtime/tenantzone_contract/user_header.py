@@ -25,11 +25,11 @@ READ_BY_OTHERS: Final = frozenset(
         "x-vllm-priority",
     }
 )
-"""By servers and gateways, by vLLM, or by the front door; as in the CRD."""
+"""By servers and gateways, by vLLM, or by the frontend; as in the CRD."""
 
 
 def taken_by_identity(header: str, identity: IdentityConfig | None) -> str:
-    """The pool's field that names the same header, which the front door reads for another purpose; empty if none does.
+    """The pool's field that names the same header, which the frontend reads for another purpose; empty if none does.
 
     The tenant's header would make one user of each tenant, and the gateway's secret is gone before users are looked at.
 

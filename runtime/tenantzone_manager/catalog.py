@@ -171,8 +171,8 @@ class Catalog:
         groups = {group.name: group for group in self.groups.values() if group.zones}
         instances = [instance for instance in self.instances.values() if instance.group in groups]
         try:
-            for name in await self._membership.mend(groups.values(), by_zone(instances)):
-                _log.info("group %s: what its zones' instances have of it was mended", name)
+            for name in await self._membership.fix(groups.values(), by_zone(instances)):
+                _log.info("group %s: what its zones' instances have of it was fixed", name)
         except BaseException:
             self._may_need_mending = True
             raise

@@ -20,7 +20,7 @@ class KeyGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     key_suffix: Annotated[bytes, Meta(max_length=64)]
     """What a block's key ends with that has this group's part of it: it follows the prompt's own key of the block."""
     window: Annotated[int, Meta(ge=0, le=2**20)] = 0
-    """How many of the last blocks are needed, at the most; 0: all from the beginning."""
+    """How many of the last blocks are needed, at most; 0: all from the beginning."""
 
 
 class Located(Protocol):

@@ -178,7 +178,7 @@ class Membership:
 
         await self._index.read_modify_write([at, in_group, members], modifier, terms)
 
-    async def mend(self, groups: Iterable[InstanceGroup], known: Mapping[str, Members]) -> list[str]:
+    async def fix(self, groups: Iterable[InstanceGroup], known: Mapping[str, Members]) -> list[str]:
         """Mend what is recorded of zones where it is not what is known, as after an older manager has written it.
 
         Args:
@@ -186,9 +186,9 @@ class Membership:
             known: by group and zone, the instances.
 
         Returns:
-            the groups of which something was mended.
+            the groups of which something was fixed.
         """
-        mended = []
+        fixed = []
         for group in groups:
             mine = known.get(group.name, {})
             keys = [spaces.members_of(group.name, zone).key for zone in group.zones]
@@ -196,8 +196,8 @@ class Membership:
             recorded = [set(record.value) if record is not None else set() for record in records]
             if recorded != [set(mine.get(zone, ())) for zone in group.zones]:
                 await self.rewrite(group.name, lambda found: found, mine)
-                mended.append(group.name)
-        return mended
+                fixed.append(group.name)
+        return fixed
 
 
 def by_zone(instances: Iterable[Instance]) -> dict[str, dict[str, list[str]]]:

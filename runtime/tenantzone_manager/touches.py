@@ -20,12 +20,12 @@ class Touches:
 
     Args:
         index: has the records.
-        told: hears of what was written, by space.
+        reported: hears of what was written, by space.
     """
 
-    def __init__(self, index: MetaIndex, told: Callable[[str, Sequence[bytes]], None]) -> None:
+    def __init__(self, index: MetaIndex, reported: Callable[[str, Sequence[bytes]], None]) -> None:
         self._index = index
-        self._told = told
+        self._reported = reported
         self._noted: dict[str, dict[bytes, tuple[float, int, bool]]] = {}
         self._count = 0
 
@@ -61,4 +61,4 @@ class Touches:
                 use(draft, key, *uses[key])
 
         await change_blocks(self._index, space, keys, change)
-        self._told(space, keys)
+        self._reported(space, keys)

@@ -82,10 +82,10 @@ class EngineClient:
         async with self._asked("POST", "/v1/completions", body) as response:
             url = str(response.url)
             async for line in response.content:
-                told = _told(url, line)
-                if told.get("choices"):
+                reported = _reported(url, line)
+                if reported.get("choices"):
                     tokens.append(time.perf_counter())
-                usage = members(url, told.get("usage") or usage)
+                usage = members(url, reported.get("usage") or usage)
         # Several tokens may arrive at once.
         came = count(url, usage, "completion_tokens", default=len(tokens)) if tokens else 0
         if came < answer_tokens:
@@ -109,8 +109,8 @@ class EngineClient:
         except TraceError:
             return 0, 0
         line = next((line for line in text.splitlines() if line.startswith("vllm:cache_config_info{")), "")
-        told = dict(re.findall(r'(\w+)="([^"]*)"', line))
-        blocks, tokens = told.get("num_gpu_blocks", ""), told.get("block_size", "")
+        reported = dict(re.findall(r'(\w+)="([^"]*)"', line))
+        blocks, tokens = reported.get("num_gpu_blocks", ""), reported.get("block_size", "")
         # vLLM keeps one block for itself.
         return (int(blocks) - 1, int(tokens)) if blocks.isdecimal() and tokens.isdecimal() else (0, 0)
 
@@ -141,14 +141,14 @@ class EngineClient:
             raise TraceError(f"{url}: {str(error) or f'no answer within {_PATIENCE.total:g} s'}") from None
 
 
-def _told(url: str, line: bytes) -> Mapping[str, Any]:
+def _reported(url: str, line: bytes) -> Mapping[str, Any]:
     """Returns the JSON object of a data line of an event stream; empty for all other lines."""
     if not line.startswith(b"data: {"):
         return {}
-    told = members(url, _json(url, line.removeprefix(b"data: ")))
-    if told.get("error"):
-        raise TraceError(f"{url} ended an answer with an error: {str(told['error'])[:300]}")
-    return told
+    reported = members(url, _json(url, line.removeprefix(b"data: ")))
+    if reported.get("error"):
+        raise TraceError(f"{url} ended an answer with an error: {str(reported['error'])[:300]}")
+    return reported
 
 
 def _json(url: str, text: bytes) -> Any:
@@ -158,6 +158,6 @@ def _json(url: str, text: bytes) -> Any:
         raise TraceError(f"{url} says what is no JSON: {text[:60].decode(errors='replace')!r}") from None
 
 
-def new_prompt(dice: random.Random, tokens: int) -> list[int]:
+def new_prompt(rng: random.Random, tokens: int) -> list[int]:
     """Returns a random prompt of ``tokens`` tokens, which no earlier request has used."""
-    return dice.choices(_TOKENS, k=tokens)
+    return rng.choices(_TOKENS, k=tokens)

@@ -23,7 +23,7 @@ async def measure(options: argparse.Namespace) -> tuple[Measured, list[Sample]]:
     Raises:
         TraceError: the engine does not answer.
     """
-    dice = random.Random(options.seed)
+    rng = random.Random(options.seed)
     async with EngineClient(options.url, options.model, options.key) as engine:
         blocks, block_tokens = await engine.cache_size()
         blocks, block_tokens = options.blocks or blocks, options.block_tokens or block_tokens or 16
@@ -31,13 +31,13 @@ async def measure(options: argparse.Namespace) -> tuple[Measured, list[Sample]]:
         if longest < 64:
             raise TraceError(f"the engine takes {engine.longest} tokens at most: too few to measure it")
         # The first requests warm up what is compiled or allocated lazily.
-        await engine.ask(new_prompt(dice, longest), _ANSWER)
-        samples = [await _prompt(engine, dice, tokens) for tokens in _lengths(longest)]
+        await engine.ask(new_prompt(rng, longest), _ANSWER)
+        samples = [await _prompt(engine, rng, tokens) for tokens in _lengths(longest)]
         room = blocks * block_tokens or engine.longest
         for at_once in options.at_once:
             for tokens in {16, longest // 2}:
                 if at_once * (tokens + _ANSWER) <= room:
-                    samples.append(await _answers(engine, dice, at_once, tokens))
+                    samples.append(await _answers(engine, rng, at_once, tokens))
         return fitted(samples, engine.model, blocks, block_tokens), samples
 
 
@@ -49,19 +49,19 @@ def _lengths(longest: int) -> list[int]:
     return [*lengths, longest]
 
 
-async def _prompt(engine: EngineClient, dice: random.Random, tokens: int) -> Sample:
-    seconds = [(await engine.ask(new_prompt(dice, tokens), 1)).first_token_seconds for _ in range(REPEATS)]
+async def _prompt(engine: EngineClient, rng: random.Random, tokens: int) -> Sample:
+    seconds = [(await engine.ask(new_prompt(rng, tokens), 1)).first_token_seconds for _ in range(REPEATS)]
     _say(f"  a prompt of {tokens:,} tokens: {1e3 * statistics.median(seconds):.1f} ms to the first token")
     return Sample(work_of([(tokens, tokens)]), statistics.median(seconds), with_first_token=True)
 
 
-async def _answers(engine: EngineClient, dice: random.Random, at_once: int, tokens: int) -> Sample:
+async def _answers(engine: EngineClient, rng: random.Random, at_once: int, tokens: int) -> Sample:
     # Tokens may arrive in bursts, so whole answers are timed: long ones minus those of one token.
     one: list[float] = []
     many: list[float] = []
     for _ in range(REPEATS):
         for answer_tokens, seconds in ((1, one), (1 + _ANSWER, many)):
-            prompts = [new_prompt(dice, tokens) for _ in range(at_once)]
+            prompts = [new_prompt(rng, tokens) for _ in range(at_once)]
             answers = await engine.ask_at_once(prompts, answer_tokens)
             seconds.append(max(each.tokens[-1] for each in answers) - min(each.sent for each in answers))
     step = max(_SHORTEST_STEP, (statistics.median(many) - statistics.median(one)) / _ANSWER)

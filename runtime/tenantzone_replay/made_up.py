@@ -68,31 +68,31 @@ class Chats:
 
     def load(self) -> Iterator[Asked]:
         """Yields the requests in the order of arrival."""
-        dice = random.Random(self.seed)
+        rng = random.Random(self.seed)
         parts = [(number + 1) ** -self.skew for number in range(self.tenants)]
         under_way: list[tuple[float, int, _Chat]] = []
-        begun, next_begin = 0, dice.expovariate(self.chats)
+        begun, next_begin = 0, rng.expovariate(self.chats)
         while next_begin < self.seconds or under_way:
             if under_way and under_way[0][0] <= next_begin:
                 at, _, chat = heapq.heappop(under_way)
                 if at >= self.seconds:
                     continue
-                yield self._turn(dice, chat, at)
+                yield self._turn(rng, chat, at)
                 if chat.turns:
                     begun += 1
-                    heapq.heappush(under_way, (at + dice.expovariate(1 / self.pause), begun, chat))
+                    heapq.heappush(under_way, (at + rng.expovariate(1 / self.pause), begun, chat))
                 continue
             if next_begin >= self.seconds:
                 break
             begun += 1
-            tenant = dice.choices(range(self.tenants), parts)[0]
-            turns = 1 + min(39, int(dice.expovariate(1 / max(1e-9, self.turns - 1))))
+            tenant = rng.choices(range(self.tenants), parts)[0]
+            turns = 1 + min(39, int(rng.expovariate(1 / max(1e-9, self.turns - 1))))
             heapq.heappush(under_way, (next_begin, begun, _Chat(tenant, content_id(f"{self.seed}/{begun}"), turns)))
-            next_begin += dice.expovariate(self.chats)
+            next_begin += rng.expovariate(self.chats)
 
-    def _turn(self, dice: random.Random, chat: "_Chat", at: float) -> Asked:
-        prompt = self.system + chat.said + _length(dice, self.said)
-        answer = _length(dice, self.answer)
+    def _turn(self, rng: random.Random, chat: "_Chat", at: float) -> Asked:
+        prompt = self.system + chat.said + _length(rng, self.said)
+        answer = _length(rng, self.answer)
         chat.said, chat.turns = prompt + answer - self.system, chat.turns - 1
         common = self.system // CONTENT_TOKENS
         of_tenant = content_id(f"what tenant {chat.tenant} begins with")
@@ -122,5 +122,5 @@ class _Chat:
     """Tokens of the conversation so far, beyond the tenant's shared prefix."""
 
 
-def _length(dice: random.Random, mean: int) -> int:
-    return max(_SHORTEST, min(8 * mean, int(dice.expovariate(1 / mean))))
+def _length(rng: random.Random, mean: int) -> int:
+    return max(_SHORTEST, min(8 * mean, int(rng.expovariate(1 / mean))))

@@ -114,10 +114,12 @@ def read_measured(path: Path) -> Measured:
         TraceError: the file can't be read.
     """
     try:
-        told = json.loads(path.read_text())
-        if told.pop("format") != FORMAT:
+        reported = json.loads(path.read_text())
+        if reported.pop("format") != FORMAT:
             raise TraceError(f"{path}: its format is another one; measure the engine again")
-        found = Measured(*(type_of(told[each.name]) for each, type_of in zip(fields(Measured), _TYPES, strict=True)))
+        found = Measured(
+            *(type_of(reported[each.name]) for each, type_of in zip(fields(Measured), _TYPES, strict=True))
+        )
         amounts = [getattr(found, each.name) for each in fields(Measured)[1:]]
         if not all(0 <= each < 1e15 for each in amounts) or found.block_tokens < 1 or found.gpu_count < 1:
             raise TraceError(f"{path}: expected seconds, blocks and GPUs, none of them negative or without end")

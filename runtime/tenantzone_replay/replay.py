@@ -58,7 +58,7 @@ def replay(setting: Setting, policy: Policy) -> Result:
             clock.seconds,
             setting.in_flight,
             setting.hardware.outside_seconds,
-            setting.told,
+            setting.reported,
         )
         observer = Observer(scheduler, policy, tenants, result, clock.seconds, setting.profile.seconds / MOMENTS)
         engine = VirtualEngine(

@@ -75,7 +75,7 @@ class TenantsAtWork:
         self._buckets = {
             tenant: TokenBucket(rate, rate * BUCKET_SECONDS) for tenant, rate in (policy.bucket or {}).items()
         }
-        self._at_door: list[tuple[float, int, Asked]] = []
+        self._at_frontend: list[tuple[float, int, Asked]] = []
         """Requests that arrived and were not sent yet: when each passes the bucket, if there is one, and its number."""
         self._next = next(self._load, None)
 
@@ -93,16 +93,16 @@ class TenantsAtWork:
                 asked = asked.at(now - self._begin)
             # A request that the engine refuses for its length takes no tokens from the bucket.
             is_too_long = asked.prompt_tokens + asked.output_tokens > self.longest
-            if is_too_long or (passes := self._passes_door(asked, now)) == math.inf:
+            if is_too_long or (passes := self._passes_frontend(asked, now)) == math.inf:
                 self._measures[asked.tenant].refused += 1
             else:
-                heapq.heappush(self._at_door, (passes, number, asked))
-        while self._at_door and self._at_door[0][0] <= now:
-            _, number, asked = heapq.heappop(self._at_door)
+                heapq.heappush(self._at_frontend, (passes, number, asked))
+        while self._at_frontend and self._at_frontend[0][0] <= now:
+            _, number, asked = heapq.heappop(self._at_frontend)
             self._send(number, asked)
 
     def next_arrival(self) -> float | None:
-        coming = [self._at_door[0][0]] if self._at_door else []
+        coming = [self._at_frontend[0][0]] if self._at_frontend else []
         if self._next is not None and self._in_flight is None:
             coming.append(self._begin + self._next[1].arrival)
         return min(coming, default=None)
@@ -110,10 +110,10 @@ class TenantsAtWork:
     def _comes(self, asked: Asked, now: float) -> bool:
         if self._in_flight is not None:
             # A request that the bucket holds back counts as waiting for an answer, too.
-            return len(self.under_way) + len(self._at_door) < self._in_flight
+            return len(self.under_way) + len(self._at_frontend) < self._in_flight
         return self._begin + asked.arrival <= now
 
-    def told(self, output: Any, now: float) -> None:
+    def reported(self, output: Any, now: float) -> None:
         request = self.under_way.get(output.request_id)
         if request is None:
             return
@@ -133,11 +133,13 @@ class TenantsAtWork:
     def give_up(self) -> None:
         """End the replay: requests without an answer count as refused."""
         rest = [] if self._next is None else [self._next]
-        waiting = [asked.tenant for _, _, asked in self._at_door] + [each.tenant for each in self.under_way.values()]
+        waiting = [asked.tenant for _, _, asked in self._at_frontend] + [
+            each.tenant for each in self.under_way.values()
+        ]
         for tenant in chain(waiting, (asked.tenant for _, asked in chain(rest, self._load))):
             self._measures[tenant].refused += 1
 
-    def _passes_door(self, asked: Asked, now: float) -> float:
+    def _passes_frontend(self, asked: Asked, now: float) -> float:
         # Rounding may make an arrival slightly later than the current time.
         arrival = min(self._begin + asked.arrival, now)
         bucket = self._buckets.get(asked.tenant)

@@ -232,7 +232,7 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
     ),
     Unsupported(
         "several ranks of data parallelism behind one API server",
-        "a front door, an admin port and a report are of one engine",
+        "a frontend, an admin port and a report are of one engine",
         "run one Pod for each rank, with --data-parallel-size and --data-parallel-rank, or one for each engine, "
         "without these flags: the pool's zones hold in each",
         flags=(
@@ -296,13 +296,13 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
     ),
     Unsupported(
         "gRPC",
-        "gRPC requests do not pass the front door that binds them to tenants",
+        "gRPC requests do not pass the frontend that binds them to tenants",
         "use the HTTP routes",
         flags=(Setting("--grpc", ("--grpc-port",)),),
     ),
     Unsupported(
         "the Rust front end",
-        "the Rust front end does not run the front door that binds requests to tenants",
+        "the Rust front end does not run the frontend that binds requests to tenants",
         "unset the variable",
         variables=(Setting("VLLM_USE_RUST_FRONTEND", bound_to="0"),),
     ),

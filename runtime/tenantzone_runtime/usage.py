@@ -5,7 +5,7 @@ from itertools import pairwise
 
 FLAGS = {
     "--scheduler-cls": "tenantzone_runtime.engine.scheduler.ZoneScheduler",
-    "--middleware": "tenantzone_runtime.door.middleware.TenantMiddleware",
+    "--middleware": "tenantzone_runtime.frontend.middleware.TenantMiddleware",
 }
 """The flags that ``vllm serve`` needs to enforce zones."""
 

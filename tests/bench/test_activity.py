@@ -7,7 +7,7 @@ import pytest
 from bench.attacks.activity import _ANSWERS, _WARM_UP, Times, table, watch
 from bench.attacks.findings import distinguish
 from bench.end_to_end.engines import EngineError
-from tests.door.harness import serving
+from tests.frontend.harness import serving
 
 KEY = {"Authorization": "Bearer key-of-tenant-0"}
 

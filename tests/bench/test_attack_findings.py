@@ -19,16 +19,16 @@ def test_the_wrong_way_round_is_told_apart_as_well():
 
 
 def test_the_same_distribution_is_not_told_apart():
-    dice = random.Random(7)
-    found = distinguish([dice.gauss(1, 0.1) for _ in range(500)], [dice.gauss(1, 0.1) for _ in range(500)])
+    rng = random.Random(7)
+    found = distinguish([rng.gauss(1, 0.1) for _ in range(500)], [rng.gauss(1, 0.1) for _ in range(500)])
     assert found.auc == pytest.approx(0.5, abs=0.05)
     assert found.p_value > 0.05
 
 
 def test_guesses_deviate_as_much_as_is_said():
-    dice = random.Random(7)
+    rng = random.Random(7)
     guesses = [
-        distinguish([dice.random() for _ in range(50)], [dice.random() for _ in range(50)]).auc for _ in range(300)
+        distinguish([rng.random() for _ in range(50)], [rng.random() for _ in range(50)]).auc for _ in range(300)
     ]
     within = sum(abs(auc - 0.5) <= 1.96 * guess_deviation(50) for auc in guesses) / len(guesses)
     assert within == pytest.approx(0.95, abs=0.03)
@@ -39,8 +39,8 @@ def test_equal_values_tell_nothing():
 
 
 def test_the_shape_alone_shows_in_the_p_value_where_the_auc_is_that_of_a_guess():
-    dice = random.Random(7)
-    found = distinguish([dice.gauss(1, 0.01) for _ in range(500)], [dice.gauss(1, 0.3) for _ in range(500)])
+    rng = random.Random(7)
+    found = distinguish([rng.gauss(1, 0.01) for _ in range(500)], [rng.gauss(1, 0.3) for _ in range(500)])
     assert found.auc == pytest.approx(0.5, abs=0.05)
     assert found.p_value < 0.001
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from bench.attacks.__main__ import table_of_channels
-from bench.attacks.channels import Told, listen
+from bench.attacks.channels import Reported, listen
 from bench.attacks.probing import Probe
-from tenantzone_runtime.door.answers import App, Receive, Scope, Send
-from tests.door.harness import serving
+from tenantzone_runtime.frontend.answers import App, Receive, Scope, Send
+from tests.frontend.harness import serving
 
 SAMPLES = 2
 
@@ -54,19 +54,19 @@ def server(*, by_logprobs: bool = False, by_errors: bool = False, by_figures: bo
     return app
 
 
-async def told_by(app: App) -> Told:
+async def told_by(app: App) -> Reported:
     with serving(app) as url:
         return await listen(Tenants(url), Probe(samples=SAMPLES, prompt_words=9, seed=1))
 
 
 async def test_a_server_that_tells_nothing():
-    told = await told_by(server())
-    assert (told.by_logprobs.auc, told.error_texts, told.figures) == (0.5, 0, 0)
+    reported = await told_by(server())
+    assert (reported.by_logprobs.auc, reported.error_texts, reported.figures) == (0.5, 0, 0)
 
 
 async def test_logprobs_that_tell():
-    told = await told_by(server(by_logprobs=True))
-    assert told.by_logprobs.auc == pytest.approx(1.0)
+    reported = await told_by(server(by_logprobs=True))
+    assert reported.by_logprobs.auc == pytest.approx(1.0)
 
 
 async def test_errors_that_tell():
@@ -78,8 +78,8 @@ async def test_figures_that_tell_but_not_those_that_go_on_by_themselves():
 
 
 async def test_the_table_has_a_line_for_each_side():
-    told = await told_by(server(by_figures=True))
-    assert [line.split()[0] for line in table_of_channels({"stock": told, "zones": told}).splitlines()[1:]] == [
+    reported = await told_by(server(by_figures=True))
+    assert [line.split()[0] for line in table_of_channels({"stock": reported, "zones": reported}).splitlines()[1:]] == [
         "stock",
         "zones",
     ]

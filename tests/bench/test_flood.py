@@ -16,7 +16,7 @@ from bench.attacks.flood import Seen, table
 from bench.attacks.flood_attacker import Attack, attack_until_told
 from bench.attacks.flood_health import ask_until_told
 from bench.attacks.flood_loads import MOST_QUEUED, pairs
-from tenantzone_runtime.door.grammars import check_grammars
+from tenantzone_runtime.frontend.grammars import check_grammars
 from tenantzone_runtime.settings import Bounds
 from tests.waiting import await_that
 
@@ -39,10 +39,10 @@ def test_nothing_is_odd_about_a_plain_load():
         assert pair.plain.at_once <= MOST_QUEUED
 
 
-def test_the_door_lets_its_grammars_through_so_that_they_attack_what_is_behind():
+def test_the_frontend_lets_its_grammars_through_so_that_they_attack_what_is_behind():
     (grammars,) = (pair.pathological for pair in pairs(1, 1) if pair.pathological.name == "grammars")
-    dice = random.Random(1)
-    bodies = [grammars.body(dice) for _ in range(50)]
+    rng = random.Random(1)
+    bodies = [grammars.body(rng) for _ in range(50)]
     assert {kind for body in bodies for kind in body["structured_outputs"]} == {"choice", "regex", "json"}
     assert len({json.dumps(body) for body in bodies}) == 50
     for body in bodies:
@@ -55,11 +55,11 @@ def seen(*seconds):
 
 def test_each_load_is_compared_with_its_plain_one_on_the_same_engine():
     pair = pairs(10_000, 1)[0]
-    told = table({"stock": [(pair, seen(0.1, 0.2), seen(*[0.1] * 99, 4.0, 1.0))]}).splitlines()
-    assert "0.20 s" in told[1]
-    assert told[1].split()[-9:-4] == ["480", "0.20", "s", "3", "MiB"]
-    assert told[2].startswith("stock    10,000 queued")
-    assert "1.00 s    5.0" in told[2]
+    reported = table({"stock": [(pair, seen(0.1, 0.2), seen(*[0.1] * 99, 4.0, 1.0))]}).splitlines()
+    assert "0.20 s" in reported[1]
+    assert reported[1].split()[-9:-4] == ["480", "0.20", "s", "3", "MiB"]
+    assert reported[2].startswith("stock    10,000 queued")
+    assert "1.00 s    5.0" in reported[2]
 
 
 class Answering(BaseHTTPRequestHandler):
@@ -147,6 +147,6 @@ def kill_the_attacker() -> None:
 
 
 def test_an_attacker_that_has_ended_is_told_of():
-    told = pytest.raises(RuntimeError, match="it ended too early: an attack")
-    with told, beside("an attack", partial(attack_until_told, attack("http://[::1]:9"))):
+    reported = pytest.raises(RuntimeError, match="it ended too early: an attack")
+    with reported, beside("an attack", partial(attack_until_told, attack("http://[::1]:9"))):
         kill_the_attacker()

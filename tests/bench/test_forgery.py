@@ -23,7 +23,7 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
         (200, b'data: {"error": {"message": "KeyError", "code": 500}}', True),
         (200, b'{"text": "KeyError: an object is not subscriptable"}', False),
         (500, b'{"error": {"message": "vllm.v1.engine.Dead", "type": "InternalServerError"}}', True),
-        (400, b'{"error": {"message": "in /opt/app/door.py, line 3", "type": "BadRequestError"}}', True),
+        (400, b'{"error": {"message": "in /opt/app/frontend.py, line 3", "type": "BadRequestError"}}', True),
         (400, b"Traceback (most recent call last)", True),
         (400, b'{"error": {"message": "no such field: x", "type": "BadRequestError"}}', False),
     ],
@@ -102,7 +102,7 @@ def test_who_leaves_waits_for_nothing():
 def test_an_answer_is_read_to_its_end(answer: bytes):
     found = found_at(answered_with(answer), ASKED)
     assert found.statuses == {500: 1}
-    assert [reply.body for _, reply in found.telling] == [b'{"message": "KeyError: 1"}'[:24]]
+    assert [reply.body for _, reply in found.live_report] == [b'{"message": "KeyError: 1"}'[:24]]
 
 
 def test_only_figures_that_time_alone_does_not_move_count():

@@ -11,47 +11,47 @@ PAIRS = 4000
 
 
 def secrets(levels: int, seed: int = 1) -> list[int]:
-    dice = random.Random(seed)
-    return [dice.randrange(levels) for _ in range(PAIRS)]
+    rng = random.Random(seed)
+    return [rng.randrange(levels) for _ in range(PAIRS)]
 
 
 @pytest.mark.parametrize("levels", [2, 4, 16])
 def test_a_channel_without_noise_tells_all(levels: int):
     sent = secrets(levels)
-    told = estimate(sent, [f"level {level}" for level in sent])
-    assert told.plug_in == pytest.approx(log2(levels), abs=0.01)
-    assert told.bits == pytest.approx(log2(levels), abs=0.05)
-    assert told.p_value < 0.01
+    reported = estimate(sent, [f"level {level}" for level in sent])
+    assert reported.plug_in == pytest.approx(log2(levels), abs=0.01)
+    assert reported.bits == pytest.approx(log2(levels), abs=0.05)
+    assert reported.p_value < 0.01
 
 
 @pytest.mark.parametrize("flipped", [0.05, 0.11, 0.25])
 def test_a_binary_symmetric_channel_tells_one_less_the_entropy_of_its_noise(flipped: float):
-    dice = random.Random(2)
+    rng = random.Random(2)
     sent = secrets(2)
     entropy = -flipped * log2(flipped) - (1 - flipped) * log2(1 - flipped)
-    told = estimate(sent, [bit ^ (dice.random() < flipped) for bit in sent])
-    assert told.bits == pytest.approx(1 - entropy, abs=0.04)
+    reported = estimate(sent, [bit ^ (rng.random() < flipped) for bit in sent])
+    assert reported.bits == pytest.approx(1 - entropy, abs=0.04)
 
 
 @pytest.mark.parametrize("erased", [0.3, 0.9])
 def test_an_erasure_channel_tells_what_is_not_erased(erased: float):
-    dice = random.Random(3)
+    rng = random.Random(3)
     sent = secrets(4)
-    told = estimate(sent, [None if dice.random() < erased else level for level in sent])
-    assert told.bits == pytest.approx(2 * (1 - erased), abs=0.05)
+    reported = estimate(sent, [None if rng.random() < erased else level for level in sent])
+    assert reported.bits == pytest.approx(2 * (1 - erased), abs=0.05)
 
 
 @pytest.mark.parametrize("levels", [2, 16])
 def test_what_hangs_on_nothing_tells_nothing(levels: int):
-    told = estimate(secrets(levels, 4), secrets(levels, 5))
-    assert told.bits < 0.01
-    assert told.p_value > 0.01
+    reported = estimate(secrets(levels, 4), secrets(levels, 5))
+    assert reported.bits < 0.01
+    assert reported.p_value > 0.01
 
 
 def test_the_bias_of_few_pairs_is_taken_off():
-    told = estimate(secrets(16, 4)[:100], secrets(16, 5)[:100])
-    assert told.plug_in > 1
-    assert told.bits < 0.2
+    reported = estimate(secrets(16, 4)[:100], secrets(16, 5)[:100])
+    assert reported.plug_in > 1
+    assert reported.bits < 0.2
 
 
 def test_pairs_need_both_sides():

@@ -10,7 +10,7 @@ from bench.kinds import story
 from bench.kinds.__main__ import _options
 from bench.kinds.kinds import KINDS
 from bench.kinds.results import Drafts, Result, equal, reason_in, table
-from bench.kinds.story import Answer, Told, question, request, tell
+from bench.kinds.story import Answer, Reported, question, request, tell
 
 CLIENT = httpx.Client
 
@@ -19,45 +19,47 @@ def answer(cached=0, tokens=(1, 2), prompt=960):
     return Answer(tokens=tuple(tokens), prompt_tokens=prompt, cached_tokens=cached)
 
 
-def told(*, before=928, across=0, after=928, tokens=(1, 2)):
+def reported(*, before=928, across=0, after=928, tokens=(1, 2)):
     answers = [answer(cached, tokens) for cached in (0, before, across, after)]
-    return Told(*answers, flood=(answer(tokens=(3,), prompt=512), answer(tokens=(4,), prompt=512)))
+    return Reported(*answers, flood=(answer(tokens=(3,), prompt=512), answer(tokens=(4,), prompt=512)))
 
 
 class TestResults:
     def test_the_story_holds_where_the_cache_stays_and_each_token_is_stocks(self):
-        assert Result("full", "Llama", zones=told(), stock=told(after=0)).holds
+        assert Result("full", "Llama", zones=reported(), stock=reported(after=0)).holds
 
     @pytest.mark.parametrize(
         "zones",
         [
-            pytest.param(told(after=896), id="a block is lost"),
-            pytest.param(told(across=32), id="another tenant finds a block"),
-            pytest.param(told(before=0, after=0), id="nothing was cached"),
-            pytest.param(told(tokens=(1, 9)), id="another token"),
+            pytest.param(reported(after=896), id="a block is lost"),
+            pytest.param(reported(across=32), id="another tenant finds a block"),
+            pytest.param(reported(before=0, after=0), id="nothing was cached"),
+            pytest.param(reported(tokens=(1, 9)), id="another token"),
             pytest.param("it is refused", id="it did not run"),
         ],
     )
     def test_else_it_does_not(self, zones):
-        assert not Result("full", "Llama", zones=zones, stock=told(after=0)).holds
+        assert not Result("full", "Llama", zones=zones, stock=reported(after=0)).holds
 
     def test_tokens_are_compared_one_by_one_in_all_answers(self):
-        assert equal(told().answers, told(tokens=(1, 9)).answers) == (6, 10, False)
-        assert equal(told().answers, told().answers) == (10, 10, True)
+        assert equal(reported().answers, reported(tokens=(1, 9)).answers) == (6, 10, False)
+        assert equal(reported().answers, reported().answers) == (10, 10, True)
 
     def test_the_table_has_what_each_side_found_cached(self):
-        row = table([Result("full", "Llama", zones=told(), stock=told(after=0), drafts=Drafts(9, 7))]).splitlines()[2]
+        row = table(
+            [Result("full", "Llama", zones=reported(), stock=reported(after=0), drafts=Drafts(9, 7))]
+        ).splitlines()[2]
         assert row == "| full | Llama | 960 | 928 | 0 | 928 | 0 | 6 of 6 | 10 of 10 | 7 of 9 right |"
 
     def test_where_sides_differ_before_the_flood_both_are_shown(self):
-        row = table([Result("full", "Llama", zones=told(before=896), stock=told())]).splitlines()[2]
+        row = table([Result("full", "Llama", zones=reported(before=896), stock=reported())]).splitlines()[2]
         assert "| 896, stock 928 |" in row
 
     def test_why_an_engine_did_not_run_is_told_once_in_its_own_words(self):
         both = table([Result("x", "X", zones="no kernel", stock="no kernel")])
         row, _, reason = both.splitlines()[2:]
         assert (row, reason) == ("| x | X | - | - | - | - | - | - | - | - |", "- x: stock vLLM did not run: no kernel")
-        ours = table([Result("x", "X", zones="hybrid models (why)", stock=told(after=0))])
+        ours = table([Result("x", "X", zones="hybrid models (why)", stock=reported(after=0))])
         assert ours.splitlines()[2:] == [
             "| x | X | 960 | -, stock 928 | -, stock 0 | - | 0 | - | - | - |",
             "",

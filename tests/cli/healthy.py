@@ -71,8 +71,8 @@ def zone(name: str = "acme", ready: str = "True", generation: int = 1, **status:
     return read_zone(body(name, age=30, generation=generation, metadata=metadata, spec={"pool": "demo"}, status=full))
 
 
-def pod(name: str = "engine-0", trouble: str = "", told: str = CONFIG.hash) -> Pod:
-    return Pod("shop", name, not trouble, trouble, {CONFIG_HASH_ANNOTATION: told})
+def pod(name: str = "engine-0", trouble: str = "", reported: str = CONFIG.hash) -> Pod:
+    return Pod("shop", name, not trouble, trouble, {CONFIG_HASH_ANNOTATION: reported})
 
 
 def config_map(text: str | None = None, **files: dict[str, str]) -> dict[str, Any]:

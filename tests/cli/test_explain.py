@@ -168,7 +168,7 @@ def test_a_zone_that_fits_into_the_tiers_is_told_of_blocks():
 
 
 def test_what_a_zone_has_of_tiers_is_told_engine_by_engine():
-    told = ZoneTierReport(
+    reported = ZoneTierReport(
         tier="cpu",
         reserved_bytes=2**31,
         limit_bytes=2**33,
@@ -178,10 +178,10 @@ def test_what_a_zone_has_of_tiers_is_told_engine_by_engine():
         writes_refused=2,
         corrupt=1,
     )
-    lacking = told.model_copy(update={"tier": "disk", "reserved_bytes": 0, "awaited_bytes": 2**40})
+    lacking = reported.model_copy(update={"tier": "disk", "reserved_bytes": 0, "awaited_bytes": 2**40})
     failing = TierReport(tier="cpu", capacity_bytes=2**33, held_bytes=0, chunk_bytes=1, problem="writes fail: \x1bfull")
     fine = TierReport(tier="disk", capacity_bytes=2**33, held_bytes=0, chunk_bytes=1)
-    report = engine_report(zone_report("acme", tiers=(told, lacking)), tiers=(failing, fine))
+    report = engine_report(zone_report("acme", tiers=(reported, lacking)), tiers=(failing, fine))
 
     shares = [{"tier": "cpu", "reserved": "2Gi", "limit": "50%"}, {"tier": "disk"}]
     said = explained(zone(tiers=shares, offload="Prompt"), answer(report), answer(engine_report()))

@@ -53,17 +53,17 @@ POOLS = Cluster(
 def test_each_pool_has_a_line_for_each_advice():
     head, *lines = advice_table(read_pools(POOLS, "shop", None), NOW)
     assert head.split() == ["POOL", "MODE", "STATE", "ZONE", "FIELD", "SPEC", "VALUE", "SINCE", "WHY"]
-    told = [line.split(maxsplit=8) for line in lines]
-    assert [line[:2] for line in told] == [
+    reported = [line.split(maxsplit=8) for line in lines]
+    assert [line[:2] for line in reported] == [
         ["calm", "Recommend"],
         ["demo", "Auto"],
         ["own", "Never"],
         ["spot", "Recommend"],
     ]
-    assert told[0][8] == "nothing is known that would help"
-    assert told[1][2:8] == ["Kept", "acme", "weight", "1", "2", "10m"]
-    assert told[2][8] == "spec.advice.mode is Never"
-    assert told[3][2:8] == ["Recommended", "chat", "limit", "40%", "50%", "20m"]
+    assert reported[0][8] == "nothing is known that would help"
+    assert reported[1][2:8] == ["Kept", "acme", "weight", "1", "2", "10m"]
+    assert reported[2][8] == "spec.advice.mode is Never"
+    assert reported[3][2:8] == ["Recommended", "chat", "limit", "40%", "50%", "20m"]
 
 
 def test_programs_get_what_the_status_has():

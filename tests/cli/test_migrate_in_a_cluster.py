@@ -92,9 +92,9 @@ def test_where_it_does_not_pay_nothing_is_moved(plugin: Plugin, world: World, en
     assert "moving does not pay" in answer.stderr
     assert (orders(engines[0]), orders(engines[1])) == (["look"], [])
     answer = plugin(*slowly, "--anyway")
-    told = json.loads(answer.stdout)
-    assert (answer.returncode, told["estimate"]["pays"]) == (0, False)
-    assert [each["movedBytes"] for each in told["work"]] == [5000, 5000]
+    reported = json.loads(answer.stdout)
+    assert (answer.returncode, reported["estimate"]["pays"]) == (0, False)
+    assert [each["movedBytes"] for each in reported["work"]] == [5000, 5000]
 
 
 def test_a_dry_run_only_looks(plugin: Plugin, world: World, engines: list[MovingEngine]):

@@ -181,7 +181,9 @@ def packed(at_least: int) -> dict[str, Any]:
         pytest.param(
             {"pods": {KEY: [pod(trouble="Pending")]}}, "WARN", ENGINES, "not ready (Pending): engine-0", id="unready"
         ),
-        pytest.param({"pods": {KEY: [pod(told="sha256:old")]}}, "WARN", ENGINES, "not told of the newest", id="untold"),
+        pytest.param(
+            {"pods": {KEY: [pod(reported="sha256:old")]}}, "WARN", ENGINES, "not told of the newest", id="untold"
+        ),
         pytest.param(
             {"answers": [answer(None, error="refused")]},
             "WARN",
@@ -306,8 +308,8 @@ def test_a_refused_zone_hides_no_other_zone_and_no_zone_is_called_ready():
 
 
 def test_tiers_that_are_enforced_are_told():
-    told = {"type": "TiersEnforced", "status": "True", "reason": "Enforced", "message": "1 engine have the tiers"}
-    facts = replace(HEALTHY, pools=[pool(conditions=[*pool().status["conditions"], told])])
+    reported = {"type": "TiersEnforced", "status": "True", "reason": "Enforced", "message": "1 engine have the tiers"}
+    facts = replace(HEALTHY, pools=[pool(conditions=[*pool().status["conditions"], reported])])
 
     assert Finding(Level.OK, "tiers shop/demo", "1 engine have the tiers") in diagnose(facts)
     assert not [found for found in diagnose(HEALTHY) if found.subject.startswith("tiers")]

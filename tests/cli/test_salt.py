@@ -1,4 +1,4 @@
-"""``salt TENANT``: the salt that the front door would make, for whoever may read the key and for nobody else."""
+"""``salt TENANT``: the salt that the frontend would make, for whoever may read the key and for nobody else."""
 
 import base64
 import secrets
@@ -23,7 +23,7 @@ class TestWithAFile:
         signal.signal(signal.SIGTERM, before)
 
     @pytest.mark.parametrize("flags", [(), ("--client-salt", "mine")])
-    def test_it_prints_the_doors_salt_and_asks_no_cluster(self, tmp_path, capsys, monkeypatch, flags):
+    def test_it_prints_the_frontends_salt_and_asks_no_cluster(self, tmp_path, capsys, monkeypatch, flags):
         monkeypatch.setenv("PATH", "")
         (tmp_path / "key").write_text(KEY.hex())
         assert main(["salt", "acme", "--key-file", str(tmp_path / "key"), *flags]) == 0
@@ -34,9 +34,9 @@ class TestWithAFile:
         if content is not None:
             (tmp_path / "key").write_text(content)
         assert main(["salt", "acme", "--key-file", str(tmp_path / "key")]) == 1
-        told = capsys.readouterr()
-        assert told.out == ""
-        assert said in told.err
+        reported = capsys.readouterr()
+        assert reported.out == ""
+        assert said in reported.err
 
 
 @pytest.mark.controlplane

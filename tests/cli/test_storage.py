@@ -75,10 +75,10 @@ def test_what_nobody_has_looked_at_says_so() -> None:
 
 
 def test_programs_get_all_of_it() -> None:
-    told = json.loads(document([storage("nfs")], [group("team")]))
+    reported = json.loads(document([storage("nfs")], [group("team")]))
 
-    assert told["storages"][0]["status"]["held"] == 5 * GI
-    assert told["groups"][0]["spec"]["storages"] == ["nfs", "bucket"]
+    assert reported["storages"][0]["status"]["held"] == 5 * GI
+    assert reported["groups"][0]["spec"]["storages"] == ["nfs", "bucket"]
 
 
 def test_a_cluster_without_a_manager_hears_nothing_of_one() -> None:
@@ -127,8 +127,8 @@ def test_what_can_t_be_used_is_named_with_the_reason() -> None:
     assert found["storages nfs"].advice.startswith("Look at the storage that the message names")
     assert found["groups team"].advice.startswith("Create a KVStorage, or enable one")
     assert found.keys() == {"storages nfs", "groups team"}
-    told = [finding.message for finding in diagnose(replace(HEALTHY, **facts)) if finding.subject == "storages"]
-    assert told == ["1 of 3 can be used: ssd", "disabled by spec.enabled: off"]
+    reported = [finding.message for finding in diagnose(replace(HEALTHY, **facts)) if finding.subject == "storages"]
+    assert reported == ["1 of 3 can be used: ssd", "disabled by spec.enabled: off"]
 
 
 @pytest.mark.parametrize(("kind", "thing"), [("kvs", storage("nfs")), ("kvg", group("team"))])

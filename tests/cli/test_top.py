@@ -72,8 +72,8 @@ def in_tier(tier: str, held: int, reserved: int = 0) -> ZoneTierReport:
 
 
 def test_tiers_have_columns_where_there_are_any():
-    told = {"tier": "cpu", "held": 2**30, "reserved": 2**31, "hits": 5}
-    (of_status,) = status_rows([zone("acme", tiers=[told])])
+    reported = {"tier": "cpu", "held": 2**30, "reserved": 2**31, "hits": 5}
+    (of_status,) = status_rows([zone("acme", tiers=[reported])])
     reports = [zone_report("acme", tiers=(in_tier("cpu", 2**30, 2**31), in_tier("disk", 7))), zone_report("burst")]
     rows = list(live_rows([zone("acme"), zone("burst")], [answer(engine_report(*reports))]))
 

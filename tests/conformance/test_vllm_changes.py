@@ -43,10 +43,10 @@ def package(folder: Path, **changed: str) -> Package:
 
 
 @pytest.fixture
-def told(tmp_path):
+def reported(tmp_path):
     """What is told of a vLLM in which these files are others, under each heading."""
 
-    def told(moved: dict[str, str] | None = None, **changed: str) -> dict[str, list[str]]:
+    def reported(moved: dict[str, str] | None = None, **changed: str) -> dict[str, list[str]]:
         old, new = package(tmp_path / "old"), package(tmp_path / "new", **changed)
         for source, target in (moved or {}).items():
             (new.folder / source).rename(new.folder / target)
@@ -58,45 +58,45 @@ def told(tmp_path):
             by_title[title.partition(":")[0]] = [line.strip() for line in lines]
         return by_title
 
-    return told
+    return reported
 
 
-def test_of_two_that_are_alike_nothing_is_told(told):
-    assert set(map(len, told().values())) == {0}
+def test_of_two_that_are_alike_nothing_is_told(reported):
+    assert set(map(len, reported().values())) == {0}
 
 
-def test_what_is_imported_and_has_moved_is_told_with_where_it_is(told):
-    moved = told({"entrypoints/old_args.py": "entrypoints/new_args.py"})
+def test_what_is_imported_and_has_moved_is_told_with_where_it_is(reported):
+    moved = reported({"entrypoints/old_args.py": "entrypoints/new_args.py"})
     assert moved["imports that are gone"] == [
         "vllm.entrypoints.old_args.make_parser, now in: vllm.entrypoints.new_args"
     ]
 
 
-def test_an_attribute_that_becomes_something_else_is_told_and_one_that_nobody_touches_is_not(told):
+def test_an_attribute_that_becomes_something_else_is_told_and_one_that_nobody_touches_is_not(reported):
     other = SCHEDULER.replace("set[str] = set()", "dict[str, int] = {}").replace(
         "unknown_here: int", "unknown_here: str"
     )
-    fields = told(**{"v1/core/scheduler.py": other})["fields that are others"]
+    fields = reported(**{"v1/core/scheduler.py": other})["fields that are others"]
     assert fields == ["vllm.v1.core.scheduler.Scheduler.failed: set[str] → dict[str, int]"]
 
 
-def test_an_attribute_that_is_gone_is_told(told):
+def test_an_attribute_that_is_gone_is_told(reported):
     other = SCHEDULER.replace("failed", "failures").replace("schedule(", "plan(")
-    assert told(**{"v1/core/scheduler.py": other})["attributes that are gone"] == ["failed", "schedule"]
+    assert reported(**{"v1/core/scheduler.py": other})["attributes that are gone"] == ["failed", "schedule"]
 
 
-def test_code_is_told_where_it_does_something_else_and_not_where_it_says_something_else(told):
+def test_code_is_told_where_it_does_something_else_and_not_where_it_says_something_else(reported):
     said = SCHEDULER.replace("Make a step.", "Make one step.").replace("return 1", "return 2")
-    (code,) = (title for title in told() if title.startswith("code"))
-    assert told(**{"v1/core/scheduler.py": said})[code] == []
-    done = told(**{"v1/core/scheduler.py": SCHEDULER.replace("throttle=False", "throttle=True")})[code]
+    (code,) = (title for title in reported() if title.startswith("code"))
+    assert reported(**{"v1/core/scheduler.py": said})[code] == []
+    done = reported(**{"v1/core/scheduler.py": SCHEDULER.replace("throttle=False", "throttle=True")})[code]
     assert done[0] == "vllm.v1.core.scheduler.Scheduler.schedule"
     assert "-def schedule(self, throttle=False):" in done
     assert "+def schedule(self, throttle=True):" in done
 
 
-def test_routes_flags_and_modules_that_come_and_go_are_told(told):
-    found = told(
+def test_routes_flags_and_modules_that_come_and_go_are_told(reported):
+    found = reported(
         **{
             "entrypoints/routes.py": '@router.get("/stays")\n@router.websocket("/comes")\n',
             "engine/arg_utils.py": 'add("--stays")\nadd("--comes")\n',

@@ -33,9 +33,11 @@ def engine_of(console: ServedConsole) -> Iterator[Callable[..., Engine]]:
     (port,) = free_ports(1)
     with ExitStack() as stack:
 
-        def make(blocks: list[Block], *zones: str, number: int = 0, told: Mapping[str, Any] | None = None) -> Engine:
+        def make(
+            blocks: list[Block], *zones: str, number: int = 0, reported: Mapping[str, Any] | None = None
+        ) -> Engine:
             engine = Engine(f"engine-{number}", blocks, (f"127.0.0.{number + 1}", port))
-            engine.zones |= told or {}
+            engine.zones |= reported or {}
             stack.callback(engine.stop)
             console.add_pool(port=port)
             console.add_pod(engine.name, engine.host)

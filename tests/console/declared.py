@@ -22,9 +22,9 @@ def storage(name: str, *, health: dict[str, str] | None = None, held: int = 0, *
     return body(name, metadata={"namespace": ""}, spec={**files, **spec}, status=status)
 
 
-def group(name: str, *, ready: dict[str, str] | None = None, told: Any = None, **spec: Any) -> dict[str, Any]:
+def group(name: str, *, ready: dict[str, str] | None = None, reported: Any = None, **spec: Any) -> dict[str, Any]:
     """A KVCacheGroup with the figures ``told`` in its status."""
-    status = {"conditions": [ready or condition("Ready")], **(told or {})}
+    status = {"conditions": [ready or condition("Ready")], **(reported or {})}
     return body(name, metadata={"namespace": ""}, spec={"storages": ["disk"], **spec}, status=status)
 
 

@@ -14,7 +14,7 @@ from tenantzone_contract.report import ConfigStatus, EngineReport, LoanReport, T
 from tenantzone_operator.console.server import Standing, console_served
 from tenantzone_operator.console.storages import Stored
 from tenantzone_operator.kube.resources import Pod, Pool, read_pod
-from tenantzone_operator.kube.store import Shelf, Store
+from tenantzone_operator.kube.store import InformerCache, Store
 from tenantzone_runtime.admin import AdminServer
 from tenantzone_runtime.admin_access import AdminAccess
 from tenantzone_runtime.housekeeping.picture import Picture
@@ -121,7 +121,7 @@ class ServedConsole:
         self.url = f"http://localhost:{self.port}"
         self.standing = Standing(is_leading=True, is_ready=True, has_listed=True)
         self._store = Store()
-        self._pods = self._store.pods["default", "demo"] = Shelf(read_pod)
+        self._pods = self._store.pods["default", "demo"] = InformerCache(read_pod)
         self._loop = asyncio.new_event_loop()
         self._versions = iter(range(1, 1_000_000))
 

@@ -19,21 +19,21 @@ def pool(version: int, **status: object) -> Pool:
     return read_pool(body("demo", version=version, spec={"selector": {}}, status=status))
 
 
-def told(changes: Changes, key: tuple[str, str] = DEMO) -> list[tuple[str, str, str]]:
+def reported(changes: Changes, key: tuple[str, str] = DEMO) -> list[tuple[str, str, str]]:
     return [(change.name, change.reason, change.note) for change in changes.of(key, 50)]
 
 
 def test_what_is_there_at_first_is_no_change():
     changes = Changes()
     changes.look([zone(version=1)], [pool(2)])
-    assert told(changes) == []
+    assert reported(changes) == []
 
 
 def test_zones_come_change_and_go():
     changes = Changes()
     for zones in ([], [zone(version=1)], [zone(version=2, generation=2)], []):
         changes.look(zones, [])
-    assert told(changes) == [
+    assert reported(changes) == [
         ("acme", "Deleted", ""),
         ("acme", "Changed", "generation 2"),
         ("acme", "Declared", "generation 1"),
@@ -45,7 +45,7 @@ def test_a_zone_is_told_to_be_ready_and_not_to_be():
     changes.look([zone(version=1)], [])
     changes.look([zone(version=2, conditions=[READY])], [])
     changes.look([zone(version=3, conditions=[UNREADY, REFUSED])], [])
-    assert told(changes) == [
+    assert reported(changes) == [
         ("acme", "NotReady", "PoolOvercommitted: no room"),
         ("acme", "Overcommitted", "no room"),
         ("acme", "Ready", "enforced"),
@@ -57,7 +57,7 @@ def test_what_the_operator_says_in_events_is_told_here_too():
     changes.look([zone(version=1, state="Idle", evictions=0)], [pool(2)])
     refuses = {"type": "Programmed", "status": "False", "reason": "ConfigRejected", "message": "engine-0: bad"}
     changes.look([zone(version=3, state="Evicted", evictions=9)], [pool(4, conditions=[refuses])])
-    assert [(name, reason) for name, reason, _ in told(changes)] == [
+    assert [(name, reason) for name, reason, _ in reported(changes)] == [
         ("demo", "ConfigRejected"),
         ("acme", "ZoneEvicted"),
     ]
@@ -67,14 +67,14 @@ def test_engines_that_come_and_go_are_told():
     changes = Changes()
     for version, ready in ((1, 0), (2, 2), (3, 1)):
         changes.look([], [pool(version, enginesReady=ready)])
-    assert told(changes) == [("demo", "Engines", "1 ready, were 2"), ("demo", "Engines", "2 ready, were 0")]
+    assert reported(changes) == [("demo", "Engines", "1 ready, were 2"), ("demo", "Engines", "2 ready, were 0")]
 
 
 def test_a_listing_that_brings_the_same_again_changes_nothing():
     changes = Changes()
     for _ in range(3):
         changes.look([zone(version=1, conditions=[READY])], [pool(2)])
-    assert told(changes) == []
+    assert reported(changes) == []
 
 
 def test_the_same_again_is_counted():
@@ -90,7 +90,7 @@ def test_each_pool_has_its_own_and_the_oldest_are_forgotten():
     changes = Changes()
     changes.look([], [])
     changes.look([zone("other", version=1, pool="others")], [])
-    assert told(changes, ("default", "others")) == [("other", "Declared", "generation 1")]
+    assert reported(changes, ("default", "others")) == [("other", "Declared", "generation 1")]
     for version in range(2, MAX_CHANGES + 3):
         changes.look([zone(f"zone-{version}", version=version)], [])
-    assert told(changes, ("default", "others")) == []
+    assert reported(changes, ("default", "others")) == []

@@ -13,7 +13,7 @@ from tenantzone_contract.report import ConfigStatus
 from tenantzone_operator.console.live import FRESH_SECONDS, LiveEngines, NotThereError
 from tenantzone_operator.engines.watch import FROZEN_SECONDS, SILENCE_SECONDS
 from tenantzone_operator.kube.resources import Pod, Pool, read_pod
-from tenantzone_operator.kube.store import Shelf, Store
+from tenantzone_operator.kube.store import InformerCache, Store
 from tests.console.served import no_pods, no_tokens
 from tests.operator.objects import body, registered, report, zone_report
 
@@ -39,10 +39,10 @@ class Engine:
     async def answer(self, _: web.Request) -> web.Response:
         self.asked += 1
         zones = (registered("stray"), zone_report("acme", cached=self.held))
-        told = report("engine-0", 100, ConfigStatus(), zones)
+        reported = report("engine-0", 100, ConfigStatus(), zones)
         if not self.is_frozen:
-            told = told.model_copy(update={"published_unix_time": float(next(_published))})
-        return web.Response(text=told.model_dump_json(by_alias=True), status=self.status)
+            reported = reported.model_copy(update={"published_unix_time": float(next(_published))})
+        return web.Response(text=reported.model_dump_json(by_alias=True), status=self.status)
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def store(engine: Engine) -> Store:
     made = Store()
     labels = {"app": "vllm"}
     made.pools.put(body("demo", spec={"selector": {"matchLabels": labels}, "adminPort": engine.port}))
-    made.pods[KEY] = Shelf(read_pod)
+    made.pods[KEY] = InformerCache(read_pod)
     made.pods[KEY].put(POD)
     return made
 
@@ -103,10 +103,10 @@ async def test_one_late_answer_is_forgiven_and_silence_is_not(engine: Engine, st
     engine.status = 500
     clock.now += SILENCE_SECONDS - 0.5
     (seen,) = await live.engines(KEY)
-    assert seen.telling is not None
+    assert seen.live_report is not None
     clock.now += 60
     (seen,) = await live.engines(KEY)
-    assert (seen.telling, seen.error) == (None, "/report answers with status 500")
+    assert (seen.live_report, seen.error) == (None, "/report answers with status 500")
 
 
 async def test_an_engine_that_repeats_itself_hangs(engine: Engine, store: Store):
@@ -116,7 +116,7 @@ async def test_an_engine_that_repeats_itself_hangs(engine: Engine, store: Store)
     await live.engines(KEY)
     clock.now += FROZEN_SECONDS + 1
     (seen,) = await live.engines(KEY)
-    assert seen.telling is None
+    assert seen.live_report is None
     assert "the engine hangs" in seen.error
 
 
@@ -165,11 +165,11 @@ async def test_a_replica_that_watches_no_pods_asks_for_them(engine: Engine, stor
     live = LiveEngines(store, list_pods, no_tokens, clock)
     assert live.view(KEY).pods == []
     (seen,) = await live.engines(KEY)
-    assert seen.telling is not None
+    assert seen.live_report is not None
     assert [pod.meta.name for pod in live.view(KEY).pods] == ["engine-0", "engine-1"]
     assert asked == ["demo"]
 
     there.clear()
     clock.now += 100 * FRESH_SECONDS
     (seen,) = await live.engines(KEY)
-    assert seen.telling is not None, "an API server that is away takes no engine away"
+    assert seen.live_report is not None, "an API server that is away takes no engine away"

@@ -152,7 +152,7 @@ def test_an_engine_that_joins_brings_no_share_of_what_it_computed_before(
             }""",
             acme.locator("td").last.element_handle(),
         )
-        engine_of(SMALL, "acme", "burst", number=1, told={"burst": {"computed_tokens": 10**9}})
+        engine_of(SMALL, "acme", "burst", number=1, reported={"burst": {"computed_tokens": 10**9}})
         expect(page.locator("#engine-rows tr")).to_have_count(2)
         engine.zones["acme"]["computed_tokens"], engine.zones["burst"]["computed_tokens"] = 1065, 635
         expect(acme.locator("td").last).to_have_text("40 %")

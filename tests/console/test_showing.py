@@ -61,9 +61,9 @@ def pod(name: str, ip: str = "127.0.0.1") -> Pod:
 def heard(name: str, rejected: str = "", *zones: ZoneReport) -> LiveEngine:
     """An engine that has just told of itself what a report says."""
     rejection = Rejection(error=rejected, unix_time=0.0) if rejected else None
-    told = report(name, 100, ConfigStatus(applied_generation=1, rejected=rejection), zones)
+    reported = report(name, 100, ConfigStatus(applied_generation=1, rejected=rejection), zones)
     look = LiveEngine(pod(name))
-    look.hear(read_report_text(told.model_dump_json(by_alias=True).encode()), now=0.0)
+    look.hear(read_report_text(reported.model_dump_json(by_alias=True).encode()), now=0.0)
     return look
 
 
@@ -110,9 +110,9 @@ def test_what_a_zone_holds_in_tiers_is_that_of_all_engines_and_each_tier_is_show
     second = zone_report("acme", tiers=(in_tier("cpu", 30, 4),))
     engines = [heard("a", "", first), heard("b", "", second), heard("c")]
     tiers = (TierReport(tier="disk", capacity_bytes=900, held_bytes=5, chunk_bytes=1, problem="reads fail: \x1bno"),)
-    told = report("d", 100, ConfigStatus(applied_generation=1), ()).model_copy(update={"tiers": tiers})
+    reported = report("d", 100, ConfigStatus(applied_generation=1), ()).model_copy(update={"tiers": tiers})
     engines.append(LiveEngine(pod("d")))
-    engines[-1].hear(read_report_text(told.model_dump_json(by_alias=True).encode()), now=0.0)
+    engines[-1].hear(read_report_text(reported.model_dump_json(by_alias=True).encode()), now=0.0)
 
     shown = shown_with(*engines, zones=[declared("acme")])
 

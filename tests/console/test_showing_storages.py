@@ -32,7 +32,7 @@ def test_a_storage_is_shown_with_its_health_and_its_limits():
 
 def test_a_group_is_shown_with_its_quotas_by_type_and_the_floors_of_its_zones():
     acme = {"namespace": "shop", "name": "acme", "types": [{"type": "FileSystem", "reserved": "1Gi", "limit": "4Gi"}]}
-    told = {
+    reported = {
         "held": 5 * GIB,
         "instances": 2,
         "evictedBlocks": 7,
@@ -41,7 +41,7 @@ def test_a_group_is_shown_with_its_quotas_by_type_and_the_floors_of_its_zones():
     }
     limits = [{"type": "FileSystem", "limit": "4Gi", "watermark": "50%"}]
     whole = {"zones": [acme], "types": limits, "quota": {"limit": "8Gi", "watermark": "90%"}, "ttl": "1h"}
-    found = shown(groups=[group("team", told=told, evictionPolicy="LFU", **whole)])
+    found = shown(groups=[group("team", reported=reported, evictionPolicy="LFU", **whole)])
     (row,) = found["groups"]
     assert (row["held"], row["limit"], row["watermarkPercent"]) == (5 * GIB, 8 * GIB, 90)
     assert (row["policy"], row["ttlSeconds"], row["instances"], row["evictedBlocks"]) == ("LFU", 3600, 2, 7)

@@ -33,7 +33,7 @@ def cluster() -> Cluster:
         groups=[
             group(
                 "team",
-                told=FIGURES,
+                reported=FIGURES,
                 zones=[ACME],
                 quota={"limit": "12Gi", "watermark": "95%"},
                 types=[{"type": "FileSystem", "limit": "10Gi"}],
@@ -67,8 +67,8 @@ def test_it_shows_storages_groups_and_what_zones_are_promised(browser: Browser, 
         expect(tape.locator(".badge")).to_have_text("unhealthy")
         expect(tape.locator(".bar")).to_be_hidden()
         team = row(page, "group-rows", "team").locator("td")
-        told = ["ready", "", "6 GiB", "12 GiB", "95 %", "LRU", "1 h 0 min", "2", "1,234", "disk"]
-        expect(team).to_have_text(told)
+        reported = ["ready", "", "6 GiB", "12 GiB", "95 %", "LRU", "1 h 0 min", "2", "1,234", "disk"]
+        expect(team).to_have_text(reported)
         types = row(page, "type-rows", "team").locator("td")
         expect(types).to_have_text(["FileSystem", "", "6 GiB", "10 GiB", "–"])
         expect(row(page, "zone-rows", "shop/acme").locator("td")).to_have_text(
@@ -102,7 +102,9 @@ def test_text_from_others_is_never_markup(browser: Browser, console: ServedConso
     evil = "<img src=x onerror=alert(1)>"
     hostile = storage("tape", health=UNHEALTHY | {"message": evil}, fileSystem={"path": f"/{evil}"})
     odd = condition("Ready", "False", evil, evil)
-    cluster.declare(storages=[hostile], groups=[group("team", ready=odd, told={"types": [{"type": evil, "held": 1}]})])
+    cluster.declare(
+        storages=[hostile], groups=[group("team", ready=odd, reported={"types": [{"type": evil, "held": 1}]})]
+    )
     with opened(browser, f"{console.url}/storage") as page:
         tape = row(page, "storage-rows", "tape")
         expect(tape.locator(".message")).to_have_text(evil)

@@ -1,4 +1,4 @@
-"""An engine of the release before this one reads what this one's operator writes, as long as nothing new is used."""
+"""An engine of the previous release reads what this one's operator writes, as long as nothing new is used."""
 
 import subprocess
 import sys
@@ -52,14 +52,14 @@ print(source.config.hash)
 
 @pytest.fixture(scope="module")
 def previous(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The path on which Python finds the release before this one."""
+    """The path on which Python finds the previous release."""
     return unpack_previous(tmp_path_factory.mktemp("previous"))
 
 
 def read_by(previous: str, config: RuntimeConfig) -> str:
     """The hash of the config as the previous release reads it, or why it refuses it."""
     folder = str(Path(previous.partition(":")[0]).parent)
-    told = subprocess.run(
+    reported = subprocess.run(
         [sys.executable, "-c", READ, folder],
         input=dump_config(config),
         env={"PYTHONPATH": previous},
@@ -67,7 +67,7 @@ def read_by(previous: str, config: RuntimeConfig) -> str:
         text=True,
         check=True,
     )
-    return told.stdout.strip()
+    return reported.stdout.strip()
 
 
 def config_of(*zones: ZoneConfig, **unknown: object) -> RuntimeConfig:

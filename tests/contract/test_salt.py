@@ -23,7 +23,7 @@ any_text = st.text(st.characters(exclude_categories=()))
 
 
 def test_the_salts_of_a_key_are_what_they_were():
-    """Another digest would be another cache for everybody, and a gateway of the release before would miss."""
+    """Another digest would be another cache for everybody, and a gateway of the previous release would miss."""
     assert tenant_salt(KEY, "acme") == "4d6d69355ce5011617b7ba40a79c14f716ed93166e45764d58e8b45be9bdce76"
     assert tenant_salt(KEY, "acme", "mine") == "2aff57500f40e5d8717357a4b8d745aa2a0d8b7db3309f09c967a4e0e259623e"
     assert salt_key_id(KEY) == "0fa9b15df105014a"

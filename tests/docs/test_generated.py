@@ -34,8 +34,8 @@ def marked() -> set[Path]:
     """Those that .gitattributes calls generated, without the locks."""
     names = "\n".join(map(str, tracked()))
     command = ["git", "-C", REPOSITORY, "check-attr", "--stdin", "linguist-generated"]
-    told = subprocess.run(command, input=names, capture_output=True, text=True, check=True).stdout
-    lines = [line.removesuffix(": linguist-generated: set") for line in told.splitlines() if line.endswith(": set")]
+    reported = subprocess.run(command, input=names, capture_output=True, text=True, check=True).stdout
+    lines = [line.removesuffix(": linguist-generated: set") for line in reported.splitlines() if line.endswith(": set")]
     return {Path(line) for line in lines if not line.startswith(LOCKS)}
 
 

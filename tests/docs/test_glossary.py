@@ -17,7 +17,7 @@ from tenantzone_runtime.zones.zone import ZoneSpec
 
 REPOSITORY = Path(__file__).parents[2]
 GLOSSARY = (REPOSITORY / "docs" / "glossary.md").read_text(encoding="utf-8")
-OUTSIDE = ("the front door's", "a tier's")
+OUTSIDE = ("the frontend's", "a tier's")
 """Of whom a field is that no spec of the core has."""
 CORE = {"ZoneSpec": ZoneSpec, "Watermarks": Watermarks}
 
@@ -93,6 +93,8 @@ def test_each_field_of_a_zone_is_in_the_glossary():
 
 
 def test_the_glossary_has_each_reason_and_no_other():
-    told = {row[0]: row[1] for row in table("Reason")}
-    assert {reason for reason, of in told.items() if of in ("evictions", "both")} == set(get_args(EvictionReason))
-    assert {reason for reason, of in told.items() if of in ("preemptions", "both")} == set(get_args(PreemptionReason))
+    reported = {row[0]: row[1] for row in table("Reason")}
+    assert {reason for reason, of in reported.items() if of in ("evictions", "both")} == set(get_args(EvictionReason))
+    assert {reason for reason, of in reported.items() if of in ("preemptions", "both")} == set(
+        get_args(PreemptionReason)
+    )

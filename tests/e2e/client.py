@@ -87,14 +87,14 @@ class Client:
     def load(self, tenant: str) -> Iterator[Load]:
         """Ask several times a second while the block runs; what came of it is there when it is left."""
         load = Load()
-        with tempfile.TemporaryFile("w+") as told:
+        with tempfile.TemporaryFile("w+") as reported:
             with self.cluster.popen(
-                *_asking("load", _URL, f"key-of-{tenant}"), stdin=subprocess.PIPE, stdout=told
+                *_asking("load", _URL, f"key-of-{tenant}"), stdin=subprocess.PIPE, stdout=reported
             ) as asking:
                 yield load
             assert asking.returncode == 0, "the load ends by itself, and says what became of each request"
-            told.seek(0)
-            outcomes = [json.loads(line) for line in told]
+            reported.seek(0)
+            outcomes = [json.loads(line) for line in reported]
         load.answered = outcomes.count(None)
         load.failures = [outcome for outcome in outcomes if outcome is not None]
 

@@ -83,10 +83,10 @@ class Installation:
     def forwarded(self, port: int) -> Iterator[str]:
         """The address at which a port of the operator's pods is reached from here, by kubectl's port-forward."""
         command = ("port-forward", "--namespace", NAMESPACE, OPERATOR, f":{port}")
-        with tempfile.NamedTemporaryFile("w+") as told, self.cluster.popen(*command, stdout=told) as forwarding:
+        with tempfile.NamedTemporaryFile("w+") as reported, self.cluster.popen(*command, stdout=reported) as forwarding:
             try:
-                await_that(lambda: "Forwarding from" in Path(told.name).read_text(), "kubectl forwards the port")
-                local = re.search(r"127\.0\.0\.1:(\d+)", Path(told.name).read_text())
+                await_that(lambda: "Forwarding from" in Path(reported.name).read_text(), "kubectl forwards the port")
+                local = re.search(r"127\.0\.0\.1:(\d+)", Path(reported.name).read_text())
                 assert local is not None
                 yield f"http://127.0.0.1:{local[1]}/"
             finally:

@@ -8,7 +8,7 @@ from tests.e2e.engines import MODEL
 NAME = "plain-vllm"
 FLAGS = (
     "--scheduler-cls=tenantzone_runtime.engine.scheduler.ZoneScheduler",
-    "--middleware=tenantzone_runtime.door.middleware.TenantMiddleware",
+    "--middleware=tenantzone_runtime.frontend.middleware.TenantMiddleware",
 )
 _OUR_OWN = ("serve", MODEL, "--zones-config", "--signed-config", "--tenant-keys", "--salt-key", "--admin-")
 

@@ -10,16 +10,16 @@ def migrate(engine: RealEngine, what: str, **more: object) -> MigrationReport:
     """Give an engine an order for acme's zone, and wait for the end; returns what came of it."""
     order = MigrationOrder(order=what, tenant="acme", **more)
     body = order.model_dump_json(by_alias=True)
-    told = [
+    reported = [
         parse_migration(
             httpx.post(f"http://{engine.address}:{ADMIN_PORT}{MIGRATION_PATH}", content=body, timeout=60).content
         )
     ]
 
     def is_over() -> bool:
-        told.append(parse_migration(engine.admin(f"{MIGRATION_PATH}?tenant=acme&prompts=true").content))
-        return not told[-1].is_running
+        reported.append(parse_migration(engine.admin(f"{MIGRATION_PATH}?tenant=acme&prompts=true").content))
+        return not reported[-1].is_running
 
     engine.wait(is_over, f"{what} is over", 60)
-    assert told[-1].state == "Done", told[-1].problem
-    return told[-1]
+    assert reported[-1].state == "Done", reported[-1].problem
+    return reported[-1]

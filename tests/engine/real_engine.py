@@ -26,8 +26,8 @@ API_PORT = 8000
 ADMIN_PORT = 9464
 START_SECONDS = 600
 _STACKS_LINES = 300
-DOOR_DELAY_SECONDS = 0.2
-"""The front door looks on its own, no more often than each tenth of a second."""
+FRONTEND_DELAY_SECONDS = 0.2
+"""The frontend looks on its own, no more often than each tenth of a second."""
 
 
 class RealEngine:
@@ -72,7 +72,7 @@ class RealEngine:
         return openai.OpenAI(base_url=f"http://{self.address}:{API_PORT}/v1", api_key=f"key-of-{tenant}", max_retries=0)
 
     def add_keys(self, *tenants: str) -> None:
-        """Give tenants keys, as if they had been there for long: of what was just written the door waits for more."""
+        """Give tenants keys, as if they had been there for long: the frontend waits for more of a file just written."""
         for tenant in tenants:
             unfinished = self.keys_folder / f".{tenant}"
             unfinished.write_text(f"key-of-{tenant}\n")
@@ -80,11 +80,11 @@ class RealEngine:
             unfinished.rename(self.keys_folder / tenant)
 
     def renew_salt_key(self) -> None:
-        """Put a new salt key in place, and wait until the engine and its front door have it."""
+        """Put a new salt key in place, and wait until the engine and its frontend have it."""
         self.give_salt_key(new_salt_key())
         status = SaltKeyStatus(id=salt_key_id(self.salt_key))
         self.wait(lambda: self.report().salt_key == status, "the engine has the new salt key")
-        time.sleep(DOOR_DELAY_SECONDS)
+        time.sleep(FRONTEND_DELAY_SECONDS)
 
     def give_salt_key(self, key: bytes) -> None:
         """Put a salt key in place."""
@@ -121,11 +121,11 @@ class RealEngine:
         unfinished.rename(self.config_file)
 
     def declare(self, *zones: ZoneConfig) -> RuntimeConfig:
-        """Write a config, and wait until the engine and its front door have it."""
+        """Write a config, and wait until the engine and its frontend have it."""
         config = self.config(*zones)
         self.write(dump_config(config))
         self.wait(lambda: self.report().config.applied_hash == config.hash, "the engine applied the config")
-        time.sleep(DOOR_DELAY_SECONDS)
+        time.sleep(FRONTEND_DELAY_SECONDS)
         return config
 
     @staticmethod

@@ -59,11 +59,11 @@ async def test_no_answer_tells_of_what_another_tenant_has_cached(declared: RealE
 async def test_neither_errors_nor_figures_nor_logprobs_tell_of_another_tenants_prompts(
     declared: RealEngine, salt: str | None
 ):
-    told = await listen(
+    reported = await listen(
         Tenants(declared, ("acme", "burst")), Probe(samples=PAIRS, prompt_words=WORDS, seed=3, salt=salt)
     )
-    assert (told.error_texts, told.figures) == (0, 0)
-    assert told.by_logprobs.p_value > 0.05
+    assert (reported.error_texts, reported.figures) == (0, 0)
+    assert reported.by_logprobs.p_value > 0.05
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/load", "/server_info", "/kv_event_sources"])

@@ -46,8 +46,8 @@ def test_steps_are_made_while_zones_are_copied(driver, monkeypatch, tell):
     driver.send(NAMES[0], prompt(2), max_tokens=50)
     steps = []
     with in_each_pause(monkeypatch, lambda: steps.append(driver.step()), at_once=2):
-        told = tell(driver)
-    assert [each.tenant for each in told.zones] == NAMES
+        reported = tell(driver)
+    assert [each.tenant for each in reported.zones] == NAMES
     assert len(steps) == 2
     assert all(steps), "the request ran in each"
 
@@ -66,8 +66,8 @@ def test_a_zones_own_amounts_are_of_one_moment(driver, monkeypatch, tell):
         moments.append(amounts(driver))
 
     with in_each_pause(monkeypatch, step):
-        told = tell(driver)
-    for number, each in enumerate(told.zones):
+        reported = tell(driver)
+    for number, each in enumerate(reported.zones):
         found = each.in_use, each.cached, each.running_requests, each.waiting_requests
         assert found == moments[number][each.tenant]
     assert len({tuple(moment.values()) for moment in moments}) > len(NAMES), "each step changed something"
@@ -107,9 +107,9 @@ def test_the_overflow_loses_nothing_that_a_member_counted_before_it_left(driver,
     assert figures_of(driver).zones[-1].counters.requests == {"length": 2}
     driver.ask("two", prompt(3), max_tokens=2)
     with in_each_pause(monkeypatch, driver.scheduler.let_time_pass):
-        told = figures_of(driver)
+        reported = figures_of(driver)
     assert set(driver.scheduler.tenancy.ledger.zones) == {"acme"}, "they are forgotten"
-    assert (told.zones[-1].tenant, told.zones[-1].counters.requests) == ("overflow", {"length": 3})
+    assert (reported.zones[-1].tenant, reported.zones[-1].counters.requests) == ("overflow", {"length": 3})
 
 
 def test_what_zones_lend_and_borrow_agrees_with_the_loans_that_are_told(driver, monkeypatch):
@@ -129,12 +129,12 @@ def test_what_zones_lend_and_borrow_agrees_with_the_loans_that_are_told(driver, 
         driver.scheduler.let_time_pass()
 
     with in_each_pause(monkeypatch, take_back):
-        told = report_of(driver)
-    lent = {each.tenant: each.lent for each in told.zones if each.lent}
-    borrowed = {each.tenant: each.borrowed for each in told.zones if each.borrowed}
-    assert lent == summed(told.loans, "lender")
-    assert borrowed == summed(told.loans, "borrower")
-    assert all(loan.blocks for loan in told.loans)
+        reported = report_of(driver)
+    lent = {each.tenant: each.lent for each in reported.zones if each.lent}
+    borrowed = {each.tenant: each.borrowed for each in reported.zones if each.borrowed}
+    assert lent == summed(reported.loans, "lender")
+    assert borrowed == summed(reported.loans, "borrower")
+    assert all(loan.blocks for loan in reported.loans)
     assert set(lent) == set(NAMES[:2]), "the third's was over when its turn came"
 
 
@@ -195,6 +195,6 @@ def test_a_collection_that_is_almost_due_is_made_before_the_lock_is_taken(driver
 def test_a_time_that_no_clock_can_have_measured_costs_no_report(driver):
     driver.declare(zone("acme"))
     driver.zone("acme").outcomes = {"first_token": TargetOutcome(0.5, 1.8e9, False, "Neighbours")}
-    told = parse_report(dump_report(report_of(driver)))
-    (latency,) = (zone.latency for zone in told.zones if zone.tenant == "acme")
+    reported = parse_report(dump_report(report_of(driver)))
+    (latency,) = (zone.latency for zone in reported.zones if zone.tenant == "acme")
     assert latency.first_token.actual_seconds == MAX_SECONDS

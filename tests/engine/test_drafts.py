@@ -185,16 +185,16 @@ def test_what_is_foreseen_of_a_step_is_what_it_takes(new_engine, method, sent, c
     while scheduler.has_unfinished_requests():
         generating = [each for each in scheduler.running if not each.is_prefill_chunk]
         tokens = {each: each.num_tokens_with_spec - each.num_computed_tokens for each in generating}
-        foreseen = {each: manager.blocks_to_generate(each, demand.max_chunk) for each in generating}
-        assert foreseen == {each: demand.of_running(each, tokens[each]) for each in generating}
-        assert {each: not blocks for each, blocks in foreseen.items()} == {
+        predicted = {each: manager.blocks_to_generate(each, demand.max_chunk) for each in generating}
+        assert predicted == {each: demand.of_running(each, tokens[each]) for each in generating}
+        assert {each: not blocks for each, blocks in predicted.items()} == {
             each: manager.has_slots_for(each, tokens[each]) for each in generating
         }
         to_admit = {each: demand.to_admit(each) for each in scheduler.waiting}
         before = held()
         output, result = driver.schedule()
         taken = held()
-        for request, blocks in foreseen.items():
+        for request, blocks in predicted.items():
             if output.num_scheduled_tokens.get(request.request_id) == tokens[request]:
                 assert taken[request.request_id] - before[request.request_id] == blocks
         for request, blocks in to_admit.items():

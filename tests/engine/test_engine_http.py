@@ -156,13 +156,13 @@ def test_a_wrong_key_and_a_tenant_without_a_zone_are_refused(engine):
         cached_tokens(engine.client("stranger"), "hello")
 
 
-def test_a_config_that_the_engine_refuses_moves_the_door_no_more_than_the_engine(engine):
+def test_a_config_that_the_engine_refuses_moves_the_frontend_no_more_than_the_engine(engine):
     engine.declare(zone("acme", reserved="40%"))
     acme, prompt = engine.client("acme"), new_prompt()
     cached_tokens(acme, prompt)
     engine.write(dump_config(engine.config(zone("burst", eviction_policy="Unheard"))))
     engine.wait(lambda: engine.report().config.rejected is not None, "the file is refused")
-    for _ in range(20):  # As often as it takes the door to look twice.
+    for _ in range(20):  # As often as it takes the frontend to look twice.
         assert cached_tokens(acme, prompt) == 640
     with pytest.raises(openai.PermissionDeniedError, match="has no zone"):
         cached_tokens(engine.client("burst"), "hello")
@@ -408,9 +408,9 @@ def test_log_probabilities_of_prompts_are_bounded_for_all_prompts_of_a_body(engi
         served = client.post(address, json={**asked, "prompt": prompts[0][:200]})
     assert served.status_code == 200
     (choice,) = served.json()["choices"]
-    told = choice["prompt_logprobs"] if param == "prompt_logprobs" else choice["logprobs"]["top_logprobs"]
-    assert len(told) >= 200
-    assert len(told[1]) > 1
+    reported = choice["prompt_logprobs"] if param == "prompt_logprobs" else choice["logprobs"]["top_logprobs"]
+    assert len(reported) >= 200
+    assert len(reported[1]) > 1
 
 
 def test_an_answer_whose_length_the_route_was_not_told_ends_before_its_log_probabilities_are_too_many(engine):
@@ -586,8 +586,8 @@ def test_a_request_is_counted_with_how_long_it_waited_and_how_it_ended(engine):
 
 def test_every_metric_that_is_documented_is_there_and_no_other(engine):
     engine.declare(zone("acme"))
-    told = {family.name for family in text_string_to_metric_families(engine.metrics())}
-    assert told == {family.name.removesuffix("_total") for family in families("full")}
+    reported = {family.name for family in text_string_to_metric_families(engine.metrics())}
+    assert reported == {family.name.removesuffix("_total") for family in families("full")}
 
 
 def journal(*arguments):

@@ -59,9 +59,9 @@ def test_registered_zones_beyond_the_cap_are_one_in_the_figures(driver):
         driver.ask(tenant, prompt(3), max_tokens=2)
     driver.send("two", prompt(5), max_tokens=50)
     driver.step()
-    told = figures_of(driver)
-    assert set(told) == {"acme", "one", "overflow"}
-    overflow = told["overflow"]
+    reported = figures_of(driver)
+    assert set(reported) == {"acme", "one", "overflow"}
+    overflow = reported["overflow"]
     assert (overflow.name, overflow.in_use, overflow.cached, overflow.limit) == ("overflow", 6, 6, 2 * CAPACITY)
     assert (overflow.running_requests, overflow.weight, overflow.priority, overflow.state) == (1, 2, 3, "Active")
     assert overflow.counters.requests == {"length": 2}

@@ -1,4 +1,4 @@
-"""Random requests to the real engine, the short form of `python -m tests.door.fuzzing`."""
+"""Random requests to the real engine, the short form of `python -m tests.frontend.fuzzing`."""
 
 import asyncio
 
@@ -6,10 +6,10 @@ import httpx
 import pytest
 
 from tenantzone_contract.config import ZoneConfig
-from tests.door.fuzzing.client import Seen, send_each
-from tests.door.fuzzing.drawn import KEYS, ZONES, draw_batch, draw_pool, first_batch
-from tests.door.fuzzing.server import tracebacks_in
 from tests.engine.real_engine import API_PORT, RealEngine
+from tests.frontend.fuzzing.client import Seen, send_each
+from tests.frontend.fuzzing.drawn import KEYS, ZONES, draw_batch, draw_pool, first_batch
+from tests.frontend.fuzzing.server import tracebacks_in
 from tests.waiting import await_that
 
 pytestmark = pytest.mark.engine

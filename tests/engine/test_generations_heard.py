@@ -8,8 +8,8 @@ import pytest
 from vllm.outputs import CompletionOutput, RequestOutput
 from vllm.sampling_params import SamplingParams
 
-from tenantzone_runtime.door.recorder import Recorder, recorded
 from tenantzone_runtime.engine.recording import _recorded
+from tenantzone_runtime.frontend.recorder import Recorder, recorded
 
 ENGINE = SimpleNamespace(vllm_config=SimpleNamespace(cache_config=SimpleNamespace(block_size=4)))
 

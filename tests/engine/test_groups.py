@@ -82,7 +82,7 @@ def held(driver: Driver, request) -> list[int]:
 
 
 class Asked:
-    """Compares, whenever vLLM is about to take blocks for a request, what was foreseen with what it takes.
+    """Compares, whenever vLLM is about to take blocks for a request, what was predicted with what it takes.
 
     Args:
         driver: of the engine.
@@ -114,22 +114,22 @@ class Asked:
         runs = request in self._scheduler.running
         if runs:
             self._manager.let_go_of_skipped(request)
-            foreseen = self._demand.of_running(request, num_new_tokens)
-            assert foreseen == self._demand.of_running(request, num_new_tokens), "asking changes what is answered"
+            predicted = self._demand.of_running(request, num_new_tokens)
+            assert predicted == self._demand.of_running(request, num_new_tokens), "asking changes what is answered"
             has_slots = self._manager.has_slots_for(request, num_new_tokens)
         else:
-            foreseen, at_most = self._demand.to_admit(request), self._demand.at_most(request)
-            assert foreseen == self._demand.to_admit(request), "asking changes what is answered"
-            assert foreseen <= at_most
+            predicted, at_most = self._demand.to_admit(request), self._demand.at_most(request)
+            assert predicted == self._demand.to_admit(request), "asking changes what is answered"
+            assert predicted <= at_most
         self.taken = 0
         blocks = self._allocate_slots(request, num_new_tokens, *args, **kwargs)
         assert blocks is not None
         if runs:
-            assert self.taken == foreseen
-            assert not (has_slots and foreseen)
+            assert self.taken == predicted
+            assert not (has_slots and predicted)
         else:
-            assert self.taken <= foreseen
-        self.times[runs, foreseen > 0] += 1
+            assert self.taken <= predicted
+        self.times[runs, predicted > 0] += 1
         return blocks
 
 

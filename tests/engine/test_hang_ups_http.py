@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from tenantzone_contract.config import ZoneConfig
-from tenantzone_runtime.door.routes import ROUTES, WEBSOCKET
+from tenantzone_runtime.frontend.routes import ROUTES, WEBSOCKET
 from tests.engine.real_engine import API_PORT, RealEngine
 from tests.waiting import await_that
 

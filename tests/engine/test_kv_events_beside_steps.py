@@ -190,5 +190,5 @@ def test_what_a_waiting_request_would_find_is_told_when_it_is_admitted(driver, p
     while not waiting.num_computed_tokens:
         driver.step()
     later = list(itertools.chain.from_iterable(published.batches()))[len(events) :]
-    told = Counter(block for event in later if isinstance(event, BlockStored) for block in event.block_hashes)
-    assert {told[block] for block in prefix} == {1}
+    reported = Counter(block for event in later if isinstance(event, BlockStored) for block in event.block_hashes)
+    assert {reported[block] for block in prefix} == {1}

@@ -19,7 +19,7 @@ from hack.harness.answer_parsers import (
 )
 from tenantzone_runtime.engine.parser_bounds import bound_parsers
 from tests.engine.test_parser_bounds import PROSE, VALID, comparable, one_of_each, outcome
-from tests.engine.test_parser_processes import Serving, behind_the_door, everything
+from tests.engine.test_parser_processes import Serving, behind_the_frontend, everything
 
 TOKENS = 32_000
 """Of one byte each."""
@@ -91,7 +91,7 @@ async def test_a_long_whole_answer_is_read_as_by_stock_vllm(parser: ParserName):
     stock = outcome(lambda: parse_whole(make_parser(parser), text, chat_request()))
     ids = tokenizer().encode(text, add_special_tokens=False)
     try:
-        found, _ = await behind_the_door(lambda: Serving().whole(make_parser(parser), text, ids=ids))
+        found, _ = await behind_the_frontend(lambda: Serving().whole(make_parser(parser), text, ids=ids))
         bounded = comparable(found)
     except Exception as error:
         # The parser of gpt-oss's answers reads tokens of its own, and no text.
@@ -111,10 +111,10 @@ async def test_a_long_streamed_answer_is_read_as_by_stock_vllm(parser: ParserNam
     except Exception as error:
         # The parser of Hunyuan's answers takes pieces of one token only.
         with pytest.raises(type(error)):
-            await behind_the_door(lambda: everything(partial(make_parser, parser), pieces))
+            await behind_the_frontend(lambda: everything(partial(make_parser, parser), pieces))
         return
 
-    found, _ = await behind_the_door(lambda: everything(partial(make_parser, parser), pieces))
+    found, _ = await behind_the_frontend(lambda: everything(partial(make_parser, parser), pieces))
     assert folded(found) == stock
 
 

@@ -14,12 +14,12 @@ from vllm.multimodal.audio import AudioResampler
 from vllm.multimodal.media import audio as stock_audio
 from vllm.multimodal.media.connector import MediaConnector
 
-from tenantzone_runtime.door.answers import Refusal
-from tenantzone_runtime.door.media import BYTES_OF_PIXEL, AllMedia, MediaUse, TenantMedia
 from tenantzone_runtime.engine import media_bounds
 from tenantzone_runtime.engine.media_bounds import bound_media
 from tenantzone_runtime.engine.media_measures import File, measure
 from tenantzone_runtime.engine.versions import chat_utils
+from tenantzone_runtime.frontend.answers import Refusal
+from tenantzone_runtime.frontend.media import BYTES_OF_PIXEL, AllMedia, MediaUse, TenantMedia
 from tenantzone_runtime.settings import Bounds
 
 BOUNDS = Bounds(
@@ -294,7 +294,7 @@ def test_several_conversations_of_a_body_do_not_wait_for_each_other():
     asyncio.run(asyncio.wait_for(play(), 60))
 
 
-def test_requests_past_the_door_are_as_in_vllm():
+def test_requests_past_the_frontend_are_as_in_vllm():
     source = url(image(300, 300))
     Image.MAX_IMAGE_PIXELS, most = None, Image.MAX_IMAGE_PIXELS
     try:

@@ -24,12 +24,12 @@ from hack.harness.answer_parsers import (
     parse_whole,
     registered,
 )
-from tenantzone_runtime.door.answers import App, Message, Receive, Scope, Send
-from tenantzone_runtime.door.bearing import Bearing
-from tenantzone_runtime.door.parsing_budget import BASE_SECONDS, EXCESS_SECONDS, SECONDS_OF_TOKEN
-from tenantzone_runtime.door.verdict import accept, judged
 from tenantzone_runtime.engine.interruption import TimeSpentError, is_running, prepare_interruption, run_for
 from tenantzone_runtime.engine.parser_bounds import ParsedOutputs, bound_parsers
+from tenantzone_runtime.frontend.answers import App, Message, Receive, Scope, Send
+from tenantzone_runtime.frontend.engine_refusal import accept, refusable
+from tenantzone_runtime.frontend.parsing_budget import BASE_SECONDS, EXCESS_SECONDS, SECONDS_OF_TOKEN
+from tenantzone_runtime.frontend.request_context import RequestContext
 
 PROSE = "The quick brown fox can't jump, 12 times. "
 CALL = '{"name": "look_up", "arguments": {"what": "a \\"b\\" <c>", "how": {"deep": [1, 2.5, null]}}}'
@@ -65,8 +65,8 @@ def _bounded() -> None:
     bound_parsers()
 
 
-class Hearing:
-    """Stands where the door hears what becomes of a request."""
+class RefusalListener:
+    """Stands where the frontend hears what becomes of a request."""
 
     def is_ready(self) -> None:
         pass
@@ -120,9 +120,9 @@ def answer_in_stream(name: str, pieces: list[tuple[str, list[int]]], results: li
     return app
 
 
-def sent_by(app: App, path: str = "/v1/chat/completions") -> tuple[list[Message], Bearing, float]:
-    """What the client gets from an application behind the door, and the processor time that it took."""
-    bearing, sent = Bearing(), []
+def sent_by(app: App, path: str = "/v1/chat/completions") -> tuple[list[Message], RequestContext, float]:
+    """What the client gets from an application behind the frontend, and the processor time that it took."""
+    context, sent = RequestContext(), []
 
     async def send(message: Message) -> None:
         sent.append(message)
@@ -131,8 +131,10 @@ def sent_by(app: App, path: str = "/v1/chat/completions") -> tuple[list[Message]
         raise AssertionError("nothing is received")
 
     begin = time.thread_time()
-    asyncio.run(judged(bearing.carried_through(app), Hearing())({"type": "http", "path": path}, receive, send))
-    return sent, bearing, time.thread_time() - begin
+    asyncio.run(
+        refusable(context.carried_through(app), RefusalListener())({"type": "http", "path": path}, receive, send)
+    )
+    return sent, context, time.thread_time() - begin
 
 
 @pytest.mark.parametrize("name", HOSTILE_WHOLE)
@@ -160,13 +162,13 @@ def test_a_long_tool_call_is_streamed_whole(name: str, begin: str, end: str, rep
     """These parsers read all of the call again for each piece, which takes longer and longer."""
     pieces = [(begin, [5]), (PROSE * repetitions, [5] * 100), *deltas(PROSE * 7 + end, [])]
     results: list[Any] = []
-    sent, bearing, _ = sent_by(answer_in_stream(name, pieces, results))
+    sent, context, _ = sent_by(answer_in_stream(name, pieces, results))
     assert b"UnprocessableEntityError" not in sent[-1]["body"]
     arguments = [
         call.function.arguments or "" for delta in results if delta for call in delta.tool_calls if call.function
     ]
     assert json.loads("".join(arguments)) == {"what": PROSE * (repetitions + 7)}
-    assert bearing.parsing.tokens == 101 + len(PROSE * 7 + end)
+    assert context.parsing.tokens == 101 + len(PROSE * 7 + end)
 
 
 @pytest.mark.parametrize("name", HOSTILE_STREAMS)
@@ -174,15 +176,15 @@ def test_a_stream_that_takes_too_long_ends_with_an_error_event(name: str):
     text, markers = HOSTILE_STREAMS[name], markers_of(ParserName("tool", name))
     # Most of it as one piece, so that the test is short.
     pieces = [(text, [5] * 100), *deltas(text[: len(text) // 4], markers)]
-    sent, bearing, _ = sent_by(answer_in_stream(name, pieces, []))
+    sent, context, _ = sent_by(answer_in_stream(name, pieces, []))
     *_, last = sent
     assert last["body"].endswith(b"data: [DONE]\n\n")
     assert json.loads(last["body"].split(b"\n")[0].removeprefix(b"data: "))["error"]["code"] == 422
-    budget = bearing.parsing
+    budget = context.parsing
     assert budget._spent <= BASE_SECONDS + SECONDS_OF_TOKEN * budget.tokens + EXCESS_SECONDS + TICK_SECONDS
 
 
-def test_a_request_that_came_past_the_door_is_parsed_as_by_stock_vllm():
+def test_a_request_that_came_past_the_frontend_is_parsed_as_by_stock_vllm():
     text = HOSTILE_WHOLE["dots"][:500]
     _, content, calls = parse_whole(make_parser(ParserName("tool", "dots")), text, chat_request())
     assert (content, calls) == (text, None)
@@ -204,24 +206,24 @@ async def test_outputs_are_joined_while_the_budget_is_behind_and_none_is_lost():
             part = outputs.add(output_of([number], f"{number} ", finished=number == 199))
             if part is not None:
                 found.append(part)
-                bearing.parsing.spend(0.004, 0, 0)
+                context.parsing.spend(0.004, 0, 0)
         return found
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         found.extend(joined(SamplingParams(output_kind=RequestOutputKind.DELTA)))
-        spent = bearing.parsing._spent
-        assert spent < BASE_SECONDS + SECONDS_OF_TOKEN * bearing.parsing.tokens
+        spent = context.parsing._spent
+        assert spent < BASE_SECONDS + SECONDS_OF_TOKEN * context.parsing.tokens
         assert len(joined(SamplingParams(output_kind=RequestOutputKind.CUMULATIVE))) == 200
 
-    bearing, found = Bearing(), []
-    await bearing.carried_through(app)({}, None, None)
+    context, found = RequestContext(), []
+    await context.carried_through(app)({}, None, None)
     assert 40 < len(found) < 100
     assert [token for part in found for token in part.outputs[0].token_ids] == list(range(200))
     assert "".join(part.outputs[0].text for part in found) == "".join(f"{number} " for number in range(200))
     assert [part.finished for part in found] == [False] * (len(found) - 1) + [True]
-    past_the_door = ParsedOutputs(SamplingParams(output_kind=RequestOutputKind.DELTA))
+    past_the_frontend = ParsedOutputs(SamplingParams(output_kind=RequestOutputKind.DELTA))
     output = output_of([1])
-    assert past_the_door.add(output) is output
+    assert past_the_frontend.add(output) is output
 
 
 def outcome(call: Callable[[], Any]) -> str:
@@ -266,13 +268,13 @@ def test_valid_answers_are_read_as_by_stock_vllm(parser: ParserName):
             found.append(outcome(lambda: parse_stream(make_parser(parser), pieces, chat_request(stream=True), in_turn)))  # noqa: B023
         return found
 
-    async def behind_the_door(scope: Scope, receive: Receive, send: Send) -> None:
+    async def behind_the_frontend(scope: Scope, receive: Receive, send: Send) -> None:
         bounded.extend(results())
 
     bounded: list[str] = []
-    sent, bearing, _ = sent_by(behind_the_door)
+    sent, context, _ = sent_by(behind_the_frontend)
     assert sent == []
-    assert bearing.parsing._spent > 0
+    assert context.parsing._spent > 0
     assert bounded == results()
 
 

@@ -14,8 +14,6 @@ from vllm.parser.abstract_parser import Parser
 from vllm.sampling_params import RequestOutputKind, SamplingParams
 
 from hack.harness.answer_parsers import ParserName, chat_request, make_parser, parse_whole, tokenizer
-from tenantzone_runtime.door.answers import Refusal
-from tenantzone_runtime.door.bearing import Bearing, borne
 from tenantzone_runtime.engine import parser_bounds, parser_processes
 from tenantzone_runtime.engine.parser_bounds import ParsedOutputs, bound_parsers
 from tenantzone_runtime.engine.parser_processes import (
@@ -27,6 +25,8 @@ from tenantzone_runtime.engine.parser_processes import (
 from tenantzone_runtime.engine.parser_worker import Template
 from tenantzone_runtime.engine.suspension import make_suspendable
 from tenantzone_runtime.engine.versions import generation_error
+from tenantzone_runtime.frontend.answers import Refusal
+from tenantzone_runtime.frontend.request_context import RequestContext, current_context
 from tests.engine.test_parser_bounds import HOSTILE_WHOLE, PROSE, output_of
 from tests.waiting import await_that
 
@@ -102,22 +102,22 @@ def _bounded():
 
 @pytest.fixture
 def refusals(monkeypatch):
-    """The refusals that the door is given."""
+    """The refusals that the frontend is given."""
     given = []
-    monkeypatch.setattr(parser_bounds, "give_verdict", given.append)
+    monkeypatch.setattr(parser_bounds, "refuse_answer", given.append)
     return given
 
 
-async def behind_the_door(call, tenant="acme"):
+async def behind_the_frontend(call, tenant="acme"):
     """Return what a call returns for a request of a tenant's, and what was held for the request."""
     found, held = [], []
-    bearing = Bearing(tenant=tenant)
+    context = RequestContext(tenant=tenant)
 
     async def app(scope, receive, send):
         found.append(await call())
-        held.extend(bearing.held)
+        held.extend(context.held)
 
-    await bearing.carried_through(app)({"type": "http"}, None, None)
+    await context.carried_through(app)({"type": "http"}, None, None)
     return found[0], held
 
 
@@ -130,7 +130,7 @@ def slow_parser():
 
 
 async def say(text, tenant="acme", **others):
-    return await behind_the_door(lambda: Serving().whole(slow_parser(), text, **others), tenant)
+    return await behind_the_frontend(lambda: Serving().whole(slow_parser(), text, **others), tenant)
 
 
 async def everything(made, pieces):
@@ -167,12 +167,12 @@ async def test_others_are_served_while_a_hostile_answer_is_parsed(name, refusals
     bearings = []
 
     async def call():
-        bearings.append(borne())
+        bearings.append(current_context())
         with pytest.raises(generation_error()):
             await Serving().whole(made(), HOSTILE_WHOLE[name])
 
     begin = time.thread_time()
-    await behind_the_door(call)
+    await behind_the_frontend(call)
     on_the_event_loop = time.thread_time() - begin
     (refusal,) = refusals
     assert isinstance(refusal, Refusal)
@@ -183,7 +183,7 @@ async def test_others_are_served_while_a_hostile_answer_is_parsed(name, refusals
 
 async def test_a_stream_goes_on_elsewhere_with_all_that_was_read():
     pieces = [("0", [1]), ("0", [2, 2]), ("0.005", [3] * 99), ("0", [4]), (LONG, [5] * 999), ("0", [6] * 999)]
-    found, _ = await behind_the_door(lambda: everything(slow_parser, pieces))
+    found, _ = await behind_the_frontend(lambda: everything(slow_parser, pieces))
     assert [is_here for is_here, _ in found[:2] + found[3:]] == [True] * 2 + [False] * 3
     _, read = found[-1]
     assert read == [(text, ids, [3], number == 5) for number, (text, ids) in enumerate(pieces)]
@@ -192,7 +192,7 @@ async def test_a_stream_goes_on_elsewhere_with_all_that_was_read():
 async def test_a_long_tool_call_of_a_slow_parser_is_streamed_whole():
     text = json.dumps({"name": "look_up", "parameters": {"what": PROSE * 700}})
     pieces = [(text[at : at + 256], [5] * 64) for at in range(0, len(text), 256)]
-    results, _ = await behind_the_door(
+    results, _ = await behind_the_frontend(
         lambda: everything(partial(make_parser, ParserName("tool", "llama3_json")), pieces)
     )
     arguments = [
@@ -216,13 +216,13 @@ async def test_a_killed_process_ends_its_request_alone_and_a_killed_template_non
     async def call():
         made = slow_parser()
         first = await Serving().whole(made, LONG)
-        pids.append(borne().held[0].pid)
+        pids.append(current_context().held[0].pid)
         os.kill(pids[0], signal.SIGKILL)
         with pytest.raises(generation_error()):
             await Serving().whole(made, LONG)
         return first
 
-    found, _ = await behind_the_door(call)
+    found, _ = await behind_the_frontend(call)
     assert found == (False, LONG, TOKENS)
     assert [refusal.status for refusal in refusals] == [422]
     # The template is the parent of the processes.
@@ -231,9 +231,9 @@ async def test_a_killed_process_ends_its_request_alone_and_a_killed_template_non
 
     async def parent():
         await Serving().whole(slow_parser(), LONG)
-        return psutil.Process(borne().held[0].pid).ppid()
+        return psutil.Process(current_context().held[0].pid).ppid()
 
-    template, _ = await behind_the_door(parent)
+    template, _ = await behind_the_frontend(parent)
     os.kill(template, signal.SIGKILL)
     # Not even an entry in the kernel's table of processes is left.
     await until(lambda: not is_running(template))
@@ -248,12 +248,12 @@ async def test_a_signal_that_goes_to_all_processes_ends_no_request():
     async def call():
         made = slow_parser()
         first = await Serving().whole(made, LONG)
-        (process,) = borne().held
+        (process,) = current_context().held
         for pid in (process.pid, psutil.Process(process.pid).ppid()):
             os.kill(pid, signal.SIGTERM)
         return first, await Serving().whole(made, LONG), process.pid
 
-    (first, second, pid), _ = await behind_the_door(call)
+    (first, second, pid), _ = await behind_the_frontend(call)
     assert first == second == (False, LONG, TOKENS)
     await until(lambda: not is_running(pid))
 
@@ -278,7 +278,7 @@ async def test_where_no_process_can_be_forked_the_api_server_forks_once_and_plac
     processes = ParserProcesses()
     for _ in range(MOST_OF_TENANT + 1):
         with pytest.raises(UnmovableError) as raised:
-            await processes.of(Bearing(), [])
+            await processes.of(RequestContext(), [])
         assert isinstance(raised.value.__cause__, OSError)
     assert asked == [API_SERVER]
     processes.close()
@@ -286,7 +286,7 @@ async def test_where_no_process_can_be_forked_the_api_server_forks_once_and_plac
 
 async def test_a_template_that_is_stuck_is_replaced(monkeypatch):
     processes = ParserProcesses()
-    process = await processes.of(Bearing(), [])
+    process = await processes.of(RequestContext(), [])
     stuck = psutil.Process(process.pid).ppid()
     process.close()
     os.kill(stuck, signal.SIGSTOP)
@@ -298,7 +298,7 @@ async def test_a_template_that_is_stuck_is_replaced(monkeypatch):
 
     monkeypatch.setattr(parser_processes, "Template", Another)
     monkeypatch.setattr(parser_processes, "_START_SECONDS", 0.1)
-    process = await processes.of(Bearing(), [])
+    process = await processes.of(RequestContext(), [])
     assert psutil.Process(process.pid).ppid() != stuck
     await until(lambda: not is_running(stuck))
     process.close()
@@ -311,7 +311,7 @@ async def test_the_template_is_forked_before_the_first_request(monkeypatch):
     serving = SimpleNamespace(parser_cls=SlowParser, renderer=renderer, model_config=None)
     parser_bounds._open_processes(processes, SimpleNamespace(state=SimpleNamespace(openai_serving_chat=serving)))
     asked = forks_of(None, monkeypatch)
-    process = await processes.of(Bearing(), [SlowParser, made.model_tokenizer])
+    process = await processes.of(RequestContext(), [SlowParser, made.model_tokenizer])
     assert asked == []
     process.close()
     processes.close()
@@ -326,10 +326,10 @@ async def test_a_request_that_is_given_up_ends_its_process():
     async def call():
         made = slow_parser()
         await Serving().whole(made, LONG)
-        pids.append(borne().held[0].pid)
+        pids.append(current_context().held[0].pid)
         await Serving().whole(made, "endless")
 
-    task = asyncio.create_task(behind_the_door(call))
+    task = asyncio.create_task(behind_the_frontend(call))
     await until(lambda: pids)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -348,7 +348,7 @@ async def test_a_call_that_outlives_its_request_leaves_no_process(refusals):
 
     # Engines of other tests have processes, too.
     others = processes()
-    await behind_the_door(call)
+    await behind_the_frontend(call)
     with pytest.raises(generation_error()):
         await tasks[0]
     await until(lambda: processes() <= others)
@@ -363,9 +363,9 @@ async def test_a_tenant_holds_some_of_the_processes_and_its_next_request_waits(m
         begun.append(name)
         await go_on.wait()
 
-    first = asyncio.create_task(behind_the_door(partial(hold, "first"), "many"))
+    first = asyncio.create_task(behind_the_frontend(partial(hold, "first"), "many"))
     await until(lambda: begun)
-    second = asyncio.create_task(behind_the_door(partial(hold, "second"), "many"))
+    second = asyncio.create_task(behind_the_frontend(partial(hold, "second"), "many"))
     assert (await say(LONG, "other"))[0] == (False, LONG, TOKENS)
     # What needs no process is served as before.
     assert (await say("0", "many"))[0] == (True, "0", TOKENS)
@@ -379,10 +379,10 @@ async def test_what_cannot_be_sent_elsewhere_stays_within_the_bounds_of_the_even
     class Unnamed:
         """A request that cannot be pickled."""
 
-    found, held = await behind_the_door(lambda: Serving().whole(slow_parser(), "0.001", Unnamed()))
+    found, held = await behind_the_frontend(lambda: Serving().whole(slow_parser(), "0.001", Unnamed()))
     assert (found[0], held) == (True, [])
     with pytest.raises(generation_error()):
-        await behind_the_door(lambda: Serving().whole(slow_parser(), LONG, Unnamed()))
+        await behind_the_frontend(lambda: Serving().whole(slow_parser(), LONG, Unnamed()))
     assert [refusal.status for refusal in refusals] == [422]
 
 
@@ -396,7 +396,7 @@ async def test_a_parser_that_has_missed_pieces_reads_no_more(refusals):
         await Serving().whole(made, "0", Unnamed())
 
     with pytest.raises(generation_error()):
-        await behind_the_door(call)
+        await behind_the_frontend(call)
     assert [refusal.status for refusal in refusals] == [422]
 
 
@@ -416,9 +416,9 @@ async def test_a_request_that_takes_long_to_send_is_not_sent_and_counts_for_its_
         made, begin = slow_parser(), time.thread_time()
         with pytest.raises(generation_error()):
             await Serving().whole(made, LONG, Large())
-        return time.thread_time() - begin, borne().parsing.total - borne().parsing.left
+        return time.thread_time() - begin, current_context().parsing.total - current_context().parsing.left
 
-    (taken, counted), _ = await behind_the_door(call)
+    (taken, counted), _ = await behind_the_frontend(call)
     assert Large.pickled == 1
     assert taken < float(LONG)
     assert counted > 0.015
@@ -430,11 +430,11 @@ async def test_a_request_whose_budget_is_spent_is_not_said_to_take_long_to_send(
     async def call():
         made = slow_parser()
         assert (await Serving().whole(made, LONG))[0] is False
-        borne().parsing.spend_elsewhere(100)
+        current_context().parsing.spend_elsewhere(100)
         with pytest.raises(generation_error()):
             await Serving().whole(made, "0")
 
-    await behind_the_door(call)
+    await behind_the_frontend(call)
     assert [refusal.status for refusal in refusals] == [422]
     (line,) = caplog.messages
     assert "took too long with an answer" in line
@@ -444,7 +444,7 @@ async def test_without_greenlet_the_api_server_says_how_parsers_are_bounded(monk
     monkeypatch.delattr(Parser, "is_bounded")
     monkeypatch.setattr(Parser, "__init_subclass__", vars(Parser)["__init_subclass__"])
     monkeypatch.setattr(parser_bounds, "CAN_SUSPEND", False)
-    monkeypatch.setattr("tenantzone_runtime.door.opening._serving_openers", openers := [])
+    monkeypatch.setattr("tenantzone_runtime.frontend.opening._serving_openers", openers := [])
     bound_parsers()
     (line,) = caplog.messages
     assert "greenlet is missing" in line
@@ -465,12 +465,12 @@ async def test_every_method_of_vllm_that_calls_parsers_can_wait():
 
 
 def test_a_whole_answer_outside_such_a_method_stays(refusals):
-    bearing = Bearing()
+    context = RequestContext()
 
     async def app(scope, receive, send):
         with pytest.raises(generation_error()):
             parse_whole(make_parser(ParserName("tool", "dots")), HOSTILE_WHOLE["dots"], chat_request())
-        assert bearing.held == []
+        assert context.held == []
 
-    asyncio.run(bearing.carried_through(app)({"type": "http"}, None, None))
+    asyncio.run(context.carried_through(app)({"type": "http"}, None, None))
     assert [refusal.status for refusal in refusals] == [422]

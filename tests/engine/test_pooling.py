@@ -13,13 +13,13 @@ from vllm.v1.engine.output_processor import OutputProcessor, RequestOutputCollec
 
 from hack.harness.scheduler import BLOCK_TOKENS, Driver, make_scheduler, prompt, vllm_config
 from tenantzone_contract.config import ZoneConfig
-from tenantzone_runtime.door.bearing import Bearing
-from tenantzone_runtime.door.verdict import judged
 from tenantzone_runtime.engine import refusals
-from tenantzone_runtime.engine.borne_seals import arguments_of, with_borne_seal
 from tenantzone_runtime.engine.refusals import refusal_in
+from tenantzone_runtime.engine.request_seals import arguments_of, with_borne_seal
+from tenantzone_runtime.frontend.engine_refusal import refusable
+from tenantzone_runtime.frontend.request_context import RequestContext
 from tenantzone_runtime.seal import SEAL_ARGUMENT
-from tests.door.harness import call, error_of
+from tests.frontend.harness import call, error_of
 
 CAPACITY = 40
 
@@ -92,12 +92,12 @@ def refused_output(driver, request):
 
 
 @pytest.mark.shows("embeddings, classification, pooling (`--runner pooling`, `--convert`)")
-def test_past_the_door_it_is_refused_and_the_client_hears_why(driver):
+def test_past_the_frontend_it_is_refused_and_the_client_hears_why(driver):
     output = refused_output(driver, driver.send(None, prompt(2), pooling=True))
     assert isinstance(output, PoolingRequestOutput)
     refusal = refusal_in(output)
     assert (refusal.status, refusal.retry_after) == (503, None)
-    assert "did not come through the front door" in refusal.message
+    assert "did not come through the frontend" in refusal.message
 
 
 def test_a_prompt_beyond_its_zones_limit_is_refused_with_the_numbers(driver):
@@ -134,15 +134,15 @@ def served(output):
             return
         await answering
 
-    class Hearing:
+    class RefusalListener:
         def is_ready(self): ...
 
         def is_refused(self, refusal, seconds): ...
 
-    return call(judged(app, Hearing()))
+    return call(refusable(app, RefusalListener()))
 
 
-def test_the_door_answers_in_place_of_numbers(driver):
+def test_the_frontend_answers_in_place_of_numbers(driver):
     answer = served(refused_output(driver, driver.send("burst", prompt(21), pooling=True)))
     assert answer.status_code == 400
     assert "20 blocks, which hold" in error_of(answer)["message"]
@@ -172,14 +172,14 @@ class TestABorneSeal:
 
     def within(self, params, seal="the seal"):
         """The parameters as they are handed to the engine, within a request that bears this seal."""
-        bearing = Bearing()
-        bearing.seal = seal
+        context = RequestContext()
+        context.seal = seal
         found = []
 
         async def app(scope, receive, send):
             found.append(with_borne_seal(params))
 
-        asyncio.run(bearing.carried_through(app)({}, None, None))
+        asyncio.run(context.carried_through(app)({}, None, None))
         return found[0]
 
     def test_it_is_put_into_a_copy(self, params):

@@ -1,4 +1,4 @@
-"""Two ranks of data parallelism, each with an API server, a front door and a report: real engines that step together.
+"""Two ranks of data parallelism, each with an API server, a frontend and a report: real engines that step together.
 
 A mixture of experts, as vLLM takes no other for ranks. Whichever has something to do, both make steps: one that has
 nothing, or whose requests its zones hold back, steps with made-up tokens.

@@ -45,16 +45,16 @@ def asked(engine):
     ]
     engine.declare(*zones)
     before = len(recording(engine))
-    dice = random.Random(1)
+    rng = random.Random(1)
     found = []
     for number in range(REQUESTS):
         tenant = ("acme", "burst")[number % 2]
-        begin = f"Document {dice.randrange(5)}. " + "It was a dark and stormy night. " * dice.randrange(8, 30)
+        begin = f"Document {rng.randrange(5)}. " + "It was a dark and stormy night. " * rng.randrange(8, 30)
         prompt = f"{begin}Question {number}?"
         answer = engine.client(tenant).completions.create(
             model="tiny",
             prompt=prompt,
-            max_tokens=dice.randrange(1, 40),
+            max_tokens=rng.randrange(1, 40),
             temperature=0,
             extra_body={"ignore_eos": True},
         )
@@ -84,10 +84,12 @@ def test_the_replay_of_a_recording_finds_what_the_engine_found_for_each_request(
     shape = EngineShape(BLOCKS, 32, longest=4096, step_tokens=4096)
     replayed = []
 
-    def told(number, *request):
+    def reported(number, *request):
         replayed.append(request)
 
-    at = Setting(lambda: iter(requests), profile(requests), shape, MODELS["8b"], Target(), in_flight=1, told=told)
+    at = Setting(
+        lambda: iter(requests), profile(requests), shape, MODELS["8b"], Target(), in_flight=1, reported=reported
+    )
     result = replay(at, Policy("zones", "ours", zones=tuple(zones)))
     in_engine = [(tenant, usage.prompt_tokens, usage.prompt_tokens_details.cached_tokens) for tenant, usage in found]
     assert replayed == in_engine

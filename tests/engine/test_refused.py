@@ -34,7 +34,7 @@ def zone(tenant, **fields):
 refused = pytest.mark.parametrize(
     ("tenant", "blocks"),
     [
-        pytest.param(None, 3, id="past the door"),
+        pytest.param(None, 3, id="past the frontend"),
         pytest.param("stranger", 3, id="of a tenant without a zone"),
         pytest.param("acme", LIMIT, id="too long for its zone's limit"),
     ],
@@ -123,7 +123,7 @@ def refusal(driver, request):
 @pytest.mark.parametrize(
     ("tenant", "blocks", "status", "message"),
     [
-        (None, 3, 503, "it did not come through the front door"),
+        (None, 3, 503, "it did not come through the frontend"),
         ("stranger", 3, 403, "tenant 'stranger' has no zone"),
         (
             "acme",
@@ -136,9 +136,9 @@ def refusal(driver, request):
 def test_its_client_hears_why_with_a_status_of_its_own(driver, tenant, blocks, status, message, caplog):
     request = driver.send(tenant, prompt(blocks))
     driver.step()
-    told = refusal(driver, request)
-    assert told.status == status
-    assert message in told.message
+    reported = refusal(driver, request)
+    assert reported.status == status
+    assert message in reported.message
     assert not caplog.records, "a client's mistake is no news for whoever runs the server"
 
 
@@ -156,8 +156,8 @@ def test_a_form_that_does_not_compile_is_the_clients_mistake(driver):
     request = driver.send("acme", prompt(1), grammar=grammar)
     driver.run()
     assert driver.finished[request.request_id] == "error"
-    told = refusal(driver, request)
-    assert (told.status, "can't make a grammar of the form" in told.message) == (400, True)
+    reported = refusal(driver, request)
+    assert (reported.status, "can't make a grammar of the form" in reported.message) == (400, True)
     assert driver.scheduler.requests == {}
 
 
@@ -183,10 +183,10 @@ def test_what_its_zones_queue_has_no_room_for_is_refused_with_a_time(driver):
     scheduled = driver.step()
     assert of_another.request_id in scheduled, "nobody else's queue is full"
     assert beyond.request_id not in scheduled
-    told = refusal(driver, beyond)
-    assert told.status == 429
-    assert 1 <= told.retry_after <= 60
-    assert told.message.startswith(
+    reported = refusal(driver, beyond)
+    assert reported.status == 429
+    assert 1 <= reported.retry_after <= 60
+    assert reported.message.startswith(
         f"the queue of zone acme is full: 2 requests with {2 * tokens} prompt tokens wait for this engine"
     )
     assert (beyond.num_computed_tokens, list(beyond.output_token_ids)) == (0, [])

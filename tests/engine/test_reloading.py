@@ -33,7 +33,7 @@ def refused():
 
 @pytest.fixture
 def loading(driver, tmp_path, refused):
-    return Reloading(driver.served, tmp_path, lambda *told: refused.append(told))
+    return Reloading(driver.served, tmp_path, lambda *reported: refused.append(reported))
 
 
 @pytest.fixture

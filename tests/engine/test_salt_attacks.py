@@ -108,8 +108,8 @@ def test_no_salt_that_is_made_of_the_victims_opens_its_cache(attacked: RealEngin
     stolen, own = (tenant_salt(attacked.salt_key, tenant) for tenant in ("acme", "burst"))
     forged = forged_salts(stolen, own)
     assert len(set(forged.values())) == len(forged)
-    told = {how: found(attacked, "burst", cached, cache_salt=salt) for how, salt in forged.items()}
-    assert not any(told.values()), told
+    reported = {how: found(attacked, "burst", cached, cache_salt=salt) for how, salt in forged.items()}
+    assert not any(reported.values()), reported
     assert found(attacked, "acme", cached) == TOKENS, "the victim has lost nothing by it"
 
 

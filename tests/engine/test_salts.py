@@ -6,7 +6,7 @@ import pytest
 
 from hack.harness.scheduler import BLOCK_TOKENS, SALT_KEY, SEAL_KEY, Driver, make_scheduler, prompt, vllm_config
 from tenantzone_contract.salt import tenant_salt
-from tenantzone_runtime.door.binding import bind
+from tenantzone_runtime.frontend.binding import bind
 from tests.engine.measured import zone
 
 BLOCKS = 6

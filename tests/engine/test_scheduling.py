@@ -174,7 +174,7 @@ def test_a_limit_bounds_the_length_of_a_request(driver):
     assert capped.num_tokens == 4 * BLOCK_TOKENS
 
 
-@pytest.mark.parametrize("tenant", [None, "stranger"], ids=["past the door", "of a tenant without a zone"])
+@pytest.mark.parametrize("tenant", [None, "stranger"], ids=["past the frontend", "of a tenant without a zone"])
 def test_a_request_that_is_not_bound_is_finished_with_an_error(driver, tenant):
     driver.declare(zone("acme"))
     request = driver.ask(tenant, prompt(3))

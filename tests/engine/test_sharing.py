@@ -173,8 +173,8 @@ def test_an_unknown_tenant_has_what_its_level_reserves_or_the_report_says_what_i
     for tenant in ("gold-1", "gold-2", "stranger"):
         driver.ask(tenant, prompt(10, seed=1))
     report = make_report(driver.served, ConfigStatus(), pod="p", started_unix_time=0.0)
-    told = {zone.tenant: (zone.level, zone.reserved, zone.awaited_reservation) for zone in report.zones}
-    assert told == {
+    reported = {zone.tenant: (zone.level, zone.reserved, zone.awaited_reservation) for zone in report.zones}
+    assert reported == {
         "acme": ("", 0, 0),
         "gold-1": ("gold", 60, 0),
         "gold-2": ("gold", 0, 60),
@@ -188,8 +188,8 @@ def test_with_no_zone_declared_unknown_tenants_are_still_registered(driver):
     driver.declare(unknown_tenants=UnknownTenants(mode="AutoRegister"))
     driver.ask("stranger", prompt(10, seed=1))
     assert driver.zone("stranger").held == 10
-    past_the_door = driver.ask(None, prompt(3))
-    assert driver.finished[past_the_door.request_id] == "error"
+    past_the_frontend = driver.ask(None, prompt(3))
+    assert driver.finished[past_the_frontend.request_id] == "error"
 
 
 def test_background_eviction_keeps_blocks_free_between_the_watermarks(driver):

@@ -16,10 +16,10 @@ from vllm.v1.engine import EngineCoreRequest
 from vllm.v1.engine.detokenizer import IncrementalDetokenizer
 from vllm.v1.engine.output_processor import RequestOutputCollector
 
-from tenantzone_runtime.door.bearing import Bearing
-from tenantzone_runtime.door.verdict import judged
 from tenantzone_runtime.engine.refusals import _passing_refusals_on
 from tenantzone_runtime.engine.stream_pieces import MAX_LOGPROBS_OF_PIECE, StreamPieces, tokens_of_piece
+from tenantzone_runtime.frontend.engine_refusal import refusable
+from tenantzone_runtime.frontend.request_context import RequestContext
 
 WORDS = ["a ", "bc ", "", "def "]
 TOP = 20
@@ -64,14 +64,14 @@ class WordTokenizer:
 
 
 async def in_pieces(outputs: list[RequestOutput], asked: SamplingParams, tokenizer: Any) -> list[RequestOutput]:
-    """The pieces of a request's outputs, in an API server that was asked through the front door."""
+    """The pieces of a request's outputs, in an API server that was asked through the frontend."""
     found: list[RequestOutput] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         pieces = StreamPieces(asked, 32_000, tokenizer)
         found.extend([piece for output in outputs async for piece in pieces.of(output)])
 
-    await Bearing().carried_through(app)({}, None, None)
+    await RequestContext().carried_through(app)({}, None, None)
     return found
 
 
@@ -159,9 +159,9 @@ async def test_only_streams_with_log_probabilities_are_divided(asked, most):
     async def send(value: Any) -> None:
         found.append(value)
 
-    await Bearing().carried_through(app)({}, send, send)
+    await RequestContext().carried_through(app)({}, send, send)
     assert found == [most]
-    assert tokens_of_piece(asked, 32_000) is None, "without the front door vLLM is as stock"
+    assert tokens_of_piece(asked, 32_000) is None, "without the frontend vLLM is as stock"
 
 
 def generated() -> Any:
@@ -188,14 +188,14 @@ async def test_what_the_engine_gives_comes_to_the_api_in_pieces():
         async for output in generated():
             sizes.append(sum(len(part.logprobs) * (TOP + 1) for part in output.outputs))
 
-    bearing = Bearing()
-    await bearing.carried_through(app)({}, None, None)
+    context = RequestContext()
+    await context.carried_through(app)({}, None, None)
     assert max(sizes) <= MAX_LOGPROBS_OF_PIECE
     assert sum(sizes) == 1000 * (TOP + 1)
-    assert bearing.parsing.tokens == 1000, "the parsers' budget goes by the tokens of the answer"
+    assert context.parsing.tokens == 1000, "the parsers' budget goes by the tokens of the answer"
 
 
-async def test_what_the_door_kept_back_is_sent_when_the_engine_begins_to_answer():
+async def test_what_the_frontend_kept_back_is_sent_when_the_engine_begins_to_answer():
     sent: list[Any] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -208,8 +208,8 @@ async def test_what_the_door_kept_back_is_sent_when_the_engine_begins_to_answer(
     async def send(message: Any) -> None:
         sent.append(message)
 
-    hearing = SimpleNamespace(is_ready=lambda: None, is_refused=lambda refusal, seconds: None)
-    await judged(app, hearing)({"type": "http", "path": "/v1/responses"}, None, send)
+    listener = SimpleNamespace(is_ready=lambda: None, is_refused=lambda refusal, seconds: None)
+    await refusable(app, listener)({"type": "http", "path": "/v1/responses"}, None, send)
     assert sent
 
 

@@ -79,12 +79,12 @@ def disk_problem(engine):
 def again(engine, fault, text, answer):
     """Ask once more: who asks sees the same answer, and how much of the prompt was found, whatever went wrong."""
     lost, began = lost_chunks(engine, "dusk"), time.monotonic()
-    told, cached = ask(engine, "dusk", text)
+    reported, cached = ask(engine, "dusk", text)
     seconds = time.monotonic() - began
     counted = {reason: count - lost.get(reason, 0) for reason, count in lost_chunks(engine, "dusk").items()}
     counted = {reason: count for reason, count in counted.items() if count}
     print(f"\n| {fault} | 200, the same answer | {cached} of {WHOLE} | {seconds:.1f} s | {counted or ''} |")
-    assert told == answer
+    assert reported == answer
     return cached, counted
 
 
@@ -272,10 +272,10 @@ def test_a_zone_that_is_deleted_while_it_loads_leaves_nothing_and_its_request_en
         asked = pool.submit(ask, tiered, "dusk", text)
         tiered.wait(lambda: tiered.zone("dusk").waiting_requests, "it waits for the disk")
         tiered.declare(*ZONES[:-1])
-        told, cached = asked.result(SAFETY_SECONDS)
+        reported, cached = asked.result(SAFETY_SECONDS)
         seconds = time.monotonic() - began
     print(f"\n| its zone is deleted while it loads | 200, the same answer | {cached} of {WHOLE} | {seconds:.1f} s | |")
-    assert told == answer
+    assert reported == answer
     tiered.wait(lambda: not folder.exists(), "all of the zone's is gone", 60)
     tiered.declare(*ZONES)
     tiered.wait(lambda: recovers(tiered), "the disk is asked again", 60)

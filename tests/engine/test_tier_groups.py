@@ -275,11 +275,11 @@ class TestNothingOutlivesItsUse:
     def test_what_a_prompt_needs_is_told_once_however_many_steps_it_takes(self, start, monkeypatch):
         engine = start(max_num_batched_tokens=64)
         engine.declare(declare("acme"))
-        connector, told = engine.scheduler.connector.scheduler, []
+        connector, reported = engine.scheduler.connector.scheduler, []
         hits_of = connector._hits_of
-        monkeypatch.setattr(connector, "_hits_of", lambda status: told.append(status) or hits_of(status))
+        monkeypatch.setattr(connector, "_hits_of", lambda status: reported.append(status) or hits_of(status))
         engine.stored("acme", 20)
-        assert (len(told), engine.held("acme")) == (1, chunks_of(20))
+        assert (len(reported), engine.held("acme")) == (1, chunks_of(20))
 
     def test_what_a_share_has_no_room_for_any_more_goes_whole(self, start):
         engine = start()

@@ -94,13 +94,13 @@ def find(engine, tenant, prompts):
     """
     for text in prompts:
         excused = excuses(engine)
-        told, cached = ask(engine, tenant, text)
+        reported, cached = ask(engine, tenant, text)
         if cached < SESSION_BLOCKS * BLOCK_TOKENS:
             # The engine says so with its next report only.
             with suppress(AssertionError):
                 engine.wait(partial(is_excused, engine, excused), "it says why", 10)
         if not is_excused(engine, excused):
-            return text, told, cached
+            return text, reported, cached
     raise AssertionError("none was found in time")
 
 
@@ -136,11 +136,11 @@ def test_a_session_goes_on_on_another_engine(tiered_pair, cache_manager):
     first, second = tiered_pair
     hits = in_shared(second, "acme").hits
     sessions = (begin(first, "acme", f"session {number:02}", tokens=64) for number in range(20))
-    longer, told, cached = find(second, "acme", (text + answer + " and then" for text, answer in sessions))
+    longer, reported, cached = find(second, "acme", (text + answer + " and then" for text, answer in sessions))
     blocks = stored(cache_manager, "acme")
     assert cached >= 0.95 * (SESSION_BLOCKS + 1) * BLOCK_TOKENS
     assert in_shared(second, "acme").hits >= hits + cached // BLOCK_TOKENS
-    assert told == ask(first, "acme", longer)[0], "it means the same there"
+    assert reported == ask(first, "acme", longer)[0], "it means the same there"
     assert blocks >= SESSION_BLOCKS + 1
     second.wait(lambda: in_shared(second, "acme").held_bytes >= blocks * OBJECT_BYTES, "the report has what is held")
 
@@ -266,5 +266,5 @@ def test_what_an_engine_that_is_killed_has_written_another_one_finds(tiered_pair
     first, second = tiered_pair
     sessions = dict(begin(first, "calm", f"survivor {number}") for number in range(3))
     tiered_starting[0].kill()
-    text, told, cached = find(second, "calm", sessions)
-    assert (told, cached) == (sessions[text], SESSION_BLOCKS * BLOCK_TOKENS)
+    text, reported, cached = find(second, "calm", sessions)
+    assert (reported, cached) == (sessions[text], SESSION_BLOCKS * BLOCK_TOKENS)

@@ -1,4 +1,4 @@
-"""Two API servers in front of one engine (``--api-server-count 2``): each has a door of its own, and both are alike."""
+"""Two API servers in front of one engine (``--api-server-count 2``): each has its own frontend, and both are alike."""
 
 import os
 import shutil
@@ -17,7 +17,7 @@ from tenantzone_contract.config_text import dump_config, make_config
 from tenantzone_contract.identity import SECRET_FILE, IdentityConfig, Proof, SecretHeader, TrustedHeader
 from tenantzone_contract.report import EngineReport
 from tenantzone_contract.zone_terms import Queue
-from tests.engine.real_engine import API_PORT, DOOR_DELAY_SECONDS, RealEngine, StartingEngine
+from tests.engine.real_engine import API_PORT, FRONTEND_DELAY_SECONDS, RealEngine, StartingEngine
 
 pytestmark = pytest.mark.flagged_engine
 
@@ -96,11 +96,11 @@ def statuses(engine: RealEngine, tenant: str, **headers: str) -> list[int]:
 
 
 def eventually_both(engine: RealEngine, status: int, tenant: str, **headers: str) -> None:
-    """Wait until both doors answer so."""
+    """Wait until both frontends answer so."""
     engine.wait(lambda: statuses(engine, tenant, **headers) == [status] * 2, f"both answer {status}")
 
 
-def test_each_door_knows_who_asks(engine: RealEngine):
+def test_each_frontend_knows_who_asks(engine: RealEngine):
     engine.declare(zone("acme"), zone("burst"))
     assert statuses(engine, "acme") == [200, 200]
     assert statuses(engine, "nobody") == [401, 401]
@@ -124,7 +124,7 @@ def test_both_go_by_the_config_that_the_engine_enforces(engine: RealEngine):
     engine.declare(zone("acme"), zone("burst"))
     engine.write(dump_config(engine.config(zone("burst", eviction_policy="Unheard"))))
     engine.wait(lambda: engine.report().config.rejected is not None, "the engine refuses it")
-    time.sleep(DOOR_DELAY_SECONDS)
+    time.sleep(FRONTEND_DELAY_SECONDS)
     assert statuses(engine, "acme") == [200, 200]
     engine.declare(zone("burst"))
     eventually_both(engine, 403, "acme")

@@ -54,7 +54,7 @@ class TierWorker:
         driver: whose steps they are.
         chunks: of the memory tier.
         chance: says how many steps a copy takes.
-        slowest: steps that a copy takes at the most.
+        slowest: steps that a copy takes at most.
     """
 
     def __init__(self, driver, chance=None, slowest=0):

@@ -105,12 +105,12 @@ class EnginePort:
         house.enforce(zone("acme"))
         assert house.report().config.demands_signature is False
 
-    def test_the_door_follows_what_is_in_force(self, house: House) -> None:
+    def test_the_frontend_follows_what_is_in_force(self, house: House) -> None:
         def tenants() -> list[str] | None:
-            config = house.of_door().config
+            config = house.of_frontend().config
             return None if config is None else [zone.tenant for zone in config.zones]
 
-        assert (tenants(), house.of_door().rejection) == (None, None)
+        assert (tenants(), house.of_frontend().rejection) == (None, None)
         house.enforce(zone("acme", reserved=40))
         eventually(lambda: tenants() == ["acme"])
         # Well written, so that only the engine can refuse it.
@@ -123,19 +123,21 @@ class EnginePort:
         house.enforce(zone("burst"))
         eventually(lambda: tenants() == ["burst"])
 
-    def test_what_an_engine_before_this_one_told_the_door_is_gone(self, engine: DrivenEngine, tmp_path: Path) -> None:
+    def test_what_an_engine_before_this_one_told_the_frontend_is_gone(
+        self, engine: DrivenEngine, tmp_path: Path
+    ) -> None:
         (tmp_path / "state").mkdir()
         (tmp_path / "state" / "config.json").write_text(config_text(7, "acme"))
         with House(engine.served, tmp_path) as house:
-            assert house.of_door().config is None
+            assert house.of_frontend().config is None
 
-    def test_a_door_that_can_not_be_told_is_told_later(self, house: House, tmp_path: Path) -> None:
+    def test_a_frontend_that_can_not_be_told_is_told_later(self, house: House, tmp_path: Path) -> None:
         in_the_way = tmp_path / "state" / "config.new"
         in_the_way.mkdir()
         house.enforce(zone("acme"))
-        assert house.of_door().config is None
+        assert house.of_frontend().config is None
         in_the_way.rmdir()
-        eventually(lambda: house.of_door().config is not None)
+        eventually(lambda: house.of_frontend().config is not None)
 
     def test_a_config_that_the_api_server_cannot_read_is_rejected_until_it_can(
         self, house: House, tmp_path: Path
@@ -154,17 +156,17 @@ class EnginePort:
     def test_a_config_that_somebody_removed_is_written_again(self, house: House, tmp_path: Path, what: str) -> None:
         state = tmp_path / "state"
         house.enforce(zone("acme"))
-        eventually(lambda: house.of_door().config is not None)
+        eventually(lambda: house.of_frontend().config is not None)
         if what == "folder":
             shutil.rmtree(state)
         else:
             (state / "config.json").unlink()
-        eventually(lambda: house.of_door().config is not None)
+        eventually(lambda: house.of_frontend().config is not None)
         assert what == "file" or state.stat().st_mode & 0o777 == 0o700
         house.enforce(zone("acme"), zone("burst"))
 
         def tenants() -> list[str]:
-            config = house.of_door().config
+            config = house.of_frontend().config
             return [] if config is None else [each.tenant for each in config.zones]
 
         eventually(lambda: tenants() == ["acme", "burst"])
@@ -206,8 +208,8 @@ class EnginePort:
         labels = {"pool": "main", "zone": "acme", "tenant": "acme", "reason": "purge", "beneficiary": "none"}
         assert house.metric("zone_evicted_blocks_total", **labels) == 20
         house.stop()
-        (told,) = [record for record in records(house.journal) if record["kind"] == "purged"]
-        assert {key: told[key] for key in ("zone", "id", "evicted", "withdrawn")} == {
+        (reported,) = [record for record in records(house.journal) if record["kind"] == "purged"]
+        assert {key: reported[key] for key in ("zone", "id", "evicted", "withdrawn")} == {
             "zone": "acme",
             "id": "one",
             "evicted": 20,
@@ -227,8 +229,8 @@ class EnginePort:
         assert seats > 1
         by_name = SeatShare(reserved=seats - 1)
         house.enforce(zone("old", seats=by_name), zone("young", seats=by_name), zone("plain", reserved="100%"))
-        told = {each.name: (each.reserved_seats, each.awaited_seats) for each in house.report().zones}
-        assert told == {"old": (seats - 1, 0), "young": (0, seats - 1), "plain": (1, 0)}
+        reported = {each.name: (each.reserved_seats, each.awaited_seats) for each in house.report().zones}
+        assert reported == {"old": (seats - 1, 0), "young": (0, seats - 1), "plain": (1, 0)}
 
     # Requests
 
@@ -400,7 +402,7 @@ class EnginePort:
             engine.send(tenant, 5)
             run(engine)
         tokens = 5 * engine.served.block_size_tokens + 1
-        told = {
+        reported = {
             tenant: house.await_zone(tenant, prompt_tokens=times * tokens)
             for tenant, times in (("acme", 2), ("burst", 1))
         }
@@ -415,10 +417,10 @@ class EnginePort:
         billed = make_bill([house.journal], Period()).zones
         assert set(billed) == {"acme", "burst"}
         for tenant, used in billed.items():
-            assert used.prompt_tokens == told[tenant].prompt_tokens
+            assert used.prompt_tokens == reported[tenant].prompt_tokens
             # A journal writes thousandths.
             assert used.block_seconds > 0
-            assert used.block_seconds > told[tenant].block_seconds - 0.002
+            assert used.block_seconds > reported[tenant].block_seconds - 0.002
 
 
 def shown(house: House) -> dict[tuple[str | None, str], int]:

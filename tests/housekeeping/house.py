@@ -109,8 +109,8 @@ class House:
 
     # What is told
 
-    def of_door(self) -> ConfigSource:
-        """The config as the front door sees it."""
+    def of_frontend(self) -> ConfigSource:
+        """The config as the frontend sees it."""
         source = ConfigSource(self._state)
         source.poll()
         return source
@@ -122,11 +122,11 @@ class House:
         """The first report of which something holds."""
         reports: list[EngineReport] = []
 
-        def told() -> object:
+        def reported() -> object:
             reports.append(self.report())
             return holds(reports[-1])
 
-        eventually(told)
+        eventually(reported)
         return reports[-1]
 
     def await_zone(self, tenant: str, **fields: object) -> ZoneReport:

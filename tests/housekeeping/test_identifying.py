@@ -1,13 +1,13 @@
-"""What an engine reports of how its front door knows tenants."""
+"""What an engine reports of how its frontend knows tenants."""
 
 from pathlib import Path
 
 import pytest
 
 from tenantzone_contract.identity import ApiKeys, IdentityConfig, Jwt, identity_digest
-from tenantzone_runtime.door.identities import key_ring
+from tenantzone_runtime.frontend.identities import key_ring
 from tenantzone_runtime.housekeeping.identifying import Identifying
-from tests.door.harness import give_keys, settings
+from tests.frontend.harness import give_keys, settings
 
 BY_KEYS = IdentityConfig(api_keys=ApiKeys())
 BY_TOKEN = IdentityConfig(jwt=Jwt(issuer="https://issuer.example", audiences=("models",)))
@@ -16,9 +16,9 @@ BY_TOKEN = IdentityConfig(jwt=Jwt(issuer="https://issuer.example", audiences=("m
 @pytest.mark.parametrize("declared", [None, BY_KEYS], ids=["undeclared", "declared"])
 def test_without_any_key_nobody_can_be_known_and_that_is_told(tmp_path: Path, declared: IdentityConfig | None) -> None:
     identifying = Identifying(settings(tmp_path))
-    told = identifying.look(declared)
-    assert (told.kind, told.digest) == ("APIKeys", identity_digest(declared))
-    assert told.problem == f"the key folder {tmp_path / 'keys'} has no key in it that counts"
+    reported = identifying.look(declared)
+    assert (reported.kind, reported.digest) == ("APIKeys", identity_digest(declared))
+    assert reported.problem == f"the key folder {tmp_path / 'keys'} has no key in it that counts"
     give_keys(tmp_path, acme="short")
     assert "has no key in it that counts" in identifying.look(declared).problem
     give_keys(tmp_path, acme="acme-key-1")
@@ -37,8 +37,8 @@ def test_keys_are_not_asked_for_where_another_identity_is_declared(tmp_path: Pat
     identifying = Identifying(settings(tmp_path))
     give_keys(tmp_path, acme="acme-key-1")
     assert identifying.look(None).problem == ""
-    told = identifying.look(BY_TOKEN)
-    assert (told.kind, told.problem) == ("JWT", f"jwks.json is not in the folder {tmp_path / 'identity'}")
+    reported = identifying.look(BY_TOKEN)
+    assert (reported.kind, reported.problem) == ("JWT", f"jwks.json is not in the folder {tmp_path / 'identity'}")
 
 
 def test_keys_of_which_a_look_has_read_a_part_are_read_on_between_reports(

@@ -41,7 +41,7 @@ def house(engine: SimulatedEngine, tmp_path: Path) -> Iterator[House]:
 
 def tiers_of(house: House, tenant: str) -> dict[str, ZoneTierReport]:
     (found,) = [each for each in house.report().zones if each.tenant == tenant]
-    return {told.tier: told for told in found.tiers}
+    return {reported.tier: reported for reported in found.tiers}
 
 
 def await_tier(house: House, tenant: str, tier: str, **fields: int) -> ZoneTierReport:
@@ -76,8 +76,8 @@ def test_what_is_stored_loaded_and_refused_is_told(engine: SimulatedEngine, hous
     disk = tiers_of(house, "acme")["disk"]
     assert (disk.held_bytes, disk.hits) == (0, 0)
     assert tiers_of(house, "burst")["cpu"].held_bytes == 0
-    told = [(tier.tier, tier.capacity_bytes, tier.held_bytes, tier.is_full) for tier in house.report().tiers]
-    assert told == [("cpu", 50_000, 30_000, False), ("disk", 200_000, 0, False)]
+    reported = [(tier.tier, tier.capacity_bytes, tier.held_bytes, tier.is_full) for tier in house.report().tiers]
+    assert reported == [("cpu", 50_000, 30_000, False), ("disk", 200_000, 0, False)]
     assert {tier.chunk_bytes for tier in house.report().tiers} == {CHUNK_BYTES}
 
 
@@ -110,8 +110,8 @@ def test_a_tier_that_is_shared_is_told_as_others_are(engine: SimulatedEngine, ho
     acme = await_tier(house, "acme", "shared", held_bytes=5 * CHUNK_BYTES)
     assert (acme.hits, acme.writes_refused, acme.corrupt, acme.reserved_bytes) == (3, 2, 1, 0)
     assert "shared" not in tiers_of(house, "burst"), "it has nothing there"
-    told = next(tier for tier in house.report().tiers if tier.tier == "shared")
-    assert (told.held_bytes, told.capacity_bytes, told.problem) == (5 * CHUNK_BYTES, 0, "it is far away")
+    reported = next(tier for tier in house.report().tiers if tier.tier == "shared")
+    assert (reported.held_bytes, reported.capacity_bytes, reported.problem) == (5 * CHUNK_BYTES, 0, "it is far away")
     house.await_metric(2, "tier_questions_total", tier="shared", outcome="late")
     with engine.zone_lock:
         shared.receipts.append(Receipt("acme", "once", chunks=4, files=4, is_complete=True))
@@ -138,7 +138,7 @@ def test_what_a_tier_is_too_small_for_is_told(house: House) -> None:
 def test_a_tier_that_fails_says_why(engine: SimulatedEngine, house: House) -> None:
     engine.tiers[1].problem = "writes fail: no space left"
     report = house.await_report(lambda report: report.tiers[1].problem)
-    assert [told.problem for told in report.tiers] == ["", "writes fail: no space left"]
+    assert [reported.problem for reported in report.tiers] == ["", "writes fail: no space left"]
 
 
 def test_the_journal_has_what_was_held_of_each_tier_and_its_bill_adds_it_up(
@@ -149,14 +149,14 @@ def test_the_journal_has_what_was_held_of_each_tier_and_its_bill_adds_it_up(
     engine.offload("disk", "acme", 20)
     engine.offload("cpu", "burst", 1)
     eventually(lambda: tiers_of(house, "acme")["disk"].byte_seconds > 2_000)
-    told = tiers_of(house, "acme")
+    reported = tiers_of(house, "acme")
     house.enforce(zone("burst"), zone("late"))
     house.stop()
     billed = make_bill([house.journal], Period()).tiers
     assert billed.keys() == {("acme", "cpu"), ("acme", "disk"), ("burst", "cpu")}
     for tier in ("cpu", "disk"):
         # A journal writes thousandths.
-        assert billed["acme", tier].byte_seconds > told[tier].byte_seconds - 0.002
+        assert billed["acme", tier].byte_seconds > reported[tier].byte_seconds - 0.002
     assert billed["burst", "cpu"].byte_seconds > 0
     # And no chunks as blocks.
     assert set(kinds(house.journal)) == {"started", "lifecycle", "config_applied", "tier_usage"}
@@ -174,8 +174,8 @@ def test_a_purge_is_in_the_journal_for_each_tier_and_so_is_the_receipt(engine: S
         "tier_purged": ("tier", "zone", "id", "evicted", "withdrawn"),
         "tier_receipt": ("tier", "zone", "id", "chunks", "files"),
     }
-    told = [record for record in records(house.journal) if record["kind"] in fields]
-    assert [tuple(record[name] for name in fields[record["kind"]]) for record in told] == [
+    reported = [record for record in records(house.journal) if record["kind"] in fields]
+    assert [tuple(record[name] for name in fields[record["kind"]]) for record in reported] == [
         ("cpu", "acme", "one", 10, 3),
         ("disk", "acme", "one", 20, 0),
         ("disk", "acme", "one", 20, 21),
@@ -196,14 +196,14 @@ def test_a_picture_shows_which_zone_has_which_chunk(engine: SimulatedEngine, hou
     engine.offload("cpu", "acme", 30, begin=5)
     house.await_report(lambda report: report.tiers[0].held_bytes == 35 * CHUNK_BYTES)
     eventually(lambda: any(kind.borrowed for kind in house.picture(50, "cpu").kinds))
-    told = house.picture(50, "cpu")
-    assert (told.tier, told.capacity_blocks, told.blocks_per_cell) == ("cpu", 50, 1)
+    reported = house.picture(50, "cpu")
+    assert (reported.tier, reported.capacity_blocks, reported.blocks_per_cell) == ("cpu", 50, 1)
     shown = Counter[tuple[str | None, str]]()
-    for kind in told.kinds:
+    for kind in reported.kinds:
         shown[kind.tenant, kind.use] += kind.blocks
     assert shown == {("acme", "cached"): 30, ("acme", "in_use"): 5, (None, "free"): 15}
     # What it holds above the 20 chunks that nobody has reserved.
-    assert sum(kind.blocks for kind in told.kinds if kind.borrowed) == 15
+    assert sum(kind.blocks for kind in reported.kinds if kind.borrowed) == 15
     assert {kind.use for kind in house.picture(50).kinds} == {"free"}, "and none of them is a block"
 
 

@@ -281,7 +281,7 @@ def test_a_journal_that_does_not_hold_is_not_billed(tmp_path):
 
 
 def test_a_journal_with_the_words_of_format_1_goes_on_and_is_billed(tmp_path):
-    """As an engine of the release before wrote it: it evicted and preempted for ``recall``."""
+    """As an engine of the previous release wrote it: it evicted and preempted for ``recall``."""
     older = FORMAT_1.read_bytes().splitlines(keepends=True)
     assert any(parse(line).get("reason") == "recall" for line in older)
     newer = [Started("0.32.0", 1000, 16), Evicted("burst", 3, "reclaim", "acme"), usage("acme", 5.0, used(4))]

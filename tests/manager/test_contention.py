@@ -98,7 +98,7 @@ async def test_requests_that_come_at_once_share_one_client(monkeypatch: pytest.M
     credentials = tmp_path / "credentials"
     credentials.write_text("[default]\naws_access_key_id = id\naws_secret_access_key = key\n")
     objects = S3Objects("bucket", nobody, credentials, 1.0)
-    told = await asyncio.gather(*(objects.read(f"{number}", 1) for number in range(4)), return_exceptions=True)
-    assert {type(each) for each in told} == {StorageError}
+    reported = await asyncio.gather(*(objects.read(f"{number}", 1) for number in range(4)), return_exceptions=True)
+    assert {type(each) for each in reported} == {StorageError}
     assert len(made) == 1
     objects.close()

@@ -105,8 +105,8 @@ def test_events_of_several_managers_are_told_in_the_order_of_their_times(tmp_pat
     for name, times in (("a", (1.0, 4.0)), ("b", (2.0, 3.0))):
         lines = [encode(time, {"event": "evict", "caller": name}) for time in times]
         (tmp_path / name).write_bytes(b"".join(lines))
-    told = select([tmp_path / "a", tmp_path / "b"], Selection(), Tally())
-    assert [event.time for event in told] == [1.0, 2.0, 3.0, 4.0]
+    reported = select([tmp_path / "a", tmp_path / "b"], Selection(), Tally())
+    assert [event.time for event in reported] == [1.0, 2.0, 3.0, 4.0]
 
 
 def test_a_full_disk_stops_no_call_and_what_is_dropped_is_counted(tmp_path: Path) -> None:
@@ -144,13 +144,13 @@ def test_what_is_dropped_is_told_at_its_time(tmp_path: Path) -> None:
     events.note("evict", keys=[(6).to_bytes(8)])
     events.close()
 
-    def told(begin: float, end: float) -> list[tuple[str, float]]:
+    def reported(begin: float, end: float) -> list[tuple[str, float]]:
         return [(event.event, event.time) for event in select([file], Selection(begin=begin, end=end), Tally())]
 
     lost = ("lost", 30.0)
-    assert told(0, 2000) == [("evict", 10.0), ("evict", 20.0), lost, ("evict", 1000.0)]
-    assert (told(0, 30), told(51, 1000)) == ([("evict", 10.0), ("evict", 20.0)], [])
-    assert told(30, 31) == told(40, 41) == told(50, 51) == [lost]
+    assert reported(0, 2000) == [("evict", 10.0), ("evict", 20.0), lost, ("evict", 1000.0)]
+    assert (reported(0, 30), reported(51, 1000)) == ([("evict", 10.0), ("evict", 20.0)], [])
+    assert reported(30, 31) == reported(40, 41) == reported(50, 51) == [lost]
 
 
 def test_what_is_noted_after_what_was_dropped_is_told_after_it(tmp_path: Path) -> None:
@@ -164,10 +164,10 @@ def test_what_is_noted_after_what_was_dropped_is_told_after_it(tmp_path: Path) -
     assert not events.flush()
     file.unlink()
     events.close()
-    told = list(select([file], Selection(), Tally()))
-    assert [event.event for event in told] == ["evict", "lost", "evict"]
-    assert [event.time for event in told] == [clock.now - 2, clock.now - 1, clock.now]
-    assert told[1].until == clock.now - 1
+    reported = list(select([file], Selection(), Tally()))
+    assert [event.event for event in reported] == ["evict", "lost", "evict"]
+    assert [event.time for event in reported] == [clock.now - 2, clock.now - 1, clock.now]
+    assert reported[1].until == clock.now - 1
 
 
 def test_a_disk_that_takes_nothing_to_the_end_keeps_nobody_waiting(tmp_path: Path) -> None:
@@ -189,8 +189,8 @@ def test_an_event_that_can_not_be_written_stops_none_after_it(tmp_path: Path) ->
     assert events.flush()
     events.close()
     tally = Tally()
-    told = [event.caller for event in select([tmp_path / "events.jsonl"], Selection(), tally)]
-    assert (told, tally.lost) == (["manager", "after"], 1)
+    reported = [event.caller for event in select([tmp_path / "events.jsonl"], Selection(), tally)]
+    assert (reported, tally.lost) == (["manager", "after"], 1)
 
 
 def test_short_keys_are_blocks_too() -> None:

@@ -237,10 +237,10 @@ async def test_dropped_events_are_a_metric(tmp_path: Path) -> None:
 async def test_events_are_in_the_file_soon_though_nobody_asks_for_it(writing: Writing) -> None:
     await writing.write(KEYS[:1])
 
-    async def told() -> list[str]:
+    async def reported() -> list[str]:
         return [event.event for event in select([writing.file], Selection(), Tally())]
 
-    await eventually(told, ["register_instance", "start_write_cache", "finish_write_cache"])
+    await eventually(reported, ["register_instance", "start_write_cache", "finish_write_cache"])
 
 
 async def test_the_command_tells_people_and_programs(writing: Writing, capsys: pytest.CaptureFixture[str]) -> None:
@@ -250,13 +250,13 @@ async def test_the_command_tells_people_and_programs(writing: Writing, capsys: p
     with writing.file.open("ab") as file:
         file.write(b'{"time":5,"event":"evict","caller":"\\u001b[31mred","keys":["0101010101010101"]}\n{"time":')
     main(["events", str(writing.file), "--block", KEYS[0].hex(), "--json"])
-    told = json.loads(capsys.readouterr().out)
-    assert [event["event"] for event in told["events"][:3]] == [
+    reported = json.loads(capsys.readouterr().out)
+    assert [event["event"] for event in reported["events"][:3]] == [
         "start_write_cache",
         "finish_write_cache",
         "get_cache_location",
     ]
-    assert (told["read"], told["skipped"], told["lost"]) == (5, 1, 0)
+    assert (reported["read"], reported["skipped"], reported["lost"]) == (5, 1, 0)
     main(["events", str(writing.file), "--block", KEYS[2].hex()])
     lines = capsys.readouterr().out.splitlines()
     assert [line[26:48].rstrip() for line in lines[:3]] == ["WHAT", "began to write", "failed to write"]

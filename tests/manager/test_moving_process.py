@@ -99,6 +99,6 @@ def objects(bucket: Any) -> list[str]:
 
 def held(manager: CacheManagerProcess, storage_type: str, what: str = "") -> int:
     """Bytes in a storage type: those that serve or are about to, or all that are used."""
-    (told,) = manager.ask("ListInstanceGroups")["groups"]
-    usage = told["types"].get(storage_type, {"used": 0, "deleting": 0})
+    (reported,) = manager.ask("ListInstanceGroups")["groups"]
+    usage = reported["types"].get(storage_type, {"used": 0, "deleting": 0})
     return int(usage["used"] if what else usage["used"] - usage["deleting"])

@@ -75,8 +75,8 @@ async def test_an_owner_that_is_registered_again_keeps_its_place(two: Playing, m
     await manager.catalog.remove_storage("disk")
     await manager.storages.keep(manager.catalog.storages.values())
     with monkeypatch.context() as read_only:
-        told = [PlaceTaken("/mnt", "disk", "second"), StorageError("it can't be written")]
-        read_only.setattr(manager.storages.backend("second"), "check_health", AsyncMock(side_effect=told))
+        reported = [PlaceTaken("/mnt", "disk", "second"), StorageError("it can't be written")]
+        read_only.setattr(manager.storages.backend("second"), "check_health", AsyncMock(side_effect=reported))
         await manager.storages.probe("second")
     await manager.catalog.put_storage(disk)
     await manager.storages.keep(manager.catalog.storages.values())

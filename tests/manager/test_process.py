@@ -165,7 +165,7 @@ async def test_a_manager_is_ready_again_when_its_index_answers_again_and_not_bef
     manager = CacheManager(RedisBackend(redis_server.url, f"{tmp_path}/", TIMEOUT_SECONDS))
     await manager.start()
 
-    async def told() -> tuple[int, bool]:
+    async def reported() -> tuple[int, bool]:
         async with session.get("/readyz") as ready, session.get("/metrics") as metrics:
             return ready.status, "tenantzone_manager_index_available 1.0" in await metrics.text()
 
@@ -174,19 +174,19 @@ async def test_a_manager_is_ready_again_when_its_index_answers_again_and_not_bef
 
     application = http.application(manager, Service(manager), Anyone())
     async with TestServer(application) as server, aiohttp.ClientSession(server.make_url("/")) as session:
-        await eventually(told, (200, True))
+        await eventually(reported, (200, True))
         caplog.set_level(logging.INFO, "tenantzone_manager.manager")
         caplog.clear()
         redis_server.kill()
         try:
-            await eventually(told, (503, False))
+            await eventually(reported, (503, False))
             looks.clear()
             await eventually(has_looked_again, True)
             assert not any(looks)
-            assert await told() == (503, False)
+            assert await reported() == (503, False)
         finally:
             redis_server.start()
-        await eventually(told, (200, True))
+        await eventually(reported, (200, True))
     await manager.stop()
     assert len([record for record in caplog.records if record.name == "tenantzone_manager.manager"]) == 2
 

@@ -142,10 +142,10 @@ async def test_what_a_caller_did_that_is_gone_is_noted(
         await ask("ListInstances", "chat")
     heard.set()
 
-    async def told() -> list[str]:
+    async def reported() -> list[str]:
         return [event.event for event in select([tmp_path / "events.jsonl"], Selection(), Tally())][-1:]
 
-    await eventually(told, ["remove_cache"])
+    await eventually(reported, ["remove_cache"])
 
 
 @pytest.mark.usefixtures("team")
@@ -193,8 +193,8 @@ async def test_what_pools_share_is_the_administrators(ask: Client, call: str) ->
 @pytest.mark.usefixtures("team")
 async def test_an_administrator_of_one_namespace_speaks_for_no_other(ask: Client) -> None:
     lab = {"name": "team", "storages": ["disk"], "pools": ["lab/demo"], "aliases": ["lab.demo"]}
-    told = await ask("PutInstanceGroup", "root", group=lab, namespace="lab")
-    assert told["group"] == lab
+    reported = await ask("PutInstanceGroup", "root", group=lab, namespace="lab")
+    assert reported["group"] == lab
     before = await ask("ListInstanceGroups", "root")
     account = {"name": "ml/engine", "pool": "ml/chat"}
     for call, fields in (
@@ -213,8 +213,8 @@ async def test_an_administrator_of_one_namespace_speaks_for_no_other(ask: Client
     assert await ask("ListInstanceGroups", "root") == before
     await ask("PutServiceAccount", "of-ml", account=account)
     await ask("RemoveServiceAccount", "of-ml", name=account["name"])
-    told = await ask("PutInstanceGroup", "of-ml", group={"name": "team", "storages": ["disk"]}, namespace="ml")
-    assert "pools" not in told["group"]
+    reported = await ask("PutInstanceGroup", "of-ml", group={"name": "team", "storages": ["disk"]}, namespace="ml")
+    assert "pools" not in reported["group"]
     (seen,) = (await ask("ListInstanceGroups", "of-ml", namespace="lab"))["groups"]
     assert seen["group"] == lab
     (seen,) = (await ask("ListInstanceGroups", "root"))["groups"]
@@ -410,8 +410,8 @@ async def test_what_a_group_has_lost_is_told_and_forgotten_with_it(ask: Client, 
     assert (answer["instances"], answer.get("evicted_blocks", 0)) == (1, 0)
     await manager.reclaim()
     await manager.reclaim()
-    (told,) = (await ask("ListInstanceGroups", "root"))["groups"]
-    assert (told["evicted_blocks"], told["evicted_bytes"]) == (2, 2 * 4096)
+    (reported,) = (await ask("ListInstanceGroups", "root"))["groups"]
+    assert (reported["evicted_blocks"], reported["evicted_bytes"]) == (2, 2 * 4096)
     assert await manager.index.count("evictions") == 1
     await manager.catalog.forget_instance(manager.catalog.instances["chat-1"])
     await ask("RemoveInstanceGroup", "root", group="team")

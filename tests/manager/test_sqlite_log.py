@@ -79,7 +79,7 @@ async def test_beside_steady_writes_the_log_is_begun_anew(tmp_path, monkeypatch)
 )
 @pytest.mark.parametrize("where", [(sqlite_log, "copy_log"), (sqlite_log.os, "fsync")], ids=lambda where: where[1])
 async def test_the_log_is_copied_on_after_whatever_a_round_failed_at(
-    tmp_path, monkeypatch, caplog, failure, told, where
+    tmp_path, monkeypatch, caplog, failure, reported, where
 ):
     monkeypatch.setattr(sqlite_log, "CHECKPOINT_SECONDS", 0.01)
     failures = [failure] * 3
@@ -97,7 +97,7 @@ async def test_the_log_is_copied_on_after_whatever_a_round_failed_at(
     before = begun(path)
     await write_steadily(backend, path, lambda: begun(path) > before)
     await backend.close()
-    assert f"its log can't be copied into it now: {told}" in caplog.text
+    assert f"its log can't be copied into it now: {reported}" in caplog.text
     assert not failures
 
 
@@ -231,8 +231,8 @@ async def test_who_asks_beside_the_closing_is_told_so(tmp_path, ask):
     asking = [asyncio.create_task(ask_always(number)) for number in range(5)]
     await asyncio.sleep(0.05)
     await backend.close()
-    told = await asyncio.gather(*asking, return_exceptions=True)
-    assert all(isinstance(each, IndexUnavailable) and "it is closed" in str(each) for each in told), told
+    reported = await asyncio.gather(*asking, return_exceptions=True)
+    assert all(isinstance(each, IndexUnavailable) and "it is closed" in str(each) for each in reported), reported
     assert await stored(path) == 200
 
 
@@ -452,14 +452,14 @@ async def test_a_store_that_somebody_still_writes_is_not_opened(opened, tmp_path
     path.unlink()
     await refused(opened, AWAY)
     waits = "once nobody writes to it any more"
-    told = set()
+    reported = set()
     with path.open("wb", buffering=0) as file:
         # It looks at the file in turn with this.
         while waits not in opened._log.refusal or file.tell() < 10_000:
             file.write(b"x")
-            told.add(opened._log.refusal)
+            reported.add(opened._log.refusal)
             await asyncio.sleep(0)
-    assert not any("opened:" in refusal or "being opened" in refusal for refusal in told)
+    assert not any("opened:" in refusal or "being opened" in refusal for refusal in reported)
 
 
 async def test_who_closes_it_while_other_files_are_opened_leaves_nothing_open(opened, tmp_path):
@@ -484,9 +484,9 @@ async def opened(tmp_path, monkeypatch):
     await backend.close()
 
 
-async def refused(backend, told):
+async def refused(backend, reported):
     """Wait until the store says what is wrong with its files."""
-    await asyncio.to_thread(await_that, lambda: re.search(told, backend._log.refusal), "it has looked at the files")
+    await asyncio.to_thread(await_that, lambda: re.search(reported, backend._log.refusal), "it has looked at the files")
 
 
 async def answers(backend, has_changed=lambda: True):
@@ -560,7 +560,7 @@ async def test_files_of_an_earlier_release_are_made_private(tmp_path, monkeypatc
     modes = {each.stat().st_mode & 0o777 for each in tmp_path.iterdir()}
     await backend.close()
     assert (modes == {0o600}) == may_change
-    told = [record.getMessage() for record in caplog.records]
-    assert len(told) == (0 if may_change else 1), told
+    reported = [record.getMessage() for record in caplog.records]
+    assert len(reported) == (0 if may_change else 1), reported
     if not may_change:
-        assert "other users may use index.db, " in told[0]
+        assert "other users may use index.db, " in reported[0]

@@ -407,8 +407,8 @@ async def test_a_process_whose_index_does_not_answer_yet_waits_for_it(
         await eventually(readiness, 503)
         assert "no index: " in (await answer("/readyz"))[1]
         assert (await answer("/healthz"))[0] == 200
-        async with session.post("/v1/ListStorages") as told:
-            assert (told.status, (await told.json())["error"]["code"]) == (503, "UNAVAILABLE")
+        async with session.post("/v1/ListStorages") as reported:
+            assert (reported.status, (await reported.json())["error"]["code"]) == (503, "UNAVAILABLE")
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         await eventually(readiness, 200)
     process.terminate()

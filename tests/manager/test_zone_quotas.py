@@ -120,7 +120,7 @@ async def test_what_an_older_manager_has_written_is_mended(catalog: Catalog) -> 
     before = await catalog._index.get(spaces.GROUPS, [b"team"])
     await catalog.load()
     await catalog.mend_zones()
-    assert await catalog._index.get(spaces.GROUPS, [b"team"]) == before, "nothing is left to mend"
+    assert await catalog._index.get(spaces.GROUPS, [b"team"]) == before, "nothing is left to fix"
 
 
 async def test_zones_are_said_of_all_instances_whatever_is_recorded(catalog: Catalog) -> None:
@@ -244,9 +244,9 @@ def test_parts_are_equal_and_together_never_more(
 ) -> None:
     by_themselves = {str(number): {WHERE: InstanceQuota(1, 2)} for number in own}
     group = InstanceGroup("team", ("disk",), zones={ACME: quotas}, instances=by_themselves)
-    told: Members = {ACME: [str(number) for number in names]}
+    reported: Members = {ACME: [str(number) for number in names]}
     sharing = [str(number) for number in names if number not in own]
-    made = zone_terms(group, ACME, told[ACME])
+    made = zone_terms(group, ACME, reported[ACME])
     unclaimed = {books.chain_until_claimed("team", ACME, where): quota.reserved for where, quota in quotas.items()}
     kept = {each.chain: each.reserved for each in made if each.chain in unclaimed}
     assert kept == (dict.fromkeys(unclaimed, 0) if sharing else unclaimed)
@@ -260,4 +260,4 @@ def test_parts_are_equal_and_together_never_more(
         for each in parts:
             assert quota.reserved - len(parts) < len(parts) * each.reserved <= quota.reserved
             assert each.limit == UNLIMITED if quota.limit is None else len(parts) * each.limit <= quota.limit
-    assert [each for each in group_terms(group, told) if each in made] == made
+    assert [each for each in group_terms(group, reported) if each in made] == made

@@ -71,8 +71,10 @@ class Network:
         }
         found: dict[tuple[str, Target], bool] = {}
         for source, process in asking.items():
-            told, _ = process.communicate()
-            found |= {(source, target): is_it for target, is_it in zip(wanted[source], json.loads(told), strict=True)}
+            reported, _ = process.communicate()
+            found |= {
+                (source, target): is_it for target, is_it in zip(wanted[source], json.loads(reported), strict=True)
+            }
         return found
 
 

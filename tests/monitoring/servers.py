@@ -31,8 +31,8 @@ class Webhook:
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                told = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                webhook.alerts += told["alerts"]
+                reported = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                webhook.alerts += reported["alerts"]
                 self.send_response(200)
                 self.end_headers()
 
@@ -46,7 +46,7 @@ class Webhook:
         self._server.shutdown()
         self._server.server_close()
 
-    def told(self, status: str, name: str, **labels: str) -> dict[str, Any] | None:
+    def reported(self, status: str, name: str, **labels: str) -> dict[str, Any] | None:
         """The first one like this; None if there is none yet."""
         wanted = {"alertname": name, **labels}.items()
         return next(

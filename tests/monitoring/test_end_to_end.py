@@ -24,11 +24,11 @@ from hack.controlplane import Cluster
 from hack.monitoring.files import RUNBOOKS
 from hack.monitoring.manager_panels import manager
 from hack.monitoring.model import rule_file
-from hack.monitoring.pace import Pace
 from hack.monitoring.panels import rows
 from hack.monitoring.rules import groups
 from hack.monitoring.scraping import pod_labels, scrape_config, without_cluster
 from hack.monitoring.tier_panels import tiers
+from hack.monitoring.time_scale import TimeScale
 from hack.ports import free_address
 from tenantzone_contract.config import CONFIG_HASH_ANNOTATION
 from tests.engine.real_engine import ADMIN_PORT, API_PORT, RealEngine
@@ -40,7 +40,7 @@ from tests.operator.kube import eventually
 
 pytestmark = [pytest.mark.engine, pytest.mark.controlplane]
 
-PACE = Pace(1 / 12)
+TIME_SCALE = TimeScale(1 / 12)
 NAMESPACE = "monitoring"
 ENGINE = "engine-0"
 METRICS_PORT = 8081
@@ -108,11 +108,11 @@ def _objects() -> dict[str, object]:
 
 def _config(folder: Path, address: str, engine: RealEngine) -> dict[str, Any]:
     rules = folder / "rules.yaml"
-    rules.write_text(yaml.safe_dump(rule_file(groups(PACE), RUNBOOKS)))
+    rules.write_text(yaml.safe_dump(rule_file(groups(TIME_SCALE), RUNBOOKS)))
     token = folder / "token"
     token.write_text("token")
     managers = [{"static_configs": [{"targets": [f"{address}:{ALERTMANAGER_PORT}"]}]}]
-    return without_cluster(scrape_config([str(rules)], managers, PACE, str(token)), _pods(address, engine))
+    return without_cluster(scrape_config([str(rules)], managers, TIME_SCALE, str(token)), _pods(address, engine))
 
 
 def _pods(address: str, engine: RealEngine) -> list[dict[str, Any]]:
@@ -172,14 +172,14 @@ def test_a_flood_makes_the_alert_of_the_zone_that_loses_its_cache_fire_and_resol
     document = text("The vault", 60)
     ask(engine, "vault", document)
     with flood(engine):
-        firing = eventually(lambda: told(stage, "firing", alert), timeout=FIRES_WITHIN_SECONDS)
+        firing = eventually(lambda: reported(stage, "firing", alert), timeout=FIRES_WITHIN_SECONDS)
         assert empty_panels(stage.prometheus) == []
-    resolved = eventually(lambda: told(stage, "resolved", alert), timeout=FIRES_WITHIN_SECONDS)
+    resolved = eventually(lambda: reported(stage, "resolved", alert), timeout=FIRES_WITHIN_SECONDS)
 
     print(f"\nfiring:\n{json.dumps(firing, indent=2)}\nresolved:\n{json.dumps(resolved, indent=2)}")
     assert firing["annotations"]["runbook_url"] == f"{RUNBOOKS}/{alert}.md"
     assert resolved["endsAt"] > resolved["startsAt"]
-    assert webhook.told("firing", alert, zone="vault") is None
+    assert webhook.reported("firing", alert, zone="vault") is None
     assert ask(engine, "vault", document) == 60 * BLOCK_TOKENS
 
 
@@ -217,13 +217,13 @@ def counted(prometheus: Prometheus, zone: str) -> tuple[str, ...]:
     return state["metric"]["state"], str(held), str(100 * hits // queries), str(total("evicted_blocks_total"))
 
 
-def told(stage: Stage, status: str, alert: str) -> dict[str, Any]:
+def reported(stage: Stage, status: str, alert: str) -> dict[str, Any]:
     """What the webhook was told of the victim's alert.
 
     Raises:
         AssertionError: nothing yet; the message says how far it is.
     """
-    found = stage.webhook.told(status, alert, **VICTIM)
+    found = stage.webhook.reported(status, alert, **VICTIM)
     looks_at = "tenantzone:zone_(taken_blocks:increase5m|held_blocks:max5m)|ALERTS"
     assert found, stage.prometheus.ask(f'{{__name__=~"{looks_at}", zone="archive"}}')
     return found
@@ -250,7 +250,7 @@ def empty_panels(prometheus: Prometheus) -> list[str]:
     Without those about tiers, which this engine has not: see test_tier_panels.py. And without the one that is empty
     while no zone waits.
     """
-    variables = {"$__rate_interval": PACE(30), "$namespace": ".*", "$pool": ".*", "$zone": ".*"}
+    variables = {"$__rate_interval": TIME_SCALE(30), "$namespace": ".*", "$pool": ".*", "$zone": ".*"}
     empty = []
     for panel in (panel for row in rows() if row not in (tiers(), manager()) for panel in row.panels):
         if panel.title == "Time of waiting by reason":

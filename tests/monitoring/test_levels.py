@@ -37,8 +37,8 @@ def idle_scrape(level: Level) -> Series:
     """An engine in which nothing has happened yet: what appears later has no rate of its first increment."""
     targets = {"token_time": TargetOutcome(0.05, 0.04, met=True, reason="Met")}
     quiet = zone(counters=Counters(), outcomes=targets, tiers=(in_tier(counts=TierCounts(), evictions={}),))
-    told = figures(zones=(quiet,), tiers=(tier(totals=TierTotals(), questions={}),))
-    return series(encode(told, "text/plain", level)[1].decode())
+    reported = figures(zones=(quiet,), tiers=(tier(totals=TierTotals(), questions={}),))
+    return series(encode(reported, "text/plain", level)[1].decode())
 
 
 def asked_for(expression: str) -> Iterator[tuple[str, dict[str, list[str]]]]:
@@ -53,15 +53,15 @@ def asked_for(expression: str) -> Iterator[tuple[str, dict[str, list[str]]]]:
 @pytest.mark.parametrize(("name", "expression"), RULES, ids=[name for name, _ in RULES])
 @pytest.mark.parametrize("level", LEVELS)
 def test_what_a_rule_asks_for_is_there_at_each_level_from_the_start(name: str, expression: str, level: Level):
-    told = idle_scrape(level)
+    reported = idle_scrape(level)
     asked = list(asked_for(expression))
     for metric, values in asked:
         if metric in INSTEAD:
             assert name == ONLY_DETAILED or INSTEAD[metric] in {each for each, _ in asked}, metric
             continue
-        assert metric in {each for each, _ in told}, metric
+        assert metric in {each for each, _ in reported}, metric
         for label, known in values.items():
-            found = {dict(labels).get(label) for each, labels in told if each == metric}
+            found = {dict(labels).get(label) for each, labels in reported if each == metric}
             assert set(known) <= found, metric
 
 

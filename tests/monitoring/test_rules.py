@@ -10,9 +10,9 @@ import yaml
 
 from hack.monitoring.files import CASES, FOLDER, RUNBOOKS, cases, files
 from hack.monitoring.model import Alert, Group, rule_file
-from hack.monitoring.pace import Pace
 from hack.monitoring.panels import rows
 from hack.monitoring.rules import groups
+from hack.monitoring.time_scale import TimeScale
 from tenantzone_manager.metrics import Metrics
 from tenantzone_operator.serving.exposition import families as operator_families
 from tenantzone_runtime.metrics import families as engine_families
@@ -47,7 +47,7 @@ def test_another_url_of_the_runbooks_is_in_all_files():
 @pytest.mark.parametrize("scale", [1.0, 1 / 15], ids=["as shipped", "scaled down"])
 def test_the_rules_are_well_formed(scale: float, tmp_path: Path):
     file = tmp_path / "rules.yaml"
-    file.write_text(yaml.safe_dump(rule_file(groups(Pace(scale)), RUNBOOKS)))
+    file.write_text(yaml.safe_dump(rule_file(groups(TimeScale(scale)), RUNBOOKS)))
     assert f"SUCCESS: {sum(len(group.rules) for group in groups())} rules found" in promtool("check", "rules", file)
 
 

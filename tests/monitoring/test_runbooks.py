@@ -45,8 +45,8 @@ def test_there_is_a_page_for_each_alert_and_no_other():
 
 def test_the_page_of_all_alerts_has_each_with_its_severity_and_its_runbook():
     table = (REPOSITORY / "docs" / "alerts.md").read_text()
-    told = re.findall(r"^\| \[(\w+)\]\(runbooks/(\w+)\.md\) \| (\w+) \|", table, re.MULTILINE)
-    assert sorted(told) == sorted(
+    reported = re.findall(r"^\| \[(\w+)\]\(runbooks/(\w+)\.md\) \| (\w+) \|", table, re.MULTILINE)
+    assert sorted(reported) == sorted(
         (alert.name, alert.name, alert.severity) for group in groups() for alert in group.alerts
     )
 

@@ -23,11 +23,11 @@ class Scraped:
     """What Prometheus has of an engine with a tier after some scrapes. What the engine counts grows with each."""
 
     def write(self, file: TextIO) -> None:
-        told = scrape("full")
-        for name in sorted({name for name, _ in told if "tier_" in name or name == "tenantzone_engine_info"}):
+        reported = scrape("full")
+        for name in sorted({name for name, _ in reported if "tier_" in name or name == "tenantzone_engine_info"}):
             is_counter = name.endswith("_total")
             file.write(f"# TYPE {name.removesuffix('_total')} {'counter' if is_counter else 'gauge'}\n")
-            for (found, labels), value in told.items():
+            for (found, labels), value in reported.items():
                 if found == name:
                     pairs = {"namespace": "shop", "pod": "engine-0"} | dict(labels)
                     written = ",".join(f'{label}="{text}"' for label, text in pairs.items())

@@ -137,13 +137,13 @@ async def test_a_master_that_hangs_is_waited_for_no_longer_than_it_is_told(
     places = [Place("team", "chat", key, location) for key in prompt("a", 8)]
     pool.pause_master()
     began = time.monotonic()
-    code, told = await asyncio.gather(
+    code, reported = await asyncio.gather(
         asyncio.to_thread(client.put, "a", b"a", pinned()), backend.exist(places), return_exceptions=True
     )
     waited = time.monotonic() - began
     pool.resume_master()
     assert code != 0
-    assert isinstance(told, StorageError)
+    assert isinstance(reported, StorageError)
     assert 5 <= waited < 30
     await backend.check_health()
     await backend.close()
@@ -191,10 +191,10 @@ def test_a_full_pool_takes_nothing_more_and_loses_nothing(
 def test_an_engine_reaches_no_pool_but_the_one_that_it_is_told_of(
     manager: CacheManagerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for told in (None, "127.0.0.1:1"):
+    for reported in (None, "127.0.0.1:1"):
         monkeypatch.delenv("MOONCAKE_MASTER", raising=False)
-        if told is not None:
-            monkeypatch.setenv("MOONCAKE_MASTER", told)
+        if reported is not None:
+            monkeypatch.setenv("MOONCAKE_MASTER", reported)
         engine = Engine(manager.url, "acme")
         assert engine.store("acme", KEYS) == []
         assert engine.counts("acme").write_failures > 0

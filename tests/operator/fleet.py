@@ -56,7 +56,7 @@ class SimulatedEngine:
         self.refusal = ""
         """Refuse new configs with this error."""
         self.identity_problem = ""
-        """Why its front door lets nobody in."""
+        """Why its frontend lets nobody in."""
         self.cached: dict[str, int] = {}
         """Blocks that zones hold."""
         self.details: dict[str, dict[str, Any]] = {}

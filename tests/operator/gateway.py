@@ -30,7 +30,7 @@ class Gateway:
                 with contextlib.suppress(OSError):
                     each.shutdown(socket.SHUT_RDWR)
 
-    def mend(self) -> None:
+    def fix(self) -> None:
         with self._lock:
             self._is_cut = False
 

@@ -106,8 +106,8 @@ def observed(
         }
     )
     if identity is not None:
-        told = IdentityReport(kind="APIKeys", digest=identity[0], problem=identity[1])
-        made = made.model_copy(update={"identity": told})
+        reported = IdentityReport(kind="APIKeys", digest=identity[0], problem=identity[1])
+        made = made.model_copy(update={"identity": reported})
     sent = made.model_dump_json(by_alias=True)
     return Observation(engine, view(read_report_text(sent.encode())), blocks=blocks)
 

@@ -39,7 +39,7 @@ def engine(name: str = "engine-0", **status: Any) -> Observation:
 
 
 def older(name: str = "older") -> Observation:
-    """Of the release before, which knows no tokens."""
+    """Of the previous release, which knows no tokens."""
     return observed(None, engine=name, admin_port=None)
 
 
@@ -67,7 +67,7 @@ MOUNT = "mount the Secret tenantzone-admin-demo at /etc/tenantzone/admin"
             id="the Secret went",
         ),
         pytest.param([engine(open=True)], "", Reason.ADMIN_PORT_OPEN, "without --admin-open: engine-0", id="open"),
-        pytest.param([older()], "", Reason.ADMIN_PORT_OPEN, f"hold, {MOUNT}", id="of the release before"),
+        pytest.param([older()], "", Reason.ADMIN_PORT_OPEN, f"hold, {MOUNT}", id="of the previous release"),
     ],
 )
 def test_what_is_said_of_engines_that_refuse_or_are_open(
@@ -96,8 +96,8 @@ def test_the_secret_may_be_missing_where_an_engine_has_no_token_in_force(observa
 
 
 def test_what_a_lying_engine_says_of_its_port_is_cut_short():
-    told = report("engine-0").model_copy(update={"admin_port": AdminPortStatus(error="x\n" * 10_000)})
-    seen = view(read_report_text(told.model_dump_json(by_alias=True).encode()))
+    reported = report("engine-0").model_copy(update={"admin_port": AdminPortStatus(error="x\n" * 10_000)})
+    seen = view(read_report_text(reported.model_dump_json(by_alias=True).encode()))
     assert len(seen.admin_error) <= 1001
     assert "\n" not in seen.admin_error
 
@@ -305,13 +305,13 @@ class TestInACluster:
     def test_one_that_refuses_it_is_named_with_what_to_mount(self, world: World):
         strict = world.add_engine(accepts={"another"})
 
-        def told() -> bool:
+        def reported() -> bool:
             found = conditions(world.pool())[Type.ADMIN_PORT_NOT_SECURED]
             assert found["reason"] == "TokenRefused", found
             assert f"{MOUNT}; if it is mounted, delete it, and it is made anew: engine-0" in found["message"]
             return True
 
-        eventually(told)
+        eventually(reported)
         programmed = world.await_condition("acme", "Programmed", "Unknown", "EngineUnreachable")
         assert "refuses the operator" in programmed["message"]
         strict.accepts = {self.secret(world)["token"].decode()}
@@ -321,10 +321,10 @@ class TestInACluster:
     def test_one_that_is_open_is_named(self, world: World):
         world.add_engine().admin_port = AdminPortStatus(open=True)
 
-        def told() -> bool:
+        def reported() -> bool:
             found = conditions(world.pool())[Type.ADMIN_PORT_NOT_SECURED]
             assert (found["reason"], found["message"].rpartition(": ")[2]) == ("AdminPortOpen", "engine-0")
             return True
 
-        eventually(told)
+        eventually(reported)
         world.await_ready("acme")

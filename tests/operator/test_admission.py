@@ -4,7 +4,7 @@ import pytest
 
 from tenantzone_contract.tiers import CpuTier, PoolTiers
 from tenantzone_operator.kube.conditions import Reason
-from tenantzone_operator.planning.admission import Verdict, admit
+from tenantzone_operator.planning.admission import AdmissionDecision, admit
 from tenantzone_operator.planning.provisional import found_provisional, still_provisional
 from tests.operator.objects import entry, pool, snapshot, zone
 
@@ -145,11 +145,11 @@ from tests.operator.objects import entry, pool, snapshot, zone
     ],
 )
 def test_admit(zones, granted, size, expected):
-    verdicts = admit(zones, {kept.name: kept for kept in granted}, size)
+    decisions = admit(zones, {kept.name: kept for kept in granted}, size)
 
     found = {
-        name: (verdict.reason.value, verdict.entry.reserved if verdict.entry is not None else None)
-        for name, verdict in verdicts.items()
+        name: (decision.reason.value, decision.entry.reserved if decision.entry is not None else None)
+        for name, decision in decisions.items()
     }
     assert found == expected
 
@@ -166,10 +166,10 @@ def test_a_refusal_says_what_to_change():
 
 
 def test_what_stays_in_force_is_said():
-    verdict = admit([zone("a", reserved=200, generation=2)], {"a": entry("a", reserved=10)}, 100)["a"]
+    decision = admit([zone("a", reserved=200, generation=2)], {"a": entry("a", reserved=10)}, 100)["a"]
 
-    assert verdict.message.endswith("Generation 1 stays in force")
-    assert verdict.entry == entry("a", reserved=10)
+    assert decision.message.endswith("Generation 1 stays in force")
+    assert decision.entry == entry("a", reserved=10)
 
 
 @pytest.mark.parametrize(
@@ -193,9 +193,9 @@ def test_what_can_not_be_compared_yet_is_accepted_provisionally(spec, whether):
 
 
 def test_what_does_not_depend_on_a_size_is_accepted_for_good():
-    verdicts = admit([zone("a", reserved="50%", limit="60%"), zone("b"), zone("c", limit=10)], {}, None)
+    decisions = admit([zone("a", reserved="50%", limit="60%"), zone("b"), zone("c", limit=10)], {}, None)
 
-    assert {verdict.reason for verdict in verdicts.values()} == {Reason.ACCEPTED}
+    assert {decision.reason for decision in decisions.values()} == {Reason.ACCEPTED}
 
 
 def test_what_was_granted_for_good_is_not_provisional_where_no_size_is_known():
@@ -207,11 +207,11 @@ def test_what_was_granted_for_good_is_not_provisional_where_no_size_is_known():
 def decided_again(*zones, granted=(), size=1000):
     """The zones that are accepted after the first size is known, all but ``granted`` provisionally before."""
     known = {each.meta.name: each.config for each in (*zones, *granted)}
-    verdicts = admit([*zones, *granted], known, size, provisional={each.meta.name for each in zones})
-    refused = {name for name, verdict in verdicts.items() if not verdict.accepted}
-    assert all(verdicts[name].entry is None for name in refused), "the engines get nothing of them"
-    assert {verdict.reason for name, verdict in verdicts.items() if name not in refused} <= {Reason.ACCEPTED}
-    return verdicts.keys() - refused
+    decisions = admit([*zones, *granted], known, size, provisional={each.meta.name for each in zones})
+    refused = {name for name, decision in decisions.items() if not decision.accepted}
+    assert all(decisions[name].entry is None for name in refused), "the engines get nothing of them"
+    assert {decision.reason for name, decision in decisions.items() if name not in refused} <= {Reason.ACCEPTED}
+    return decisions.keys() - refused
 
 
 def test_when_a_size_is_known_the_oldest_of_equal_priority_stay():
@@ -239,10 +239,10 @@ def test_what_was_granted_for_good_goes_before_what_was_granted_provisionally():
 def test_when_a_size_is_known_what_contradicts_itself_is_refused_by_the_field():
     mixed = zone("a", reserved=900, limit="1%")
 
-    verdict = admit([mixed], {"a": mixed.config}, 1000, provisional={"a"})["a"]
+    decision = admit([mixed], {"a": mixed.config}, 1000, provisional={"a"})["a"]
 
-    assert (verdict.reason, verdict.entry) == (Reason.INVALID, None)
-    assert verdict.message.startswith("limit (1%, which is 10 blocks) must not be below reserved")
+    assert (decision.reason, decision.entry) == (Reason.INVALID, None)
+    assert decision.message.startswith("limit (1%, which is 10 blocks) must not be below reserved")
 
 
 def test_who_is_provisional_is_known_by_the_status_of_the_pool_and_then_by_the_plans():
@@ -253,10 +253,13 @@ def test_who_is_provisional_is_known_by_the_status_of_the_pool_and_then_by_the_p
     assert found == {"a", "c"}
     assert not found_provisional(pool(status={"configGeneration": 1, "capacityBlocks": 100}), in_force)
     assert not found_provisional(pool(), in_force), "a status that was lost takes nothing from anybody"
-    refused = {"a": Verdict(Reason.POOL_OVERCOMMITTED, "", None), "b": Verdict(Reason.ACCEPTED, "", None)}
+    refused = {
+        "a": AdmissionDecision(Reason.POOL_OVERCOMMITTED, "", None),
+        "b": AdmissionDecision(Reason.ACCEPTED, "", None),
+    }
     assert still_provisional(found, refused) == {"a"}, "until the config is written the engines have it"
-    assert still_provisional(found, {"a": Verdict(Reason.ACCEPTED, "", None)}) == set()
-    assert still_provisional([], {"d": Verdict(Reason.ACCEPTED_PROVISIONALLY, "", None)}) == {"d"}
+    assert still_provisional(found, {"a": AdmissionDecision(Reason.ACCEPTED, "", None)}) == set()
+    assert still_provisional([], {"d": AdmissionDecision(Reason.ACCEPTED_PROVISIONALLY, "", None)}) == {"d"}
 
 
 @pytest.mark.parametrize(
@@ -323,15 +326,15 @@ def test_a_number_and_a_percentage_may_be_the_same(spec):
 
 
 def test_a_limit_that_falls_below_what_was_granted_is_refused():
-    verdict = admit([zone("a", reserved=900, limit="1%", generation=2)], {"a": entry("a", reserved=900)}, 1000)["a"]
+    decision = admit([zone("a", reserved=900, limit="1%", generation=2)], {"a": entry("a", reserved=900)}, 1000)["a"]
 
-    assert verdict.reason == Reason.INVALID
-    assert verdict.entry == entry("a", reserved=900)
+    assert decision.reason == Reason.INVALID
+    assert decision.entry == entry("a", reserved=900)
 
 
 def test_what_was_granted_stays_when_engines_of_another_size_make_it_contradict_itself():
     mixed = zone("a", reserved=10, limit="1%")
 
-    verdict = admit([mixed], {"a": mixed.config}, 100)["a"]
+    decision = admit([mixed], {"a": mixed.config}, 100)["a"]
 
-    assert (verdict.reason, verdict.entry) == (Reason.ACCEPTED, mixed.config)
+    assert (decision.reason, decision.entry) == (Reason.ACCEPTED, mixed.config)

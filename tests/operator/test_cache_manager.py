@@ -114,10 +114,10 @@ def test_a_team_s_engines_store_blocks_within_its_quota_and_all_of_it_goes(
     terms = {"evictionPolicy": "LFU", "ttl": "1h", "moves": {"bytesPerSecond": "1M"}}
     site.change("KVCacheGroup", name, quota={"limit": 4 * SIZE, "watermark": "25%"}, **terms)
     eventually(lambda: site.status("KVCacheGroup", name)["evictedBlocks"] == 1)
-    told = site.registered("ListInstanceGroups", "group")[name]["group"]
-    assert told["total"] == {"limit": 4 * SIZE, "watermark": 0.25}
-    assert (told["eviction_policy"], told["ttl_seconds"]) == ("LFU", 3600)
-    assert told["moves"] == {"bytes_per_second": 1_000_000}
+    reported = site.registered("ListInstanceGroups", "group")[name]["group"]
+    assert reported["total"] == {"limit": 4 * SIZE, "watermark": 0.25}
+    assert (reported["eviction_policy"], reported["ttl_seconds"]) == ("LFU", 3600)
+    assert reported["moves"] == {"bytes_per_second": 1_000_000}
     # What was promised was left, though it is above the watermark; what is promised no longer goes.
     site.change("KVCacheGroup", name, zones=[acme])
     eventually(lambda: site.status("KVCacheGroup", name)["evictedBlocks"] == 2)
@@ -265,8 +265,8 @@ def test_two_pools_never_share_a_service_account(site: Site, world: World, contr
     site.change("KVCacheGroup", name, pools=pools[:1])
     site.condition("KVCacheGroup", name, "Ready", "True")
     site.condition("KVCacheGroup", f"{name}-b", "PoolsResolved", "False")
-    told = site.registered("ListInstanceGroups", "group")
-    assert [told[each]["group"].get("aliases", []) for each in (name, f"{name}-b")] == [
+    reported = site.registered("ListInstanceGroups", "group")
+    assert [reported[each]["group"].get("aliases", []) for each in (name, f"{name}-b")] == [
         [pool_group(world.namespace, "first")],
         [],
     ]

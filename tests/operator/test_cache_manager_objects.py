@@ -123,8 +123,8 @@ def test_each_field_reaches_the_manager(kind: str, field: str) -> None:
 
 def test_storages_that_name_one_place_say_so_both() -> None:
     for problem in ("", "/mnt is the place of the storage disk"):
-        told = report(problem=problem, shares_place_with=["second"])
-        found = conditions({"status": storage_status(storage(), Found(report=told), now=NOW)})
+        reported = report(problem=problem, shares_place_with=["second"])
+        found = conditions({"status": storage_status(storage(), Found(report=reported), now=NOW)})
         assert found["PlaceShared"]["reason"] == "PlaceNamedTwice"
         assert "the same place as second" in found["PlaceShared"]["message"]
         assert found["Ready"]["status"] == ("False" if problem else "True")
@@ -188,11 +188,11 @@ def test_what_moves_all_the_time_is_no_news() -> None:
 
 
 def test_a_group_without_a_usable_storage_is_not_ready() -> None:
-    told = {"group": {"name": "team"}, "total": {"used": 0}}
-    status = group_status(group(), Found(report=told), [], 0, now=NOW)
+    reported = {"group": {"name": "team"}, "total": {"used": 0}}
+    status = group_status(group(), Found(report=reported), [], 0, now=NOW)
     assert conditions({"status": status})["Ready"]["reason"] == "NoStorage"
     assert conditions({"status": status})["PoolsResolved"]["reason"] == "NoPools"
-    ready = group_status(group(), Found(report=told), [], 1, now=NOW)
+    ready = group_status(group(), Found(report=reported), [], 1, now=NOW)
     assert conditions({"status": ready})["Ready"]["status"] == "True"
 
 
@@ -234,8 +234,8 @@ def test_a_pool_s_zones_share_a_group_by_the_pool_s_name_and_others_by_their_own
     assert shared.problems == ()
     assert shared.pools == ("default/demo", "default/other")
     assert shared.aliases == (pool_group("default", "demo"), zone_group("default", "other", "a"))
-    told = with_members(named, shared)
-    assert told == named.wanted | {"pools": list(shared.pools), "aliases": list(shared.aliases)}
+    reported = with_members(named, shared)
+    assert reported == named.wanted | {"pools": list(shared.pools), "aliases": list(shared.aliases)}
 
 
 def test_of_two_groups_that_name_one_pool_or_zone_the_older_has_it() -> None:
@@ -379,21 +379,21 @@ def test_a_limit_of_nothing_is_refused(declared: Declared, path: str) -> None:
 
 
 def test_each_change_is_told_once() -> None:
-    def told(before: Any, found: Found) -> tuple[Any, list[str]]:
+    def reported(before: Any, found: Found) -> tuple[Any, list[str]]:
         after = storage_status(storage(before), found, now=NOW)
         return after, [notice.reason.value for notice in manager_notices(before or {}, after)]
 
-    status, reasons = told(None, Found(refused="it lies elsewhere"))
+    status, reasons = reported(None, Found(refused="it lies elsewhere"))
     assert reasons == ["NotRegistered"]
-    status, reasons = told(status, Found(refused="it lies elsewhere"))
+    status, reasons = reported(status, Found(refused="it lies elsewhere"))
     assert reasons == []
-    status, reasons = told(status, Found(report=report()))
+    status, reasons = reported(status, Found(report=report()))
     assert reasons == ["Registered"]
-    status, reasons = told(status, Found(report=report(problem="there is no folder")))
+    status, reasons = reported(status, Found(report=report(problem="there is no folder")))
     assert reasons == ["StorageUnhealthy"]
-    status, reasons = told(status, Found(unreachable="it is away"))
+    status, reasons = reported(status, Found(unreachable="it is away"))
     assert reasons == []
-    status, reasons = told(status, Found(report=report()))
+    status, reasons = reported(status, Found(report=report()))
     assert reasons == []
 
 

@@ -21,12 +21,12 @@ LIMIT, RESERVE = 40_000, 4_000
 """Bytes of the ConfigMap in these tests; new zones leave the reserve alone."""
 HASH = 100
 """The hash compresses to so many bytes at most."""
-dice = random.Random(4)
+rng = random.Random(4)
 
 
 def noise(length: int) -> str:
     """A name that can't be compressed much."""
-    return "".join(dice.choices(string.ascii_lowercase + string.digits, k=length))
+    return "".join(rng.choices(string.ascii_lowercase + string.digits, k=length))
 
 
 def entry(name: str, length: int = 40, **fields: object) -> ZoneConfig:
@@ -34,15 +34,15 @@ def entry(name: str, length: int = 40, **fields: object) -> ZoneConfig:
 
 
 def longer(entry: ZoneConfig) -> ZoneConfig:
-    return entry.model_copy(update={"generation": 2, "weight": dice.randrange(10**59, 10**60)})
+    return entry.model_copy(update={"generation": 2, "weight": rng.randrange(10**59, 10**60)})
 
 
 def own_terms() -> dict[str, Any]:
     """A spec's fields with values that can't be compressed much."""
-    seconds = [f"{dice.randrange(10**8)}s" for _ in range(3)]
+    seconds = [f"{rng.randrange(10**8)}s" for _ in range(3)]
     return {
-        "weight": dice.randrange(1, 2**31),
-        "priority": dice.randrange(2**31),
+        "weight": rng.randrange(1, 2**31),
+        "priority": rng.randrange(2**31),
         "lending": {"maxLoan": seconds[0], "grace": seconds[1]},
         "idle": {"after": seconds[2]},
     }
@@ -148,11 +148,11 @@ def test_what_a_zone_gives_back_is_nobodys_while_its_change_has_no_room():
     """Its neighbour would be granted what the config still has for it."""
     old = [zone(f"zone-{n:04}", age=1 + n % 58, tenant=noise(60), reserved=1) for n in range(1_200)]
     full = make_plan(pool(), old, in_force=None, last_generation=0, size=10_000, room=ConfigRoom())
-    held = [each for each in old if full.verdicts[each.meta.name].accepted][:-10]
+    held = [each for each in old if full.decisions[each.meta.name].accepted][:-10]
     last = [zone("giving", reserved=9_000), zone("taking", age=59, reserved=0)]
     first = make_plan(pool(), [*held, *last], in_force=None, last_generation=0, size=10_000, room=ConfigRoom())
     assert first.config is not None
-    assert all(verdict.accepted for verdict in first.verdicts.values())
+    assert all(decision.accepted for decision in first.decisions.values())
     # All that there is for changes is taken by others, and so it has none for giving back.
     grown = [zone(each.meta.name, tenant=each.tenant, reserved=1, generation=2, **own_terms()) for each in held]
     less = zone("giving", reserved=100, generation=2, **own_terms())
@@ -165,15 +165,15 @@ def test_what_a_zone_gives_back_is_nobodys_while_its_change_has_no_room():
     assert made.config is not None
     reserved = {each.name: each.reserved for each in made.config.zones}
     assert sum(int(blocks) for blocks in reserved.values()) <= 10_000
-    assert made.verdicts["giving"].reason == Reason.CONFIG_TOO_LARGE
-    assert (reserved["giving"], made.verdicts["taking"].reason) == (9_000, Reason.POOL_OVERCOMMITTED)
+    assert made.decisions["giving"].reason == Reason.CONFIG_TOO_LARGE
+    assert (reserved["giving"], made.decisions["taking"].reason) == (9_000, Reason.POOL_OVERCOMMITTED)
 
 
 def test_a_new_zone_without_room_takes_no_blocks_from_others():
     held = [zone(f"zone-{n:04}", age=n % 50, tenant=noise(60)) for n in range(1_200)]
     first = make_plan(pool(), held, in_force=None, last_generation=0, size=10_000, room=ConfigRoom())
     assert first.config is not None
-    kept = [each for each in held if first.verdicts[each.meta.name].accepted]
+    kept = [each for each in held if first.decisions[each.meta.name].accepted]
     newer = zone("newer", age=59, tenant=noise(60), reserved=9_000)
     wants = zone(kept[0].meta.name, tenant=kept[0].tenant, reserved=5_000, generation=2)
 
@@ -181,8 +181,8 @@ def test_a_new_zone_without_room_takes_no_blocks_from_others():
         pool(), [newer, wants, *kept[1:]], in_force=first.config, last_generation=1, size=10_000, room=ConfigRoom()
     )
 
-    assert made.verdicts["newer"].reason == Reason.CONFIG_TOO_LARGE
-    assert made.verdicts[wants.meta.name].reason == Reason.ACCEPTED
+    assert made.decisions["newer"].reason == Reason.CONFIG_TOO_LARGE
+    assert made.decisions[wants.meta.name].reason == Reason.ACCEPTED
 
 
 @pytest.mark.parametrize("generation", [MAX_GENERATION - 1, MAX_GENERATION, 10**30])
@@ -204,15 +204,15 @@ def test_the_plan_says_who_has_no_room_and_keeps_what_was_accepted():
     old = [zone(f"zone-{n:03}", age=n % 60, tenant=noise(60), reserved=1) for n in range(1_200)]
     first = make_plan(pool(), old, in_force=None, last_generation=0, size=10**6, room=ConfigRoom())
     assert first.config is not None
-    accepted = {name for name, verdict in first.verdicts.items() if verdict.accepted}
+    accepted = {name for name, decision in first.decisions.items() if decision.accepted}
     zones = [*old, zone("late", tenant=noise(60), reserved=1)]
 
     made = make_plan(pool(), zones, in_force=first.config, last_generation=1, size=10**6, room=ConfigRoom())
 
     assert made.config is first.config
-    assert accepted == {name for name, verdict in made.verdicts.items() if verdict.accepted}
+    assert accepted == {name for name, decision in made.decisions.items() if decision.accepted}
     assert len(accepted) < 1_200
-    late = made.verdicts["late"]
+    late = made.decisions["late"]
     assert (late.reason, late.entry) == (Reason.CONFIG_TOO_LARGE, None)
     assert "name another ZonePool" in late.message
 
@@ -225,11 +225,11 @@ def test_a_change_without_room_keeps_the_generation_in_force_and_says_which():
 
     made = make_plan(pool(), grown, in_force=first.config, last_generation=1, size=10**6, room=ConfigRoom())
 
-    waiting = [verdict for verdict in made.verdicts.values() if verdict.reason == Reason.CONFIG_TOO_LARGE]
+    waiting = [decision for decision in made.decisions.values() if decision.reason == Reason.CONFIG_TOO_LARGE]
     assert made.config is not None
     assert pack_config(made.config).size <= LIMIT + HASH
     assert {each.name for each in first.config.zones} >= {each.name for each in made.config.zones}
-    assert any("Generation 1 stays in force" in verdict.message for verdict in waiting)
+    assert any("Generation 1 stays in force" in decision.message for decision in waiting)
 
 
 def test_a_pool_that_is_too_large_by_itself_is_refused_with_its_zones():
@@ -240,14 +240,14 @@ def test_a_pool_that_is_too_large_by_itself_is_refused_with_its_zones():
 
     assert made.config is None
     assert "spec.unknownTenants.levels" in made.pool_left_out
-    assert made.verdicts["acme"].reason == Reason.CONFIG_TOO_LARGE
+    assert made.decisions["acme"].reason == Reason.CONFIG_TOO_LARGE
 
 
 def test_a_tenant_that_moves_from_one_zone_to_another_is_never_in_the_config_twice():
     held = [zone(f"zone-{n:04}", tenant=noise(60)) for n in range(1_200)]
     first = make_plan(pool(), held, in_force=None, last_generation=0, size=100, room=ConfigRoom())
     assert first.config is not None
-    full = [each for each in held if first.verdicts[each.meta.name].accepted]
+    full = [each for each in held if first.decisions[each.meta.name].accepted]
     swapped = [
         zone(each.meta.name, tenant=other.tenant, generation=2, **own_terms())
         for each, other in zip(full, [*full[1:], full[0]], strict=True)
@@ -256,5 +256,5 @@ def test_a_tenant_that_moves_from_one_zone_to_another_is_never_in_the_config_twi
     made = make_plan(pool(), swapped, in_force=first.config, last_generation=1, size=100, room=ConfigRoom())
 
     assert made.config is not None
-    assert Reason.CONFIG_TOO_LARGE in {verdict.reason for verdict in made.verdicts.values()}
+    assert Reason.CONFIG_TOO_LARGE in {decision.reason for decision in made.decisions.values()}
     assert len({each.tenant for each in made.config.zones}) == len(made.config.zones)

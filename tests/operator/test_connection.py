@@ -132,14 +132,14 @@ def test_a_plugin_that_wants_to_is_told_of_the_cluster(tmp_path: Path, wanted: b
     (tmp_path / "ca.crt").write_text("authority")
     user = plugin(tmp_path, "{'token': json.dumps(asked['spec'])}", provideClusterInfo=wanted)
 
-    told = json.loads(from_kubeconfig(str(write(tmp_path / "config", user, cluster))).token or "")
+    reported = json.loads(from_kubeconfig(str(write(tmp_path / "config", user, cluster))).token or "")
 
     about = {
         "server": "https://one:6443",
         "certificate-authority-data": "YXV0aG9yaXR5",
         "config": {"audience": "us"},
     }
-    assert told == {"interactive": False, **({"cluster": about} if wanted else {})}
+    assert reported == {"interactive": False, **({"cluster": about} if wanted else {})}
 
 
 @pytest.mark.parametrize("status", ["{}", "{'clientCertificateData': 'alone'}"])

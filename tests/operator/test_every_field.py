@@ -66,7 +66,7 @@ OF_TIERS: dict[str, tuple[Any, Any]] = {
 }
 """The same of fields that tiers below the engine's blocks enforce."""
 
-OF_THE_DOOR: dict[str, tuple[Any, Any]] = {
+OF_THE_FRONTEND: dict[str, tuple[Any, Any]] = {
     "requestLimits.choices": (None, 2),
     "requestLimits.logprobs": (None, 0),
     "requestLimits.bodyBytes": (None, 10_000),
@@ -76,7 +76,7 @@ OF_THE_DOOR: dict[str, tuple[Any, Any]] = {
     "requestPriority.min": (None, -5),
     "requestPriority.max": (None, 5),
 }
-"""The same of fields that the front door enforces. tests/door/test_terms.py and test_adapters.py show that it acts on
+"""The same of fields that the frontend enforces. tests/frontend/test_terms.py and test_adapters.py show that it acts on
 each of them."""
 
 ZONE_PLACE = {"pool", "tenant"}
@@ -142,8 +142,8 @@ IDENTITIES: dict[str, dict[str, tuple[Any, Any]]] = {
         "tenantClaim.[]": ("tenant", "org"),
     },
 }
-"""The same of a ZonePool's identity, of which there is one at a time. That the door acts on each of them is shown by
-tests/door/test_identities.py."""
+"""The same of a ZonePool's identity, of which there is one at a time. That the frontend acts on each of them is shown
+by tests/frontend/test_identities.py."""
 
 TIERS: dict[str, tuple[Any, Any]] = {
     "tiers.cpu.bytes": ("1Gi", "2Gi"),
@@ -215,7 +215,7 @@ def whole(table: dict[str, tuple[Any, Any]]) -> dict[str, Any]:
 
 
 def test_each_leaf_of_a_tenantzone_is_known():
-    assert leaves_of("tenantzones") == ZONE.keys() | OF_TIERS.keys() | OF_THE_DOOR.keys() | ZONE_PLACE
+    assert leaves_of("tenantzones") == ZONE.keys() | OF_TIERS.keys() | OF_THE_FRONTEND.keys() | ZONE_PLACE
 
 
 def test_each_leaf_of_a_zonepool_is_known():
@@ -250,10 +250,10 @@ def in_tiers(declared: Zone) -> list[Any]:
     return [admission, *(zone_specs(tier_config(config, name, 1000), CAPACITY, SEATS) for name in TIER_NAMES)]
 
 
-@pytest.mark.parametrize("field", OF_THE_DOOR)
-def test_a_field_that_the_door_enforces_reaches_what_the_door_reads(field: str):
-    spec = whole(ZONE | OF_THE_DOOR)
-    made = [zone("acme", **with_value(spec, field, value)).config for value in OF_THE_DOOR[field]]
+@pytest.mark.parametrize("field", OF_THE_FRONTEND)
+def test_a_field_that_the_frontend_enforces_reaches_what_the_frontend_reads(field: str):
+    spec = whole(ZONE | OF_THE_FRONTEND)
+    made = [zone("acme", **with_value(spec, field, value)).config for value in OF_THE_FRONTEND[field]]
 
     assert None not in made
     read = [read_by_an_engine(PoolConfig(namespace="models", name="main"), each).zones for each in made if each]

@@ -55,8 +55,8 @@ def operator(operator_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory
 
 def add_zones(world: World, *numbers: int) -> list[str]:
     """Zones of tenants whose names can't be compressed much."""
-    dice, names = random.Random(numbers[0]), [f"zone-{number:03}" for number in numbers]
-    tenants = ["".join(dice.choices(string.ascii_lowercase + string.digits, k=50)) for _ in names]
+    rng, names = random.Random(numbers[0]), [f"zone-{number:03}" for number in numbers]
+    tenants = ["".join(rng.choices(string.ascii_lowercase + string.digits, k=50)) for _ in names]
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         list(
             threads.map(
@@ -151,11 +151,11 @@ def test_zones_that_are_too_many_are_refused_by_themselves_and_legal_updates_fre
     world.await_ready(accepted[0])
 
     # Each of these is valid, and together they are more than there is room for.
-    dice = random.Random(5)
+    rng = random.Random(5)
     for name in accepted:
-        lending = {"maxLoan": f"{dice.randrange(10**7)}s", "grace": f"{dice.randrange(10**7)}s"}
-        idle = {"after": f"{dice.randrange(10**7)}s"}
-        world.change_zone(name, weight=dice.randrange(1, 10**4), lending=lending, idle=idle)
+        lending = {"maxLoan": f"{rng.randrange(10**7)}s", "grace": f"{rng.randrange(10**7)}s"}
+        idle = {"after": f"{rng.randrange(10**7)}s"}
+        world.change_zone(name, weight=rng.randrange(1, 10**4), lending=lending, idle=idle)
 
     late = refused(world, accepted)
     assert 0 < len(late) < len(accepted)

@@ -31,7 +31,7 @@ def status_of(zone: Zone, *observations: Any) -> dict[str, Any]:
     made = make_plan(pool(), [zone], in_force=None, last_generation=0, size=100, room=ConfigRoom())
     assert made.config is not None
     history.record(made.config, 1000)
-    return zone_status(zone, made.verdicts["acme"], observations, history, before=zone.status, now=NOW)
+    return zone_status(zone, made.decisions["acme"], observations, history, before=zone.status, now=NOW)
 
 
 def condition(status: dict[str, Any]) -> dict[str, Any]:

@@ -279,7 +279,7 @@ def test_a_leader_that_is_cut_off_stops_and_stands_by_afterwards(replicas: Repli
         gateway.cut()
         eventually(lambda: not first.is_leading())
         eventually(second.is_leading)
-        gateway.mend()
+        gateway.fix()
         await_changes(world, 5)
         eventually(first.is_ready)
 

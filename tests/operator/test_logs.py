@@ -82,8 +82,8 @@ def test_a_line_is_about_what_its_logger_is_and_what_it_says_itself(caplog: pyte
     about_acme = About(logging.getLogger("tests.logs"), {"zone": "acme", "generation": 3})
     about_acme.warning("one")
     about_acme.warning("two", extra={"generation": 4, "pod": "engine-0"})
-    told = [json.loads(KopfJsonFormatter().format(record)) for record in caplog.records]
-    assert [(line["zone"], line["generation"], line.get("pod")) for line in told] == [
+    reported = [json.loads(KopfJsonFormatter().format(record)) for record in caplog.records]
+    assert [(line["zone"], line["generation"], line.get("pod")) for line in reported] == [
         ("acme", 3, None),
         ("acme", 4, "engine-0"),
     ]

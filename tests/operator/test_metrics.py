@@ -216,9 +216,9 @@ def test_whatever_is_told_was_declared(settled: World, operator: Operator):
         for family in declared.values()
         for part in parts.get(family.type, ("",))
     }
-    told = [sample for sample in operator.scrape().samples() if sample.name.startswith("tenantzone_")]
+    reported = [sample for sample in operator.scrape().samples() if sample.name.startswith("tenantzone_")]
 
-    assert {sample.name: set(sample.labels) for sample in told} == labels
+    assert {sample.name: set(sample.labels) for sample in reported} == labels
     helps = {family.name: family.documentation for family in operator.scrape().families}
     for name, family in declared.items():
         assert helps[name.removesuffix("_total")] == family.help

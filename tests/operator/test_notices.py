@@ -68,8 +68,8 @@ def reasons(notices: list[Notice]) -> list[str]:
         pytest.param({}, {"state": "Evicted", "evictions": 3}, [], id="it was so before anybody looked"),
     ],
 )
-def test_about_a_zone(before: dict[str, Any], after: dict[str, Any], told: list[str]):
-    assert reasons(zone_notices(before, after)) == told
+def test_about_a_zone(before: dict[str, Any], after: dict[str, Any], reported: list[str]):
+    assert reasons(zone_notices(before, after)) == reported
 
 
 @pytest.mark.parametrize(
@@ -94,8 +94,8 @@ def test_about_a_zone(before: dict[str, Any], after: dict[str, Any], told: list[
         ),
     ],
 )
-def test_about_a_pool(before: dict[str, Any], after: dict[str, Any], told: list[str]):
-    assert reasons(pool_notices(before, after)) == told
+def test_about_a_pool(before: dict[str, Any], after: dict[str, Any], reported: list[str]):
+    assert reasons(pool_notices(before, after)) == reported
 
 
 def test_blocks_that_are_taken_back_are_told_once():

@@ -84,7 +84,7 @@ def group(site: ManagerSite, worlds: list[World]) -> str:
     return name
 
 
-def told(site: ManagerSite, name: str) -> dict[str, Any]:
+def reported(site: ManagerSite, name: str) -> dict[str, Any]:
     found: dict[str, Any] = site.registered("ListInstanceGroups", "group")[name]["group"]
     return found
 
@@ -116,7 +116,7 @@ def names_of(worlds: list[World]) -> set[str]:
 
 def await_shared(site: ManagerSite, group: str, worlds: list[World]) -> None:
     def is_shared() -> bool:
-        found = told(site, group)
+        found = reported(site, group)
         assert set(found.get("pools", ())) == pools_of(worlds), found
         assert set(found.get("aliases", ())) == names_of(worlds), found
         return True
@@ -130,7 +130,7 @@ def await_rest(site: ManagerSite, name: str, operators: int) -> None:
     def seen() -> tuple[Any, ...]:
         kinds = ("KVCacheGroup", "KVStorage")
         versions = [site.kube.call("GET", site.path(kind, name))["metadata"]["resourceVersion"] for kind in kinds]
-        return calls(site, "PutInstanceGroup"), told(site, name), versions
+        return calls(site, "PutInstanceGroup"), reported(site, name), versions
 
     def is_at_rest() -> bool:
         before = seen()
@@ -172,7 +172,7 @@ def test_neither_takes_out_of_a_group_what_the_other_has_put_there(
         eventually(partial(is_let_in, site, f"{world.namespace}/engines"))
         register(site, token, instances[-1], zone_group(world.namespace, "demo", "acme"))
         write(site, token, instances[-1], "aa", "bb")
-    assert set(told(site, group)["zones"]) == {f"{each.namespace}/demo/acme" for each in worlds}
+    assert set(reported(site, group)["zones"]) == {f"{each.namespace}/demo/acme" for each in worlds}
     site.condition("KVCacheGroup", group, "Ready", "True")
     held = sorted((world.namespace, 2 * SIZE) for world in worlds)
 
@@ -186,13 +186,13 @@ def test_neither_takes_out_of_a_group_what_the_other_has_put_there(
     # A manager that is started anew knows what each has said, and a pool that goes takes no other with it.
     site.manager.kill()
     site.manager.start()
-    eventually(lambda: set(told(site, group)["pools"]) == pools_of(worlds))
+    eventually(lambda: set(reported(site, group)["pools"]) == pools_of(worlds))
     await_rest(site, group, operators=2)
     first.kube.call("DELETE", first.pool_path)
-    eventually(lambda: set(told(site, group)["pools"]) == pools_of([second]))
+    eventually(lambda: set(reported(site, group)["pools"]) == pools_of([second]))
     missing = site.condition("KVCacheGroup", group, "PoolsResolved", "False")
     assert missing["message"].startswith(f"ZonePool {first.namespace}/demo is not there")
-    assert set(told(site, group)["zones"]) == {f"{second.namespace}/demo/acme"}
+    assert set(reported(site, group)["zones"]) == {f"{second.namespace}/demo/acme"}
     # What its engines had stored nobody has evicted for that.
     assert {each for each in instances if each in site.registered("ListInstances", "instance")} == set(instances)
     assert site.status("KVCacheGroup", group)["evictedBlocks"] == 0
@@ -214,7 +214,7 @@ def test_a_group_that_promises_something_in_both_shrinks_and_goes(
         write(site, token, name, "aa", "bb")
 
     def floors() -> list[int]:
-        return [each["FileSystem"]["reserved"] for each in told(site, group).get("zones", {}).values()]
+        return [each["FileSystem"]["reserved"] for each in reported(site, group).get("zones", {}).values()]
 
     def promise(size: int, limit: int) -> None:
         types = [{"type": "FileSystem", "reserved": size}]

@@ -61,7 +61,7 @@ def test_tenantzones_are_accepted_as_if_no_level_of_unknown_tenants_reserved_any
 
     made = plan([zone("acme", reserved="60%", age=1), zone("burst", reserved=40)], of=of)
 
-    assert [verdict.reason for verdict in made.verdicts.values()] == [Reason.ACCEPTED, Reason.ACCEPTED]
+    assert [decision.reason for decision in made.decisions.values()] == [Reason.ACCEPTED, Reason.ACCEPTED]
     assert made.config is not None
     assert made.config.pool == of.config
 
@@ -72,12 +72,12 @@ def test_without_the_pool_the_engines_keep_what_they_have():
     )
 
     assert made.config is None
-    assert made.verdicts["acme"].reason == Reason.POOL_NOT_FOUND
+    assert made.decisions["acme"].reason == Reason.POOL_NOT_FOUND
 
 
 def test_so_they_do_if_the_pool_is_invalid():
     made = plan([zone("acme")], of=pool(watermarks={"low": 0.5, "high": 0.1}))
 
     assert made.config is None
-    assert made.verdicts["acme"].reason == Reason.POOL_INVALID
-    assert "low (0.5) must not exceed high (0.1)" in made.verdicts["acme"].message
+    assert made.decisions["acme"].reason == Reason.POOL_INVALID
+    assert "low (0.5) must not exceed high (0.1)" in made.decisions["acme"].message

@@ -27,9 +27,9 @@ def asked(id: str | None = "one", status: Any = None, **spec: Any) -> Zone:
 
 
 def engine(name: str = "engine-0", id: str | None = "one", **counts: int) -> Any:
-    purge = None if id is None else PurgeReport(id=id, **{each: counts[each] for each in counts if each != "soiled"})
+    purge = None if id is None else PurgeReport(id=id, **{each: counts[each] for each in counts if each != "dirty"})
     return observed(
-        snapshot(1, asked()), engine=name, acme={"purge": purge, "unscrubbed_blocks": counts.get("soiled", 0)}
+        snapshot(1, asked()), engine=name, acme={"purge": purge, "unscrubbed_blocks": counts.get("dirty", 0)}
     )
 
 
@@ -38,7 +38,7 @@ def status_of(zone: Zone, *observations: Any, now: str = NOW) -> dict[str, Any]:
     made = make_plan(pool(), [zone], in_force=None, last_generation=0, size=100, room=ConfigRoom())
     if made.config is not None:
         history.record(made.config, 1000)
-    return zone_status(zone, made.verdicts["acme"], observations, history, before=zone.status, now=now)
+    return zone_status(zone, made.decisions["acme"], observations, history, before=zone.status, now=now)
 
 
 def condition(status: dict[str, Any]) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def condition(status: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_it_is_complete_once_each_engine_has_acknowledged():
-    first = status_of(asked(), engine("a", evicted=7, withdrawn=2, soiled=5), engine("b", id="zero"))
+    first = status_of(asked(), engine("a", evicted=7, withdrawn=2, dirty=5), engine("b", id="zero"))
     assert "completedAt" not in first["purge"]
     assert condition(first)["reason"] == "PurgePending"
     assert condition(first)["message"] == "purge one is acknowledged by 1 of 2 engines; waiting for b"

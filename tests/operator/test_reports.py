@@ -97,9 +97,9 @@ def test_what_an_engine_writes_is_what_the_operator_reads(zones: list[ZoneReport
     for each, said in zip(found.tiers, has, strict=True):
         assert {field: getattr(each, field) for field in each.__struct_fields__} == said.model_dump()
     for read, wrote in zip(found.zones, zones, strict=True):
-        for told, said in zip(read.tiers, wrote.tiers, strict=True):
-            assert {field: getattr(told, field) for field in told.__struct_fields__} == said.model_dump(
-                include=set(told.__struct_fields__)
+        for reported, said in zip(read.tiers, wrote.tiers, strict=True):
+            assert {field: getattr(reported, field) for field in reported.__struct_fields__} == said.model_dump(
+                include=set(reported.__struct_fields__)
             )
         for field in set(read.__struct_fields__) - {"latency", "tiers"}:
             assert getattr(read, field) == getattr(wrote, field)

@@ -218,13 +218,13 @@ class TestInACluster:
         eventually(lambda: odd.salt_key.id)
         odd.salt_key = SaltKeyStatus(id=OTHER)
 
-        def told():
+        def reported():
             found = conditions(world.pool())[Type.SALT_NOT_SHARED]
             assert found["reason"] == "SaltKeysDiffer"
             assert f"engine-1 has {OTHER}" in found["message"]
             return True
 
-        eventually(told)
+        eventually(reported)
         assert conditions(world.pool())["Ready"]["status"] == "True"
 
 

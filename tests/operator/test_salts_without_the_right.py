@@ -54,13 +54,13 @@ def test_it_says_so_and_goes_on(world: World):
     engine = world.add_engine()
     world.await_ready("acme")
 
-    def told() -> bool:
+    def reported() -> bool:
         found = conditions(world.pool())["SaltNotShared"]
         assert found["reason"] == "SecretNotMade", found
         assert "secrets is forbidden" in found["message"]
         assert "mount it at /etc/tenantzone/salt: engine-0" in found["message"]
         return True
 
-    eventually(told)
+    eventually(reported)
     assert engine.salt_key.id == ""
     assert conditions(world.pool())["Ready"]["status"] == "True"

@@ -15,7 +15,7 @@ from tenantzone_contract.identity import SECRETS_HASH_ANNOTATION
 from tenantzone_contract.salt import salt_secret_name
 from tenantzone_operator.kube.resources import read_pod
 from tenantzone_operator.kube.secret_watch import MAX_SECRETS, most_mounted, secrets_hash
-from tests.door.harness import call, door, give_zones
+from tests.frontend.harness import call, frontend, give_zones
 from tests.operator.conftest import MANIFESTS
 from tests.operator.fleet import pod_manifest
 from tests.operator.kube import eventually
@@ -43,7 +43,7 @@ def add_pod(world: World, name: str, *more: str) -> None:
     world.kube.call("POST", f"/api/v1/namespaces/{world.namespace}/pods", pod)
 
 
-def told(world: World, pod: str) -> str | None:
+def reported(world: World, pod: str) -> str | None:
     found = world.kube.get(f"/api/v1/namespaces/{world.namespace}/pods/{pod}")
     assert found is not None
     return (found["metadata"].get("annotations") or {}).get(SECRETS_HASH_ANNOTATION)
@@ -51,7 +51,7 @@ def told(world: World, pod: str) -> str | None:
 
 def await_told(world: World, other_than: str | None = None) -> str:
     def look() -> str:
-        found = told(world, "engine-0")
+        found = reported(world, "engine-0")
         assert found not in (None, other_than)
         return found
 
@@ -88,7 +88,7 @@ def test_a_key_that_is_revoked_in_a_secret_ends_at_once(world: World, tmp_path: 
     with kubelet(world, tmp_path):
         before = await_told(world)
         eventually(lambda: (tmp_path / "keys" / "burst").read_text())
-        app = door(tmp_path)
+        app = frontend(tmp_path)
         assert call(app, body={"prompt": "a"}, key="burst-key").status_code == 200
 
         give_secret(world, acme="acme-key")
@@ -112,7 +112,7 @@ def test_without_the_right_it_goes_by_kubelets_pace_and_the_pool_says_so(world: 
     add_pod(world, "engine-with-keys", salt_secret_name(POOL))
 
     eventually(lambda: says_pace(world))
-    assert told(world, "engine-with-keys") is None
+    assert reported(world, "engine-with-keys") is None
     world.await_ready("acme")
 
 

@@ -23,7 +23,7 @@ def status_of(acme, observations, *, configs=(OLDER, NEWEST), now=NOW):
     for config in configs:
         history.record(config, 1000)
     made = make_plan(pool(), [acme], in_force=None, last_generation=0, size=100, room=ConfigRoom())
-    return zone_status(acme, made.verdicts["acme"], observations, history, before=acme.status, now=now)
+    return zone_status(acme, made.decisions["acme"], observations, history, before=acme.status, now=now)
 
 
 def condition(status, kind):
@@ -38,7 +38,7 @@ def enforcing(config, *lags, process=7):
 @pytest.mark.parametrize(
     ("api_servers", "programmed"),
     [
-        pytest.param(None, "True Acknowledged", id="an engine of the release before counts by its own hash"),
+        pytest.param(None, "True Acknowledged", id="an engine of the previous release counts by its own hash"),
         pytest.param((enforcing(NEWEST), enforcing(NEWEST, process=8)), "True Acknowledged", id="all have the newest"),
         pytest.param((enforcing(NEWEST), enforcing(OLDER, process=8)), "Unknown Pending", id="one has an older config"),
         pytest.param((ApiServerReport(process=7),), "Unknown Pending", id="one has no config yet"),
@@ -413,11 +413,11 @@ def test_that_an_engine_has_the_config_and_something_else_of_the_zone_is_seen_wh
     history.record(snapshot(1, before), 1000)
     changed = zone("acme", reserved="20%", generation=2)
     history.record(newest := snapshot(2, changed), 1000)
-    verdicts = make_plan(pool(), [changed], in_force=newest, last_generation=2, size=100, room=ConfigRoom()).verdicts
+    decisions = make_plan(pool(), [changed], in_force=newest, last_generation=2, size=100, room=ConfigRoom()).decisions
     as_it_was = {"generation": 1, "reserved": 0}
 
     made = [
-        statuses.make([changed], verdicts, [observed(applied, acme=as_it_was)], history, now=NOW)["acme"]
+        statuses.make([changed], decisions, [observed(applied, acme=as_it_was)], history, now=NOW)["acme"]
         for applied in (snapshot(1, before), newest)
     ]
 

@@ -1,7 +1,7 @@
 """What the operator believes to exist, from watches that miss things and listings that lag behind."""
 
 from tenantzone_operator.kube.resources import read_pod
-from tenantzone_operator.kube.store import Overlap, Shelf, Store
+from tenantzone_operator.kube.store import InformerCache, Overlap, Store
 from tests.operator.objects import body
 
 KEY = ("default", "demo")
@@ -21,7 +21,7 @@ def pod(name, **metadata):
 
 def put_pod(store, pool, pod):
     """As the watch of the pool's own selector does it."""
-    store.pods.setdefault(("default", pool), Shelf(read_pod)).put(pod)
+    store.pods.setdefault(("default", pool), InformerCache(read_pod)).put(pod)
 
 
 def names(objects):
@@ -238,16 +238,16 @@ def test_what_a_pool_has_selected_before_is_not_its_own_any_more():
 
 
 def test_what_went_because_of_its_labels_comes_back_with_them():
-    shelf = Shelf(read_pod)
-    shelf.put(body("engine-0", version=2))
-    assert shelf.remove(body("engine-0", version=3)) is not None
+    cache = InformerCache(read_pod)
+    cache.put(body("engine-0", version=2))
+    assert cache.remove(body("engine-0", version=3)) is not None
 
-    shelf.put(body("engine-0", version=2))
-    assert names(shelf) == [], "that was before"
-    shelf.put(body("engine-0", version=4))
-    assert names(shelf) == ["engine-0"]
-    assert shelf.remove(body("engine-0", version=3)) is None, "it is back already"
-    assert names(shelf) == ["engine-0"]
+    cache.put(body("engine-0", version=2))
+    assert names(cache) == [], "that was before"
+    cache.put(body("engine-0", version=4))
+    assert names(cache) == ["engine-0"]
+    assert cache.remove(body("engine-0", version=3)) is None, "it is back already"
+    assert names(cache) == ["engine-0"]
 
 
 def test_a_zone_brings_its_pool_up_although_it_does_not_exist():

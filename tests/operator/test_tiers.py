@@ -33,7 +33,7 @@ def planned(*zones: Zone, of: Pool = TIERED, in_force: RuntimeConfig | None = No
 
 
 def accepted(plan: Plan) -> dict[str, bool]:
-    return {name: verdict.accepted for name, verdict in plan.verdicts.items()}
+    return {name: decision.accepted for name, decision in plan.decisions.items()}
 
 
 def definition(kind: str) -> dict[str, Any]:
@@ -65,8 +65,8 @@ def test_a_tier_that_gives_back_too_little_is_a_condition_with_the_ratio():
         ]
         history = History()
         history.record(config, 1000)
-        verdict = planned(acme).verdicts["acme"]
-        status = zone_status(acme, verdict, engines, history, before={}, now=NOW)
+        decision = planned(acme).decisions["acme"]
+        status = zone_status(acme, decision, engines, history, before={}, now=NOW)
         return [each for each in status["conditions"] if each["type"] == "TierIneffective"]
 
     bad = TierEffectReport(offered_bytes=62 * GI, loaded_bytes=GI, ineffective=True)
@@ -135,9 +135,9 @@ def test_what_zones_reserve_of_a_tier_must_fit_oldest_first():
         sharing("old", age=3, cpu="6Gi"), sharing("young", age=1, cpu="3Gi"), sharing("middle", age=2, cpu="25%")
     )
     assert accepted(plan) == {"old": True, "middle": True, "young": False}
-    verdict = plan.verdicts["young"]
-    assert verdict.reason == "PoolOvercommitted"
-    assert verdict.message == (
+    decision = plan.decisions["young"]
+    assert decision.reason == "PoolOvercommitted"
+    assert decision.message == (
         "reserved of tier cpu is 3Gi, and 0 of an engine's 8Gi are left; lower it to at most 0 bytes, or lower that "
         "of other zones"
     )
@@ -150,7 +150,7 @@ def test_each_tier_is_counted_by_itself():
 
 def test_a_tier_that_the_pool_has_not_is_named():
     plan = planned(sharing("acme", disk="10%"), of=pool(tiers={"cpu": {"bytes": GI}}))
-    assert plan.verdicts["acme"].message == (
+    assert plan.decisions["acme"].message == (
         "reserved of tier disk is 10%, and ZonePool demo has no such tier; add spec.tiers.disk to it, or remove the "
         "tier here"
     )
@@ -162,7 +162,7 @@ def test_what_was_granted_stays_when_more_is_asked_for_than_there_is():
     first = planned(sharing("old", age=2, cpu="4Gi"), sharing("young", age=1, cpu="4Gi"))
     more = planned(sharing("old", age=2, cpu="5Gi"), sharing("young", age=1, cpu="4Gi"), in_force=first.config)
     assert accepted(more) == {"old": False, "young": True}
-    assert more.verdicts["old"].message.endswith("Generation 1 stays in force")
+    assert more.decisions["old"].message.endswith("Generation 1 stays in force")
     assert more.config == first.config
 
 
@@ -195,7 +195,7 @@ def test_what_is_lowered_is_accepted_whatever_the_pool_has(tiers: dict[str, Any]
 # What a status says
 
 
-def told(name: str = "cpu", held: int = 0, reserved: int = 0, **fields: int) -> ZoneTierReport:
+def reported(name: str = "cpu", held: int = 0, reserved: int = 0, **fields: int) -> ZoneTierReport:
     return ZoneTierReport(tier=name, held_bytes=held, reserved_bytes=reserved, limit_bytes=8 * GI, **fields)
 
 
@@ -213,7 +213,7 @@ def status_of(declared: Zone, *observations: Observation) -> dict[str, Any]:
     history, plan = History(), planned(declared)
     assert plan.config is not None
     history.record(plan.config, 1000)
-    return zone_status(declared, plan.verdicts["acme"], observations, history, before=declared.status, now=NOW)
+    return zone_status(declared, plan.decisions["acme"], observations, history, before=declared.status, now=NOW)
 
 
 def pool_status_of(of: Pool, *observations: Observation) -> dict[str, Any]:
@@ -231,11 +231,11 @@ ACME = sharing("acme", cpu="2Gi")
 
 
 def test_what_a_zone_holds_is_added_up_over_engines():
-    rows = told(held=GI, reserved=2 * GI, hits=5, evictions=2, writes_refused=1)
+    rows = reported(held=GI, reserved=2 * GI, hits=5, evictions=2, writes_refused=1)
     status = status_of(
         ACME,
         engine(ACME, "a", tier(), zone_tiers=(rows,)),
-        engine(ACME, "b", tier(), tier("disk"), zone_tiers=(rows, told("disk", held=7))),
+        engine(ACME, "b", tier(), tier("disk"), zone_tiers=(rows, reported("disk", held=7))),
         silent("c"),
     )
     assert status["tiers"] == [
@@ -264,7 +264,7 @@ def test_without_tiers_a_status_is_as_before():
 
 
 def test_engines_that_have_what_is_declared_enforce_it():
-    rows = (told(reserved=2 * GI),)
+    rows = (reported(reserved=2 * GI),)
     found = condition(status_of(ACME, engine(ACME, "a", tier(), zone_tiers=rows)))
     assert (found["status"], found["reason"]) == ("True", "Enforced")
 
@@ -274,18 +274,18 @@ def test_engines_that_have_what_is_declared_enforce_it():
     [
         pytest.param((), (), "TierMissing", "b has no tier cpu; start it with the connector", id="no connector"),
         pytest.param(
-            (tier("disk"),), (told("disk"),), "TierMissing", "b has no tier cpu; start it", id="another tier only"
+            (tier("disk"),), (reported("disk"),), "TierMissing", "b has no tier cpu; start it", id="another tier only"
         ),
         pytest.param(
             (tier(size=GI),),
-            (told(awaited_bytes=2 * GI),),
+            (reported(awaited_bytes=2 * GI),),
             "TierTooSmall",
             "b has 1Gi of tier cpu and lacks the zone's 2Gi; start it with as much",
             id="too small",
         ),
         pytest.param(
             (tier(problem="writes fail: \x1bno space"),),
-            (told(reserved=2 * GI),),
+            (reported(reserved=2 * GI),),
             "TierFailing",
             "tier cpu of b fails, and requests compute what it does not give: writes fail: \N{REPLACEMENT CHARACTER}no",
             id="failing",
@@ -293,7 +293,7 @@ def test_engines_that_have_what_is_declared_enforce_it():
     ],
 )
 def test_an_engine_that_does_not_is_named_and_what_to_do(tiers: Any, zone_tiers: Any, reason: str, message: str):
-    good = engine(ACME, "a", tier(), zone_tiers=(told(reserved=2 * GI),))
+    good = engine(ACME, "a", tier(), zone_tiers=(reported(reserved=2 * GI),))
     status = status_of(ACME, good, engine(ACME, "b", *tiers, zone_tiers=zone_tiers))
     found = condition(status)
     assert (found["status"], found["reason"]) == ("False", reason)
@@ -307,20 +307,20 @@ def test_a_tier_that_begins_to_fail_is_told_although_nothing_of_the_zone_has_cha
     assert plan.config is not None
     history.record(plan.config, 1000)
     for problem, status in (("", "True"), ("reads fail: broken", "False"), ("", "True")):
-        seen = engine(ACME, "a", tier(problem=problem), zone_tiers=(told(reserved=2 * GI),))
-        made = statuses.make([ACME], plan.verdicts, [seen], history, now=NOW)
+        seen = engine(ACME, "a", tier(problem=problem), zone_tiers=(reported(reserved=2 * GI),))
+        made = statuses.make([ACME], plan.decisions, [seen], history, now=NOW)
         assert condition(dict(made["acme"]))["status"] == status
 
 
 def test_what_nobody_knows_is_unknown():
     assert condition(status_of(ACME))["reason"] == "NoEngines"
-    found = condition(status_of(ACME, silent("a"), engine(ACME, "b", tier(), zone_tiers=(told(),))))
+    found = condition(status_of(ACME, silent("a"), engine(ACME, "b", tier(), zone_tiers=(reported(),))))
     assert (found["status"], found["reason"], found["message"]) == ("Unknown", "Pending", "waiting for a")
     refused = sharing("acme", cpu="9Gi")
     history, plan = History(), planned(refused)
     assert plan.config is not None
     history.record(plan.config, 1000)
-    status = zone_status(refused, plan.verdicts["acme"], [engine(ACME)], history, before={}, now=NOW)
+    status = zone_status(refused, plan.decisions["acme"], [engine(ACME)], history, before={}, now=NOW)
     assert condition(status)["reason"] == "NotAccepted"
 
 

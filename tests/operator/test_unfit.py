@@ -24,7 +24,7 @@ def statuses(*observations):
     history.record(BOTH, 1000)
     made = make_plan(pool(), [FIRST, SECOND], in_force=BOTH, last_generation=1, size=100, room=ConfigRoom())
     zones = [
-        zone_status(each, made.verdicts[each.meta.name], observations, history, before={}, now=NOW)
+        zone_status(each, made.decisions[each.meta.name], observations, history, before={}, now=NOW)
         for each in (FIRST, SECOND)
     ]
     return *zones, pool_status(pool(), made, observations, history, size=100, before={}, now=NOW)
@@ -124,7 +124,7 @@ def test_a_limit_below_the_reservation_in_one_engine_is_that_engines_trouble():
     history.record(only := snapshot(1, mixed), 1000)
     made = make_plan(pool(), [mixed], in_force=only, last_generation=1, size=1000, room=ConfigRoom())
     seen = [observed(only, blocks=1000), observed(only, engine="small", blocks=100)]
-    status = zone_status(mixed, made.verdicts["mixed"], seen, history, before={}, now=NOW)
+    status = zone_status(mixed, made.decisions["mixed"], seen, history, before={}, now=NOW)
 
     assert shown(status) == FINE | {"Degraded": "True EngineUnfit"}
     assert message(status, "Degraded") == f"small: {CONTRADICTS}"
@@ -138,7 +138,7 @@ def test_an_engine_without_room_for_the_reservation_is_too_small_whatever_the_li
     history = History()
     history.record(only := snapshot(1, mixed), 1000)
     made = make_plan(pool(), [mixed], in_force=only, last_generation=1, size=1000, room=ConfigRoom())
-    status = zone_status(mixed, made.verdicts["mixed"], [observed(only, blocks=10)], history, before={}, now=NOW)
+    status = zone_status(mixed, made.decisions["mixed"], [observed(only, blocks=10)], history, before={}, now=NOW)
 
     assert message(status, "Degraded") == "engine-0 has 10 blocks and lacks the zone's 50"
     assert status["engines"][0]["message"] == "too small for the zone's 50 blocks"
@@ -149,7 +149,7 @@ def test_where_the_limit_is_below_the_reservation_in_each_engine_none_is_called_
     history = History()
     history.record(only := snapshot(1, mixed), 1000)
     made = make_plan(pool(), [mixed], in_force=only, last_generation=1, size=100, room=ConfigRoom())
-    status = zone_status(mixed, made.verdicts["mixed"], [observed(only)], history, before={}, now=NOW)
+    status = zone_status(mixed, made.decisions["mixed"], [observed(only)], history, before={}, now=NOW)
 
     assert message(status, "Ready") == f"engine-0: {CONTRADICTS}"
 
@@ -160,7 +160,7 @@ def test_seats_whose_limit_is_below_what_is_reserved_are_named_and_the_engine_is
     history.record(only := snapshot(1, mixed), 1000)
     seen = [observed(only, seats=200, mixed={"awaited_seats": 30})]
     made = make_plan(pool(), [mixed], in_force=only, last_generation=1, size=100, room=ConfigRoom(), seats=200)
-    status = zone_status(mixed, made.verdicts["mixed"], seen, history, before={}, now=NOW)
+    status = zone_status(mixed, made.decisions["mixed"], seen, history, before={}, now=NOW)
 
     assert planned_seats(seen) == 200
     assert message(status, "Degraded").startswith("engine-0: seats.limit (10%, which is 20 requests at once) must not")
@@ -244,7 +244,7 @@ def test_what_an_engine_is_too_small_for_is_reckoned_once_for_each_size(monkeypa
     statuses = ZoneStatuses()
     for _ in range(3):
         history.look_at_sizes(seen)
-        statuses.make(zones, made.verdicts, seen, history, now=NOW)
+        statuses.make(zones, made.decisions, seen, history, now=NOW)
     assert sorted(reckoned) == [50, *range(1000, 1039)]
 
     history.look_at_sizes(seen[:1])

@@ -38,18 +38,18 @@ def planned(of: Pool, *zones: Zone, in_force: RuntimeConfig | None = None) -> Pl
 )
 def test_a_header_that_the_pool_knows_tenants_by_is_refused_by_name(header, field):
     plan = planned(behind_a_gateway(), of_users(header), of_users("x-user-id", "burst"))
-    verdict = plan.verdicts["acme"]
-    assert verdict.reason == Reason.INVALID
-    assert f"fairness.header ('{header}')" in verdict.message
-    assert field in verdict.message
-    assert plan.verdicts["burst"].accepted
+    decision = plan.decisions["acme"]
+    assert decision.reason == Reason.INVALID
+    assert f"fairness.header ('{header}')" in decision.message
+    assert field in decision.message
+    assert plan.decisions["burst"].accepted
     assert plan.config is not None
     assert [entry.name for entry in plan.config.zones] == ["burst"]
 
 
 def test_a_header_is_the_same_in_capitals_and_goes_to_engines_in_small_letters():
     plan = planned(behind_a_gateway("x-tenant"), of_users("X-Tenant"), of_users("X-User-Id", "burst"))
-    assert plan.verdicts["acme"].reason == Reason.INVALID
+    assert plan.decisions["acme"].reason == Reason.INVALID
     assert plan.config is not None
     assert [entry.fairness.header for entry in plan.config.zones] == ["x-user-id"]
     assert plan.config.zones == planned(behind_a_gateway(), of_users("x-user-id", "burst")).config.zones
@@ -59,12 +59,12 @@ def test_what_was_accepted_stays_when_the_pool_takes_its_header_and_comes_back_w
     acme = of_users("x-tenant", reserved="10%")
     before = snapshot(1, acme)
     taken = planned(behind_a_gateway(), acme, in_force=before)
-    assert taken.verdicts["acme"].reason == Reason.INVALID
+    assert taken.decisions["acme"].reason == Reason.INVALID
     assert taken.config is not None
     assert [(entry.reserved, entry.fairness) for entry in taken.config.zones] == [("10%", Fairness())]
     zone_specs(taken.config, 100, 10)
     again = planned(behind_a_gateway("x-other"), acme, in_force=taken.config)
-    assert again.verdicts["acme"].accepted
+    assert again.decisions["acme"].accepted
     assert again.config is not None
     assert again.config.zones[0].fairness.header == "x-tenant"
 
@@ -73,7 +73,7 @@ def test_a_zone_that_asks_for_such_a_header_later_keeps_the_one_that_it_has():
     before = planned(behind_a_gateway(), of_users("x-user-id")).config
     assert before is not None
     plan = planned(behind_a_gateway(), of_users("x-tenant", generation=2), in_force=before)
-    assert plan.verdicts["acme"].message.endswith("Generation 1 stays in force")
+    assert plan.decisions["acme"].message.endswith("Generation 1 stays in force")
     assert plan.config == before
 
 

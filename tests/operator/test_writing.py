@@ -250,9 +250,9 @@ def test_somebody_waits_for_a_change_until_the_engines_have_it():
 
 
 def test_nobody_waits_for_ever():
-    awaited, told = Awaited(), zone(2, "Unknown", seen=2)
-    assert awaited.sort([told], 0.0) == ([told], [])
-    assert awaited.sort([told], AWAITED_SECONDS + 1) == ([], [told])
+    awaited, reported = Awaited(), zone(2, "Unknown", seen=2)
+    assert awaited.sort([reported], 0.0) == ([reported], [])
+    assert awaited.sort([reported], AWAITED_SECONDS + 1) == ([], [reported])
 
 
 def test_what_nobody_was_told_of_is_awaited_however_long_it_takes():
@@ -262,7 +262,7 @@ def test_what_nobody_was_told_of_is_awaited_however_long_it_takes():
 
 
 def test_what_is_gone_is_forgotten():
-    awaited, told = Awaited(), zone(2, "Unknown", seen=2)
-    awaited.sort([told], 0.0)
+    awaited, reported = Awaited(), zone(2, "Unknown", seen=2)
+    awaited.sort([reported], 0.0)
     awaited.keep(set())
-    assert awaited.sort([told], AWAITED_SECONDS + 1) == ([told], [])
+    assert awaited.sort([reported], AWAITED_SECONDS + 1) == ([reported], [])

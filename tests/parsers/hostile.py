@@ -48,7 +48,7 @@ def texts(*good: str) -> st.SearchStrategy[bytes]:
     return st.one_of(st.binary(max_size=200), written, deep, replaced, replaced, damaged)
 
 
-def _replaced(text: str, dice: Any, value: Any) -> bytes:
+def _replaced(text: str, rng: Any, value: Any) -> bytes:
     """A JSON text with one of its values, of whichever depth, replaced."""
     whole = json.loads(text)
     place = whole
@@ -56,14 +56,14 @@ def _replaced(text: str, dice: Any, value: Any) -> bytes:
         names = list(place) if isinstance(place, dict) else list(range(len(place)))
         if not names:
             return json.dumps(value).encode()
-        name = dice.choice(names)
-        if not isinstance(place[name], dict | list) or not place[name] or dice.random() < 0.3:
+        name = rng.choice(names)
+        if not isinstance(place[name], dict | list) or not place[name] or rng.random() < 0.3:
             place[name] = value
             return json.dumps(whole).encode()
         place = place[name]
 
 
-def _damaged(text: bytes, dice: Any, bytes_in_between: bytes) -> bytes:
-    begin = dice.randrange(len(text) + 1)
-    end = dice.choice([begin, begin + 1, dice.randrange(begin, len(text) + 1)])
+def _damaged(text: bytes, rng: Any, bytes_in_between: bytes) -> bytes:
+    begin = rng.randrange(len(text) + 1)
+    end = rng.choice([begin, begin + 1, rng.randrange(begin, len(text) + 1)])
     return text[:begin] + bytes_in_between + text[end:]

@@ -77,7 +77,7 @@ def test_where_nothing_is_known_against_any_package_all_is_well(source: Source, 
 def test_what_is_known_is_told_with_what_mends_it(source: Source, lock: Path, capfd: Any):
     source.bugs["idna"] = [BUG]
     assert audit([lock], source.url) == 1
-    assert "idna 3.6: PYSEC-2099-1, mended in 3.7" in capfd.readouterr().err
+    assert "idna 3.6: PYSEC-2099-1, fixed in 3.7" in capfd.readouterr().err
 
 
 def test_a_source_that_is_not_there_is_no_good_news(lock: Path):

@@ -84,9 +84,9 @@ def test_the_same_commit_gives_the_same_wheel(built: Path, tmp_path: Path):
 def test_the_chart_is_of_the_version(built: Path, version: str):
     (chart,) = built.glob("*.tgz")
     with tarfile.open(chart) as archive:
-        told = archive.extractfile("tenantzone/Chart.yaml")
-        assert told is not None
-        text = told.read().decode()
+        reported = archive.extractfile("tenantzone/Chart.yaml")
+        assert reported is not None
+        text = reported.read().decode()
     assert f"version: {version}\n" in text
     assert f"appVersion: {version}\n" in text
 

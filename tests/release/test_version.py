@@ -27,7 +27,7 @@ def test_no_other_file_of_manifests_and_images_repeats_it():
 
 
 def test_the_release_notes_begin_with_this_version_and_have_each_one_that_was_released():
-    told = re.findall(r"^## (\d+\.\d+\.\d+)", NOTES, re.MULTILINE)
-    assert told[0] == VERSION
-    assert told == sorted(told, key=number, reverse=True)
-    assert {folder.name.removeprefix("v") for folder in RELEASED.glob("v*")} <= set(told)
+    reported = re.findall(r"^## (\d+\.\d+\.\d+)", NOTES, re.MULTILINE)
+    assert reported[0] == VERSION
+    assert reported == sorted(reported, key=number, reverse=True)
+    assert {folder.name.removeprefix("v") for folder in RELEASED.glob("v*")} <= set(reported)

@@ -58,9 +58,9 @@ def test_the_front_has_a_row_of_stock(measured):
 )
 def test_advice_that_does_not_beat_stock_says_so(measured, advised, wanted, beats):
     stock = replace(measured, tenants={"a": TenantMeasures(requests=10, attained=8)})
-    told = beside_stock(candidate(measured, 150, advised), stock, wanted)
-    assert "has 80.0% in time" in told
-    assert ("do not beat it" not in told) is beats
+    reported = beside_stock(candidate(measured, 150, advised), stock, wanted)
+    assert "has 80.0% in time" in reported
+    assert ("do not beat it" not in reported) is beats
 
 
 def test_the_front_has_a_row_of_the_present_zones_before_that_of_stock(measured):
@@ -142,9 +142,9 @@ def test_memory_saved_is_that_of_the_tier_too(measured):
 
 
 @pytest.mark.parametrize(("wanted", "told"), [(0.95, "95% of"), (0.996, "99.6% of"), (0.29, "29% of")])
-def test_what_was_wanted_is_told_as_it_was_said(measured, wanted, told):
+def test_what_was_wanted_is_told_as_it_was_said(measured, wanted, reported):
     tried = [candidate(measured, 150, 1.0)]
-    assert f"each tenant has {told} its requests" in why(
+    assert f"each tenant has {reported} its requests" in why(
         as_yaml(tried[0], tried, setting(LOAD, blocks=200), wanted, "p", measured)
     )
 
@@ -174,12 +174,12 @@ def test_whole_blocks_are_reserved_where_percentages_are_too_coarse(reserved, pa
 
 def test_a_search_tries_equal_zones_first_and_is_the_same_for_the_same_seed():
     at = setting(LOAD, blocks=160)
-    told = []
-    first, second = (search(at, 2, 7, told.append, 0.9) for _ in range(2))
+    reported = []
+    first, second = (search(at, 2, 7, reported.append, 0.9) for _ in range(2))
     assert [(each.blocks, each.zones, each.worst) for each in first] == [
         (each.blocks, each.zones, each.worst) for each in second
     ]
-    assert told == [*first, *second]
+    assert reported == [*first, *second]
     assert all(each.is_equal for each in first[:7])
     assert first[0].blocks < first[6].blocks == 160
 
@@ -226,10 +226,10 @@ def test_what_falls_short_does_not_look_as_if_it_reached_the_target(measured):
 
 
 def test_what_reached_the_target_is_tried_with_less_memory(long_prompts_beside_short_ones):
-    at, told = long_prompts_beside_short_ones, []
+    at, reported = long_prompts_beside_short_ones, []
     searched = search(at, 2, 7, [].append, 0.9)
-    smaller = narrowed(at, searched, 0.9, told.append)
-    assert told == smaller
+    smaller = narrowed(at, searched, 0.9, reported.append)
+    assert reported == smaller
     assert {each.is_equal for each in smaller} == {True, False}
     equal, advised = (
         min(each.blocks for each in [*searched, *smaller] if each.worst >= 0.9 and each.is_equal is alike)
@@ -241,7 +241,7 @@ def test_what_reached_the_target_is_tried_with_less_memory(long_prompts_beside_s
         == choose([*searched, *smaller], 0.9).blocks
         < min(each.blocks for each in searched if each.worst >= 0.9)
     )
-    assert narrowed(at, searched, 1.1, told.append) == [], "nothing reached it"
+    assert narrowed(at, searched, 1.1, reported.append) == [], "nothing reached it"
 
 
 @pytest.mark.parametrize(
@@ -273,8 +273,8 @@ def test_who_serves_all_held_out_loads_buys_what_the_greediest_needs():
 
 def test_held_out_loads_on_which_the_target_is_missed_are_named():
     loads = [Trial("a", 0.85, 0.8, 100, 90), Trial("b", 0.95, 0.9, 80, 200)]
-    told = trials_table(loads, 0.9).splitlines()[-1]
-    assert told.startswith("The advice misses the target of 90% on load 1: ")
+    reported = trials_table(loads, 0.9).splitlines()[-1]
+    assert reported.startswith("The advice misses the target of 90% on load 1: ")
     assert "misses" not in trials_table(loads[1:], 0.9)
 
 
@@ -299,10 +299,10 @@ def test_advice_is_tried_beside_equal_shares_on_loads_that_it_has_not_seen(long_
     at = long_prompts_beside_short_ones
     reserved = {"quiet": "85%", "flood": "10%"}
     zones = [changed(zone, reserved=reserved[zone.tenant]) for zone in equal_zones(["quiet", "flood"], 80)]
-    told = []
-    trial = try_on("other", at, zones, 80, [60, 80, 160], 0.9, told.append)
+    reported = []
+    trial = try_on("other", at, zones, 80, [60, 80, 160], 0.9, reported.append)
     assert trial.advised > 0.9 > trial.equal, "the long prompt is kept whole"
     assert 60 < trial.advised_blocks <= 80 < trial.equal_blocks <= 160
-    below = try_on("other", at, zones, 80, [80], 0.9, told.append, tier_blocks=2000)
+    below = try_on("other", at, zones, 80, [80], 0.9, reported.append, tier_blocks=2000)
     assert below.equal > 0.9, "what the engine evicts is in the tier"
     assert f"{1 - trial.advised_blocks / trial.equal_blocks:.0%}" in trials_table([trial], 0.9)

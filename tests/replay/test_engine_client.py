@@ -66,8 +66,8 @@ def test_an_answer_is_as_long_as_it_was_asked_for(stream):
 
 
 def test_the_engine_says_what_it_found_in_its_cache():
-    told = b'{"completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 2}}'
-    assert heard(TOKEN, usage(told))[1].cached_tokens == 2
+    reported = b'{"completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 2}}'
+    assert heard(TOKEN, usage(reported))[1].cached_tokens == 2
 
 
 @pytest.mark.parametrize(

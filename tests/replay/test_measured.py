@@ -11,7 +11,7 @@ from tenantzone_replay.measured import Measured, Sample, errors, fitted, read_me
 
 
 def samples(true, noise=0.0):
-    dice = random.Random(1)
+    rng = random.Random(1)
     found = [
         Sample(work_of([(tokens, tokens)]), true.seconds(work_of([(tokens, tokens)])) + true.first_token, True)
         for tokens in (16, 32, 64, 128, 256, 512, 1024)
@@ -21,7 +21,7 @@ def samples(true, noise=0.0):
             work = work_of([(1, context)] * at_once)
             found.append(Sample(work, true.seconds(work), False))
     return [
-        Sample(each.work, each.seconds * dice.uniform(1 - noise, 1 + noise), each.with_first_token) for each in found
+        Sample(each.work, each.seconds * rng.uniform(1 - noise, 1 + noise), each.with_first_token) for each in found
     ]
 
 

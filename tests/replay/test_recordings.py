@@ -1,4 +1,4 @@
-"""What the front door recorded is read in the order in which it came, whatever became of the files."""
+"""What the frontend recorded is read in the order in which it came, whatever became of the files."""
 
 import gzip
 import resource
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tenantzone_replay.readers.recorded import read
-from tenantzone_runtime.door.recorder import Recorder
-from tests.door.recordings import BLOCK_TOKENS, asker_of, record
+from tenantzone_runtime.frontend.recorder import Recorder
+from tests.frontend.recordings import BLOCK_TOKENS, asker_of, record
 
 
 def lengths(folder):

@@ -60,8 +60,8 @@ def test_nobody_holds_more_than_its_partition(flooded):
 
 @pytest.mark.parametrize("policy", ["salted", "zones"])
 def test_each_request_finds_what_it_finds_on_a_scheduler_that_hashes_real_tokens(tmp_path, policy):
-    dice = random.Random(1)
-    requests = [asked(100.0 * number, f"tenant-{number % 2}", _begins(dice)) for number in range(60)]
+    rng = random.Random(1)
+    requests = [asked(100.0 * number, f"tenant-{number % 2}", _begins(rng)) for number in range(60)]
     (result,) = results(requests, policy, blocks=60)
     tenants = list(result.tenants)
     clock, found = VirtualClock(), dict.fromkeys(tenants, 0)
@@ -85,9 +85,9 @@ def test_each_request_finds_what_it_finds_on_a_scheduler_that_hashes_real_tokens
     assert any(each.evicted for each in result.tenants.values())
 
 
-def _begins(dice):
-    first = dice.randrange(6)
-    return [first * 100 + number for number in range(1, dice.randrange(2, 20))]
+def _begins(rng):
+    first = rng.randrange(6)
+    return [first * 100 + number for number in range(1, rng.randrange(2, 20))]
 
 
 def _tokens(block):
@@ -152,8 +152,8 @@ def test_an_answer_that_is_cut_short_is_counted_and_not_in_time():
     header, *_ = tables([cut, whole]).splitlines()
     assert header.endswith("cut short")
     assert "cut short" not in tables([whole])
-    told = as_json([cut], Locality())["policies"][0]["tenants"]
-    assert {tenant: each["cutShort"] for tenant, each in told.items()} == {"acme": 1, "burst": 0}
+    reported = as_json([cut], Locality())["policies"][0]["tenants"]
+    assert {tenant: each["cutShort"] for tenant, each in reported.items()} == {"acme": 1, "burst": 0}
 
 
 def test_two_runs_of_one_load_are_the_same():

@@ -83,8 +83,8 @@ def test_a_picture_of_a_tier_is_taken_where_there_is_one():
         return PICTURE.model_copy(update={"tier": tier, "capacity_blocks": cells}) if tier == "cpu" else None
 
     with serving(lambda _: PICTURE, take) as url:
-        told = parse_block_map(get(f"{url}/blocks?cells=7&tier=cpu")[1])
-        assert (told.tier, told.capacity_blocks) == ("cpu", 7)
+        reported = parse_block_map(get(f"{url}/blocks?cells=7&tier=cpu")[1])
+        assert (reported.tier, reported.capacity_blocks) == ("cpu", 7)
         assert parse_block_map(get(f"{url}/blocks?tier=")[1]) == PICTURE
         assert get(f"{url}/blocks?tier=disk") == (404, "the engine has no such tier\n")
     with serving(lambda _: PICTURE) as url:

@@ -140,8 +140,8 @@ def test_what_can_not_be_done_now_says_why(port: int, mover: Mover):
     ],
 )
 def test_what_is_no_order_is_not_taken(port: int, mover: Mover, body: bytes, headers, status: int, words: bytes):
-    told, text = ask(port, "POST", "/migration", body, **headers)
-    assert (told, mover.orders) == (status, [])
+    reported, text = ask(port, "POST", "/migration", body, **headers)
+    assert (reported, mover.orders) == (status, [])
     assert words in text
 
 

@@ -38,8 +38,8 @@ print(*(name for name in slow if name in sys.modules))
 
 @pytest.mark.parametrize("program", HELPS)
 def test_no_help_imports_what_takes_seconds(program: str):
-    told = json.dumps([program, HELPS[program], SLOW])
-    done = subprocess.run([sys.executable, "-c", ASK, told], capture_output=True, text=True)
+    reported = json.dumps([program, HELPS[program], SLOW])
+    done = subprocess.run([sys.executable, "-c", ASK, reported], capture_output=True, text=True)
 
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == []

@@ -40,42 +40,42 @@ def by(label, scraped, name):
 
 
 def test_a_scrape_tells_the_engine():
-    told = scrape()
+    reported = scrape()
     engine = {"vllm_version": "0.32.0", "pod": "engine-0", "pool": "shared", "pool_namespace": "team"}
-    assert value(told, "engine_info", **engine) == 1
-    assert value(told, "engine_capacity_blocks") == 255
-    assert value(told, "engine_free_blocks") == 220
-    assert value(told, "engine_block_size_tokens") == 16
-    assert value(told, "engine_start_time_seconds") == 900
-    assert value(told, "report_time_seconds") == 1000
-    assert value(told, "engine_refused_requests_total", reason="unbound") == 1
-    assert value(told, "engine_refused_requests_total", reason="too_long") == 0
+    assert value(reported, "engine_info", **engine) == 1
+    assert value(reported, "engine_capacity_blocks") == 255
+    assert value(reported, "engine_free_blocks") == 220
+    assert value(reported, "engine_block_size_tokens") == 16
+    assert value(reported, "engine_start_time_seconds") == 900
+    assert value(reported, "report_time_seconds") == 1000
+    assert value(reported, "engine_refused_requests_total", reason="unbound") == 1
+    assert value(reported, "engine_refused_requests_total", reason="too_long") == 0
 
 
 def test_a_scrape_tells_the_config():
-    told = scrape()
-    assert value(told, "config_generation") == 5
-    assert value(told, "config_last_reload_successful") == 1
-    assert value(told, "config_last_reload_success_timestamp_seconds") == 990
-    assert value(told, "config_rejected") == 0
-    assert value(told, "config_reloads_total", result="applied") == 5
-    assert value(told, "config_reloads_total", result="rejected") == 2
+    reported = scrape()
+    assert value(reported, "config_generation") == 5
+    assert value(reported, "config_last_reload_successful") == 1
+    assert value(reported, "config_last_reload_success_timestamp_seconds") == 990
+    assert value(reported, "config_rejected") == 0
+    assert value(reported, "config_reloads_total", result="applied") == 5
+    assert value(reported, "config_reloads_total", result="rejected") == 2
 
 
 def test_a_scrape_tells_that_the_newest_config_was_refused():
     refused = ConfigStatus(applied_generation=5, rejected=Rejection(error="zones[0].weight: bad", unix_time=1.0))
-    told = scrape(config=refused)
-    assert value(told, "config_last_reload_successful") == 0
-    assert value(told, "config_rejected") == 1
-    assert value(told, "config_generation") == 5
+    reported = scrape(config=refused)
+    assert value(reported, "config_last_reload_successful") == 0
+    assert value(reported, "config_rejected") == 1
+    assert value(reported, "config_generation") == 5
 
 
 def test_a_scrape_tells_that_there_is_no_config():
-    told = scrape(config=ConfigStatus(), pool="", pool_namespace="", zones=())
-    assert value(told, "config_generation") == 0
-    assert value(told, "config_last_reload_successful") == 0
-    assert value(told, "config_last_reload_success_timestamp_seconds") == 0
-    assert not [name for name, _ in told if name.startswith("tenantzone_zone_")]
+    reported = scrape(config=ConfigStatus(), pool="", pool_namespace="", zones=())
+    assert value(reported, "config_generation") == 0
+    assert value(reported, "config_last_reload_successful") == 0
+    assert value(reported, "config_last_reload_success_timestamp_seconds") == 0
+    assert not [name for name, _ in reported if name.startswith("tenantzone_zone_")]
 
 
 OF_EACH_ZONE = [
@@ -165,15 +165,15 @@ def test_a_scrape_tells_each_tier(name, expected):
 
 
 def test_a_scrape_tells_what_became_of_chunks_and_leaves_out_what_has_not_happened_but_for_what_alerts_ask_for():
-    told = scrape()
-    assert value(told, "tier_refused_chunks_total", tier="disk", reason="room") == 4
-    assert value(told, "tier_refused_chunks_total", tier="disk", reason="reserved") == 0
-    assert of_acme(told, "tier_refused_chunks_total", tier="disk", reason="room") == 2
-    assert of_acme(told, "tier_refused_chunks_total", tier="disk", reason="reserved") == 0
-    assert of_acme(told, "tier_evicted_chunks_total", tier="disk", reason="quiet") == 3
-    assert by("reason", told, "zone_tier_evicted_chunks_total") == {"quiet": 3}
-    assert by("reason", told, "zone_tier_refused_chunks_total") == {"room": 2, "reserved": 0}
-    assert by("reason", told, "zone_tier_lost_chunks_total") == {"corrupt": 1, "late": 5}
+    reported = scrape()
+    assert value(reported, "tier_refused_chunks_total", tier="disk", reason="room") == 4
+    assert value(reported, "tier_refused_chunks_total", tier="disk", reason="reserved") == 0
+    assert of_acme(reported, "tier_refused_chunks_total", tier="disk", reason="room") == 2
+    assert of_acme(reported, "tier_refused_chunks_total", tier="disk", reason="reserved") == 0
+    assert of_acme(reported, "tier_evicted_chunks_total", tier="disk", reason="quiet") == 3
+    assert by("reason", reported, "zone_tier_evicted_chunks_total") == {"quiet": 3}
+    assert by("reason", reported, "zone_tier_refused_chunks_total") == {"room": 2, "reserved": 0}
+    assert by("reason", reported, "zone_tier_lost_chunks_total") == {"corrupt": 1, "late": 5}
     quiet = scrape(zones=(zone(tiers=(in_tier(counts=TierCounts(), evictions={}),)),))
     assert by("reason", quiet, "zone_tier_refused_chunks_total") == {"room": 0, "reserved": 0}
     assert by("reason", quiet, "zone_tier_lost_chunks_total") == {"corrupt": 0}
@@ -185,17 +185,17 @@ def test_a_scrape_tells_that_a_tier_fails():
 
 
 def test_an_engine_without_tiers_has_no_series_of_them():
-    told = scrape(tiers=(), zones=(zone(tiers=()),))
-    assert not [name for name, labels in told if "tier" in dict(labels)]
+    reported = scrape(tiers=(), zones=(zone(tiers=()),))
+    assert not [name for name, labels in reported if "tier" in dict(labels)]
 
 
 def test_a_scrape_tells_what_has_happened_by_its_labels_and_leaves_out_what_has_not():
-    told = scrape()
-    assert by("state", told, "zone_state") == {"Active": 1}
-    assert by("reason", told, "zone_evicted_blocks_total") == {"own": 7, "quiet": 2}
-    assert by("beneficiary", told, "zone_evicted_blocks_total") == {"self": 7, "higher_priority": 2}
-    assert by("outcome", told, "zone_requests_total") == {"stop": 3, "abort": 1}
-    assert by("reason", told, "zone_stalled_seconds_total") == {"reserved": 1.5}
+    reported = scrape()
+    assert by("state", reported, "zone_state") == {"Active": 1}
+    assert by("reason", reported, "zone_evicted_blocks_total") == {"own": 7, "quiet": 2}
+    assert by("beneficiary", reported, "zone_evicted_blocks_total") == {"self": 7, "higher_priority": 2}
+    assert by("outcome", reported, "zone_requests_total") == {"stop": 3, "abort": 1}
+    assert by("reason", reported, "zone_stalled_seconds_total") == {"reserved": 1.5}
 
 
 def test_whom_evictions_were_for_is_told_in_full_only_and_their_reasons_in_detail():
@@ -210,39 +210,39 @@ def test_whom_evictions_were_for_is_told_in_full_only_and_their_reasons_in_detai
 
 
 def test_a_detailed_scrape_tells_how_long_things_took_as_sum_and_count():
-    told = scrape("detailed")
-    assert of_acme(told, "queue_time_seconds_count") == 5
-    assert of_acme(told, "queue_time_seconds_sum") == pytest.approx(5000.76)
-    assert not [name for name, _ in told if name.endswith("_bucket")]
+    reported = scrape("detailed")
+    assert of_acme(reported, "queue_time_seconds_count") == 5
+    assert of_acme(reported, "queue_time_seconds_sum") == pytest.approx(5000.76)
+    assert not [name for name, _ in reported if name.endswith("_bucket")]
 
 
 def test_a_scrape_tells_what_becomes_of_latency_targets_and_not_what_nobody_knows():
-    told = scrape()
-    assert of_acme(told, "latency_target_seconds", target="tokenTime") == 0.05
-    assert of_acme(told, "latency_target_seconds", target="firstToken") == 0.5
-    assert of_acme(told, "latency_seconds", target="tokenTime") == 0.07
-    assert of_acme(told, "latency_target_met", target="tokenTime") == 0
-    names = [(name, dict(labels).get("target")) for name, labels in told]
+    reported = scrape()
+    assert of_acme(reported, "latency_target_seconds", target="tokenTime") == 0.05
+    assert of_acme(reported, "latency_target_seconds", target="firstToken") == 0.5
+    assert of_acme(reported, "latency_seconds", target="tokenTime") == 0.07
+    assert of_acme(reported, "latency_target_met", target="tokenTime") == 0
+    names = [(name, dict(labels).get("target")) for name, labels in reported]
     assert ("tenantzone_zone_latency_seconds", "firstToken") not in names
     assert ("tenantzone_zone_latency_target_met", "firstToken") not in names
 
 
 def test_a_scrape_tells_how_well_steps_were_predicted():
-    told = scrape()
-    assert value(told, "engine_predicted_steps_total") == 100
-    assert value(told, "engine_step_seconds_total") == 2.5
-    assert value(told, "engine_predicted_step_seconds_total") == 2.25
-    assert value(told, "engine_step_prediction_error_seconds_total") == 0.5
+    reported = scrape()
+    assert value(reported, "engine_predicted_steps_total") == 100
+    assert value(reported, "engine_step_seconds_total") == 2.5
+    assert value(reported, "engine_predicted_step_seconds_total") == 2.25
+    assert value(reported, "engine_step_prediction_error_seconds_total") == 0.5
 
 
 def test_a_histogram_counts_what_is_not_above_each_bound():
-    told = scrape()
+    reported = scrape()
     name = "queue_time_seconds"
     below = {0.025: 1, 0.05: 3, 0.5: 3, 1.0: 4, 1280.0: 4}
-    assert {bound: of_acme(told, f"{name}_bucket", le=str(bound)) for bound in below} == below
-    assert of_acme(told, f"{name}_bucket", le="+Inf") == of_acme(told, f"{name}_count") == 5
-    assert of_acme(told, f"{name}_sum") == pytest.approx(5000.76)
-    assert len([key for key in told if key[0] == f"tenantzone_zone_{name}_bucket"]) == len(BOUNDS) + 1
+    assert {bound: of_acme(reported, f"{name}_bucket", le=str(bound)) for bound in below} == below
+    assert of_acme(reported, f"{name}_bucket", le="+Inf") == of_acme(reported, f"{name}_count") == 5
+    assert of_acme(reported, f"{name}_sum") == pytest.approx(5000.76)
+    assert len([key for key in reported if key[0] == f"tenantzone_zone_{name}_bucket"]) == len(BOUNDS) + 1
 
 
 def test_series_of_a_removed_zone_disappear():
@@ -267,10 +267,10 @@ AWKWARD = 'a "quoted" back\\slash\nand a new line'
 def test_both_text_formats_tell_every_family_as_it_is_declared_and_any_name(accept, parse, level):
     with scraped(lambda: figures(pool=AWKWARD), level=level) as url:
         text = get(f"{url}/metrics", Accept=accept)[2].decode()
-    told = {family.name: family for family in parse(text)}
-    assert len(told) == len(families(level))
+    reported = {family.name: family for family in parse(text)}
+    assert len(reported) == len(families(level))
     for declared in families(level):
-        family = told[declared.name.removesuffix("_total").removesuffix("_info" if accept == OPENMETRICS else "")]
+        family = reported[declared.name.removesuffix("_total").removesuffix("_info" if accept == OPENMETRICS else "")]
         assert family.documentation == declared.help
         assert family.type == ("gauge" if (declared.type, accept) == ("info", "text/plain") else declared.type)
         for sample in family.samples:

@@ -76,8 +76,8 @@ def test_no_zone_has_more_series_than_its_level_allows(level):
 def test_nothing_of_the_fixture_is_left_out():
     """Or a family could have more series than are counted here."""
     text = scrape_of("full", busy_zone("acme"))
-    told = {family.name for family in text_string_to_metric_families(text) if family.samples}
-    assert told >= {family.name.removesuffix("_total") for family in families("full") if "zone" in family.labels}
+    reported = {family.name for family in text_string_to_metric_families(text) if family.samples}
+    assert reported >= {family.name.removesuffix("_total") for family in families("full") if "zone" in family.labels}
     refused = {dict(labels)["reason"] for name, labels in of_zones(text) if "stalled" in name}
     assert refused == set(get_args(WaitReason))
 

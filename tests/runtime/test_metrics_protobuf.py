@@ -95,22 +95,22 @@ def test_it_tells_what_the_text_format_tells():
         status, content_type, body = get(f"{url}/metrics", Accept=PROTOBUF_TYPE)
         text = series(get(f"{url}/metrics")[2].decode())
     assert (status, content_type) == (200, PROTOBUF_TYPE)
-    told = {}
+    reported = {}
     for name, family in decoded(body).items():
         for metric in family.metric:
             labels = labels_of(metric)
             if family.type == 4:
                 for bucket in metric.histogram.bucket:
                     bound = "+Inf" if bucket.upper_bound == float("inf") else str(bucket.upper_bound)
-                    told[f"{name}_bucket", labels | {("le", bound)}] = bucket.cumulative_count
-                told[f"{name}_count", labels] = metric.histogram.sample_count
-                told[f"{name}_sum", labels] = metric.histogram.sample_sum
+                    reported[f"{name}_bucket", labels | {("le", bound)}] = bucket.cumulative_count
+                reported[f"{name}_count", labels] = metric.histogram.sample_count
+                reported[f"{name}_sum", labels] = metric.histogram.sample_sum
             elif family.type == 2:
-                told[f"{name}_count", labels] = metric.summary.sample_count
-                told[f"{name}_sum", labels] = metric.summary.sample_sum
+                reported[f"{name}_count", labels] = metric.summary.sample_count
+                reported[f"{name}_sum", labels] = metric.summary.sample_sum
             else:
-                told[name, labels] = (metric.counter if family.type == 0 else metric.gauge).value
-    assert told == text
+                reported[name, labels] = (metric.counter if family.type == 0 else metric.gauge).value
+    assert reported == text
 
 
 def test_native_buckets_are_those_of_the_histogram():
@@ -118,16 +118,16 @@ def test_native_buckets_are_those_of_the_histogram():
     expected = Histogram()
     for each in seconds:
         expected.observe(each)
-    told = histogram_of(*seconds)
-    assert (told.schema, told.zero_threshold, told.zero_count) == (3, 2.0**-20, 1)
-    assert native_counts(told) == expected.native
-    assert len(told.positive_span) == 4
+    reported = histogram_of(*seconds)
+    assert (reported.schema, reported.zero_threshold, reported.zero_count) == (3, 2.0**-20, 1)
+    assert native_counts(reported) == expected.native
+    assert len(reported.positive_span) == 4
 
 
 def test_an_empty_histogram_is_a_native_one_too():
-    told = histogram_of()
-    assert told.HasField("zero_threshold")
-    assert (told.sample_count, native_counts(told)) == (0, {})
+    reported = histogram_of()
+    assert reported.HasField("zero_threshold")
+    assert (reported.sample_count, native_counts(reported)) == (0, {})
 
 
 def test_long_messages_and_large_numbers_keep_their_size():

@@ -20,7 +20,7 @@ OURS = [
     "--scheduler-cls",
     "tenantzone_runtime.engine.scheduler.ZoneScheduler",
     "--middleware",
-    "tenantzone_runtime.door.middleware.TenantMiddleware",
+    "tenantzone_runtime.frontend.middleware.TenantMiddleware",
 ]
 
 

@@ -12,12 +12,12 @@ import pytest
 from tenantzone_contract.config import CONFIG_KEY, PoolConfig, ZoneConfig
 from tenantzone_contract.config_text import dump_config, make_config
 from tenantzone_runtime.api_server_state import read_states, state_of_this_process
-from tenantzone_runtime.door.known import Known
 from tenantzone_runtime.engine import plugin
+from tenantzone_runtime.frontend.active_config import ActiveConfig
 from tenantzone_runtime.housekeeping.applied import AppliedConfig
 from tenantzone_runtime.settings import STATE_DIR
 from tenantzone_runtime.state_folder import UnsafeFolder, check_state_folder, own_folder
-from tests.door.harness import give_zones, settings
+from tests.frontend.harness import give_zones, settings
 
 ANOTHER_USER = 65534
 
@@ -99,12 +99,12 @@ def test_the_engine_reports_a_planted_folder_and_writes_again_once_it_is_gone(
 
 
 @pytest.mark.parametrize("make", UNSAFE)
-def test_a_front_door_keeps_its_config_and_follows_no_planted_one(
+def test_a_front_frontend_keeps_its_config_and_follows_no_planted_one(
     tmp_path: Path, make: Callable[[Path], None], caplog: pytest.LogCaptureFixture
 ):
     give_zones(tmp_path, "acme")
     folder = tmp_path / "config"
-    known = Known(settings(tmp_path), folder, lambda: None)
+    known = ActiveConfig(settings(tmp_path), folder, lambda: None)
     plant(folder, make)
     for _ in range(2):
         known.look()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tenantzone_runtime.door.routes import ROUTES, Access
+from tenantzone_runtime.frontend.routes import ROUTES, Access
 from tenantzone_runtime.unsupported import UNSUPPORTED
 
 REFUSED = [route for route in ROUTES if route.access is Access.REFUSED]

@@ -113,7 +113,7 @@ def test_an_answer_that_nobody_waited_for_makes_no_manager_well(engine, monkeypa
         return CacheLocations()
 
     monkeypatch.setattr(mine.tier._client, "get_cache_location", answer)
-    monkeypatch.setattr(asking, "_answered", lambda *told: noted.append(answered(*told)))
+    monkeypatch.setattr(asking, "_answered", lambda *reported: noted.append(answered(*reported)))
     for _ in range(5):
         assert mine.found("acme", KEYS) == 0
     assert asking.breaker.is_open

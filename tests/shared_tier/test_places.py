@@ -127,17 +127,17 @@ def test_a_pipe_in_place_of_a_file_holds_up_no_thread(tmp_path, is_slot):
     path.parent.mkdir(parents=True)
     os.mkfifo(path)
     found = place(str(path), "?size=64&offset=0" if is_slot else "")
-    thread = Thread(target=_told, args=(found, told := []), daemon=True)
+    thread = Thread(target=_reported, args=(found, reported := []), daemon=True)
     thread.start()
     thread.join(60)
-    assert len(told) == 2, "it waits for whoever is to write into the pipe"
-    assert all(isinstance(each, OSError) or each is False for each in told)
+    assert len(reported) == 2, "it waits for whoever is to write into the pipe"
+    assert all(isinstance(each, OSError) or each is False for each in reported)
 
 
-def _told(found, told):
+def _reported(found, reported):
     """What reading and writing there come to."""
     for work in (FileStorages().read, FileStorages().write):
         try:
-            told.append(work(found, bytearray(SIZE)))
+            reported.append(work(found, bytearray(SIZE)))
         except OSError as error:
-            told.append(error)
+            reported.append(error)

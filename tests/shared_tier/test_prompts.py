@@ -24,13 +24,13 @@ def test_prompts_come_whole_the_last_one_first_and_beginnings_of_others_not(prom
     recent = RecentPrompts()
     for tokens in prompts:
         recent.note("acme", hashes(tokens))
-    told = whole(recent, "acme")
+    reported = whole(recent, "acme")
     last_first = [hashes(tokens) for tokens in reversed(prompts)]
-    assert all(each in last_first for each in told)
-    assert [last_first.index(each) for each in told] == sorted(last_first.index(each) for each in told)
+    assert all(each in last_first for each in reported)
+    assert [last_first.index(each) for each in reported] == sorted(last_first.index(each) for each in reported)
     for each in last_first:
-        assert any(other[: len(each)] == each for other in told)
-    assert len({tuple(each) for each in told}) == len(told)
+        assert any(other[: len(each)] == each for other in reported)
+    assert len({tuple(each) for each in reported}) == len(reported)
 
 
 @given(PROMPTS, st.integers(0, 20))
@@ -40,10 +40,10 @@ def test_what_is_forgotten_first_was_used_first_and_of_a_prompt_its_end(prompts,
         recent.note("acme", hashes(tokens))
     by_use = list(dict.fromkeys(block for tokens in reversed(prompts) for block in hashes(tokens)))
     recent.trim("acme", blocks)
-    told = whole(recent, "acme")
-    assert {block for each in told for block in each} == set(by_use[:blocks])
-    assert all(each == hashes(list(each[-1][:-1])) for each in told), "each from its beginning on"
-    assert recent.tenants == (["acme"] if told else [])
+    reported = whole(recent, "acme")
+    assert {block for each in reported for block in each} == set(by_use[:blocks])
+    assert all(each == hashes(list(each[-1][:-1])) for each in reported), "each from its beginning on"
+    assert recent.tenants == (["acme"] if reported else [])
 
 
 def test_each_tenant_has_its_own():
@@ -59,9 +59,9 @@ def test_each_tenant_has_its_own():
 
 @given(PROMPTS, st.integers(0, 30))
 def test_prompts_are_cut_where_they_name_too_many_blocks(prompts, blocks):
-    told = list(within(prompts, blocks))
-    assert sum(map(len, told)) == min(blocks, sum(map(len, prompts)))
-    assert all(each == whole[: len(each)] for each, whole in zip(told, prompts, strict=False))
+    reported = list(within(prompts, blocks))
+    assert sum(map(len, reported)) == min(blocks, sum(map(len, prompts)))
+    assert all(each == whole[: len(each)] for each, whole in zip(reported, prompts, strict=False))
 
 
 def test_what_prompts_have_in_common_takes_no_more_memory_than_once():

@@ -79,8 +79,8 @@ def test_what_the_manager_moves_opens_where_it_lies_then(s3, own_manager):
 
 def held(manager, storage_type):
     """Bytes that serve, or are about to."""
-    (told,) = manager.ask("ListInstanceGroups")["groups"]
-    usage = told["types"].get(storage_type, {"used": 0, "deleting": 0})
+    (reported,) = manager.ask("ListInstanceGroups")["groups"]
+    usage = reported["types"].get(storage_type, {"used": 0, "deleting": 0})
     return usage["used"] - usage["deleting"]
 
 

@@ -11,7 +11,7 @@ from bench.simulator.inspection import Inspection
 from bench.simulator.simulation import Plan, Simulation
 from tenantzone_runtime.zones import preemption, quota
 from tenantzone_runtime.zones.arbiter import Arbiter
-from tenantzone_runtime.zones.denials import Denials
+from tenantzone_runtime.zones.backoff import Denials
 from tenantzone_runtime.zones.fair_queue import FairQueue
 from tenantzone_runtime.zones.totals import Totals
 

@@ -1,7 +1,7 @@
 """What becomes of an engine's requests when no more come: liveness."""
 
-from tenantzone_runtime.zones.hopeless import HOPELESS_SECONDS
-from tenantzone_runtime.zones.pace import SITS_OUT_AT_MOST
+from tenantzone_runtime.zones.latency_budget import SITS_OUT_AT_MOST
+from tenantzone_runtime.zones.unsatisfiable import UNSATISFIABLE_SECONDS
 from tests.zones.history_counted import HistoryCounted
 
 SECONDS_AT_REST = 100
@@ -36,7 +36,7 @@ class HistoryAtRest(HistoryCounted):
                 self._saw("needs a loan that has a time")
                 waiting.remove(request)
                 self.end(request)
-        bound = SECONDS_AT_REST + int(HOPELESS_SECONDS) * len(waiting)
+        bound = SECONDS_AT_REST + int(UNSATISFIABLE_SECONDS) * len(waiting)
         solo_steps = sum(request.solo_steps(self.step_tokens, self.chunk_tokens) for request in waiting)
         # Where targets count, others' prompts may get a chunk now and then.
         bound += STEPS_PER_SOLO_STEP * solo_steps * (1 if self.step_tokens is None else SITS_OUT_AT_MOST)

@@ -73,11 +73,11 @@ class HistoryCounted(HistoryInTime):
         """What the journal was told of pairs is what zones, those that are gone among them, have lent and borrowed."""
         self.ever |= dict.fromkeys(self.ledger.zones.values())
         self.lent.take(self.tenancy.usage())
-        told = self.lent.block_seconds()
+        reported = self.lent.block_seconds()
         for zone in self.ever:
             self.ledger.accrue(zone)
         for name in ("lent_block_seconds", "borrowed_block_seconds"):
-            assert sum(getattr(zone.counters, name) for zone in self.ever) == pytest.approx(told)
+            assert sum(getattr(zone.counters, name) for zone in self.ever) == pytest.approx(reported)
 
     @staticmethod
     def _only_grew(before, after):

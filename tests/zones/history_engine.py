@@ -12,7 +12,7 @@ class HistoryEngine(WithoutTiers):
         seats: how many requests run at once.
         headroom: blocks that are to stay free or cached while others run.
         by_priority: whether requests with a lower number go first, as clients say.
-        step_tokens: that a step computes at the most; None: prompts are computed whole.
+        step_tokens: that a step computes at most; None: prompts are computed whole.
         chunk_tokens: of which a prompt's computed tokens are a multiple after each step, until it is computed whole.
         depth: steps in flight.
     """
@@ -118,10 +118,10 @@ class HistoryEngine(WithoutTiers):
                 yield work, 1
 
     def warn(self, work, warning):
-        self.history.check_hopeless(work, warning)
+        self.history.check_unsatisfiable(work, warning)
 
     def fail(self, work, error):
-        self.history.check_hopeless(work, error)
+        self.history.check_unsatisfiable(work, error)
         self.history.end(work)
 
     def return_evicted(self, evictions):

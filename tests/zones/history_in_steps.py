@@ -154,11 +154,11 @@ class HistoryInSteps(History):
         """Who is not looked at before something changes could not be admitted before."""
         admission = self.arbiter._admission
         admission.wake()
-        due = zones_due(admission._denials, self.free, is_running=bool(self.engine.running))
+        due = zones_due(admission._backoff, self.free, is_running=bool(self.engine.running))
         for front in self._fronts():
-            if front.zone.parked and front.zone not in due:
-                self._saw("parked")
-                assert not self.is_admissible(front, with_relief=True), "a bar lost its zone"
+            if front.zone.backoff_ticket and front.zone not in due:
+                self._saw("back_off")
+                assert not self.is_admissible(front, with_relief=True), "a threshold lost its zone"
 
     def _check_promises(self):
         """I2: who was entitled to blocks in the last step, had a seat and no blocks, can have them now."""
@@ -234,7 +234,7 @@ class HistoryInSteps(History):
                 self.check_overdue()
             self.relieved = []
 
-    def check_hopeless(self, request, error):
+    def check_unsatisfiable(self, request, error):
         claim = request.claim
         reachable = self.world.reachable(claim, request.peak)
         self._saw("can never be served")
@@ -303,9 +303,9 @@ class HistoryInSteps(History):
         """Blocks that requests of a zone ask for, alone or after one another, and may not take."""
         alone = [(work, self.engine.blocks_to_continue(work)) for work in running if work.claim is claim]
         lost = [(work, self.engine.blocks_to_continue(work)) for work in self.lost_turn if work.running]
-        foreseen = [(work, count) for work, count in self.engine.needs() if work not in self.lost_turn]
+        predicted = [(work, count) for work, count in self.engine.needs() if work not in self.lost_turn]
         after_one_another, total = [], 0
-        for work, count in lost + foreseen:
+        for work, count in lost + predicted:
             if work.claim is claim:
                 total += count
                 after_one_another.append((work, total))
@@ -317,11 +317,20 @@ class HistoryInSteps(History):
                 yield front.needed
 
 
-def zones_due(denials, free, *, is_running):
-    """Zones that a step looks at, or whose bar is too low to be reached by others first."""
-    due = {zone for of, bar, parked, zone in denials._new if bar <= denials._height(of, free, is_running=is_running)}
-    for of, bars in denials._bars.items():
-        height = denials._height(of, free, is_running=is_running)
-        parked = (bars._parked.get(entry[2]) for bar, heap in bars._heaps.items() if bar <= height for entry in heap)
-        due |= {zone for zone in parked if zone is not None}
+def zones_due(backoff, free, *, is_running):
+    """Zones that a step looks at, or whose threshold is too low to be reached by others first."""
+    due = {
+        zone
+        for of, threshold, back_off, zone in backoff._new
+        if threshold <= backoff._height(of, free, is_running=is_running)
+    }
+    for of, thresholds in backoff._thresholds.items():
+        height = backoff._height(of, free, is_running=is_running)
+        back_off = (
+            thresholds._waiting.get(entry[2])
+            for threshold, heap in thresholds._heaps.items()
+            if threshold <= height
+            for entry in heap
+        )
+        due |= {zone for zone in back_off if zone is not None}
     return due

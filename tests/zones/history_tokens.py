@@ -3,7 +3,7 @@
 from itertools import combinations
 
 from tenantzone_runtime.zones.deficits import BOUND
-from tenantzone_runtime.zones.pace import SITS_OUT_AT_MOST
+from tenantzone_runtime.zones.latency_budget import SITS_OUT_AT_MOST
 from tenantzone_runtime.zones.step_time import LEARNED_AFTER, StepLoad
 
 BLOCK_TOKENS = 16
@@ -24,7 +24,7 @@ class StepTokensWatched:
         self._engine = history.engine
         self._apart = {}
         """For each pair of zones that both had more work than their parts in the last steps, how far the first has come
-        ahead of the second since, at the least, now and at the most; in tokens per unit of weight."""
+        ahead of the second since, at least, now and at most; in tokens per unit of weight."""
         self._sat_out = {}
         """Steps in a row in which nothing was computed, for each running request and each zone with prompts."""
         self._begin()

@@ -60,7 +60,7 @@ class SmallEngine(WithoutTiers):
         self.failed = []
         self.warned = []
         self.warnings = []
-        self.foreseen = []
+        self.predicted = []
         """Running requests whose next blocks are known before the step."""
         self.computed = {}
         """Tokens that the last step computed, by request; of those that sat it out none."""
@@ -85,7 +85,7 @@ class SmallEngine(WithoutTiers):
         return [work for queue in self.queues.values() for work in queue]
 
     def needs(self):
-        return [(work, work.count) for work in self.foreseen]
+        return [(work, work.count) for work in self.predicted]
 
     def is_running(self, work):
         return work in self.running

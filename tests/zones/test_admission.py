@@ -64,7 +64,7 @@ def test_a_zone_that_is_new_is_to_be_looked_at_once(admission, zones):
 def test_a_zone_that_is_parked_is_not_next_before_its_bar_is_reached(core, admission, zones):
     one, other = zones
     busy = core.zone("busy", in_use=95)
-    admission.park(one, 10, 0, 0)
+    admission.back_off(one, 10, 0, 0)
     admission.end_step()
     assert next_of(core, admission) is other
     core.release(busy, dropped=4)
@@ -75,11 +75,11 @@ def test_a_zone_that_is_parked_is_not_next_before_its_bar_is_reached(core, admis
 
 def test_a_zone_that_is_parked_is_not_called_where_that_is_of_no_use(core, admission, zones):
     one, other = zones
-    admission.park(one, 10, 0, 0)
+    admission.back_off(one, 10, 0, 0)
     admission.end_step()
     admission.leave(other)
     assert next_of(core, admission, may_call=False) is None
-    assert one.parked
+    assert one.backoff_ticket
     assert next_of(core, admission) is one
 
 
@@ -89,18 +89,18 @@ def test_of_many_whose_bars_are_reached_the_least_served_is_next_and_the_others_
     for zone, service, count in zip(waiting, (3, 1, 2, 4), (10, 20, 10, 20), strict=True):
         admission.enter(zone)
         zone.account.charge(service)
-        admission.park(zone, count, 0, 0)
+        admission.back_off(zone, count, 0, 0)
     admission.end_step()
     core.release(busy, dropped=15)
     assert next_of(core, admission) is waiting[1]
-    assert [bool(zone.parked) for zone in waiting] == [True, False, True, True]
+    assert [bool(zone.backoff_ticket) for zone in waiting] == [True, False, True, True]
     assert in_turn(core, admission) == [waiting[1], waiting[2], waiting[0], waiting[3]]
 
 
 def test_what_a_parked_zone_is_charged_for_meanwhile_counts(core, admission, zones):
     core.zone("busy", in_use=90)
     for zone in zones:
-        admission.park(zone, 10, 0, 0)
+        admission.back_off(zone, 10, 0, 0)
     admission.end_step()
     zones[0].account.charge(5.0)
     assert in_turn(core, admission) == [zones[1], zones[0]]
@@ -109,13 +109,13 @@ def test_what_a_parked_zone_is_charged_for_meanwhile_counts(core, admission, zon
 def test_a_zone_that_is_denied_again_in_the_same_step_is_not_looked_at_again_in_it(core, admission, zones):
     core.zone("busy", in_use=90)
     for zone in zones:
-        admission.park(zone, 10, 0, 0)
+        admission.back_off(zone, 10, 0, 0)
     admission.end_step()
     looked_at = []
 
     def deny(zone):
         looked_at.append(zone)
-        admission.park(zone, 10, 0, 0)
+        admission.back_off(zone, 10, 0, 0)
         return False
 
     assert next_of(core, admission, deny) is None
@@ -133,7 +133,7 @@ def test_who_waits_for_its_share_is_looked_at_when_it_has_grown_and_not_before(c
     core.hold(others[0], cached=97)
     core.hold(one, in_use=3)
     admission.enter(one)
-    admission.park(one, 47, 0, 0)
+    admission.back_off(one, 47, 0, 0)
     admission.end_step()
     assert next_of(core, admission) is None
     core.set_quiet(others[1])
@@ -143,12 +143,12 @@ def test_who_waits_for_its_share_is_looked_at_when_it_has_grown_and_not_before(c
 def test_a_zone_that_is_parked_is_woken_by_what_changes_for_itself(core, admission, zones):
     one, _ = zones
     core.hold(one, in_use=5)
-    admission.park(one, 100, 0, 0)
+    admission.back_off(one, 100, 0, 0)
     admission.take_unseen()
     core.release(one, dropped=1)
     admission.wake()
     assert admission.take_unseen() == [one]
-    assert not one.parked
+    assert not one.backoff_ticket
 
 
 def test_a_zone_that_stands_aside_is_not_next_before_the_step_ends(core, admission, zones):
@@ -182,15 +182,15 @@ def test_all_that_are_parked_can_be_woken_at_once(core, admission, zones):
     core.zone("busy", in_use=100)
     assert not admission.wake_all()
     for zone in zones:
-        admission.park(zone, 10, 0, 0)
+        admission.back_off(zone, 10, 0, 0)
     assert admission.wake_all()
-    assert [zone.parked for zone in zones] == [0, 0]
+    assert [zone.backoff_ticket for zone in zones] == [0, 0]
     assert in_turn(core, admission) == zones
 
 
 def test_a_zone_that_leaves_while_it_is_parked_is_woken_by_nothing(core, admission, zones):
     busy = core.zone("busy", in_use=100)
-    admission.park(zones[0], 10, 0, 0)
+    admission.back_off(zones[0], 10, 0, 0)
     admission.leave(zones[0])
     admission.take_unseen()
     core.release(busy, dropped=100)

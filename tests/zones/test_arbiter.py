@@ -80,7 +80,7 @@ def test_others_caches_are_evicted_if_that_is_enough_beside_what_is_kept_for_sib
     """Such as for one that runs, and has no tokens in this step."""
     acme = core.zone("acme", reserved=30)
     core.zone("lead", cached=cached, in_use=90 - cached)
-    engine.foreseen = [engine.run(acme, 5, asks=20)]
+    engine.predicted = [engine.run(acme, 5, asks=20)]
     work = engine.wait(acme, 11)
     engine.arbiter.begin_step()
     assert engine.arbiter.next_front() is (work if evicted else None)
@@ -201,7 +201,7 @@ def test_what_is_foreseen_is_helped_before_the_step_and_loses_no_turn(core, engi
     acme, burst = core.zone("acme", reserved=40), core.zone("burst")
     claim = engine.run(acme, 30, asks=10)
     engine.run(burst, 70)
-    engine.foreseen = [claim]
+    engine.predicted = [claim]
     assert engine.step()[0] == []
     assert len(claim.blocks) == 40
 

@@ -187,7 +187,7 @@ def test_the_bill_of_a_zone_that_leaves_is_told_before_it_is_gone():
     core.apply(declare("acme"))
     core.hold(core.ledger.zones["acme"], cached=10)
     core.apply(now=7.0)
-    told = [event for event in core.ledger.trail.collect() if event.kind in ("usage", "lifecycle")]
-    assert [event.kind for event in told] == ["lifecycle", "lifecycle", "usage", "lifecycle"]
-    assert told[2].block_seconds == 70
-    assert told[3].change == "removed"
+    reported = [event for event in core.ledger.trail.collect() if event.kind in ("usage", "lifecycle")]
+    assert [event.kind for event in reported] == ["lifecycle", "lifecycle", "usage", "lifecycle"]
+    assert reported[2].block_seconds == 70
+    assert reported[3].change == "removed"

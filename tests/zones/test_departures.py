@@ -8,7 +8,7 @@ from pathlib import Path
 import tenantzone_runtime
 from tenantzone_contract.config import PoolConfig
 from tenantzone_contract.config_text import make_config
-from tenantzone_runtime.zones.denials import Denials
+from tenantzone_runtime.zones.backoff import BackoffSet
 from tenantzone_runtime.zones.tier import Tier, TransferBounds
 from tenantzone_runtime.zones.zone import Zone
 from tests.zones.core import Core, declare
@@ -48,15 +48,15 @@ REMOVED_BY = {
     "zones/configure.py leaving": "the difference is made for one config",
     "zones/deadlines.py _deadlines": "departure",
     "zones/deficits.py _deficits": "departure",
-    "zones/denials.py _new": "end of the step",
-    "zones/denials.py _parked": "the last waiting request leaves its queue",
+    "zones/backoff.py _new": "end of the step",
+    "zones/backoff.py _waiting": "the last waiting request leaves its queue",
     "zones/encoder_room.py _kept": "the next step",
     "zones/encoder_room.py _line": "the next step",
     "zones/encoder_room.py _turned_away": "the next step",
     "zones/encoder_room.py waiting": "the next step",
     "zones/enforcement.py _purged": "departure",
     "zones/held_back.py zones": "the next step",
-    "zones/hopeless.py _since": "the last waiting request leaves its queue",
+    "zones/unsatisfiable.py _since": "the last waiting request leaves its queue",
     "zones/latency.py _watched": "departure",
     "zones/latency.py alone": "departure",
     "zones/ledger.py owner": "the block is free",
@@ -65,8 +65,8 @@ REMOVED_BY = {
     "zones/loans.py _loans_of": "upkeep after discard",
     "zones/overflow.py _apart": "discard",
     "zones/overflow.py _members": "discard",
-    "zones/pace.py _own": "departure",
-    "zones/pace.py _starved": "end of the step",
+    "zones/latency_budget.py _own": "departure",
+    "zones/latency_budget.py _starved": "end of the step",
     "zones/pacing.py may_go_on": "end of the step",
     "zones/pacing.py prompt_tokens": "end of the step",
     "zones/seats.py _claimed": "the next step",
@@ -76,8 +76,8 @@ REMOVED_BY = {
     "zones/seats.py _others": "the last waiting request leaves its queue",
     "zones/seats.py _owners": "the last waiting request leaves its queue",
     "zones/seats.py _turned_away": "the next step",
-    "zones/stalls.py _queued": "the last waiting request leaves its queue",
-    "zones/stalls.py _since": "the last waiting request leaves its queue",
+    "zones/wait_accounting.py _queued": "the last waiting request leaves its queue",
+    "zones/wait_accounting.py _since": "the last waiting request leaves its queue",
     "zones/step_tokens.py _computed": "end of the step",
     "zones/step_tokens.py _left": "end of the step",
     "zones/step_tokens.py _made_wait": "the next step",
@@ -204,11 +204,11 @@ def test_who_is_parked_twice_is_not_kept():
     core = Core()
     core.apply(declare(TENANT))
     zone = core.ledger.zones[TENANT]
-    denials = Denials(core.ledger)
-    denials.park(zone, 10, 10, 0)
-    denials.park(zone, 20, 20, 0)
-    denials.line_up()
-    denials.unpark(zone)
+    backoff = BackoffSet(core.ledger)
+    backoff.back_off(zone, 10, 10, 0)
+    backoff.back_off(zone, 20, 20, 0)
+    backoff.line_up()
+    backoff.requeue(zone)
     core.apply()
     core.upkeep(3.0)
     del zone

@@ -1,4 +1,4 @@
-"""What happens to zones while a config comes into force, zone by zone."""
+"""What happens to zones while a config takes effect, zone by zone."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def core():
 
 
 class Coming:
-    """A config that is coming into force: its changes are there and not made."""
+    """A config that is taking effect: its changes are there and not made."""
 
     def __init__(self, core, *zones, **pool):
         self._enforcement = core.tenancy.enforcement

@@ -229,10 +229,10 @@ def test_who_left_while_it_was_held_is_not_released_into_the_queue(queue):
 def test_whoever_calls_those_that_are_held_is_told_who_is_first_and_calls_them_into_their_places(queue):
     first, called, last = waiting(queue, Account(service=1.0), Account(service=2.0), Account(service=3.0))
     queue.hold(called)
-    told = []
+    reported = []
 
     def call(place):
-        told.append(place)
+        reported.append(place)
         is_due = called.ticket < 0 and (place is None or queue.place(called) < place)
         return called if is_due else None
 
@@ -241,4 +241,4 @@ def test_whoever_calls_those_that_are_held_is_told_who_is_first_and_calls_them_i
         served.append(account)
         queue.leave(account)
     assert served == [first, called, last]
-    assert [place and place[0] for place in told] == [1.0, 3.0, 3.0, None]
+    assert [place and place[0] for place in reported] == [1.0, 3.0, 3.0, None]

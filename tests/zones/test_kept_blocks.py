@@ -91,7 +91,7 @@ def test_what_was_kept_in_a_step_is_kept_no_more_in_the_next(core):
 def test_who_goes_on_has_its_blocks_and_keeps_none_from_those_that_are_admitted_in_the_step(core, engine):
     core.zone("asleep", reserved=10)
     core.zone("burst", in_use=10, cached=50)
-    engine.foreseen = [engine.run(core.zone("acme", reserved=40), 10, asks=30)]
+    engine.predicted = [engine.run(core.zone("acme", reserved=40), 10, asks=30)]
     work = engine.wait(core.zone("calm", reserved=50), 50)
     assert core.free == 30
     assert engine.step() == ([], [work])
@@ -105,7 +105,7 @@ def test_who_was_sent_back_to_wait_keeps_no_blocks_from_those_that_go_on_in_the_
     grows = engine.run(calm, 10, asks=49)
     core.zone("other", reserved=11, in_use=1)
     core.zone("burst", in_use=9, cached=60)
-    engine.foreseen = [last, first]
+    engine.predicted = [last, first]
     engine.is_open = False
     engine.arbiter.pause()
     assert core.free == 0
@@ -144,7 +144,7 @@ def test_all_owners_get_what_they_were_promised_in_the_first_step_after_a_pause(
 def test_what_is_foreseen_for_requests_of_one_zone_is_kept_once(core, engine):
     acme, burst = core.zone("acme", reserved=60), core.zone("burst")
     core.zone("asleep", reserved=40)
-    engine.foreseen = [engine.run(acme, 1, asks=1) for _ in range(12)]
+    engine.predicted = [engine.run(acme, 1, asks=1) for _ in range(12)]
     for _ in range(8):
         engine.run(burst, 9)
     core.hold(burst, in_use=4)
@@ -156,7 +156,7 @@ def test_what_is_foreseen_for_requests_of_one_zone_is_kept_once(core, engine):
 def test_nor_does_the_zone_send_back_its_own_request_for_it(core, engine):
     acme = core.zone("acme", reserved=40)
     core.zone("asleep", reserved=60)
-    engine.foreseen = [engine.run(acme, 15, asks=5), engine.run(acme, 15, asks=5)]
+    engine.predicted = [engine.run(acme, 15, asks=5), engine.run(acme, 15, asks=5)]
     core.hold(core.zone("burst"), in_use=60)
     assert core.free == 10
     assert engine.step() == ([], [])
@@ -181,7 +181,7 @@ def test_nobody_yields_to_who_was_sent_back_in_the_same_step(core, engine):
     old, young = engine.run(acme, 16, asks=1), engine.run(acme, 4)
     for _ in range(8):
         engine.run(burst, 10)
-    engine.foreseen = [old]
+    engine.predicted = [old]
     assert engine.step() == ([], [])
     assert engine.preempted == [young]
     assert len(old.blocks) == 17
@@ -192,7 +192,7 @@ def test_a_front_is_entitled_to_what_its_running_requests_leave_of_the_reservati
     running = engine.run(acme, 12, asks=5)
     for _ in range(8):
         engine.run(burst, 10)
-    engine.foreseen = [running]
+    engine.predicted = [running]
     engine.wait(acme, 5)
     assert engine.step() == ([], [])
     assert engine.preempted == [], "22 blocks would be more than 20"
@@ -205,7 +205,7 @@ def test_a_running_request_within_its_reservation_goes_on_whatever_its_zones_fro
     running = engine.run(acme, 1, asks=2)
     engine.run(acme, 1)
     engine.run(burst, 94)
-    engine.foreseen = [running]
+    engine.predicted = [running]
     front = engine.wait(acme, 1)
     assert engine.step() == ([], [])
     assert (len(running.blocks), engine.queues[acme], engine.preempted) == (3, [front], [])

@@ -131,34 +131,34 @@ def test_the_percentile_is_that_of_all_times_within_a_hundredth(times):
         now += later
         window.add(seconds, now)
     window.add(1.0, now)
-    told = window.percentile(now)
+    reported = window.percentile(now)
     since, counted = now, []
     for later, seconds in reversed(times):
         if now - since > WINDOW_SECONDS:
             break
         counted.append((now - since, seconds))
         since -= later
-    assert told is not None
+    assert reported is not None
     # Those that are about a minute ago may count or not.
     candidates = [
         sorted([1.0, *(seconds for ago, seconds in counted if ago <= WINDOW_SECONDS - slack)]) for slack in (0.0, 6.0)
     ]
     lowest = min(each[min(len(each) - 1, int(0.99 * len(each)))] for each in candidates)
     highest = max(each[-1] for each in candidates)
-    assert lowest * 0.999 <= told <= highest
-    assert told in candidates[0]
+    assert lowest * 0.999 <= reported <= highest
+    assert reported in candidates[0]
 
 
 def test_a_reason_stays_until_another_one_is_told_far_more_often(core, times):
     acme = core.zone("acme", latency=TARGETS)
     latency = Latency(core.tenancy, times)
-    number, told = random.Random(1), []
+    number, reported = random.Random(1), []
     for second in range(200):
         latency.alone[acme] = Alone(*number.choice([(1, 0.02), (9, 0.07), (1, 0.07)]))
         latency.tokens_came(acme, 0.09, float(second))
         judged(latency, float(second))
-        told.append(acme.outcomes["token_time"].reason)
-    assert sum(one != other for one, other in pairwise(told)) <= 2
+        reported.append(acme.outcomes["token_time"].reason)
+    assert sum(one != other for one, other in pairwise(reported)) <= 2
     for second in range(200, 260):
         latency.alone[acme] = Alone(9, 0.07)
         latency.tokens_came(acme, 0.09, float(second))

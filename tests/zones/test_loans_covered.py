@@ -71,8 +71,8 @@ def test_what_goes_is_told_as_due_and_for_whom(core):
     borrower = core.zone("borrower", in_use=10, priority=1)
     cache = core.zone("cache", cached=20)
     cover_loans(core.ledger, borrower, 7, lambda zone: 100, nobody)
-    (told,) = core.events("evicted")
-    assert (told.zone, told.blocks, told.reason, told.beneficiary) == ("cache", 7, "due", "borrower")
+    (reported,) = core.events("evicted")
+    assert (reported.zone, reported.blocks, reported.reason, reported.beneficiary) == ("cache", 7, "due", "borrower")
     assert cache.counters.evictions == {("due", "higher_priority"): 7}
 
 

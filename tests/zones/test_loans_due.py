@@ -26,8 +26,8 @@ def test_at_the_due_time_what_is_only_cached_comes_back_by_itself(core):
     assert core.upkeep(59.9) == []
     assert core.upkeep(60.0) == [("borrower", 20)]
     assert (borrower.held, borrower.overdue) == (50, 0)
-    told = [event for event in core.ledger.trail.collect() if event.kind in ("repaid", "evicted")]
-    assert told == [
+    reported = [event for event in core.ledger.trail.collect() if event.kind in ("repaid", "evicted")]
+    assert reported == [
         Repaid("lender", "borrower", 20, after_seconds=60.0, overdue=True),
         Evicted("borrower", 20, "due", "lender"),
     ]

@@ -86,12 +86,12 @@ def test_it_is_told_when_all_that_waits_will_have_been_served(waiting, per_secon
     queue = filled(waiting)
     now = serve(queue, every=1 / per_second, seconds=5 * WINDOW_SECONDS)
     expected = waiting / per_second
-    told = queue.retry_after(bounds, now)
+    reported = queue.retry_after(bounds, now)
     if expected > 1.3 * MAX_RETRY_SECONDS:
-        assert told == MAX_RETRY_SECONDS
+        assert reported == MAX_RETRY_SECONDS
     else:
         # Of the past five windows are known, and one more counts as served than was.
-        assert 0.75 * expected - 1 <= told <= max(MIN_RETRY_SECONDS, 1.15 * expected + 1)
+        assert 0.75 * expected - 1 <= reported <= max(MIN_RETRY_SECONDS, 1.15 * expected + 1)
 
 
 def test_who_asks_for_long_prompts_is_told_the_time_that_those_take():
@@ -108,21 +108,21 @@ def test_time_in_which_nobody_waits_makes_a_zone_no_slower():
     bounds = QueueBounds(requests=10)
     queue = filled(10)
     now = serve(queue, every=0.5, seconds=30)
-    told = queue.retry_after(bounds, now)
+    reported = queue.retry_after(bounds, now)
     for _ in range(10):
         queue.leave(TOKENS, now, is_served=False)
     now += 3600
     for _ in range(10):
         queue.enter(TOKENS, now)
-    assert queue.retry_after(bounds, now) == told
+    assert queue.retry_after(bounds, now) == reported
 
 
 def test_a_burst_on_a_queue_that_nothing_is_known_of_is_told_to_come_soon_and_later_if_nothing_moves():
     queue, bounds = filled(100), QueueBounds(requests=100)
-    told = [queue.retry_after(bounds, now) for now in (0.0, 0.05, 0.2, 5.0)]
-    assert told[0] == MIN_RETRY_SECONDS
-    assert told == sorted(told)
-    assert told[-1] == MAX_RETRY_SECONDS
+    reported = [queue.retry_after(bounds, now) for now in (0.0, 0.05, 0.2, 5.0)]
+    assert reported[0] == MIN_RETRY_SECONDS
+    assert reported == sorted(reported)
+    assert reported[-1] == MAX_RETRY_SECONDS
 
 
 def test_what_was_long_ago_is_forgotten():

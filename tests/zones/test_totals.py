@@ -81,7 +81,7 @@ def test_of_zones_that_change_only_one_that_was_denied_is_stirred():
     core = Core(200)
     denied, other = core.zone("denied", in_use=20), core.zone("other", in_use=20)
     core.ledger.totals.take_stirred()
-    denied.parked, denied.denied_with = 1, denied.prospects
+    denied.backoff_ticket, denied.denied_with = 1, denied.prospects
     for zone in (denied, other):
         core.release(zone, kept=5)
     assert core.ledger.totals.take_stirred() == [denied]

@@ -97,8 +97,8 @@ def test_of_each_kind_so_many_are_kept_and_what_is_more_is_counted(kind):
         note(trail)
     note_first_again, _, _ = of_each_kind(0)[kind]
     note_first_again(trail)
-    told = trail.collect()
-    assert told == [of_each_kind(0)[kind][2], of_each_kind(1)[kind][1], of_each_kind(2)[kind][1], Lost(2)]
+    reported = trail.collect()
+    assert reported == [of_each_kind(0)[kind][2], of_each_kind(1)[kind][1], of_each_kind(2)[kind][1], Lost(2)]
     assert trail.collect() == [], "the count begins anew"
 
 

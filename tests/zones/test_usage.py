@@ -11,7 +11,7 @@ from tests.zones.core import Core, declare
 from tests.zones.lent import LentInAll
 
 
-def told(core):
+def reported(core):
     return [(usage.zone, usage.block_seconds) for usage in core.tenancy.usage() if isinstance(usage, Usage)]
 
 
@@ -19,11 +19,11 @@ def test_a_zone_tells_its_usage_when_it_has_changed():
     core = Core()
     acme, _, _ = core.zone("acme"), core.zone("silent"), core.zone("holds", cached=10)
     core.now = 5.0
-    assert told(core) == [("holds", 50.0)]
-    assert told(core) == []
+    assert reported(core) == [("holds", 50.0)]
+    assert reported(core) == []
     core.now = 6.0
     acme.counters.prompt_tokens += 1
-    assert told(core) == [("acme", 0.0), ("holds", 60.0)]
+    assert reported(core) == [("acme", 0.0), ("holds", 60.0)]
 
 
 def test_each_number_of_a_zones_usage_counts_as_a_change():
@@ -31,8 +31,8 @@ def test_each_number_of_a_zones_usage_counts_as_a_change():
     acme = core.zone("acme")
     for name in ("prompt_tokens", "prefix_hit_tokens", "generation_tokens", *COUNTERS.values()):
         setattr(acme.counters, name, 1)
-        assert told(core) == [("acme", 0.0)]
-        assert told(core) == []
+        assert reported(core) == [("acme", 0.0)]
+        assert reported(core) == []
 
 
 def test_a_zone_that_leaves_tells_what_was_not_told_yet():
@@ -99,8 +99,8 @@ def test_a_loan_that_ends_between_two_slices_is_told_by_the_trail_alone():
     core.upkeep(0.0)
     core.upkeep(1.0)
     slices = core.tenancy.usage_in_slices(1)
-    told = [event for events in (next(slices) for _ in range(4)) for event in events]
-    assert told[-1] == LoanUsage("one", "borrower", 0.0, 20.0)
+    reported = [event for events in (next(slices) for _ in range(4)) for event in events]
+    assert reported[-1] == LoanUsage("one", "borrower", 0.0, 20.0)
     core.release(borrower, dropped=90)
     core.upkeep(2.0)
     assert list(chain.from_iterable(slices)) == []

@@ -123,9 +123,9 @@ def test_each_account_of_a_user_is_charged_alike(steps):
         accounts[user] = {each: had + cost for each, had in mine.items()}
         first = min((each for mine in accounts.values() for each in mine), default=None)
         if first is not None:
-            name, told = users.next()
+            name, reported = users.next()
             least = min(mine[first] for mine in accounts.values() if first in mine)
-            assert told == first
+            assert reported == first
             assert accounts[name][first] == pytest.approx(least, rel=1e-9, abs=1e-6)
             reached = max(reached, accounts[name][first])
 

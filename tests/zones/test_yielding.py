@@ -207,7 +207,7 @@ def test_who_can_not_go_on_and_for_whom_nobody_can_yield_lets_go_of_its_own_bloc
 def test_what_requests_of_one_zone_will_ask_for_one_after_the_other_is_foreseen_together(core, engine):
     capped = core.zone("capped", limit=17)
     works = [engine.run(capped, 5, asks=1), engine.run(capped, 5, asks=2), engine.run(capped, 5)]
-    engine.foreseen = works[:2]
+    engine.predicted = works[:2]
     assert engine.step() == ([], []), "each alone would have its blocks"
     assert engine.preempted == [works[2]]
     assert [len(work.blocks) for work in works] == [6, 7, 0]
@@ -216,7 +216,7 @@ def test_what_requests_of_one_zone_will_ask_for_one_after_the_other_is_foreseen_
 def test_what_requests_of_other_zones_will_ask_for_is_foreseen_apart(core, engine):
     zones = core.zone("one", limit=12), core.zone("other", limit=12)
     works = [engine.run(zone, 5, asks=asks) for asks in (2, 0) for zone in zones]
-    engine.foreseen = works[:2]
+    engine.predicted = works[:2]
     assert engine.step() == ([], [])
     assert engine.preempted == []
 
@@ -327,7 +327,7 @@ def test_what_who_was_sent_back_asked_for_is_not_foreseen_any_more(core, engine)
     capped = core.zone("capped", limit=40)
     young = engine.run(capped, 2, asks=20, rank=2)
     old, middle = engine.run(capped, 10, asks=10), engine.run(capped, 5, rank=1)
-    engine.foreseen = [young, old]
+    engine.predicted = [young, old]
     assert engine.step() == ([], [])
     assert engine.preempted == [young]
     assert middle in engine.running
@@ -421,7 +421,7 @@ def test_what_is_foreseen_beyond_the_reservation_adds_up(core, engine):
     burst = core.zone("burst")
     works = [engine.run(burst, 16, asks=5) for _ in range(3)]
     core.tenancy.request_arrived(core.ledger.zones["lead"], 0.0)
-    engine.foreseen = works
+    engine.predicted = works
     assert engine.step() == ([], [])
     assert engine.preempted == [works[2]]
 
@@ -430,7 +430,7 @@ def test_what_was_kept_for_a_request_that_is_sent_back_is_there_for_others(core,
     acme, lead, burst = core.zone("acme", reserved=20), core.zone("lead", reserved=40), core.zone("burst")
     young, old = engine.run(acme, 2, asks=2, rank=1), engine.run(acme, 16, asks=4)
     engine.run(burst, 42)
-    engine.foreseen = [young, old]
+    engine.predicted = [young, old]
     work = engine.wait(lead, 37)
     assert engine.step() == ([], [work])
     assert engine.preempted == [young]
@@ -448,12 +448,12 @@ def test_what_was_kept_for_who_waits_behind_one_of_its_zone_that_runs_is_there_f
 
 
 def test_the_last_block_which_is_kept_for_two_is_there_for_one_of_them(core, engine):
-    """One that was not foreseen took the other."""
+    """One that was not predicted took the other."""
     acme, calm = core.zone("acme", reserved=40), core.zone("calm", reserved=20)
     engine.run(acme, 10, asks=1)
-    engine.foreseen = [engine.run(zone, 10, asks=1) for zone in (acme, calm)]
+    engine.predicted = [engine.run(zone, 10, asks=1) for zone in (acme, calm)]
     core.hold(core.zone("burst"), in_use=68)
-    assert engine.step() == (engine.foreseen[:1], [])
+    assert engine.step() == (engine.predicted[:1], [])
     assert core.free == 0
 
 

@@ -237,7 +237,7 @@ async def _soak(
         findings.wrong += [
             f"no change of {zone} came to its end" for each in findings.taken.values() for zone in each.lost
         ]
-        findings.lies = sum(liars.told.values())
+        findings.lies = sum(liars.reported.values())
         findings.operator_restarts, findings.engine_restarts = site.replicas.restarts, restarts.engines
         findings.peak_mb = site.replicas.measure()
 

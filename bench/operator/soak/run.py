@@ -107,7 +107,7 @@ async def _soak(size: Size, plane: ControlPlane, folder: Path, proxy: Proxy, fin
         findings.peak_mb = max(kills.peak_mb, bench.operator.peak_mb)
         findings.faults = faults.count
         findings.kills, findings.absences = kills.count, comings.count
-        findings.lies, findings.networks = {name: liars.told[name] for name in LIES}, dict(network.met)
+        findings.lies, findings.networks = {name: liars.reported[name] for name in LIES}, dict(network.met)
 
 
 @asynccontextmanager

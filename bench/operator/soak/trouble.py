@@ -39,7 +39,7 @@ class Liars:
     def __init__(self, engines: Sequence[Engine], chance: random.Random) -> None:
         self._engines = engines
         self._chance = chance
-        self.told: Counter[str] = Counter()
+        self.reported: Counter[str] = Counter()
         """How often each lie was begun."""
 
     async def run(self) -> None:
@@ -53,9 +53,9 @@ class Liars:
     async def _lie(self, engine: Engine) -> None:
         while True:
             # Those that were told least come first, so that all are.
-            fewest = min(self.told[name] for name in LIES)
-            name = self._chance.choice([name for name in LIES if self.told[name] == fewest])
-            self.told[name] += 1
+            fewest = min(self.reported[name] for name in LIES)
+            name = self._chance.choice([name for name in LIES if self.reported[name] == fewest])
+            self.reported[name] += 1
             engine.lie = LIES[name]
             await asyncio.sleep(self._chance.uniform(1.0, 20.0))
             engine.lie = None

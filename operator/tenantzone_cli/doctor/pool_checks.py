@@ -156,7 +156,9 @@ def check_zones(facts: Facts) -> Iterator[Finding]:
     if late:
         text = f"the operator has not seen the present generation of {name_some(late)}"
         yield warn("zones", text, "see whether the operator runs")
-    without = [zone for zone in facts.zones if (told := zone.condition("TiersEnforced")) and told.status == "False"]
+    without = [
+        zone for zone in facts.zones if (reported := zone.condition("TiersEnforced")) and reported.status == "False"
+    ]
     if without:
         text = f"{len(without)} do not have of tiers what they reserve: {name_some([zone.name for zone in without])}"
         yield warn("zones", text, f"kubectl tenantzone explain {without[0].name}")

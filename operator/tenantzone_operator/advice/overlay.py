@@ -23,7 +23,7 @@ def _holds(pool: Pool, zone: Zone | None, each: Adjustment) -> bool:
     if each.field is Field.WATERMARK:
         spec = value_of_pool(pool.config) if pool.config is not None and not each.zone else None
     elif zone is not None and zone.config is None:
-        # The engines keep what they had of a zone that makes no sense, what was put into force included.
+        # The engines keep what they had of a zone that makes no sense, what was applied included.
         return not each.in_force or within(pool.advice.bounds, each.field, each.in_force)
     else:
         spec = value_of(zone.config, each.field) if zone is not None and zone.config is not None else None
@@ -71,7 +71,7 @@ class Overlay:
         for each in found:
             if each.in_force:
                 by_zone.setdefault(each.zone, []).append(each)
-        made, told = {}, []
+        made, reported = {}, []
         for zone in zones:
             adjusted = zone
             if adjustments := tuple(by_zone.get(zone.meta.name, ())):
@@ -80,9 +80,9 @@ class Overlay:
                     known = zone, adjustments, _adjusted(zone, adjustments)
                 made[zone.meta.name] = known
                 adjusted = known[2]
-            told.append(adjusted)
+            reported.append(adjusted)
         self._made = made
-        return Overlaid(self._over_pool(pool, tuple(by_zone.get("", ()))), told)
+        return Overlaid(self._over_pool(pool, tuple(by_zone.get("", ()))), reported)
 
     def _over_pool(self, pool: Pool, adjustments: tuple[Adjustment, ...]) -> Pool:
         known = self._pool

@@ -20,7 +20,7 @@ ANYTHING = Bounds(
     eviction_policies=("LRU", "Clock", "LFU"),
     watermarks=Range(0, 1),
 )
-"""What is recommended at most, whatever may be put into force."""
+"""What is recommended at most, whatever may be applied."""
 
 
 def value_of(zone: ZoneConfig, field: Field) -> str:

@@ -41,7 +41,7 @@ class ZoneFigures:
     """As are all that follow: summed over the looks."""
     cached: float = 0.0
     reserved: float = 0.0
-    told: int = 0
+    reported: int = 0
     """Looks at which some engine said what a latency target comes to."""
     ratio: float = 0.0
     """Of the time to its target, the worst of each look."""
@@ -57,12 +57,12 @@ class ZoneFigures:
 
     @property
     def mean_ratio(self) -> float | None:
-        return self.ratio / self.told if self.told else None
+        return self.ratio / self.reported if self.reported else None
 
     @property
     def misses(self) -> bool:
         """Whether a latency target was missed at half of the looks or more."""
-        return bool(self.told) and 2 * self.missed.total() >= self.told
+        return bool(self.reported) and 2 * self.missed.total() >= self.reported
 
 
 @dataclass(slots=True)
@@ -130,8 +130,8 @@ class Window:
                 found.reserved += zone.reserved
                 if zone.waiting_for == "limit":
                     at_limit.add(name)
-                if (told := _worst(zone)) is not None:
-                    worst[name] = max(worst.get(name, told), told)
+                if (reported := _worst(zone)) is not None:
+                    worst[name] = max(worst.get(name, reported), reported)
         for name in at_limit:
             figures.zones[name].waited_at_limit += 1
         _add_targets(figures, worst)
@@ -154,18 +154,18 @@ def _worst(zone: ZoneView) -> tuple[float, str] | None:
     """The latency target that is missed most in an engine, as times the target, and why."""
     latency = zone.latency
     targets: Iterable[TargetReport | None] = () if latency is None else (latency.token_time, latency.first_token)
-    told = [
+    reported = [
         (min(each.actual_seconds / each.target_seconds, _MOST), each.reason)
         for each in targets
         if each is not None and each.actual_seconds is not None
     ]
-    return max(told, default=None)
+    return max(reported, default=None)
 
 
 def _add_targets(figures: Figures, worst: Mapping[str, tuple[float, str]]) -> None:
     for name, (ratio, reason) in worst.items():
         found = figures.zones[name]
-        found.told += 1
+        found.reported += 1
         found.ratio += ratio
         if ratio > MET:
             found.missed[reason if reason in _REASONS else _OTHER_REASON] += 1

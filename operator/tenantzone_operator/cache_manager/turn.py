@@ -88,7 +88,7 @@ class Turn:
             known = self._known_groups.get(group.meta.name)
             missing = [name for name in group.storages if name not in self._known_storages]
             if missing:
-                why = f"storages that the KV-cache manager does not have: {name_some(missing)}; make or mend KVStorages"
+                why = f"storages that the KV-cache manager does not have: {name_some(missing)}; make or fix KVStorages"
                 self._found[group.meta.uid] = Found(refused=why, reason=Reason.STORAGE_NOT_FOUND, report=known)
                 continue
             wanted = with_members(group, self._shared[group.meta.uid])
@@ -139,7 +139,9 @@ class Turn:
         for storage in _leaving(self._storages):
             name = storage.meta.name
             known = self._known_storages.get(name)
-            users = [each for each, told in self._known_groups.items() if name in told["group"].get("storages", ())]
+            users = [
+                each for each, reported in self._known_groups.items() if name in reported["group"].get("storages", ())
+            ]
             if known is None:
                 await self._let_go(STORAGES, storage)
             elif users:

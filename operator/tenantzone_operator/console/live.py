@@ -80,7 +80,7 @@ class LiveEngine:
     """One ready engine, with what it said last or why it says nothing."""
 
     pod: Pod
-    telling: LiveReport | None = None
+    live_report: LiveReport | None = None
     error: str = ""
     """Why there is no telling."""
     answered_at: float = float("-inf")
@@ -93,14 +93,14 @@ class LiveEngine:
         if report.published_unix_time != self.published:
             self.published, self.renewed_at = report.published_unix_time, now
         if now - self.renewed_at > FROZEN_SECONDS:
-            self.telling, self.error = None, HANGS
+            self.live_report, self.error = None, HANGS
         else:
-            self.telling, self.error = _telling(report), ""
+            self.live_report, self.error = _live_report(report), ""
 
     def miss(self, error: Exception, now: float) -> None:
         """Note that the engine did not answer; one late answer is forgiven."""
         if now - self.answered_at > SILENCE_SECONDS:
-            self.telling, self.error = None, reason(error)
+            self.live_report, self.error = None, reason(error)
 
 
 @dataclass(slots=True)
@@ -183,10 +183,10 @@ class LiveEngines:
         look = self._pools.get(key)
         if look is None or self._clock() - look.asked_at > CURRENT_SECONDS:
             return None
-        tellings = [engine.telling for engine in look.engines.values()]
-        if not tellings or None in tellings:
+        live_reports = [engine.live_report for engine in look.engines.values()]
+        if not live_reports or None in live_reports:
             return None
-        looks = by_name(declared(engine for engine in tellings if engine is not None))
+        looks = by_name(declared(engine for engine in live_reports if engine is not None))
         return {name: summarized(zones).held or 0 for name, zones in looks.items()}
 
     def forget_unseen(self) -> None:
@@ -235,9 +235,9 @@ class LiveEngines:
             engine.hear(report, self._clock())
 
 
-def declared(tellings: Iterable[LiveReport]) -> Iterable[LiveZone]:
+def declared(live_reports: Iterable[LiveReport]) -> Iterable[LiveZone]:
     """The zones in these engines' reports that a TenantZone declares."""
-    return (zone for telling in tellings for zone in telling.zones if not zone.is_registered)
+    return (zone for live_report in live_reports for zone in live_report.zones if not zone.is_registered)
 
 
 def by_name(zones: Iterable[LiveZone]) -> dict[str, list[LiveZone]]:
@@ -253,7 +253,7 @@ def summarized(zones: Iterable[LiveZone]) -> ZoneSummary:
     return ZoneSummary.of(zone.amounts for zone in zones)
 
 
-def _telling(report: EngineReport) -> LiveReport:
+def _live_report(report: EngineReport) -> LiveReport:
     rejected = report.config.rejected
     return LiveReport(
         engine_version=printable(report.engine_version),

@@ -31,9 +31,11 @@ class Recording:
         live = {pool: self._live.held(pool) for pool in self._store.pool_keys()}
         held: dict[Key, int | None] = {}
         for zone in self._store.zones:
-            told: int | None = zone.status.get("held")
+            reported: int | None = zone.status.get("held")
             heard = live.get((zone.meta.namespace, zone.pool))
-            held[zone.meta.namespace, zone.meta.name] = told if heard is None else heard.get(zone.meta.name, told)
+            held[zone.meta.namespace, zone.meta.name] = (
+                reported if heard is None else heard.get(zone.meta.name, reported)
+            )
         self.history.add(held)
         self.changes.look(self._store.zones, self._store.pools)
         self._live.forget_unseen()

@@ -56,8 +56,8 @@ def show_pool(view: View, engines: Sequence[LiveEngine], wanted: str) -> dict[st
         engines: what they say.
         wanted: zones whose name or tenant contains this; all if it is empty.
     """
-    tellings = [engine.telling for engine in engines if engine.telling is not None]
-    rows = [*_declared_rows(view.zones, tellings), *_registered_rows(tellings)]
+    live_reports = [engine.live_report for engine in engines if engine.live_report is not None]
+    rows = [*_declared_rows(view.zones, live_reports), *_registered_rows(live_reports)]
     found = sorted((row for row in rows if _matches(row, wanted)), key=lambda row: (row["name"], row["registered"]))
     pool = view.pool
     return {
@@ -91,10 +91,10 @@ def _matches(row: dict[str, Any], wanted: str) -> bool:
     return wanted in row["name"] or wanted in row["tenant"]
 
 
-def _declared_rows(zones: Iterable[Zone], tellings: Sequence[LiveReport]) -> Iterable[dict[str, Any]]:
-    told = by_name(declared(tellings))
+def _declared_rows(zones: Iterable[Zone], live_reports: Sequence[LiveReport]) -> Iterable[dict[str, Any]]:
+    reported = by_name(declared(live_reports))
     for zone in zones:
-        looks = told.get(zone.meta.name, [])
+        looks = reported.get(zone.meta.name, [])
         yield {
             "name": zone.meta.name,
             "tenant": zone.tenant,
@@ -103,14 +103,14 @@ def _declared_rows(zones: Iterable[Zone], tellings: Sequence[LiveReport]) -> Ite
             "weight": zone.config.weight if zone.config is not None else None,
             "ready": shown_condition(zone.status, Type.READY),
             "latency": shown_condition(zone.status, Type.LATENCY_TARGET_MET),
-            **(_live(looks) if looks else _told(zone)),
+            **(_live(looks) if looks else _reported(zone)),
         }
 
 
-def _registered_rows(tellings: Sequence[LiveReport]) -> Iterable[dict[str, Any]]:
+def _registered_rows(live_reports: Sequence[LiveReport]) -> Iterable[dict[str, Any]]:
     # Named after their tenants.
-    told = by_name(zone for telling in tellings for zone in telling.zones if zone.is_registered)
-    for tenant, looks in told.items():
+    reported = by_name(zone for live_report in live_reports for zone in live_report.zones if zone.is_registered)
+    for tenant, looks in reported.items():
         yield {"name": tenant, "tenant": tenant, "registered": True, "ready": {}, "latency": {}, **_live(looks)}
 
 
@@ -121,7 +121,8 @@ def _live(looks: Sequence[LiveZone]) -> dict[str, Any]:
         **summarized(looks).fields(),
         **_requests(looks),
         "tiers": [
-            summary.fields() for summary in tier_summaries(told for look in looks for told in look.amounts.tiers)
+            summary.fields()
+            for summary in tier_summaries(reported for look in looks for reported in look.amounts.tiers)
         ],
         "reservedSeats": sum(look.reserved_seats for look in looks),
         "computedTokens": sum(look.computed_tokens for look in looks),
@@ -129,7 +130,7 @@ def _live(looks: Sequence[LiveZone]) -> dict[str, Any]:
     }
 
 
-def _told(zone: Zone) -> dict[str, Any]:
+def _reported(zone: Zone) -> dict[str, Any]:
     """As the status says it, which is written every so often."""
     in_tiers = [TierSummary.read(row).fields() for row in zone.status.get("tiers") or ()]
     return {"live": False, **ZoneSummary.read(zone.status).fields(), "tiers": in_tiers}
@@ -144,25 +145,25 @@ def _requests(looks: Iterable[LiveZone]) -> dict[str, int]:
 
 
 def _engine(engine: LiveEngine) -> dict[str, Any]:
-    pod, telling = engine.pod.meta.name, engine.telling
-    if telling is None:
+    pod, live_report = engine.pod.meta.name, engine.live_report
+    if live_report is None:
         return {"pod": pod, "state": "Unreachable", "message": engine.error}
     return {
         "pod": pod,
-        "state": "RefusesConfig" if telling.refusal else "Answers",
-        "message": telling.refusal,
-        "engineVersion": telling.engine_version,
-        "capacityBlocks": telling.capacity_blocks,
-        "blockSizeTokens": telling.block_size_tokens,
-        "freeBlocks": telling.free_blocks,
-        "generation": telling.generation,
-        **_requests(telling.zones),
+        "state": "RefusesConfig" if live_report.refusal else "Answers",
+        "message": live_report.refusal,
+        "engineVersion": live_report.engine_version,
+        "capacityBlocks": live_report.capacity_blocks,
+        "blockSizeTokens": live_report.block_size_tokens,
+        "freeBlocks": live_report.free_blocks,
+        "generation": live_report.generation,
+        **_requests(live_report.zones),
     }
 
 
 def _tiers(engine: LiveEngine) -> Iterable[dict[str, Any]]:
     """The tiers below an engine's blocks, in bytes."""
-    for tier in engine.telling.tiers if engine.telling is not None else ():
+    for tier in engine.live_report.tiers if engine.live_report is not None else ():
         yield {
             "pod": engine.pod.meta.name,
             "tier": tier.tier,
@@ -179,7 +180,7 @@ def _not_ready(view: View) -> list[dict[str, Any]]:
 
 def _loan(engine: LiveEngine, zones: Iterable[Zone]) -> dict[str, Any]:
     names = {zone.tenant: zone.meta.name for zone in zones}
-    loans = engine.telling.loans if engine.telling is not None else ()
+    loans = engine.live_report.loans if engine.live_report is not None else ()
     return {
         "pod": engine.pod.meta.name,
         "loans": [

@@ -184,7 +184,7 @@ class LoanReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
 
 class IdentityReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """By which declaration the engine's front door knows tenants, and why it lets nobody in."""
+    """By which declaration the engine's frontend knows tenants, and why it lets nobody in."""
 
     digest: Name
     problem: str = ""

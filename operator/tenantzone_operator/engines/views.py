@@ -92,9 +92,9 @@ class EngineView:
     is_untrusted: bool
     """Whether the engine refuses a config because the operator's signature does not hold, or is of an older config."""
     identity: str
-    """The digest of the declaration by which its front door knows tenants."""
+    """The digest of the declaration by which its frontend knows tenants."""
     identity_problem: str
-    """Why its front door lets nobody in, in its own words; empty if it does."""
+    """Why its frontend lets nobody in, in its own words; empty if it does."""
     zones: Mapping[str, ZoneView]
     """The declared zones, by name."""
     salt_key_id: str | None
@@ -102,7 +102,7 @@ class EngineView:
     salt_key_error: str
     """Why the file of the pool's key is not in force, in its own words; empty if it is, or if there is none."""
     admin_is_open: bool
-    """Whether its admin port tells everybody; one of the release before knows no tokens."""
+    """Whether its admin port tells everybody; one of the previous release knows no tokens."""
     admin_error: str
     """Why the file of tokens as it is now is not in force, in its own words; empty if it is."""
     tiers: Mapping[str, TierView]
@@ -128,7 +128,7 @@ def view(report: EngineReport) -> EngineView:
         applied_hash=config.applied_hash,
         nack=printable(config.rejected.error, _LONGEST_ERROR) if config.rejected is not None else "",
         is_untrusted=config.rejected is not None and config.rejected.untrusted,
-        # One of the release before knows API keys only.
+        # One of the previous release knows API keys only.
         identity=report.identity.digest if report.identity is not None else identity_digest(None),
         identity_problem=printable(report.identity.problem, _LONGEST_ERROR) if report.identity is not None else "",
         # An auto-registered zone is named after its tenant, and a TenantZone of that name may be another tenant's.

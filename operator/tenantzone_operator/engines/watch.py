@@ -27,7 +27,7 @@ QUICK_FOR_SECONDS = 30.0
 _AT_ONCE = 16
 """Engines of one pool that are asked at a time: so many answers may be in memory."""
 
-LAST_PENANCE_SECONDS = 30.0
+MAX_BACKOFF_SECONDS = 30.0
 """An engine whose answer could not be believed is asked again later each time, at last this long after. So is one that
 accepts connections and does not answer in time, once it is unreachable: a busy one may be late."""
 
@@ -64,7 +64,7 @@ class _Engine:
     """Under way."""
     is_prompt: bool = True
     """Whether it answered when it was asked last: then others wait for its answer, which takes no time."""
-    penance: float = 0.0
+    backoff: float = 0.0
     """Seconds for which it was not asked after the last answer that could not be believed, or that did not come."""
     ask_after: float = 0.0
 
@@ -200,8 +200,8 @@ class EngineWatch:
                 is_unreachable = engine.report is None or now - engine.answered_at > SILENCE_SECONDS
                 is_costly = isinstance(error, UnbelievableError) or unexpected is not None
                 if is_costly or (isinstance(error, SlowError) and is_unreachable):
-                    engine.penance = min(max(2 * engine.penance, POLL_SECONDS), LAST_PENANCE_SECONDS)
-                    engine.ask_after = now + engine.penance
+                    engine.backoff = min(max(2 * engine.backoff, POLL_SECONDS), MAX_BACKOFF_SECONDS)
+                    engine.ask_after = now + engine.backoff
                 if is_unreachable:
                     engine.report, why = None, reason(error)
                     engine.refuses = isinstance(error, TokenRefusedError)
@@ -212,7 +212,7 @@ class EngineWatch:
                     )
             else:
                 ENGINE_POLLS.labels("ok").inc()
-                engine.is_prompt, engine.penance, engine.refuses = True, 0.0, False
+                engine.is_prompt, engine.backoff, engine.refuses = True, 0.0, False
                 engine.answered_at = now
                 engine.blocks = report.capacity_blocks
                 if report.published_unix_time != engine.published:

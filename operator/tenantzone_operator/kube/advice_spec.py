@@ -1,4 +1,4 @@
-"""What a ZonePool says of advice: whether it is given, whether it is put into force, and within which bounds."""
+"""What a ZonePool says of advice: whether it is given, whether it is applied, and within which bounds."""
 
 from dataclasses import dataclass
 from typing import Any, Literal

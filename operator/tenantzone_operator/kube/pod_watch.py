@@ -13,7 +13,7 @@ from tenantzone_operator.kube.api import Api, explain
 from tenantzone_operator.kube.resources import Pod, Pool, read_pod
 from tenantzone_operator.kube.rest import RestError
 from tenantzone_operator.kube.selectors import query
-from tenantzone_operator.kube.store import Key, Shelf, Store
+from tenantzone_operator.kube.store import InformerCache, Key, Store
 from tenantzone_operator.logs import About
 
 WATCH_SECONDS = (45, 60)
@@ -134,21 +134,21 @@ class PodWatch:
         self._selector, self._complaint = selector, ""
         self._is_listed, self._listed_at = False, time.monotonic()
         self._tried.clear()
-        shelf = self._store.pods[self._key] = Shelf(read_pod)
+        cache = self._store.pods[self._key] = InformerCache(read_pod)
         wanted = query(selector)
         if wanted is None:
             # No pod can have such labels.
             self._is_listed = True
             self._tried.set()
         else:
-            self._task = asyncio.create_task(self._run(wanted, shelf), name=f"pods of {'/'.join(self._key)}")
+            self._task = asyncio.create_task(self._run(wanted, cache), name=f"pods of {'/'.join(self._key)}")
 
-    async def _run(self, wanted: str, shelf: Shelf[Pod]) -> None:
+    async def _run(self, wanted: str, cache: InformerCache[Pod]) -> None:
         pause = FIRST_PAUSE_SECONDS
         while True:
             began, asked = time.monotonic(), 0.0
             try:
-                await self._watch(wanted, shelf, await self._list(wanted, shelf))
+                await self._watch(wanted, cache, await self._list(wanted, cache))
             except _TRANSIENT as error:
                 self._complain(explain(error), isinstance(error, RestError) and error.status == _FORBIDDEN)
                 asked = (isinstance(error, RestError) and error.retry_after) or 0.0
@@ -162,32 +162,32 @@ class PodWatch:
             await asyncio.sleep(max(pause, min(asked, LONGEST_ASKED_SECONDS)))
             pause = min(2 * pause, LAST_PAUSE_SECONDS)
 
-    async def _list(self, wanted: str, shelf: Shelf[Pod]) -> int:
+    async def _list(self, wanted: str, cache: InformerCache[Pod]) -> int:
         """List the pods into the store, and return the version of the listing."""
-        before = {pod.meta.uid: pod for pod in shelf}
+        before = {pod.meta.uid: pod for pod in cache}
         while True:
-            found, version = await self._api.list_pods(self._key[0], wanted, shelf.read_listed)
-            if shelf.relist(found, version):
+            found, version = await self._api.list_pods(self._key[0], wanted, cache.read_listed)
+            if cache.relist(found, version):
                 break
         self._listed_at, self._complaint = time.monotonic(), ""
         is_first, self._is_listed = not self._is_listed, True
         self._tried.set()
-        if is_first or before != {pod.meta.uid: pod for pod in shelf}:
+        if is_first or before != {pod.meta.uid: pod for pod in cache}:
             self._changed()
         return version
 
-    async def _watch(self, wanted: str, shelf: Shelf[Pod], version: int) -> None:
+    async def _watch(self, wanted: str, cache: InformerCache[Pod], version: int) -> None:
         """Follow the events of one watch until it ends, which is no error."""
         seconds = random.randint(*WATCH_SECONDS)
         async with aclosing(self._api.watch_pods(self._key[0], wanted, version, seconds)) as events:
             async for event in events:
                 match event.get("type"):
                     case "ADDED" | "MODIFIED":
-                        before, now = shelf.put(event["object"])
+                        before, now = cache.put(event["object"])
                         if before != now:
                             self._changed()
                     case "DELETED":
-                        if shelf.remove(event["object"]) is not None:
+                        if cache.remove(event["object"]) is not None:
                             self._changed()
                     case "ERROR":
                         # It can't go on from this version: 410, most of the time.

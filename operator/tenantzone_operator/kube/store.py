@@ -19,7 +19,7 @@ Key = tuple[str, str]
 """Namespace and name."""
 
 
-class Shelf(Generic[T]):
+class InformerCache(Generic[T]):
     """All objects of one kind, as listings and events have shown them.
 
     Args:
@@ -187,9 +187,9 @@ class Store:
     """
 
     def __init__(self, *, has_manager: bool = False) -> None:
-        self.zones: Shelf[Zone] = Shelf(read_zone, share_config)
-        self.pools: Shelf[Pool] = Shelf(partial(read_pool, has_manager=has_manager))
-        self.pods: dict[Key, Shelf[Pod]] = {}
+        self.zones: InformerCache[Zone] = InformerCache(read_zone, share_config)
+        self.pools: InformerCache[Pool] = InformerCache(partial(read_pool, has_manager=has_manager))
+        self.pods: dict[Key, InformerCache[Pod]] = {}
         """By pool, as far as somebody watches them: what the pool selects, and for a moment what it did before."""
 
     def view(self, key: Key) -> View:

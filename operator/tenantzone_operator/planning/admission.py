@@ -30,7 +30,7 @@ _NOTHING_DOUBTFUL: Mapping[str, Evidence] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class AdmissionDecision:
     """What became of one zone's spec: accepted or refused, why, and its entry in the config."""
 
     reason: Reason
@@ -108,8 +108,8 @@ def admit(
     seats: int | None = None,
     provisional: Collection[str] = frozenset(),
     doubtful: Mapping[str, Evidence] = _NOTHING_DOUBTFUL,
-) -> dict[str, Verdict]:
-    """The verdicts on all zones of a pool, by name.
+) -> dict[str, AdmissionDecision]:
+    """The decisions on all zones of a pool, by name.
 
     Args:
         zones: in any order; what counts is their age.
@@ -132,17 +132,17 @@ def admit(
     rivals = {zone.meta.name: owners[zone.tenant] for zone in by_age if owners[zone.tenant] != zone.meta.name}
     contenders = [zone for zone in by_age if zone.meta.name not in rivals]
     kept = _keep(contenders, granted, budget, left_out, provisional, doubtful)
-    verdicts = {}
+    decisions = {}
     for zone in contenders:
         entry = kept.get(zone.meta.name)
         is_left_out = zone.meta.name in left_out
         is_settled = zone.meta.name not in provisional and zone.meta.name not in doubtful
         is_final = is_settled and granted.get(zone.meta.name) == zone.config
-        verdicts[zone.meta.name] = _without_room(entry) if is_left_out else _decide(zone, entry, budget, is_final)
+        decisions[zone.meta.name] = _without_room(entry) if is_left_out else _decide(zone, entry, budget, is_final)
     for zone in by_age:
         if zone.meta.name in rivals:
-            verdicts[zone.meta.name] = _conflict(zone, rivals[zone.meta.name])
-    return verdicts
+            decisions[zone.meta.name] = _conflict(zone, rivals[zone.meta.name])
+    return decisions
 
 
 def _has_its_tenant(zone: Zone, granted: Mapping[str, ZoneConfig]) -> bool:
@@ -200,7 +200,7 @@ def _is_within_spec(entry: ZoneConfig, zone: Zone, budget: Budget) -> bool:
     return zone.config is not None and budget.asks_for_no_more(entry, zone.config)
 
 
-def _decide(zone: Zone, kept: ZoneConfig | None, budget: Budget, is_final: bool) -> Verdict:
+def _decide(zone: Zone, kept: ZoneConfig | None, budget: Budget, is_final: bool) -> AdmissionDecision:
     """Second pass of `admit`: a new zone or an increase gets what is left.
 
     Args:
@@ -211,11 +211,11 @@ def _decide(zone: Zone, kept: ZoneConfig | None, budget: Budget, is_final: bool)
     """
     wanted = zone.config
     if wanted is None:
-        return Verdict(Reason.INVALID, zone.invalid + _stays(kept), kept)
+        return AdmissionDecision(Reason.INVALID, zone.invalid + _stays(kept), kept)
     if kept is wanted or kept == wanted:
         return _welcome(wanted, budget, is_final)
     if found := budget.contradiction(wanted):
-        return Verdict(Reason.INVALID, found + _stays(kept), kept)
+        return AdmissionDecision(Reason.INVALID, found + _stays(kept), kept)
     if kept is not None:
         budget.give_back(kept)
     missing = budget.tiers.missing(wanted)
@@ -226,16 +226,16 @@ def _decide(zone: Zone, kept: ZoneConfig | None, budget: Budget, is_final: bool)
     message = missing.message(zone.pool) if fits and missing else _overcommitted(wanted.reserved, budget)
     if kept is not None:
         budget.take(kept)
-    return Verdict(Reason.POOL_OVERCOMMITTED, message + _stays(kept), kept)
+    return AdmissionDecision(Reason.POOL_OVERCOMMITTED, message + _stays(kept), kept)
 
 
-def _welcome(entry: ZoneConfig, budget: Budget, is_final: bool) -> Verdict:
+def _welcome(entry: ZoneConfig, budget: Budget, is_final: bool) -> AdmissionDecision:
     if not budget.is_provisional or is_final or not depends_on_size(entry):
-        return Verdict(Reason.ACCEPTED, "valid, and fits into the pool", entry)
+        return AdmissionDecision(Reason.ACCEPTED, "valid, and fits into the pool", entry)
     wanted = f"{entry.reserved} blocks fit" if isinstance(entry.reserved, int) and entry.reserved else "it fits"
     decided = f"whether {wanted} is decided when one does, by priority, then age"
     message = f"valid; no engine has reported its size yet, so {decided}"
-    return Verdict(Reason.ACCEPTED_PROVISIONALLY, message, entry)
+    return AdmissionDecision(Reason.ACCEPTED_PROVISIONALLY, message, entry)
 
 
 def _overcommitted(reserved: Share, budget: Budget) -> str:
@@ -250,18 +250,18 @@ def _overcommitted(reserved: Share, budget: Budget) -> str:
     )
 
 
-def _without_room(kept: ZoneConfig | None) -> Verdict:
+def _without_room(kept: ZoneConfig | None) -> AdmissionDecision:
     max_bytes = NEW_ZONES_BYTES if kept is None else CHANGES_BYTES
     message = (
         f"the pool's config has no room for this: it would take more than {max_bytes:,} bytes of its ConfigMap, "
         f"compressed; name another ZonePool, or delete zones of this one"
     )
-    return Verdict(Reason.CONFIG_TOO_LARGE, message + _stays(kept), kept)
+    return AdmissionDecision(Reason.CONFIG_TOO_LARGE, message + _stays(kept), kept)
 
 
-def _conflict(zone: Zone, owner: str) -> Verdict:
+def _conflict(zone: Zone, owner: str) -> AdmissionDecision:
     message = f"TenantZone {owner} has the tenant {zone.tenant} already; delete one of the two"
-    return Verdict(Reason.TENANT_CONFLICT, message, None)
+    return AdmissionDecision(Reason.TENANT_CONFLICT, message, None)
 
 
 def _stays(kept: ZoneConfig | None) -> str:

@@ -8,7 +8,7 @@ from tenantzone_contract.config import MAX_GENERATION, PoolConfig, RuntimeConfig
 from tenantzone_contract.config_text import make_config
 from tenantzone_operator.kube.conditions import Reason
 from tenantzone_operator.kube.resources import Pool, Zone
-from tenantzone_operator.planning.admission import Verdict, admit
+from tenantzone_operator.planning.admission import AdmissionDecision, admit
 from tenantzone_operator.planning.config_room import CHANGES_BYTES, ConfigRoom
 from tenantzone_operator.planning.grants import Grants, agreed_grants, plausible_generation
 from tenantzone_operator.planning.user_headers import granted_without_taken_headers, without_taken_headers
@@ -16,11 +16,11 @@ from tenantzone_operator.planning.user_headers import granted_without_taken_head
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The snapshot that a pool's engines should enforce next, and the verdict on each zone."""
+    """The snapshot that a pool's engines should enforce next, and the decision on each zone."""
 
     config: RuntimeConfig | None
     """The snapshot that the engines should enforce; None: leave them what they have."""
-    verdicts: Mapping[str, Verdict]
+    decisions: Mapping[str, AdmissionDecision]
     """By zone name."""
     pool_left_out: str = ""
     """Why what the zones share stays as it is in force; empty if it does not have to."""
@@ -63,8 +63,8 @@ def make_plan(
     shared, left_out = pool.config, frozenset[str]()
     shares = pool.config.tiers, seats, provisional, grants.doubtful
     while True:
-        verdicts = admit(in_pool, granted, size, left_out, *shares)
-        entries = _entries(names, verdicts)
+        decisions = admit(in_pool, granted, size, left_out, *shares)
+        entries = _entries(names, decisions)
         if _is_in_force(in_force, shared, entries):
             break
         choice = room.choose(pool.config, entries, in_force)
@@ -77,8 +77,8 @@ def make_plan(
         left_out |= choice.left_out
     refusal = _POOL_TOO_LARGE if shared != pool.config else ""
     if in_force is not None and _is_in_force(in_force, shared, entries):
-        return Plan(_of_objects(in_force, entries), verdicts, refusal)
-    return Plan(make_config(_next_generation(in_force, last_generation), shared, entries), verdicts, refusal)
+        return Plan(_of_objects(in_force, entries), decisions, refusal)
+    return Plan(make_config(_next_generation(in_force, last_generation), shared, entries), decisions, refusal)
 
 
 def _grants_of(in_force: RuntimeConfig | None) -> Grants:
@@ -104,9 +104,9 @@ _POOL_TOO_LARGE = (
 )
 
 
-def _entries(names: Sequence[str], verdicts: Mapping[str, Verdict]) -> tuple[ZoneConfig, ...]:
-    told = (verdicts[name].entry for name in names)
-    return tuple(entry for entry in told if entry is not None)
+def _entries(names: Sequence[str], decisions: Mapping[str, AdmissionDecision]) -> tuple[ZoneConfig, ...]:
+    reported = (decisions[name].entry for name in names)
+    return tuple(entry for entry in reported if entry is not None)
 
 
 def _is_in_force(in_force: RuntimeConfig | None, pool: PoolConfig, entries: tuple[ZoneConfig, ...]) -> bool:
@@ -114,20 +114,20 @@ def _is_in_force(in_force: RuntimeConfig | None, pool: PoolConfig, entries: tupl
     return in_force is not None and in_force.pool == pool and in_force.zones == entries
 
 
-def leaving(zones: Sequence[Zone]) -> dict[str, Verdict]:
-    """The verdicts on zones that were deleted and that somebody's finalizer holds, by name."""
+def leaving(zones: Sequence[Zone]) -> dict[str, AdmissionDecision]:
+    """The decisions on zones that were deleted and that somebody's finalizer holds, by name."""
     message = "it was deleted and is no part of the config any more; somebody's finalizer holds the object"
-    return {zone.meta.name: Verdict(Reason.DELETING, message, None) for zone in zones}
+    return {zone.meta.name: AdmissionDecision(Reason.DELETING, message, None) for zone in zones}
 
 
-def not_served(zones: Sequence[Zone], why: str) -> dict[str, Verdict]:
-    """The verdicts on the zones of a pool that the operator has no rights for, by name."""
+def not_served(zones: Sequence[Zone], why: str) -> dict[str, AdmissionDecision]:
+    """The decisions on the zones of a pool that the operator has no rights for, by name."""
     message = f"ZonePool {zones[0].pool} is not served: {why}" if zones else ""
-    return {zone.meta.name: Verdict(Reason.POOL_NOT_SERVED, message, None) for zone in zones}
+    return {zone.meta.name: AdmissionDecision(Reason.POOL_NOT_SERVED, message, None) for zone in zones}
 
 
-def _poolless(zone: Zone, pool: Pool | None) -> Verdict:
+def _poolless(zone: Zone, pool: Pool | None) -> AdmissionDecision:
     if pool is None:
         message = f"there is no ZonePool {zone.pool} in namespace {zone.meta.namespace}; create it"
-        return Verdict(Reason.POOL_NOT_FOUND, message, None)
-    return Verdict(Reason.POOL_INVALID, f"ZonePool {zone.pool} is invalid: {pool.invalid}", None)
+        return AdmissionDecision(Reason.POOL_NOT_FOUND, message, None)
+    return AdmissionDecision(Reason.POOL_INVALID, f"ZonePool {zone.pool} is invalid: {pool.invalid}", None)

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from tenantzone_contract.config import RuntimeConfig
 from tenantzone_operator.kube.conditions import Reason
 from tenantzone_operator.kube.resources import Pool
-from tenantzone_operator.planning.admission import Verdict
+from tenantzone_operator.planning.admission import AdmissionDecision
 from tenantzone_operator.planning.contradictions import depends_on_size
 
 
@@ -22,17 +22,17 @@ def found_provisional(pool: Pool | None, in_force: RuntimeConfig | None) -> froz
     return frozenset(entry.name for entry in in_force.zones if depends_on_size(entry))
 
 
-def still_provisional(before: Collection[str], verdicts: Mapping[str, Verdict]) -> frozenset[str]:
+def still_provisional(before: Collection[str], decisions: Mapping[str, AdmissionDecision]) -> frozenset[str]:
     """The names of the zones that are after a plan.
 
     One that was refused since stays among them: until the config is written, the engines have what it was granted.
 
     Args:
         before: those before the plan.
-        verdicts: of the plan, by name.
+        decisions: of the plan, by name.
     """
     return frozenset(
         name
-        for name, verdict in verdicts.items()
-        if verdict.reason == Reason.ACCEPTED_PROVISIONALLY or (name in before and verdict.reason != Reason.ACCEPTED)
+        for name, decision in decisions.items()
+        if decision.reason == Reason.ACCEPTED_PROVISIONALLY or (name in before and decision.reason != Reason.ACCEPTED)
     )

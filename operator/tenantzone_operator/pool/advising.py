@@ -33,14 +33,14 @@ class Advising:
         before: Mapping[str, Any],
     ) -> dict[str, Any]:
         """The part of the pool's status that is about advice; see ``Advisor.look``."""
-        told = [seen.report for seen in observations]
+        reported = [seen.report for seen in observations]
         moment = Moment(
             pool=pool,
             zones=zones,
             in_force=self._in_force,
             observations=observations,
             newest=history.newest,
-            is_acknowledged=all(report is not None and history.acknowledges_newest(report) for report in told),
+            is_acknowledged=all(report is not None and history.acknowledges_newest(report) for report in reported),
             seconds=time.monotonic(),
             unix_time=time.time(),
         )

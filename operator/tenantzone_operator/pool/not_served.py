@@ -58,6 +58,6 @@ def not_served_outcome(
         before: the pool's status until now.
         now: RFC 3339.
     """
-    verdicts = {**not_served(view.zones, why), **leaving(view.leaving)}
-    zones = statuses.make([*view.zones, *view.leaving], verdicts, [], history, now=now)
+    decisions = {**not_served(view.zones, why), **leaving(view.leaving)}
+    zones = statuses.make([*view.zones, *view.leaving], decisions, [], history, now=now)
     return Outcome(zones, not_served_status(pool, why, before=before, now=now), ())

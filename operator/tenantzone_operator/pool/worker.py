@@ -277,7 +277,7 @@ class PoolWorker:
             provisional=provisional,
             is_confirmed=self._delivery.is_confirmed,
         )
-        self._provisional = still_provisional(provisional, plan.verdicts)
+        self._provisional = still_provisional(provisional, plan.decisions)
         self._mounts.follow(view.pods)
         failure = None
         if pool is not None and plan.config is not None:
@@ -365,7 +365,7 @@ class PoolWorker:
         zones = await asyncio.to_thread(
             self._zone_statuses.make,
             [*view.zones, *view.leaving],
-            {**plan.verdicts, **leaving(view.leaving)},
+            {**plan.decisions, **leaving(view.leaving)},
             observations,
             self._history,
             now=now,

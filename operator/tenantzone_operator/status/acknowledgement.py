@@ -111,7 +111,7 @@ class History:
     def is_unfit(self, seen: Observation, zone: str) -> bool:
         """Whether an engine is too small for a zone's reservation, or for some zone's and refuses the config for it.
 
-        The latter is what engines of the release before do. Nobody waits for such an engine.
+        The latter is what engines of the previous release do. Nobody waits for such an engine.
         """
         lacking = self.lacking(seen)
         return zone in lacking or (bool(seen.nack) and not seen.is_untrusted and bool(lacking))

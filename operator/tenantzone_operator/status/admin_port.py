@@ -18,10 +18,10 @@ def admin_port_not_secured(pool: str, observations: Sequence[Observation], not_m
         not_made: why the Secret with the token can't be made; empty if it can, or is there.
     """
     secret = admin_secret_name(pool)
-    told = {seen.pod: seen.report for seen in observations if seen.report is not None}
+    reported = {seen.pod: seen.report for seen in observations if seen.report is not None}
     refusing = [seen.pod for seen in observations if seen.refuses]
-    broken = [f"{pod}: {report.admin_error}" for pod, report in told.items() if report.admin_error]
-    are_open = [pod for pod, report in told.items() if report.admin_is_open]
+    broken = [f"{pod}: {report.admin_error}" for pod, report in reported.items() if report.admin_error]
+    are_open = [pod for pod, report in reported.items() if report.admin_is_open]
     found: list[tuple[Reason, str]] = []
     if not_made and (refusing or broken or not observations):
         found.append((Reason.SECRET_NOT_MADE, f"the Secret {secret} can't be made: {not_made}"))

@@ -81,18 +81,18 @@ def latency_target_met(
         return []
     if not observations:
         return [_unknown(Reason.NO_ENGINES, "no engine is ready")]
-    told = [each for seen in observations for each in _told(zone, seen, targets)]
-    if not told:
+    reported = [each for seen in observations for each in _reported(zone, seen, targets)]
+    if not reported:
         return [_unknown(Reason.PENDING, "no engine has told yet what becomes of the targets")]
     known = next((found for found in before if found["type"] == Type.LATENCY_TARGET_MET), _NOTHING)
-    missed = [(grade, each) for each in told if (grade := _grade(each, known))]
+    missed = [(grade, each) for each in reported if (grade := _grade(each, known))]
     if missed:
         return [_missed(missed, known)]
     words = " and ".join(f"{_shown(seconds)} {_NAMES[name]}" for name, seconds in targets.items())
     message = f"{words}: in no engine was the 99th percentile of the last minute above 1.15 times that"
     # A request now and then would be a change each time; while there is none, what was said stays true.
     is_told = (known["status"], known["message"]) == ("True", message)
-    if not is_told and all(each.report.actual_seconds is None for each in told):
+    if not is_told and all(each.report.actual_seconds is None for each in reported):
         return [_unknown(Reason.NO_TRAFFIC, LATENCY_WORDS["NoTraffic"])]
     return [Condition(Type.LATENCY_TARGET_MET, "True", Reason.MET, message)]
 
@@ -119,7 +119,7 @@ def _targets(zone: Zone) -> dict[str, float]:
     return {name: seconds for name, seconds in named.items() if seconds is not None}
 
 
-def _told(zone: Zone, seen: Observation, targets: Mapping[str, float]) -> Iterator[_Told]:
+def _reported(zone: Zone, seen: Observation, targets: Mapping[str, float]) -> Iterator[_Told]:
     """What an engine tells of the targets as they are now: of former ones it says nothing that counts."""
     found = seen.zones.get(zone.meta.name)
     latency: LatencyReport | None = None if found is None else found.latency
@@ -129,29 +129,29 @@ def _told(zone: Zone, seen: Observation, targets: Mapping[str, float]) -> Iterat
             yield _Told(seen.pod, name, report)
 
 
-def _grade(told: _Told, known: Mapping[str, Any]) -> int:
+def _grade(reported: _Told, known: Mapping[str, Any]) -> int:
     """In which range of multiples a time is, 0 for met; it stays in the one that was told before for some percent.
 
     What is missed is met as soon as the engine says so.
     """
-    grade = bisect_right(_RANGES, told.ratio)
+    grade = bisect_right(_RANGES, reported.ratio)
     if known["status"] == "True":
         last = 0
     elif known["status"] == "False" and not known["message"].endswith(_OTHERS):
-        last = _told_before(told, known)
+        last = _told_before(reported, known)
     else:
-        last = _told_before(told, known) or grade
-    if grade == last + 1 and told.ratio < (1.0 + _STAYS) * _RANGES[last]:
+        last = _told_before(reported, known) or grade
+    if grade == last + 1 and reported.ratio < (1.0 + _STAYS) * _RANGES[last]:
         return last
-    if grade == last - 1 and grade and told.ratio > (1.0 - _STAYS) * _RANGES[grade]:
+    if grade == last - 1 and grade and reported.ratio > (1.0 - _STAYS) * _RANGES[grade]:
         return last
     return grade
 
 
-def _told_before(told: _Told, known: Mapping[str, Any]) -> int:
+def _told_before(reported: _Told, known: Mapping[str, Any]) -> int:
     """The range in which a time was told to be until now; 0: it was not named."""
     message = f"; {known['message']}"
-    return next((grade for grade in range(1, len(_RANGES) + 1) if f"; {told.figure(grade)}" in message), 0)
+    return next((grade for grade in range(1, len(_RANGES) + 1) if f"; {reported.figure(grade)}" in message), 0)
 
 
 def _shown(seconds: float) -> str:

@@ -109,7 +109,7 @@ _ADJUSTED = {
 
 
 def _adjusted(before: Status, after: Status) -> list[Notice]:
-    """Values that were put into force in place of what specs say, kept, or undone."""
+    """Values that were applied in place of what specs say, kept, or undone."""
     known = before.get("adjustments", [])
     found = []
     for row in after.get("adjustments", []):

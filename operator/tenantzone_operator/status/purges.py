@@ -7,14 +7,14 @@ from tenantzone_contract.config import PURGE_ANNOTATION
 from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.kube.conditions import Condition, Reason, Type, name_some
 from tenantzone_operator.kube.resources import Zone
-from tenantzone_operator.planning.admission import Verdict
+from tenantzone_operator.planning.admission import AdmissionDecision
 
 Record = Mapping[str, Any]
 """``status.purge``: which purge, since when, until when, and what it came to in each engine."""
 
 
 def purge_record(
-    zone: Zone, verdict: Verdict, observations: Sequence[Observation], before: Mapping[str, Any], now: str
+    zone: Zone, decision: AdmissionDecision, observations: Sequence[Observation], before: Mapping[str, Any], now: str
 ) -> Record | None:
     """The record of the zone's last purge; None if there was none.
 
@@ -22,7 +22,7 @@ def purge_record(
 
     Args:
         zone: as the API server has it.
-        verdict: whether it is part of the newest snapshot.
+        decision: whether it is part of the newest snapshot.
         observations: one for each ready engine of the pool.
         before: the zone's status until now.
         now: RFC 3339.
@@ -46,14 +46,18 @@ def purge_record(
     }
     if rows:
         record["engines"] = [rows[pod] for pod in sorted(rows)]
-    is_wanted = verdict.entry is not None and verdict.entry.purge == wanted
+    is_wanted = decision.entry is not None and decision.entry.purge == wanted
     if is_wanted and observations and all(seen.pod in rows for seen in observations):
         record["completedAt"] = now
     return record
 
 
 def purged(
-    zone: Zone, verdict: Verdict, observations: Sequence[Observation], record: Record | None, not_written: str
+    zone: Zone,
+    decision: AdmissionDecision,
+    observations: Sequence[Observation],
+    record: Record | None,
+    not_written: str,
 ) -> list[Condition]:
     """The condition about the purge that somebody asks for; none if nobody does."""
     if zone.purge_invalid:
@@ -74,7 +78,7 @@ def purged(
     waiting = f"purge {record['id']} is acknowledged by {len(rows)} of {_engines(max(len(rows), len(observations)))}"
     return [
         Condition(
-            Type.PURGED, "False", Reason.PURGE_PENDING, f"{waiting}; {_why(verdict, observations, rows, not_written)}"
+            Type.PURGED, "False", Reason.PURGE_PENDING, f"{waiting}; {_why(decision, observations, rows, not_written)}"
         )
     ]
 
@@ -97,11 +101,14 @@ def _acknowledged(zone: Zone, seen: Observation, wanted: str) -> dict[str, Any] 
 
 
 def _why(
-    verdict: Verdict, observations: Sequence[Observation], rows: Sequence[Mapping[str, Any]], not_written: str
+    decision: AdmissionDecision,
+    observations: Sequence[Observation],
+    rows: Sequence[Mapping[str, Any]],
+    not_written: str,
 ) -> str:
     """Why the purge is not complete, with the names of the engines that are waited for."""
-    if not verdict.accepted:
-        return f"the engines do not get it, since the zone is not accepted: {verdict.message}"
+    if not decision.accepted:
+        return f"the engines do not get it, since the zone is not accepted: {decision.message}"
     if not_written:
         return f"the pool's config can't be written, and is tried again: {not_written}"
     if not observations:

@@ -9,7 +9,7 @@ from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.kube.conditions import Condition, Reason, Type, degraded, name_some, not_enforced, stalled
 from tenantzone_operator.kube.resources import Pool, Zone
 from tenantzone_operator.kube.store import Overlap
-from tenantzone_operator.planning.admission import Verdict
+from tenantzone_operator.planning.admission import AdmissionDecision
 from tenantzone_operator.planning.contradictions import seat_limit_below_reserved
 from tenantzone_operator.status.acknowledgement import History, programmed
 from tenantzone_operator.status.admin_port import admin_port_not_secured
@@ -21,24 +21,24 @@ from tenantzone_operator.status.tiers import pool_tiers_enforced
 _NO_PODS = "no ready pod matches spec.selector"
 
 
-def acknowledged(verdict: Verdict, observations: Sequence[Observation], history: History) -> list[bool]:
+def acknowledged(decision: AdmissionDecision, observations: Sequence[Observation], history: History) -> list[bool]:
     """For each engine, whether it enforces the zone as its spec wants it, and reports it so."""
-    entry = verdict.entry if verdict.accepted else None
+    entry = decision.entry if decision.accepted else None
     return [
         entry is not None and history.acknowledged_by(seen, entry) and not history.difference(seen, entry)
         for seen in observations
     ]
 
 
-def applied(verdict: Verdict, observations: Sequence[Observation], history: History) -> list[bool]:
+def applied(decision: AdmissionDecision, observations: Sequence[Observation], history: History) -> list[bool]:
     """For each engine, whether it has the config with the zone as it is wanted, whatever it reports of the zone."""
-    entry = verdict.entry if verdict.accepted else None
+    entry = decision.entry if decision.accepted else None
     return [entry is not None and history.acknowledged_by(seen, entry) for seen in observations]
 
 
 def zone_conditions(
     zone: Zone,
-    verdict: Verdict,
+    decision: AdmissionDecision,
     observations: Sequence[Observation],
     acknowledged: Sequence[bool],
     history: History,
@@ -46,14 +46,14 @@ def zone_conditions(
     elsewhere: str,
 ) -> list[Condition]:
     """The conditions of a zone; for the arguments, see ``status.zone_status`` and `acknowledged`."""
-    accepted = Condition(Type.ACCEPTED, "True" if verdict.accepted else "False", verdict.reason, verdict.message)
+    accepted = Condition(Type.ACCEPTED, "True" if decision.accepted else "False", decision.reason, decision.message)
     unfit = [history.is_unfit(seen, zone.meta.name) for seen in observations]
-    if verdict.accepted and observations and all(unfit):
+    if decision.accepted and observations and all(unfit):
         contradicts = history.contradiction(observations[0], zone.meta.name)
         lack = _lack(observations[0], history, zone.meta.name)
         message = lack if contradicts else f"no engine is large enough: {lack}"
         engines = Condition(Type.PROGRAMMED, "False", Reason.ENGINE_UNFIT, message)
-    elif verdict.accepted:
+    elif decision.accepted:
         engines = programmed(
             list(compress(observations, map(not_, unfit))),
             list(compress(acknowledged, map(not_, unfit))),
@@ -62,11 +62,11 @@ def zone_conditions(
             f"ZonePool {zone.pool} has no engines. {elsewhere}" if elsewhere else "",
         )
         if engines.reason == Reason.PENDING:
-            engines = _difference(verdict, observations, history) or engines
+            engines = _difference(decision, observations, history) or engines
     else:
         engines = Condition(Type.PROGRAMMED, "False", Reason.NOT_ACCEPTED, "the engines do not get this generation")
-    lacking = [_lack(seen, history, zone.meta.name) for seen in compress(observations, unfit) if verdict.accepted]
-    lacking += _lack_of_seats(observations, zone.meta.name, verdict.entry)
+    lacking = [_lack(seen, history, zone.meta.name) for seen in compress(observations, unfit) if decision.accepted]
+    lacking += _lack_of_seats(observations, zone.meta.name, decision.entry)
     return [accepted, engines, _ready(accepted, engines), *stalled(accepted), *degraded(lacking)]
 
 
@@ -95,9 +95,9 @@ def _lack_of_seats(observations: Sequence[Observation], zone: str, entry: ZoneCo
     return lacking
 
 
-def _difference(verdict: Verdict, observations: Sequence[Observation], history: History) -> Condition | None:
+def _difference(decision: AdmissionDecision, observations: Sequence[Observation], history: History) -> Condition | None:
     """The condition about the first engine that has the config, but not the zone as it is there; else None."""
-    entry = verdict.entry
+    entry = decision.entry
     for seen in observations:
         if entry is not None and history.acknowledged_by(seen, entry) and (found := history.difference(seen, entry)):
             reason = Reason.ZONE_DIFFERS if entry.name in seen.zones else Reason.ZONE_MISSING

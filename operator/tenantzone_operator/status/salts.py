@@ -18,10 +18,10 @@ def salt_not_shared(pool: str, observations: Sequence[Observation], not_made: st
         not_made: why the Secret can't be made; empty if it can, or is there.
     """
     secret = salt_secret_name(pool)
-    told = {seen.pod: seen.report for seen in observations if seen.report is not None}
-    refused = [f"{pod}: {report.salt_key_error}" for pod, report in told.items() if report.salt_key_error]
-    keyless = [pod for pod, report in told.items() if report.salt_key_id == "" and not report.salt_key_error]
-    ids = {pod: report.salt_key_id for pod, report in told.items() if report.salt_key_id}
+    reported = {seen.pod: seen.report for seen in observations if seen.report is not None}
+    refused = [f"{pod}: {report.salt_key_error}" for pod, report in reported.items() if report.salt_key_error]
+    keyless = [pod for pod, report in reported.items() if report.salt_key_id == "" and not report.salt_key_error]
+    ids = {pod: report.salt_key_id for pod, report in reported.items() if report.salt_key_id}
     found: list[tuple[Reason, str]] = []
     if not_made and not (ids and not refused and not keyless):
         found.append((Reason.SECRET_NOT_MADE, f"the Secret {secret} can't be made: {not_made}"))

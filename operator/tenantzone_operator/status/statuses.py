@@ -10,7 +10,7 @@ from tenantzone_operator.engines.views import ZoneView
 from tenantzone_operator.kube.conditions import Condition, Type, render
 from tenantzone_operator.kube.resources import Pool, Zone
 from tenantzone_operator.kube.store import Overlap
-from tenantzone_operator.planning.admission import Budget, Verdict
+from tenantzone_operator.planning.admission import AdmissionDecision, Budget
 from tenantzone_operator.planning.plan import Plan
 from tenantzone_operator.planning.tier_budget import NO_TIERS
 from tenantzone_operator.status.acknowledgement import History
@@ -37,7 +37,7 @@ class ZoneStatuses:
     def make(
         self,
         zones: Sequence[Zone],
-        verdicts: Mapping[str, Verdict],
+        decisions: Mapping[str, AdmissionDecision],
         observations: Sequence[Observation],
         history: History,
         *,
@@ -45,22 +45,22 @@ class ZoneStatuses:
         not_written: str = "",
         overlaps: Sequence[Overlap] = (),
     ) -> dict[str, Mapping[str, Any]]:
-        """The status of each zone, by name, from verdicts by name; for the other arguments, see `zone_status`."""
+        """The status of each zone, by name, from decisions by name; for the other arguments, see `zone_status`."""
         engines = [(seen.pod, seen.error, seen.nack, seen.lag, seen.tiers) for seen in observations]
         elsewhere = engines_elsewhere(overlaps)
         made = {}
         for zone in zones:
-            name, verdict = zone.meta.name, verdicts[zone.meta.name]
+            name, decision = zone.meta.name, decisions[zone.meta.name]
             reports = [seen.zones.get(name) for seen in observations]
             unfit = [(history.lacks(seen, name), history.is_unfit(seen, name)) for seen in observations]
-            has_it = applied(verdict, observations, history), acknowledged(verdict, observations, history)
-            causes = (verdict, reports, has_it, unfit, engines, not_written, elsewhere)
+            has_it = applied(decision, observations, history), acknowledged(decision, observations, history)
+            causes = (decision, reports, has_it, unfit, engines, not_written, elsewhere)
             known = self._made.get(name)
             if known is None or known[0] is not zone or known[1] != causes:
                 before = known[2] if known is not None and known[0].meta.uid == zone.meta.uid else zone.status
                 status = zone_status(
                     zone,
-                    verdict,
+                    decision,
                     observations,
                     history,
                     before=before,
@@ -77,7 +77,7 @@ class ZoneStatuses:
 
 def zone_status(
     zone: Zone,
-    verdict: Verdict,
+    decision: AdmissionDecision,
     observations: Sequence[Observation],
     history: History,
     *,
@@ -90,7 +90,7 @@ def zone_status(
 
     Args:
         zone: as the API server has it.
-        verdict: whether it is part of the newest snapshot.
+        decision: whether it is part of the newest snapshot.
         observations: one for each ready engine of the pool.
         history: the snapshots that were given out.
         before: its status until now: as it was made here, whatever somebody wrote since.
@@ -99,13 +99,13 @@ def zone_status(
         elsewhere: which other pools have the pods that the zone's pool selects; empty if none has any.
     """
     reports = [observation.zones.get(zone.meta.name) for observation in observations]
-    done = acknowledged(verdict, observations, history)
-    purge = purge_record(zone, verdict, observations, before, now)
+    done = acknowledged(decision, observations, history)
+    purge = purge_record(zone, decision, observations, before, now)
     conditions = [
-        *zone_conditions(zone, verdict, observations, done, history, not_written, elsewhere),
-        *purged(zone, verdict, observations, purge, not_written),
+        *zone_conditions(zone, decision, observations, done, history, not_written, elsewhere),
+        *purged(zone, decision, observations, purge, not_written),
         *latency_target_met(zone, observations, before.get("conditions", [])),
-        *zone_tiers_enforced(zone, verdict, observations, history),
+        *zone_tiers_enforced(zone, decision, observations, history),
         *tier_ineffective(zone, observations),
     ]
     in_tiers = tier_rows([report for report in reports if report is not None])
@@ -159,7 +159,7 @@ def pool_status(
         not not_written and observation.report is not None and history.acknowledges_newest(observation.report)
         for observation in observations
     ]
-    verdicts = plan.verdicts.values()
+    decisions = plan.decisions.values()
     conditions = pool_conditions(
         pool,
         plan.pool_left_out,
@@ -178,8 +178,8 @@ def pool_status(
         "message": _message(conditions),
         "enginesReady": len(observations),
         "enginesAcknowledged": sum(done),
-        "zonesAccepted": sum(verdict.accepted for verdict in verdicts),
-        "zonesRejected": sum(not verdict.accepted for verdict in verdicts),
+        "zonesAccepted": sum(decision.accepted for decision in decisions),
+        "zonesRejected": sum(not decision.accepted for decision in decisions),
     }
     if history.newest is not None:
         status |= _config_in_force(history, history.newest, size, pool.config)

@@ -13,7 +13,7 @@ from tenantzone_operator.engines.reports import TierEffectReport
 from tenantzone_operator.engines.views import ZoneView
 from tenantzone_operator.kube.conditions import Condition, Reason, Type, name_some
 from tenantzone_operator.kube.resources import Pool, Zone
-from tenantzone_operator.planning.admission import Verdict
+from tenantzone_operator.planning.admission import AdmissionDecision
 from tenantzone_operator.planning.tier_budget import TierBudget
 from tenantzone_operator.status.acknowledgement import History
 
@@ -28,7 +28,7 @@ class _Trouble:
 
 def tier_rows(reports: Sequence[ZoneView]) -> list[dict[str, Any]]:
     """A zone's rows in its status, one for each tier that any engine has, added up over all of them."""
-    return [summary.fields() for summary in tier_summaries(told for report in reports for told in report.tiers)]
+    return [summary.fields() for summary in tier_summaries(reported for report in reports for reported in report.tiers)]
 
 
 def pool_tier_rows(tiers: PoolTiers, budget: TierBudget) -> list[dict[str, Any]]:
@@ -46,20 +46,20 @@ def pool_tier_rows(tiers: PoolTiers, budget: TierBudget) -> list[dict[str, Any]]
 
 
 def zone_tiers_enforced(
-    zone: Zone, verdict: Verdict, observations: Sequence[Observation], history: History
+    zone: Zone, decision: AdmissionDecision, observations: Sequence[Observation], history: History
 ) -> list[Condition]:
     """The condition about the tiers that a zone names; none if it names none.
 
     Args:
         zone: as the API server has it.
-        verdict: whether it is part of the newest snapshot.
+        decision: whether it is part of the newest snapshot.
         observations: one for each ready engine of the pool.
         history: the snapshots that were given out.
     """
     if zone.config is None or not zone.config.tiers:
         return []
-    entry = verdict.entry
-    if not verdict.accepted or entry is None:
+    entry = decision.entry
+    if not decision.accepted or entry is None:
         return [_condition("Unknown", Reason.NOT_ACCEPTED, "the engines do not get this generation")]
     names = [share.tier for share in entry.tiers]
     done = [seen for seen in observations if history.acknowledged_by(seen, entry)]
@@ -100,8 +100,8 @@ def pool_tiers_enforced(pool: Pool, observations: Sequence[Observation]) -> list
     names = [name for name in TIER_NAMES if tiers.bytes_of(name)]
     if not names:
         return []
-    told = [seen for seen in observations if seen.report is not None]
-    troubles = [trouble for seen in told for trouble in _troubles_of_pool(tiers, seen, names)]
+    reported = [seen for seen in observations if seen.report is not None]
+    troubles = [trouble for seen in reported for trouble in _troubles_of_pool(tiers, seen, names)]
     return [_judged(troubles, observations, waiting=[seen.pod for seen in observations if seen.report is None])]
 
 
@@ -117,7 +117,7 @@ def _judged(troubles: Sequence[_Trouble], observations: Sequence[Observation], w
 
 
 def _troubles_of_zone(zone: str, seen: Observation, names: Sequence[TierName]) -> Iterator[_Trouble]:
-    shares = {told.tier: told for told in seen.zones[zone].tiers} if zone in seen.zones else {}
+    shares = {reported.tier: reported for reported in seen.zones[zone].tiers} if zone in seen.zones else {}
     for name in names:
         if name not in seen.tiers or name not in shares:
             yield _missing(seen.pod, name)

@@ -48,13 +48,13 @@ class Draft:
 
     def put(self, key: bytes, block: Block) -> None:
         """Have a block be so. One that is hollow and that nothing hangs on goes."""
-        told: Block | None = block
-        while told is not None:
-            block, before = told, self.get(key)
+        reported: Block | None = block
+        while reported is not None:
+            block, before = reported, self.get(key)
             after = None if block.is_hollow and not block.children.get(RECORDS) else block
             self._changed[key] = after
             # Its parent may go with it, and the one before that: there may be thousands of them.
-            key, told = block.parent, self._parent_told(block, before, after)
+            key, reported = block.parent, self._parent_told(block, before, after)
 
     def _parent_told(self, block: Block, before: Block | None, after: Block | None) -> Block | None:
         """The block before one that has changed, as it shall be; None: it has none, or it stays as it is."""

@@ -24,7 +24,7 @@ def zone_of(instance: Instance) -> str:
 
 
 def group_terms(group: InstanceGroup, members: Members) -> list[Terms]:
-    """What comes into force with a group.
+    """What takes effect with a group.
 
     Args:
         group: as it shall be.
@@ -41,7 +41,7 @@ def group_terms(group: InstanceGroup, members: Members) -> list[Terms]:
 
 
 def zone_terms(group: InstanceGroup, zone: str, members: Sequence[str]) -> list[Terms]:
-    """What comes into force for a zone when these are its instances; what is said of one by itself stays.
+    """What takes effect for a zone when these are its instances; what is said of one by itself stays.
 
     Args:
         group: whose zone it is.

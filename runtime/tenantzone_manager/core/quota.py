@@ -108,7 +108,7 @@ def _passes(account: Account, used: int, growth: int) -> bool:
 
 
 def with_terms(accounts: Mapping[str, Account], all_terms: Sequence[Terms]) -> dict[str, Account]:
-    """The accounts that change when these terms come into force, whatever is used at that time.
+    """The accounts that change when these terms take effect, whatever is used at that time.
 
     An account that has others below it is named alone, and may only be limited.
     """

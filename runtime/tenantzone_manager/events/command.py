@@ -82,10 +82,14 @@ def _rows(event: Event, selection: Selection) -> Iterator[tuple[str, ...]]:
         return
     caller = f"{event.caller} ({event.pod})" if event.pod else event.caller
     for what, keys in _endings(event):
-        told = [key for key in keys if selection.block in ("", key)]
-        if told or not event.blocks:
-            about = f"{told[0]} +{len(told) - 1}" if told[1:] else "".join(told) or event.storage or event.account
-            yield _time(event.time), what, str(len(told)), caller, event.group, about, event.instance
+        reported = [key for key in keys if selection.block in ("", key)]
+        if reported or not event.blocks:
+            about = (
+                f"{reported[0]} +{len(reported) - 1}"
+                if reported[1:]
+                else "".join(reported) or event.storage or event.account
+            )
+            yield _time(event.time), what, str(len(reported)), caller, event.group, about, event.instance
 
 
 def _endings(event: Event) -> tuple[tuple[str, list[str]], ...]:

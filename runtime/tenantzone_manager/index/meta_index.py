@@ -171,7 +171,7 @@ class MetaIndex:
         Args:
             addresses: of what is read, and may be changed.
             modifier: says what shall be.
-            terms: says, after the modifier, which terms of accounts come into force with it.
+            terms: says, after the modifier, which terms of accounts take effect with it.
 
         Raises:
             OverLimit: an account has no room for what would be used.

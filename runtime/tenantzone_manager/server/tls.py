@@ -51,14 +51,14 @@ class ServerTls:
 
     def credentials(self) -> Any:
         """For gRPC, whose handshake fails for a client without a certificate that has to show one."""
-        told = self._renewed.newest().configuration
+        reported = self._renewed.newest().configuration
 
         def renewed() -> Any:
-            nonlocal told
-            before, told = told, self._renewed.newest().configuration
-            return None if told is before else told
+            nonlocal reported
+            before, reported = reported, self._renewed.newest().configuration
+            return None if reported is before else reported
 
-        return grpc.dynamic_ssl_server_credentials(told, renewed, self.asks_for_certificates)
+        return grpc.dynamic_ssl_server_credentials(reported, renewed, self.asks_for_certificates)
 
     def _make(self) -> _Made:
         context = server_context(self._files)

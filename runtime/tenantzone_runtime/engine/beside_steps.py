@@ -14,7 +14,7 @@ from tenantzone_runtime.engine.early_requests import EarlyRequests
 from tenantzone_runtime.engine.step_watch import StepWatch
 from tenantzone_runtime.housekeeping.turns import hold_in_turns
 from tenantzone_runtime.zones.configure import Difference
-from tenantzone_runtime.zones.forgetting import is_under_way
+from tenantzone_runtime.zones.purging import is_under_way
 from tenantzone_runtime.zones.zone import Zone
 
 BLOCKS_AT_ONCE = 1000

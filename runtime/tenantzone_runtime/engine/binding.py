@@ -5,9 +5,9 @@ from typing import Final
 from vllm.v1.request import Request
 
 from tenantzone_runtime.engine.adapter_weights import ADAPTERS
-from tenantzone_runtime.engine.borne_seals import arguments_of, with_arguments
 from tenantzone_runtime.engine.demand import Demand
 from tenantzone_runtime.engine.media_names import has_foreign_media
+from tenantzone_runtime.engine.request_seals import arguments_of, with_arguments
 from tenantzone_runtime.seal import SEAL_ARGUMENT, SealError, unseal
 from tenantzone_runtime.unsupported import STREAMING_SESSIONS
 from tenantzone_runtime.zones.audit import RefusalReason
@@ -81,7 +81,7 @@ class Binder:
         try:
             tenant, request.user = unseal(self._seal_key, seal, request.cache_salt or "")
         except SealError as error:
-            raise BindingError("unbound", None, f"{error}; it did not come through the front door") from None
+            raise BindingError("unbound", None, f"{error}; it did not come through the frontend") from None
         if has_foreign_media(request):
             raise BindingError("unbound", tenant, "its media have names that are not its tenant's")
         self._check_adapter(request, tenant)

@@ -19,7 +19,7 @@ from tenantzone_runtime.engine.foreign_block import ForeignBlockError
 from tenantzone_runtime.engine.prefix_index import NoPrefixes
 from tenantzone_runtime.engine.purged_index import PurgedIndex
 from tenantzone_runtime.engine.requests import may_be_cached, zone_of
-from tenantzone_runtime.zones import forgetting, states
+from tenantzone_runtime.zones import purging, states
 from tenantzone_runtime.zones.configure import discard_if_gone
 from tenantzone_runtime.zones.eviction import Evictions, make_room, trim_to_limit
 from tenantzone_runtime.zones.parts import slices
@@ -196,8 +196,8 @@ class ZoneBlockPool(BlockPool):
             return True
         if not may_be_cached(request, zone):
             return False
-        if zone.parked and _begin_alike(request, self.front(zone), num_tokens // self.hash_block_size):
-            self.ledger.totals.stir(zone)
+        if zone.backoff_ticket and _begin_alike(request, self.front(zone), num_tokens // self.hash_block_size):
+            self.ledger.totals.requeue(zone)
         return True
 
     def touch(self, blocks: Sequence[KVCacheBlock]) -> None:
@@ -308,10 +308,10 @@ class ZoneBlockPool(BlockPool):
         for block in blocks:
             block_hash = block.block_hash
             self._maybe_evict_cached_block(block)
-            if owner.parked and block_hash and self.cached_block_hash_to_block.get_one_block(block_hash):
+            if owner.backoff_ticket and block_hash and self.cached_block_hash_to_block.get_one_block(block_hash):
                 # A block in use has the same prefix: a waiting request that shares the prefix needs no new block for
                 # it.
-                self.ledger.totals.stir(owner)
+                self.ledger.totals.requeue(owner)
         self.acting = before
         self.free_block_queue.prepend_n(blocks)
         self._tidy_index(owner)
@@ -330,7 +330,7 @@ class ZoneBlockPool(BlockPool):
     def withdraw(self, zone: Zone) -> None:
         """Hide all prefixes of a zone from lookups if a purge of it has just begun; does nothing otherwise."""
         purge = zone.purge
-        if purge is None or not forgetting.is_under_way(zone) or self._purges.get(zone) is purge:
+        if purge is None or not purging.is_under_way(zone) or self._purges.get(zone) is purge:
             return
         self._purges[zone] = purge
         if zone in self._index:
@@ -355,7 +355,7 @@ class ZoneBlockPool(BlockPool):
                 else:
                     left_behind.setdefault(zone, []).append(block.block_id)
             for zone, block_ids in left_behind.items():
-                forgetting.evict_left_behind(self.ledger, zone, block_ids)
+                purging.evict_left_behind(self.ledger, zone, block_ids)
                 self.return_evicted(zone, block_ids)
             yield
         for zone in self._purges:

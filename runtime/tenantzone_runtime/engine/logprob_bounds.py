@@ -11,10 +11,10 @@ from typing import Any
 
 from vllm.sampling_params import SamplingParams
 
-from tenantzone_runtime.door.answers import Refusal
-from tenantzone_runtime.door.bearing import borne
-from tenantzone_runtime.door.sampling import check_prompt_logprobs, tokens_with_logprobs
-from tenantzone_runtime.door.verdict import refuse_with
+from tenantzone_runtime.frontend.answers import Refusal
+from tenantzone_runtime.frontend.engine_refusal import refuse_with
+from tenantzone_runtime.frontend.request_context import current_context
+from tenantzone_runtime.frontend.sampling import check_prompt_logprobs, tokens_with_logprobs
 
 
 async def bound_prompt_logprobs(prompt: Any, params: SamplingParams, vocabulary: int) -> None:
@@ -25,12 +25,12 @@ async def bound_prompt_logprobs(prompt: Any, params: SamplingParams, vocabulary:
         params: the request's parameters.
         vocabulary: the number of tokens in the model's vocabulary.
     """
-    bearing = borne()
-    if bearing is None or params.prompt_logprobs is None:
+    context = current_context()
+    if context is None or params.prompt_logprobs is None:
         return
-    bearing.prompt_logprobs += _each(params.prompt_logprobs, vocabulary) * _tokens(prompt) * max(1, params.n)
+    context.prompt_logprobs += _each(params.prompt_logprobs, vocabulary) * _tokens(prompt) * max(1, params.n)
     try:
-        check_prompt_logprobs(bearing.prompt_logprobs, bearing.prompt_logprobs_field)
+        check_prompt_logprobs(context.prompt_logprobs, context.prompt_logprobs_field)
     except Refusal as refusal:
         await refuse_with(refusal)
 
@@ -40,11 +40,11 @@ def with_bounded_logprobs(params: SamplingParams, vocabulary: int) -> SamplingPa
 
     If the request sets the length of its answer, the frontend has checked it already.
     """
-    bearing = borne()
+    context = current_context()
     each = logprobs_of_token(params, vocabulary)
-    if bearing is None or not bearing.answers_in_one_piece or each is None:
+    if context is None or not context.answers_in_one_piece or each is None:
         return params
-    longest = tokens_with_logprobs(bearing.answers_in_one_piece, each)
+    longest = tokens_with_logprobs(context.answers_in_one_piece, each)
     if params.max_tokens is not None and params.max_tokens <= longest:
         return params
     params = copy(params)

@@ -16,12 +16,12 @@ from typing import Any, Final
 from PIL import Image
 from vllm.multimodal.media import connector as stock_connector
 
-from tenantzone_runtime.door.answers import Refusal
-from tenantzone_runtime.door.bearing import borne
-from tenantzone_runtime.door.media import MediaUse, slowly_fetched
-from tenantzone_runtime.door.verdict import refuse_with
 from tenantzone_runtime.engine.media_measures import File, Size, bound_sounds, decode, measure
 from tenantzone_runtime.engine.versions import chat_utils
+from tenantzone_runtime.frontend.answers import Refusal
+from tenantzone_runtime.frontend.engine_refusal import refuse_with
+from tenantzone_runtime.frontend.media import MediaUse, slowly_fetched
+from tenantzone_runtime.frontend.request_context import current_context
 from tenantzone_runtime.settings import Bounds
 
 _FETCH_SECONDS: Final = 120
@@ -96,10 +96,10 @@ def _bounded(resolve: Any) -> Any:
 
     @wraps(resolve)
     async def resolve_bounded(tracker: Any) -> Any:
-        bearing = borne()
-        if bearing is not None and bearing.media is not None and tracker._items_by_modality:
+        context = current_context()
+        if context is not None and context.media is not None and tracker._items_by_modality:
             try:
-                await _load(tracker, bearing.media)
+                await _load(tracker, context.media)
             except Refusal as refusal:
                 await refuse_with(refusal)
                 # This route can't be refused so late: vLLM answers with 400.

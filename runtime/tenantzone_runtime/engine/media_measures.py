@@ -17,7 +17,7 @@ from vllm.multimodal.media.audio import AudioMediaIO
 from vllm.multimodal.media.image import ImageMediaIO
 from vllm.multimodal.media.video import VideoMediaIO
 
-from tenantzone_runtime.door.media import too_large_image, too_many_samples
+from tenantzone_runtime.frontend.media import too_large_image, too_many_samples
 from tenantzone_runtime.settings import Bounds
 
 _FRAMES_TYPE: Final = "video/jpeg"

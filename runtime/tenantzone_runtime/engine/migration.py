@@ -13,8 +13,8 @@ from tenantzone_contract.config import RuntimeConfig
 from tenantzone_contract.migration import PATIENCE_SECONDS, MigrationError, MigrationOrder, State
 from tenantzone_runtime.engine.moved_prompt import Jobs
 from tenantzone_runtime.engine.moving import Moving, Steps, Task
-from tenantzone_runtime.shared.pace import Pace
 from tenantzone_runtime.shared.prompts import Prompts, RecentPrompts
+from tenantzone_runtime.shared.rate_limit import RateLimit
 from tenantzone_runtime.zones.zone import Zone
 
 logger = logging.getLogger(__name__)
@@ -97,18 +97,18 @@ class Migration:
             raise MigrationError(f"the zone of tenant {self._task.tenant} is being moved; wait for it, or stop it")
         self.stop(order.tenant, "it was asked for again")
         now = time.monotonic()
-        pace = Pace(order.bytes_per_second, self.chunk_bytes, now)
-        self._task = self.tasks[order.tenant] = task = Task(order.tenant, order.order, prompts, pace, now, now)
+        rate_limit = RateLimit(order.bytes_per_second, self.chunk_bytes, now)
+        self._task = self.tasks[order.tenant] = task = Task(order.tenant, order.order, prompts, rate_limit, now, now)
         self._steps = self._moving.steps(task)
         self.wake()
 
-    def told(self, tenant: str) -> dict[str, Any]:
+    def reported(self, tenant: str) -> dict[str, Any]:
         """Returns the report of a zone's last task, and records that the caller wants it to continue."""
         task, now = self.tasks.get(tenant), time.monotonic()
         if task is None:
             return {}
         task.asked = now
-        return task.told(now)
+        return task.reported(now)
 
     def stop(self, tenant: str, why: str) -> None:
         """Stop a zone's migration, if one is running; moved chunks stay where they are."""
@@ -126,8 +126,8 @@ class Migration:
         if task is not None:
             now = time.monotonic()
             task.end(state, problem, now)
-            told = f"{task.work} {state}, {task.moved} chunks moved in {now - task.began:.1f} s {problem}".rstrip()
-            logger.info("the zone of tenant %s: %s", task.tenant, told, extra={"tenant": task.tenant})
+            reported = f"{task.work} {state}, {task.moved} chunks moved in {now - task.began:.1f} s {problem}".rstrip()
+            logger.info("the zone of tenant %s: %s", task.tenant, reported, extra={"tenant": task.tenant})
         if steps is not None:
             steps.close()
 

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from tenantzone_contract.migration import MigrationError, State, Work
 from tenantzone_runtime.engine.moved_prompt import Jobs, MovedPrompt
-from tenantzone_runtime.shared.pace import Pace
 from tenantzone_runtime.shared.prompts import Prompts
 from tenantzone_runtime.shared.queries import Query
+from tenantzone_runtime.shared.rate_limit import RateLimit
 
 CHUNKS_AT_ONCE: Final = 64
 """The number of chunks that are copied at the same time."""
@@ -31,7 +31,7 @@ class Task:
     tenant: str
     work: Work
     prompts: Prompts
-    pace: Pace
+    rate_limit: RateLimit
     began: float
     asked: float
     """When a caller last asked for the progress."""
@@ -49,12 +49,12 @@ class Task:
     def end(self, state: State, problem: str, now: float) -> None:
         """End the task, and drop its data."""
         self.state, self.problem = state, problem
-        self.final = self.told(now)
+        self.final = self.reported(now)
         self.prompts = ()
         self.found.clear()
         self.left.clear()
 
-    def told(self, now: float) -> dict[str, Any]:
+    def reported(self, now: float) -> dict[str, Any]:
         """Returns the task's report."""
         if self.final is not None:
             return self.final
@@ -115,7 +115,7 @@ class Moving:
             jobs, begun = self._begin_down(moved, there, chunks)
             if not begun:
                 return
-            task.pace.spend(begun, time.monotonic())
+            task.rate_limit.spend(begun, time.monotonic())
             yield jobs
             yield from self._wait_for(moved)
             now_there = yield from self._count_in_storages(moved, Query(moved.keys))
@@ -154,7 +154,7 @@ class Moving:
             new = min(room, len(lacking))
             while not moved.bring_up(run):
                 yield {}
-            task.pace.spend(new, time.monotonic())
+            task.rate_limit.spend(new, time.monotonic())
             yield {}
             yield from self._wait_for(moved)
             lost = len(run) - moved.count_kept(first, len(run))
@@ -202,8 +202,8 @@ class Moving:
 
     def _afford(self, task: Task) -> Counted:
         """Wait until a chunk may be moved. Returns the number of chunks that may be moved."""
-        while not (chunks := task.pace.chunks(now := time.monotonic())):
-            task.rests_until = task.pace.next_chunk(now)
+        while not (chunks := task.rate_limit.chunks(now := time.monotonic())):
+            task.rests_until = task.rate_limit.next_chunk(now)
             yield {}
         return min(chunks, CHUNKS_AT_ONCE)
 

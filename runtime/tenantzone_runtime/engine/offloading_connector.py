@@ -40,9 +40,9 @@ from tenantzone_runtime.engine.versions import window_in_chunks
 from tenantzone_runtime.engine.whole_prompts import BringUp, WholePrompts
 from tenantzone_runtime.salt import SaltKeySource
 from tenantzone_runtime.settings import read_settings
-from tenantzone_runtime.zones.forgetting import is_under_way
 from tenantzone_runtime.zones.hit_shape import HitShape
 from tenantzone_runtime.zones.offloading import offloads_nothing, tokens_to_offload
+from tenantzone_runtime.zones.purging import is_under_way
 from tenantzone_runtime.zones.tier import TransferBounds
 from tenantzone_runtime.zones.zone import Zone
 

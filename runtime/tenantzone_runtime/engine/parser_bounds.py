@@ -17,16 +17,16 @@ from typing import Any, Final
 from vllm.outputs import RequestOutput
 from vllm.sampling_params import RequestOutputKind, SamplingParams
 
-from tenantzone_runtime.door.answers import Refusal
-from tenantzone_runtime.door.bearing import Bearing, borne
-from tenantzone_runtime.door.opening import before_serving
-from tenantzone_runtime.door.parsing_budget import EXCESS_SECONDS, ParsingBudget
-from tenantzone_runtime.door.verdict import give_verdict
 from tenantzone_runtime.engine.interruption import TimeSpentError, is_running, prepare_interruption, run_for
 from tenantzone_runtime.engine.parser_processes import ParserProcesses, ProcessEndedError, UnmovableError
 from tenantzone_runtime.engine.parser_reading import PARAMETERS, Reading
 from tenantzone_runtime.engine.suspension import CAN_SUSPEND, can_wait, make_suspendable, wait_for
 from tenantzone_runtime.engine.versions import generation_error
+from tenantzone_runtime.frontend.answers import Refusal
+from tenantzone_runtime.frontend.engine_refusal import refuse_answer
+from tenantzone_runtime.frontend.opening import before_serving
+from tenantzone_runtime.frontend.parsing_budget import EXCESS_SECONDS, ParsingBudget
+from tenantzone_runtime.frontend.request_context import RequestContext, current_context
 
 _log = logging.getLogger(__name__)
 
@@ -155,7 +155,7 @@ def _may_parse(serving: Any) -> bool:
 def _new(class_: type, *args: Any, **kwargs: Any) -> Any:
     """Make a parser, and record its constructor arguments."""
     parser: Any = object.__new__(class_)
-    if borne() is not None:
+    if current_context() is not None:
         setattr(parser, _READING, Reading(class_, args, kwargs))
     return parser
 
@@ -180,18 +180,18 @@ class ParsedOutputs:
         Returns:
             None if the parsers should read it together with the next output.
         """
-        bearing = borne()
-        if bearing is None:
+        context = current_context()
+        if context is None:
             return output
         if self._kept is not None:
             # Joined as vLLM joins the pieces of a stream that a client has not read yet.
             self._kept.add(output, aggregate=True)
             output, self._kept = self._kept, None
         tokens = _tokens_of(output)
-        if self._is_stream and not output.finished and not bearing.parsing.has_time_for(tokens):
+        if self._is_stream and not output.finished and not context.parsing.has_time_for(tokens):
             self._kept = output
             return None
-        bearing.parsing.begin_turn(tokens)
+        context.parsing.begin_turn(tokens)
         return output
 
 
@@ -211,26 +211,26 @@ def _bounded(method: _Method, name: str, processes: ParserProcesses) -> _Method:
 
     @wraps(method)
     def call(parser: Any, *args: Any, **kwargs: Any) -> Any:
-        bearing = borne()
+        context = current_context()
         # Parsers call other parsers and themselves: the outermost call bounds the inner ones.
-        if bearing is None or is_running():
+        if context is None or is_running():
             return method(parser, *args, **kwargs)
         call_here = partial(method, parser, *args, **kwargs)
         reading: Reading | None = getattr(parser, _READING, None)
         try:
             if reading is None or not reading.can_move(name) or not (can_wait() or reading.is_elsewhere):
-                return _here(bearing.parsing, call_here, *_sizes(chain(args, kwargs.values())))
+                return _here(context.parsing, call_here, *_sizes(chain(args, kwargs.values())))
             arguments = dict(zip(PARAMETERS[name], args, strict=False)) | kwargs
-            return _here_or_elsewhere(bearing, processes, reading, name, arguments, call_here)
+            return _here_or_elsewhere(context, processes, reading, name, arguments, call_here)
         except (TimeSpentError, ProcessEndedError):
-            raise _ended(bearing.parsing, parser) from None
+            raise _ended(context.parsing, parser) from None
 
     vars(call)["is_bounded"] = True
     return call
 
 
 def _here_or_elsewhere(
-    bearing: Bearing,
+    context: RequestContext,
     processes: ParserProcesses,
     reading: Reading,
     name: str,
@@ -240,7 +240,7 @@ def _here_or_elsewhere(
     """Call a parser's method on the event loop, or, if that takes long, in a process that reads its answer.
 
     Args:
-        bearing: the request's context.
+        context: the request's context.
         processes: starts the process.
         reading: the parser's state.
         name: the name of the method.
@@ -251,13 +251,13 @@ def _here_or_elsewhere(
         TimeSpentError: the request's budget is spent.
         ProcessEndedError: the process has ended meanwhile.
     """
-    budget = bearing.parsing
+    budget = context.parsing
     if budget.is_turn_over:
         wait_for(asyncio.sleep(0))
         budget.have_others_served()
     # Whether the parser on the event loop is outdated.
     is_behind = reading.is_elsewhere
-    if not reading.is_elsewhere and not (reading.is_slow and processes.has_place_for(bearing.tenant)):
+    if not reading.is_elsewhere and not (reading.is_slow and processes.has_place_for(context.tenant)):
         begin = time.thread_time()
         try:
             result = _here(budget, call_here)
@@ -269,7 +269,7 @@ def _here_or_elsewhere(
             reading.note(name, arguments, time.thread_time() - begin)
             return result
     try:
-        return wait_for(_elsewhere(bearing, processes, reading, name, arguments))
+        return wait_for(_elsewhere(context, processes, reading, name, arguments))
     except UnmovableError as error:
         _log.warning(
             "a parser stays on the event loop, because it can't be sent to another process: %r",
@@ -282,11 +282,11 @@ def _here_or_elsewhere(
 
 
 async def _elsewhere(
-    bearing: Bearing, processes: ParserProcesses, reading: Reading, name: str, arguments: dict[str, Any]
+    context: RequestContext, processes: ParserProcesses, reading: Reading, name: str, arguments: dict[str, Any]
 ) -> Any:
-    budget = bearing.parsing
+    budget = context.parsing
     if reading.process is None:
-        reading.process = await processes.of(bearing, reading.shared)
+        reading.process = await processes.of(context, reading.shared)
     call = reading.call(name, arguments, budget.left, budget.total)
     if budget.is_turn_over:
         await asyncio.sleep(0)
@@ -343,6 +343,6 @@ def _ended(budget: ParsingBudget, parser: Any) -> Exception:
         names,
         budget.tokens,
     )
-    give_verdict(Refusal(_SPENT_STATUS, "parsing_budget", _SPENT))
+    refuse_answer(Refusal(_SPENT_STATUS, "parsing_budget", _SPENT))
     # This logs nothing in vLLM. The frontend drops what vLLM sends to the client.
     return generation_error()(_SPENT)

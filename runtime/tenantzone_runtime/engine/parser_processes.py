@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
-from tenantzone_runtime.door.bearing import Bearing
 from tenantzone_runtime.engine.parser_messages import LENGTH, Answer, Call, Shared
 from tenantzone_runtime.engine.parser_worker import Template, kill
+from tenantzone_runtime.frontend.request_context import RequestContext
 
 _log = logging.getLogger(__name__)
 
@@ -116,21 +116,21 @@ class ParserProcesses:
         of_tenant = self._of_tenant.get(tenant)
         return not self._all.locked() and (of_tenant is None or not of_tenant.locked())
 
-    async def of(self, bearing: Bearing, objects: Iterable[Any]) -> ParserProcess:
+    async def of(self, context: RequestContext, objects: Iterable[Any]) -> ParserProcess:
         """Returns the process of a request. Starts one if necessary, as soon as the limits allow it.
 
         Args:
-            bearing: the request's context. The process ends with it.
+            context: the request's context. The process ends with it.
             objects: objects that calls may name instead of containing.
 
         Raises:
             UnmovableError: no process can be started.
         """
-        for held in bearing.held:
+        for held in context.held:
             if isinstance(held, ParserProcess):
                 return held
-        process = await self._start_for(bearing.tenant, list(objects))
-        bearing.hold(process)
+        process = await self._start_for(context.tenant, list(objects))
+        context.hold(process)
         return process
 
     async def _start_for(self, tenant: str, objects: list[Any]) -> ParserProcess:

@@ -7,11 +7,11 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from tenantzone_runtime.door.connections import bound_connections
-from tenantzone_runtime.door.opening import before_opening
 from tenantzone_runtime.engine.client_mistakes import log_client_mistakes_without_tracebacks
 from tenantzone_runtime.engine.first_errors import stop_at_first_errors
 from tenantzone_runtime.engine.redaction import redact_log_records
+from tenantzone_runtime.frontend.connections import bound_connections
+from tenantzone_runtime.frontend.opening import before_opening
 from tenantzone_runtime.logs import describe_process
 from tenantzone_runtime.seal import new_seal_key
 from tenantzone_runtime.settings import POD_NAME, RECORD_DIR, SCRUB_BLOCKS, SEAL_KEY, STATE_DIR, WARM_UP, read_settings

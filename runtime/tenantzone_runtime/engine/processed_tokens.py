@@ -24,9 +24,9 @@ class ProcessedTokens:
         self._drafts: deque[tuple[SchedulerOutput, dict[str, int]]] = deque()
         """Steps in flight with drafts, the oldest first, with the number of drafted tokens by request id."""
         self._judged: dict[str, int] = {}
-        """Drafted tokens by request id in the step whose output is being made, without judged requests."""
+        """Drafted tokens by request id in the step whose output is being made, without refusable requests."""
         self._reached: dict[str, int] = {}
-        """By request id, the positions in that step when the drafts were judged."""
+        """By request id, the positions in that step when the drafts were refusable."""
 
     def admitted(self, request: Request) -> None:
         """Record a request that begins to compute with the step that is being scheduled."""

@@ -7,8 +7,8 @@ from typing import Any
 from vllm.outputs import RequestOutput
 from vllm.sampling_params import RequestOutputKind
 
-from tenantzone_runtime.door.record import Generation, apart_of, media_of
-from tenantzone_runtime.door.recorder import Asker, current_asker
+from tenantzone_runtime.frontend.record import Generation, apart_of, media_of
+from tenantzone_runtime.frontend.recorder import Asker, current_asker
 
 _Generate = Callable[..., AsyncGenerator[RequestOutput, None]]
 

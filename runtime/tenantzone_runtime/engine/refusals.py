@@ -17,13 +17,13 @@ from vllm.exceptions import VLLMValidationError
 from vllm.outputs import PoolingRequestOutput, RequestOutput
 from vllm.v1.engine import EngineCoreOutputs, FinishReason
 
-from tenantzone_runtime.door.verdict import accept, arrive, refuse
 from tenantzone_runtime.engine.binding import BindingError
-from tenantzone_runtime.engine.borne_seals import with_borne_seal
 from tenantzone_runtime.engine.grammar_validation import GrammarValidation, validate_beside_the_loop
 from tenantzone_runtime.engine.logprob_bounds import bound_prompt_logprobs, with_bounded_logprobs
 from tenantzone_runtime.engine.parser_bounds import ParsedOutputs
+from tenantzone_runtime.engine.request_seals import with_borne_seal
 from tenantzone_runtime.engine.stream_pieces import StreamPieces
+from tenantzone_runtime.frontend.engine_refusal import accept, arrive, refuse
 from tenantzone_runtime.zones.audit import RefusalReason
 
 _MARK: Final = "tenantzone refuses "

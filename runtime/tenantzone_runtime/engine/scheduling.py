@@ -106,7 +106,7 @@ class ZoneAwareScheduler(AsyncScheduler):
             loads,
             self._media,
             self.tiers.is_looking_up,
-            self._fail_hopeless,
+            self._fail_unsatisfiable,
         )
         self._arbiter: Arbiter[Request] = Arbiter(self.tenancy, engine)
         self.waiting.arbiter = self._arbiter
@@ -377,7 +377,8 @@ class ZoneAwareScheduler(AsyncScheduler):
         num_invalid_spec_tokens: dict[str, int] | None,
         request_id: str,
     ) -> Any:
-        # vLLM calls this for each request whose drafts were judged in the step, whether or not it collects statistics.
+        # vLLM calls this for each request whose drafts were refusable in the step, whether or not it collects
+        # statistics.
         self._processed.drafts_judged(self.requests[request_id], num_draft_tokens - num_accepted_tokens)
         return super().make_spec_decoding_stats(
             spec_decoding_stats, num_draft_tokens, num_accepted_tokens, num_invalid_spec_tokens, request_id
@@ -399,7 +400,7 @@ class ZoneAwareScheduler(AsyncScheduler):
         self.deferred_waiting.discard(request)
         self._refused[request.request_id] = request
 
-    def _fail_hopeless(self, request: Request, error: str) -> None:
+    def _fail_unsatisfiable(self, request: Request, error: str) -> None:
         """End a waiting request that can never get its blocks, with an error."""
         zone = zone_of(request)
         self.refuse(request, BindingError("too_long", None if zone is None else zone.name_in_journal, error))

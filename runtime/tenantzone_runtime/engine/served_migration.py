@@ -40,16 +40,16 @@ class ServedZoneMigration:
         prompts = tuple(within(self._prompts(tenant), MAX_BLOCKS)) if with_prompts else ()
         with self._lock:
             size, tokens = self._migration.chunk_bytes, self._migration.chunk_tokens
-            told = self._migration.told(tenant)
+            reported = self._migration.reported(tenant)
             rate = self._tenancy.step_times.prompt_tokens_per_second
         return MigrationReport(
             tenant=tenant,
             chunk_bytes=size,
             chunk_tokens=tokens,
-            moved_bytes=told.get("moved", 0) * size,
+            moved_bytes=reported.get("moved", 0) * size,
             prompt_tokens_per_second=rate,
             prompts=tuple(map(tuple, prompts)),
-            **told,
+            **reported,
         )
 
     def _prompts(self, tenant: str) -> WholePrompts:

@@ -102,14 +102,14 @@ class OldestOfFew(_Free):
 
     def __init__(self, blocks: Sequence[KVCacheBlock]) -> None:
         super().__init__(blocks)
-        self._dice = random.Random(1)
+        self._rng = random.Random(1)
         self._blocks: list[KVCacheBlock] = []
         self._place: dict[int, int] = {}
         self._used: dict[int, int] = {}
         self._uses = 0
 
     def _pop(self) -> KVCacheBlock:
-        few = self._dice.choices(self._blocks, k=SAMPLES)
+        few = self._rng.choices(self._blocks, k=SAMPLES)
         oldest = min(few, key=lambda block: self._used[block.block_id])
         self._take(oldest)
         return oldest

@@ -14,8 +14,8 @@ from typing import Any, Final
 from vllm.outputs import CompletionOutput, RequestOutput
 from vllm.sampling_params import RequestOutputKind, SamplingParams
 
-from tenantzone_runtime.door.bearing import borne
 from tenantzone_runtime.engine.logprob_bounds import logprobs_of_token
+from tenantzone_runtime.frontend.request_context import current_context
 
 MAX_LOGPROBS_OF_PIECE: Final = 1024
 """The maximum log probabilities of a piece with more than one token."""
@@ -133,7 +133,7 @@ def tokens_of_piece(params: SamplingParams, vocabulary: int) -> int | None:
         frontend.
     """
     each = logprobs_of_token(params, vocabulary)
-    if borne() is None or params.output_kind is not RequestOutputKind.DELTA or each is None:
+    if current_context() is None or params.output_kind is not RequestOutputKind.DELTA or each is None:
         return None
     return max(1, MAX_LOGPROBS_OF_PIECE // each)
 

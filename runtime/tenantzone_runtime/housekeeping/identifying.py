@@ -2,8 +2,8 @@
 
 from tenantzone_contract.identity import IdentityConfig, identity_digest
 from tenantzone_contract.report import IdentityReport
-from tenantzone_runtime.door.identities.choice import make_identity
-from tenantzone_runtime.door.identities.key_ring import KeyRing
+from tenantzone_runtime.frontend.identities.choice import make_identity
+from tenantzone_runtime.frontend.identities.key_ring import KeyRing
 from tenantzone_runtime.settings import Settings
 
 

@@ -113,9 +113,9 @@ class Reloading:
 
     def _tell(self, rejected: Rejection, cause: Exception | None) -> Rejection:
         """Count and log a rejected config unless it was reported last. Returns the reported rejection."""
-        told = self.status.rejected
-        if told is not None and (told.generation, told.error) == (rejected.generation, rejected.error):
-            return told
+        reported = self.status.rejected
+        if reported is not None and (reported.generation, reported.error) == (rejected.generation, rejected.error):
+            return reported
         self.reloads["rejected"] += 1
         refused = {"generation": rejected.generation} if rejected.generation is not None else {}
         logger.error(

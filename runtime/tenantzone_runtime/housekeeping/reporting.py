@@ -277,7 +277,7 @@ def _in_tiers(tenant: str, tiers: Sequence[TierCopy]) -> Iterator[tuple[TierCopy
 
 
 def _latency_report(outcomes: Mapping[TargetName, TargetOutcome]) -> LatencyReport | None:
-    told = {
+    reported = {
         name: TargetReport(
             target_seconds=outcome.target,
             actual_seconds=None if outcome.actual is None else min(outcome.actual, MAX_SECONDS),
@@ -286,7 +286,7 @@ def _latency_report(outcomes: Mapping[TargetName, TargetOutcome]) -> LatencyRepo
         )
         for name, outcome in outcomes.items()
     }
-    return LatencyReport(**told) if told else None
+    return LatencyReport(**reported) if reported else None
 
 
 def _zone_figures(zone: ZoneCopy, lending: _Lending, counters: Counters, tiers: Sequence[TierCopy]) -> ZoneFigures:

@@ -152,13 +152,13 @@ class Housekeeping:
         return status.model_copy(update={"rejected": self._applied.rejection})
 
     def _run(self) -> None:
-        told = ""
+        reported = ""
         while not self._stopping.wait(INTERVAL_SECONDS):
             try:
                 self.turn()
-                told = ""
+                reported = ""
             except Exception as error:
                 # The engine must continue to serve; the report becomes stale, and the health check shows that.
-                if repr(error) != told:
+                if repr(error) != reported:
                     logger.exception("housekeeping failed, and is tried again; the zones stay as they are")
-                told = repr(error)
+                reported = repr(error)

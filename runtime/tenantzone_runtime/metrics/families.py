@@ -63,7 +63,7 @@ _ENGINE = (
     of_engine_by(
         "reason",
         "engine_refused_requests_total",
-        "Requests that the scheduler refused. unbound: without a valid seal of the front door, so that they went past "
+        "Requests that the scheduler refused. unbound: without a valid seal of the frontend, so that they went past "
         "it; unknown_tenant: without a zone; too_long: they could never fit the zone's limit; unsupported: of a kind "
         "that does not go with zones; changed_adapter: for a LoRA adapter with other files than when it was loaded; "
         "queue_full: as much of their zone waited as may.",

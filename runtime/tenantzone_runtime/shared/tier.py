@@ -387,8 +387,8 @@ class SharedTier:
                 work = partial(self._tell, space.instance, part, space.begin_removal())
                 self._threads.ask(space.tenant, work, self._asking.heard)
 
-    def _tell(self, instance: str, keys: Sequence[bytes], told: Event) -> None:
+    def _tell(self, instance: str, keys: Sequence[bytes], reported: Event) -> None:
         try:
             self._client.remove_cache(instance, keys, self._settings.call_seconds)
         finally:
-            told.set()
+            reported.set()

@@ -1,12 +1,12 @@
 """The zones with waiting requests, and the order in which they are considered.
 
 The fair queue decides whose turn it is. A zone whose next request was denied its blocks is parked: it is not considered
-again before something changes for it (``denials``). A zone may also be set aside for the current step.
+again before something changes for it (``backoff``). A zone may also be set aside for the current step.
 """
 
 from collections.abc import Callable, Iterator
 
-from tenantzone_runtime.zones.denials import Denials
+from tenantzone_runtime.zones.backoff import BackoffSet
 from tenantzone_runtime.zones.fair_queue import Account, FairQueue, Place
 from tenantzone_runtime.zones.ledger import Ledger
 from tenantzone_runtime.zones.zone import Zone
@@ -22,7 +22,7 @@ class Admission:
     def __init__(self, ledger: Ledger) -> None:
         self._totals = ledger.totals
         self._fair = FairQueue()
-        self._denials = Denials(ledger)
+        self._backoff = BackoffSet(ledger)
         self._zones: dict[Account, Zone] = {}
         self._unseen: dict[Zone, None] = {}
         """Zones whose next request is new, or may be admissible since something changed."""
@@ -35,14 +35,14 @@ class Admission:
         if zone.account not in self._zones:
             self._zones[zone.account] = zone
             self._fair.enter(zone.account)
-        self._unpark(zone)
+        self._requeue(zone)
 
     def leave(self, zone: Zone) -> None:
         """Remove a zone that has no waiting request any more; does nothing if it had none."""
         if self._zones.pop(zone.account, None) is not None:
             self._fair.leave(zone.account)
             self._unseen.pop(zone, None)
-            self._denials.unpark(zone)
+            self._backoff.requeue(zone)
 
     def __iter__(self) -> Iterator[Zone]:
         return iter(self._zones.values())
@@ -74,10 +74,10 @@ class Admission:
         def call(first: Place | None) -> Account | None:
             if not may_call():
                 return None
-            zone = self._denials.first(free, self._fair.place, is_running=is_running)
+            zone = self._backoff.first(free, self._fair.place, is_running=is_running)
             if zone is None or (first is not None and first < self._fair.place(zone.account)):
                 return None
-            self._denials.unpark(zone)
+            self._backoff.requeue(zone)
             return zone.account
 
         account = self._fair.next(lambda candidate: is_admissible(self._zones[candidate]), call)
@@ -89,17 +89,17 @@ class Admission:
 
     def somebody_was_admitted(self) -> None:
         """Consider denied zones again: an admission changes what room was made, and which blocks are kept."""
-        self._denials.line_up()
+        self._backoff.line_up()
 
-    def park(self, zone: Zone, count: int, peak: int, headroom: int) -> None:
+    def back_off(self, zone: Zone, count: int, peak: int, headroom: int) -> None:
         """Park a zone whose next request was denied ``count`` blocks, until that may have changed."""
-        self._denials.park(zone, count, peak, headroom)
+        self._backoff.back_off(zone, count, peak, headroom)
         self._fair.hold(zone.account)
 
     def set_aside(self, zone: Zone) -> None:
         """Consider no request of the zone until the step is over."""
         if zone.account in self._zones:
-            self._unpark(zone)
+            self._requeue(zone)
             self._fair.set_aside(zone.account)
 
     def take_back(self, zones: list[Zone]) -> None:
@@ -109,30 +109,30 @@ class Admission:
 
     def end_step(self) -> None:
         """Return the zones that were set aside in the step to the queue."""
-        self._denials.line_up()
+        self._backoff.line_up()
         self._fair.end_round()
 
     def wake(self) -> None:
         """Unpark the zones for which something has changed."""
         for zone in self._totals.take_stirred():
-            self._unpark(zone)
+            self._requeue(zone)
 
     def wake_those(self, have_changed: Callable[[Zone], bool]) -> None:
         """Unpark the zones for which ``have_changed`` holds."""
-        for zone in [zone for zone in self._zones.values() if zone.parked and have_changed(zone)]:
-            self._unpark(zone)
+        for zone in [zone for zone in self._zones.values() if zone.backoff_ticket and have_changed(zone)]:
+            self._requeue(zone)
 
     def wake_all(self) -> bool:
         """Unpark every zone; returns whether one was parked."""
-        parked = [zone for zone in self._zones.values() if zone.parked]
+        parked = [zone for zone in self._zones.values() if zone.backoff_ticket]
         for zone in parked:
-            self._unpark(zone)
+            self._requeue(zone)
         return bool(parked)
 
-    def _unpark(self, zone: Zone) -> None:
+    def _requeue(self, zone: Zone) -> None:
         if zone.account not in self._zones:
             return
         self._unseen[zone] = None
-        if zone.parked:
-            self._denials.unpark(zone)
+        if zone.backoff_ticket:
+            self._backoff.requeue(zone)
             self._fair.release(zone.account)

@@ -18,16 +18,16 @@ from tenantzone_runtime.zones.claims import Claims
 from tenantzone_runtime.zones.encoder_room import EncoderRoom
 from tenantzone_runtime.zones.engine import Engine, W
 from tenantzone_runtime.zones.held_back import HeldBack
-from tenantzone_runtime.zones.hopeless import Hopeless
 from tenantzone_runtime.zones.latency import Latency
+from tenantzone_runtime.zones.latency_budget import LatencyBudget
 from tenantzone_runtime.zones.margin import Margin
-from tenantzone_runtime.zones.pace import Pace
 from tenantzone_runtime.zones.seats import Seats, candidates
 from tenantzone_runtime.zones.step_prompts import StepPrompts
 from tenantzone_runtime.zones.step_time import StepLoad
 from tenantzone_runtime.zones.step_tokens import StepTokens
 from tenantzone_runtime.zones.steps_in_flight import StepsInFlight
 from tenantzone_runtime.zones.tenancy import Preparation, Tenancy
+from tenantzone_runtime.zones.unsatisfiable import Unsatisfiable
 from tenantzone_runtime.zones.yielding import Yielding
 from tenantzone_runtime.zones.zone import Zone
 
@@ -58,7 +58,7 @@ class Arbiter(Generic[W]):
         self._engine = engine
         self._admission = Admission(tenancy.ledger)
         self._front: W | None = None
-        self._hopeless = Hopeless(tenancy, engine, self._admission)
+        self._unsatisfiable = Unsatisfiable(tenancy, engine, self._admission)
         self._claims = Claims[W]()
         self._kept_for: dict[Zone, W] = {}
         """Waiting requests for which blocks are kept in this step, unless their zones' next requests have changed."""
@@ -86,7 +86,7 @@ class Arbiter(Generic[W]):
         self.latency = Latency(tenancy, self.times)
         margin = Margin()
         self.steps_in_flight = StepsInFlight(self.times, margin)
-        pace = Pace(tenancy.ledger, engine, self.times, self.latency, self.steps_in_flight, margin)
+        latency_budget = LatencyBudget(tenancy.ledger, engine, self.times, self.latency, self.steps_in_flight, margin)
         prompts = StepPrompts(
             tenancy,
             engine,
@@ -94,9 +94,9 @@ class Arbiter(Generic[W]):
             self._free_seats,
             self._ready,
             self._held_back.fitting,
-            pace.hit_share,
+            latency_budget.hit_share,
         )
-        self._tokens = StepTokens(tenancy, engine, prompts, pace)
+        self._tokens = StepTokens(tenancy, engine, prompts, latency_budget)
         self.tokens_for = self._tokens.tokens_for
         self.tokens_to_generate = self._tokens.tokens_to_generate
         self.share_of = self._tokens.share_of
@@ -124,14 +124,14 @@ class Arbiter(Generic[W]):
         self._tenancy.must_be_prepared(zone, None)
         if zone in self._slots.waiting and zone.wait_reason is None:
             self._tenancy.must_wait_for_adapter(zone)
-        self._hopeless.look_at_front(zone)
+        self._unsatisfiable.look_at_front(zone)
 
     def waits_no_more(self, zone: Zone) -> None:
         """Note that the last waiting request of the zone has left its queue."""
         self._forget_front()
         self._admission.leave(zone)
         self._seats.waits_no_more(zone)
-        self._hopeless.look_at_front(zone)
+        self._unsatisfiable.look_at_front(zone)
         self._tenancy.waits_no_more(zone)
 
     def must_be_prepared(self, zone: Zone, reason: Preparation | None) -> None:
@@ -176,10 +176,10 @@ class Arbiter(Generic[W]):
         for work in held_back:
             if self._engine.is_running(work):
                 self._yielding.help(work, self._engine.blocks_to_continue(work))
-        self._yielding.foresee()
+        self._yielding.look_ahead()
         self._held_back.look_at(held_back)
         if self._engine.is_open:
-            self._hopeless.fail()
+            self._unsatisfiable.fail()
             self._seats.count()
             self._share_adapter_slots()
         self._share_encoder()
@@ -343,7 +343,7 @@ class Arbiter(Generic[W]):
         """Consider zones that may lack reserved blocks: the step itself considers none if no seat is free."""
         for zone in list(islice(self._short, _SHORT_AT_ONCE)):
             del self._short[zone]
-            if not zone.parked:
+            if not zone.backoff_ticket:
                 self._admission.look_again(zone)
 
     def _share_adapter_slots(self) -> None:
@@ -384,7 +384,7 @@ class Arbiter(Generic[W]):
         if (
             not self._engine.is_open
             or zone not in self._admission
-            or zone.parked
+            or zone.backoff_ticket
             or not self._seats.is_there_one_for(zone)
         ):
             return None
@@ -461,13 +461,13 @@ class Arbiter(Generic[W]):
             self._may_go_on(zone)
             states.is_served(self._ledger, zone)
             return True
-        self._hopeless.note(work, denied.blocks)
+        self._unsatisfiable.note(work, denied.blocks)
         self._tenancy.must_wait(zone, denied.blocks, engine.free_blocks, work.peak)
         if zone.is_entitled_to(denied.blocks):
             # Room is made before the next step: within this one, a request to preempt has its tokens already.
             self._admission.look_again(zone)
         else:
-            self._admission.park(zone, denied.blocks, work.peak, denied.headroom)
+            self._admission.back_off(zone, denied.blocks, work.peak, denied.headroom)
         return False
 
     def _wait_to_begin(self, work: W) -> None:
@@ -491,7 +491,7 @@ class Arbiter(Generic[W]):
 
     def _ready(self, zone: Zone) -> Iterator[W]:
         """Yields a zone's waiting requests that would be admitted one after the other now, given enough tokens."""
-        if zone.parked or zone in self._sent_back or zone in self._held_back.zones:
+        if zone.backoff_ticket or zone in self._sent_back or zone in self._held_back.zones:
             return
         waiting = islice(candidates(self._engine, zone, self._blocks_at_most), self._seats.free_for(zone))
         first, count = next(waiting, (None, 0))

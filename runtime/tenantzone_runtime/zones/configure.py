@@ -12,7 +12,7 @@ from tenantzone_contract.fitting import Grant, SeatGrant, grants, seat_grants
 from tenantzone_contract.share import floor_blocks, percentage
 from tenantzone_contract.user_header import taken_by_identity
 from tenantzone_contract.zone_terms import Idle
-from tenantzone_runtime.zones import forgetting
+from tenantzone_runtime.zones import purging
 from tenantzone_runtime.zones.audit import Change, Lifecycle
 from tenantzone_runtime.zones.eviction import trim_to_limit
 from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
@@ -98,7 +98,7 @@ def add_zone(ledger: Ledger, spec: ZoneSpec) -> Zone:
     """Add a new zone, empty and idle, to the ledger."""
     zone = new_zone(spec, ledger.now, ledger.links)
     ledger.add(zone)
-    forgetting.has_nothing_to_forget(zone)
+    purging.has_nothing_to_forget(zone)
     _note(ledger, zone, "registered" if spec.auto_registered else "declared")
     return zone
 
@@ -164,7 +164,7 @@ def apply(ledger: Ledger, changes: Difference, at_once: int) -> Iterator[tuple[Z
             yield known, change_spec(ledger, known, spec, at_once)
             while evicted := trim_to_limit(ledger, known, at_once):
                 yield known, evicted
-            yield from forgetting.purge(ledger, known, at_once)
+            yield from purging.purge(ledger, known, at_once)
         elif not spec.auto_registered:
             yield add_zone(ledger, spec), []
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from tenantzone_contract.config import RuntimeConfig
 from tenantzone_contract.unknown_tenants import UnknownTenants
-from tenantzone_runtime.zones import configure, forgetting, registration
+from tenantzone_runtime.zones import configure, purging, registration
 from tenantzone_runtime.zones.audit import ConfigApplied
 from tenantzone_runtime.zones.configure import Difference
 from tenantzone_runtime.zones.eviction import Evictions
@@ -107,7 +107,7 @@ class Enforcement:
                 self._timers.set_at(zone, self._ledger.now)
             elif not zone.leaving:
                 self._timers.set(zone)
-            if forgetting.is_under_way(zone):
+            if purging.is_under_way(zone):
                 self._purged[zone] = None
             yield zone, evicted
 
@@ -116,7 +116,7 @@ class Enforcement:
         self._is_whole = True
         self._coming = {}
         for zone in self._purged:
-            forgetting.complete(self._ledger, zone)
+            purging.complete(self._ledger, zone)
         self._purged = {}
         marks = plan.config.pool.watermarks
         self.watermarks = Watermarks(int(marks.low * self._capacity), int(marks.high * self._capacity))

@@ -70,7 +70,7 @@ class _Reasons:
 
     def __init__(self) -> None:
         self._given: deque[tuple[float, LatencyReason]] = deque()
-        self._told: LatencyReason | None = None
+        self._reported: LatencyReason | None = None
 
     def mostly(self, reason: LatencyReason, now: float) -> LatencyReason:
         """Returns the reason to report: the present one, until another one is twice as frequent."""
@@ -79,9 +79,9 @@ class _Reasons:
             self._given.popleft()
         counts = Counter(each for _, each in self._given)
         usual, times = counts.most_common(1)[0]
-        if self._told is None or times >= 2 * counts[self._told]:
-            self._told = usual
-        return self._told
+        if self._reported is None or times >= 2 * counts[self._reported]:
+            self._reported = usual
+        return self._reported
 
 
 class _Watched:

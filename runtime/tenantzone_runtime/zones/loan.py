@@ -25,7 +25,7 @@ class Loan:
     counting_since: float
     block_seconds: float = 0.0
     """Blocks times seconds since ``counting_since``: since the loan began, or an earlier unreported one."""
-    told: float = 0.0
+    reported: float = 0.0
     """The block-seconds that the journal has."""
 
     def is_due(self, now: float) -> bool:
@@ -44,8 +44,8 @@ class Loan:
     def tell(self, now: float) -> bool:
         """Whether the loan has grown since it was last reported; if so, ``told`` is brought up to date."""
         self.accrue(now)
-        is_new = self.block_seconds != self.told
-        self.told = self.block_seconds
+        is_new = self.block_seconds != self.reported
+        self.reported = self.block_seconds
         return is_new
 
 

@@ -230,7 +230,7 @@ class Seats(Generic[W]):
 
     def _ready(self, zone: Zone, most: int) -> int:
         """How many of the zone's waiting requests could run if they had seats, of the first ``most``."""
-        if most <= 0 or zone.parked or self.is_at_limit(zone):
+        if most <= 0 or zone.backoff_ticket or self.is_at_limit(zone):
             return 0
         ready = blocks = 0
         for work, count in candidates(self._engine, zone, self._blocks_at_most):

@@ -4,7 +4,7 @@ Decodes come first: the tokens of generating requests are subtracted from the st
 (``deficits``) to the zones that have prompts to compute, running or next to be admitted, if there are at least two such
 zones, or another zone generates, and not all of it fits. So a long prompt takes no more than its zone's share while
 another zone has work. Drafts of generating requests leave prompts a chunk of the step. Tokens that a zone does not use
-are available to all before the step ends. Latency targets reduce a step (``pace``).
+are available to all before the step ends. Latency targets reduce a step (``latency_budget``).
 """
 
 from collections import Counter
@@ -13,7 +13,7 @@ from typing import Final, Generic, NamedTuple
 
 from tenantzone_runtime.zones.deficits import CHUNK, DeficitRoundRobin
 from tenantzone_runtime.zones.engine import Engine, W
-from tenantzone_runtime.zones.pace import Pace
+from tenantzone_runtime.zones.latency_budget import LatencyBudget
 from tenantzone_runtime.zones.pacing import Pacing, Prompts
 from tenantzone_runtime.zones.step_prompts import LOOKED_AT, StepPrompts
 from tenantzone_runtime.zones.tenancy import Tenancy
@@ -46,16 +46,18 @@ class StepTokens(Generic[W]):
         tenancy: of all zones.
         engine: whose steps.
         prompts: finds the prompts that a step may compute.
-        pace: bounds steps for zones with latency targets.
+        latency_budget: bounds steps for zones with latency targets.
     """
 
-    def __init__(self, tenancy: Tenancy, engine: Engine[W], prompts: StepPrompts[W], pace: Pace[W]) -> None:
+    def __init__(
+        self, tenancy: Tenancy, engine: Engine[W], prompts: StepPrompts[W], latency_budget: LatencyBudget[W]
+    ) -> None:
         self._tenancy = tenancy
         self._targets = tenancy.ledger.totals.with_targets
         self._engine = engine
         self._prompts = prompts
         self._deficits = DeficitRoundRobin()
-        self._pace = pace
+        self._latency_budget = latency_budget
         self.bound: float | None = None
         """Seconds that other zones should not exceed in the last planned step; None: no zone bounded it."""
         self.is_shared = False
@@ -107,7 +109,7 @@ class StepTokens(Generic[W]):
                 self._tenancy.may_go_on(zone)
         if engine.step_tokens is None or not engine.goes_on or self._were_in_vain:
             return
-        bounds = self._pace.bounds() if self._targets else {}
+        bounds = self._latency_budget.bounds() if self._targets else {}
         computing = engine.in_prompts()
         generating = len(engine.running) - len(computing)
         in_prompts = self._prompts.that_fit(computing)
@@ -123,7 +125,7 @@ class StepTokens(Generic[W]):
             needed = min(least, sum(each.tokens for each in prompts.values()))
             budget = self._cut_drafts(engine.step_tokens, generating, needed)
         self._chunk = max(1, min(CHUNK, engine.step_tokens // _CHUNKS, budget))
-        pacing = self._pace.plan(bounds, prompts, budget, self._chunk) if bounds else None
+        pacing = self._latency_budget.plan(bounds, prompts, budget, self._chunk) if bounds else None
         if pacing is not None and not self._prompts.is_one_zone_alone(bounds):
             self._pacing = pacing
             self.bound = pacing.bound
@@ -274,14 +276,14 @@ class StepTokens(Generic[W]):
         if self._unclaimed:
             self._deficits.lose(self._unclaimed)
         computed = {zone for zone, count in self._computed.items() if count > 0}
-        self._pace.end_step(self._pacing, computed)
+        self._latency_budget.end_step(self._pacing, computed)
         self._were_in_vain = self._are_given and not self._in_all
         self._end()
 
     def forget(self, zone: Zone) -> None:
         """Forget a zone that is gone."""
         self._deficits.forget(zone)
-        self._pace.forget(zone)
+        self._latency_budget.forget(zone)
 
     @property
     def _are_drafts_cut(self) -> bool:

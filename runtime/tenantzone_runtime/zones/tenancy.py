@@ -18,10 +18,10 @@ from tenantzone_runtime.zones.loan import Loan
 from tenantzone_runtime.zones.loans import LoanBook
 from tenantzone_runtime.zones.parts import ALL, zones_for
 from tenantzone_runtime.zones.quota import Quota
-from tenantzone_runtime.zones.stalls import Stalls
 from tenantzone_runtime.zones.step_time import StepTimes
 from tenantzone_runtime.zones.timers import Timers
 from tenantzone_runtime.zones.usage import MAX_AT_ONCE, tell_usage
+from tenantzone_runtime.zones.wait_accounting import WaitAccounting
 from tenantzone_runtime.zones.zone import EARLY_TENANT, IdleTimes, Zone, ZoneSpec, new_zone
 
 Preparation = Literal["grammar", "load"]
@@ -48,7 +48,7 @@ class Tenancy:
         self.ledger.departures.append(self._timers.forget)
         self.enforcement = Enforcement(self.ledger, capacity, self._timers)
         self._overdue: list[Zone] = []
-        self._stalls = Stalls()
+        self._waits = WaitAccounting()
         self.step_times = StepTimes()
         self.refusals: dict[RefusalReason, int] = dict.fromkeys(get_args(RefusalReason), 0)
         """The number of refused requests; never decreases."""
@@ -103,7 +103,7 @@ class Tenancy:
         self.ledger.now = now
         states.request_finished(self.ledger, zone)
         if zone.requests == 0:
-            self._stalls.leave(zone, now)
+            self._waits.leave(zone, now)
         configure.discard_if_gone(self.ledger, zone)
         if self.ledger.is_present(zone):
             self._timers.set(zone)
@@ -122,69 +122,69 @@ class Tenancy:
 
     def must_wait(self, zone: Zone, count: int, free: int, peak: int = 0) -> None:
         """Note that a zone's next request, with this peak, waits because it was denied ``count`` blocks."""
-        self._stalls.begin(zone, count, self.ledger.wait_reason(zone, count, free, peak), self.ledger.now)
+        self._waits.begin(zone, count, self.ledger.wait_reason(zone, count, free, peak), self.ledger.now)
 
     def must_wait_for_own_seat(self, zone: Zone) -> None:
         """Note that a zone's next request waits because the zone runs as many requests as it may."""
-        self._stalls.begin(zone, 0, "seat_limit", self.ledger.now)
+        self._waits.begin(zone, 0, "seat_limit", self.ledger.now)
 
     def must_wait_for_tokens(self, zone: Zone) -> None:
         """Note that a zone's next request waits because its share of the step's tokens is used."""
-        self._stalls.begin(zone, 0, "tokens", self.ledger.now)
+        self._waits.begin(zone, 0, "tokens", self.ledger.now)
 
     def must_wait_for_adapter(self, zone: Zone) -> None:
         """Note that a zone's next request waits because its LoRA adapter has no slot."""
-        self._stalls.begin(zone, 0, "adapter", self.ledger.now)
+        self._waits.begin(zone, 0, "adapter", self.ledger.now)
 
     def must_wait_for_encoder(self, zone: Zone) -> None:
         """Note that a zone's next request waits because its image, sound or video has no room in the encoder."""
-        self._stalls.begin(zone, 0, "encoder", self.ledger.now)
+        self._waits.begin(zone, 0, "encoder", self.ledger.now)
 
     def must_be_prepared(self, zone: Zone, reason: Preparation | None) -> None:
         """Set the preparation that a zone's only request waits for; None: it waits for none."""
         if reason is not None:
-            self._stalls.begin(zone, 0, reason, self.ledger.now)
+            self._waits.begin(zone, 0, reason, self.ledger.now)
         elif zone.wait_reason in PREPARATIONS:
-            self._stalls.end(zone, self.ledger.now)
+            self._waits.end(zone, self.ledger.now)
 
     def may_go_on(self, zone: Zone) -> None:
         """Note that a zone's next request need not wait for blocks, nor for its zone's limit of seats."""
-        self._stalls.end(zone, self.ledger.now)
+        self._waits.end(zone, self.ledger.now)
 
     def waits(self, zone: Zone) -> None:
         """Note that the zone has a waiting request."""
-        self._stalls.enter(zone, self.ledger.now)
+        self._waits.enter(zone, self.ledger.now)
 
     def waits_no_more(self, zone: Zone) -> None:
         """Note that the zone has none."""
-        self._stalls.leave(zone, self.ledger.now)
+        self._waits.leave(zone, self.ledger.now)
 
     def seats_are(self, *, taken: bool) -> None:
         """Note whether, from now on, the engine runs as many requests as it can."""
-        self._stalls.seats_are(taken=taken, now=self.ledger.now)
+        self._waits.seats_are(taken=taken, now=self.ledger.now)
 
     @property
     def is_full(self) -> bool:
         """Whether the engine ran as many requests as it can after its last step."""
-        return self._stalls.is_full
+        return self._waits.is_full
 
     def nobody_waits(self) -> None:
         """Note that no zone's next request waits for anything now, since the engine admits none."""
-        self._stalls.end_all(self.ledger.now)
+        self._waits.end_all(self.ledger.now)
         self.seats_are(taken=False)
 
     def why_never(self, zone: Zone, count: int, peak: int) -> str:
         """Returns a sentence on why a zone's next request can never have the ``count`` blocks that it needs."""
         return (
             f"it needs {count} blocks; zone {zone.spec.tenant} can have {self.ledger.totals.reachable(zone, peak)} "
-            f"of this engine's {self._capacity} at the most: its limit is {zone.spec.quota.limit}, "
+            f"of this engine's {self._capacity} at most: its limit is {zone.spec.quota.limit}, "
             f"and other zones keep the rest"
         )
 
     def count(self, zone: Zone) -> None:
         """Bring a zone's counters up to date before they are read."""
         self.ledger.accrue(zone)
-        self._stalls.count(zone, self.ledger.now)
+        self._waits.count(zone, self.ledger.now)
 
     def upkeep(self, now: float, free: int) -> Evictions:
         """Apply what time changes for zones and loans, and keep blocks free; to be called several times a second.
@@ -252,7 +252,7 @@ class Tenancy:
                 self._overdue.append(borrower)
         for zone in owing:
             if not zone.overdue:
-                self.ledger.totals.stir(zone)
+                self.ledger.totals.requeue(zone)
         return evicted
 
     def past_grace(self) -> list[Zone]:

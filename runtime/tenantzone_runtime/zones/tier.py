@@ -13,7 +13,7 @@ from math import inf
 
 from tenantzone_contract.config import RuntimeConfig
 from tenantzone_contract.tiers import TierName
-from tenantzone_runtime.zones import configure, forgetting, states
+from tenantzone_runtime.zones import configure, purging, states
 from tenantzone_runtime.zones.eviction import Evictions, make_room_to_hold, most_to_hold, trim_to_limit
 from tenantzone_runtime.zones.links import Links
 from tenantzone_runtime.zones.parts import ALL
@@ -329,7 +329,7 @@ class Tier:
         enforcement.begin(plan, now)
         changes, begun = enforcement.changes(plan), None
         for zone, chunk_ids in enforcement.make(changes, at_once):
-            if zone.purge is not begun and zone.purge is not None and forgetting.is_under_way(zone):
+            if zone.purge is not begun and zone.purge is not None and purging.is_under_way(zone):
                 begun = zone.purge
                 begun.withdrawn = self._withdrawn(zone)
             yield zone, self._settle([(zone, chunk_ids)])
@@ -411,8 +411,8 @@ class Tier:
             elif zone is not None:
                 given_up.setdefault(zone, []).append(chunk_id)
         for zone, theirs in given_up.items():
-            if forgetting.is_under_way(zone):
-                forgetting.evict_left_behind(self.ledger, zone, theirs)
+            if purging.is_under_way(zone):
+                purging.evict_left_behind(self.ledger, zone, theirs)
             else:
                 self.ledger.evict_blocks(zone, theirs, "reset")
             states.blocks_evicted(self.ledger, zone)

@@ -113,7 +113,7 @@ class Totals:
         self.enter(zone)
         self.spec_changes += 1
         # Parked or not: its next request may be entitled to the new reservation.
-        self.stir(zone)
+        self.requeue(zone)
 
     def reckon(self, zone: Zone) -> None:
         """Update the zone's part, after what it holds or its quietness changed."""
@@ -126,8 +126,8 @@ class Totals:
         self._reclaimable += reclaimable - zone.reclaimable
         self.surplus += surplus - zone.surplus
         zone.locked, zone.evictable, zone.reclaimable, zone.surplus = locked, evictable, reclaimable, surplus
-        if zone.parked and zone.has_better_prospects:
-            self.stir(zone)
+        if zone.backoff_ticket and zone.has_better_prospects:
+            self.requeue(zone)
         self._note_change(zone)
         if quiet or zone.withheld or zone.evictable_by_all:
             self._reckon_offer(zone)
@@ -147,7 +147,7 @@ class Totals:
         if zone in other.members:
             other.remove(zone)
 
-    def stir(self, zone: Zone) -> None:
+    def requeue(self, zone: Zone) -> None:
         """Note that something changed for the zone: if its next request was denied, it may be admissible now."""
         self._stirred[zone] = None
 

@@ -101,7 +101,7 @@ class Trail:
     def __init__(self, max_of_a_kind: int = MAX_OF_A_KIND) -> None:
         self._max = max_of_a_kind
         self._notes = Notes()
-        self._told: dict[str, Change] = {}
+        self._reported: dict[str, Change] = {}
 
     def note(self, event: Event) -> None:
         """Note an event that is kept as it is, in order."""
@@ -112,7 +112,7 @@ class Trail:
 
     def state(self, zone: str, state: Change) -> None:
         """Note a zone's new state; of several between two collections, only the last is reported, if it is new."""
-        if self._told.get(zone) == state:
+        if self._reported.get(zone) == state:
             self._notes.states.pop(zone, None)
         else:
             self._notes.states[zone] = state
@@ -120,7 +120,7 @@ class Trail:
     def left(self, zone: str, change: Change) -> None:
         """Note that a zone is gone."""
         self._notes.states.pop(zone, None)
-        self._told.pop(zone, None)
+        self._reported.pop(zone, None)
         self.note(Lifecycle(zone, change))
 
     def lent(self, lender: str, borrower: str, blocks: int, due_in_seconds: float | None) -> None:
@@ -189,7 +189,7 @@ class Trail:
     def take(self) -> Notes:
         """Returns the notes since the last call, at next to no cost: events are made of them lazily."""
         notes, self._notes = self._notes, Notes()
-        self._told |= notes.states
+        self._reported |= notes.states
         return notes
 
     def collect(self) -> list[Event]:

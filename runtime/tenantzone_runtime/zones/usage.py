@@ -27,7 +27,7 @@ def tell_usage(ledger: Ledger, loans: LoanBook, at_once: int) -> Iterator[Iterat
         yield map(zone_usage, new, [zone.usage_told for zone in new])
     for some in slices(list(loans), at_once):
         grown = [loan for loan in some if loan.blocks and loan.tell(ledger.now)]
-        yield map(loan_usage, grown, [loan.told for loan in grown])
+        yield map(loan_usage, grown, [loan.reported for loan in grown])
 
 
 def zone_usage(zone: Zone, used: Used) -> Usage:

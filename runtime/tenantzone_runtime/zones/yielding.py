@@ -99,7 +99,7 @@ class Yielding(Generic[W]):
                 return
             self._preempt(victim, "due", None)
 
-    def foresee(self) -> None:
+    def look_ahead(self) -> None:
         """Help requests now that the coming step would find short of blocks, as far as that is certain."""
         for work, count in self._engine.needs():
             if self._engine.is_running(work) and not self.help(work, count) and self._engine.is_running(work):

@@ -170,10 +170,10 @@ class Zone:
     leaving: bool = False
     """Whether it is gone from the config: its requests finish, and each block that they release is free at once."""
     wait_reason: WaitReason | None = None
-    """Why its next request could not be admitted in the last step; only ``stalls`` changes it."""
+    """Why its next request could not be admitted in the last step; only ``wait_accounting`` changes it."""
     denied: int = 0
-    """Blocks that the request was denied; only ``stalls`` changes it."""
-    parked: int = 0
+    """Blocks that the request was denied; only ``wait_accounting`` changes it."""
+    backoff_ticket: int = 0
     """Not 0 while its denied next request is not considered before something changes: ``admission`` decides when."""
     denied_with: tuple[int, int, int] = (0, 0, 0)
     """Its prospects when it was parked."""
@@ -206,7 +206,7 @@ class Zone:
     outcomes: dict[TargetName, TargetOutcome] = field(default_factory=dict)
     """The outcomes of its latency targets."""
     purge: Purge | None = None
-    """The last purge that began; only ``forgetting`` and the engine change it."""
+    """The last purge that began; only ``purging`` and the engine change it."""
     purges: int = 0
     """The number of purges that began: a request caches nothing if one began after its admission."""
 

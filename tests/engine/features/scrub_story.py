@@ -72,7 +72,7 @@ def declare(scheduler, **acme) -> None:
 
 
 def ask(llm, tenant: str, prompts: list[str]) -> None:
-    """As the front door would."""
+    """As the frontend would."""
     from vllm import SamplingParams
 
     from tenantzone_contract.salt import tenant_salt

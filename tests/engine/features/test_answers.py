@@ -85,7 +85,7 @@ def test_a_clients_salt_divides_its_own_zone_and_opens_no_other(engine):
     assert [hits(acme, "a"), hits(acme, "b"), hits(acme)] == [4 * BLOCK_TOKENS] * 3
 
 
-def test_a_salt_that_a_gateway_has_stamped_is_the_doors_own(engine):
+def test_a_salt_that_a_gateway_has_stamped_is_the_frontends_own(engine):
     acme, burst, prompt = engine.client("acme"), engine.client("burst"), text(5)
     stamped = {"cache_salt": tenant_salt(engine.salt_key, "acme")}
     assert cached_tokens(acme, prompt) == 0
@@ -153,7 +153,7 @@ def test_each_beam_is_a_request_of_its_tenant(engine):
 @pytest.mark.parametrize(
     ("path", "reason"),
     [
-        ("/v1/rerank", "it makes requests of lists that the door does not count"),
+        ("/v1/rerank", "it makes requests of lists that the frontend does not count"),
         ("/v1/load_lora_adapter", "it changes or stops the engine for all tenants"),
         ("/reset_prefix_cache", "it changes or stops the engine for all tenants"),
     ],

@@ -12,8 +12,8 @@ from vllm.v1.kv_cache_interface import CrossAttentionSpec, KVCacheConfig, KVCach
 
 from hack.harness.kv_caches import KINDS, caches
 from hack.harness.scheduler import BLOCK_TOKENS, vllm_config
-from tenantzone_runtime.door.routes import WEBSOCKET, Access, RouteTable
 from tenantzone_runtime.engine.versions import UnsupportedError, check_supported
+from tenantzone_runtime.frontend.routes import WEBSOCKET, Access, RouteTable
 from tenantzone_runtime.offloading_flags import CONNECTOR, CONNECTOR_MODULE
 from tenantzone_runtime.unsupported import UNSUPPORTED, check
 from tenantzone_runtime.usage import UsageError
@@ -32,7 +32,7 @@ from tenantzone_runtime.usage import UsageError
         ),
         (["--prefix-caching-hash-algo=builtin"], "--prefix-caching-hash-algo can't be used: whoever makes two prompts"),
         (["--prefix_caching_hash_algo", "xxhash_cbor"], "--prefix-caching-hash-algo can't be used: whoever makes two"),
-        (["--grpc"], "--grpc can't be used: gRPC requests do not pass the front door"),
+        (["--grpc"], "--grpc can't be used: gRPC requests do not pass the frontend"),
         (["--enable-return-routed-experts"], "--enable-return-routed-experts can't be used: they are kept by prefix"),
         (
             ["--prefill-schedule-interval=4"],
@@ -345,8 +345,8 @@ def test_a_group_whose_blocks_are_elsewhere_is_refused(tmp_path):
     ("method", "path", "reason"),
     [
         (WEBSOCKET, "/v1/realtime", "it is a session, which keeps its blocks while it waits for its client"),
-        ("POST", "/v1/audio/transcriptions", "its body is a form with a file, and the door reads JSON"),
-        ("POST", "/v1/rerank", "it makes requests of lists that the door does not count; use /v1/embeddings"),
+        ("POST", "/v1/audio/transcriptions", "its body is a form with a file, and the frontend reads JSON"),
+        ("POST", "/v1/rerank", "it makes requests of lists that the frontend does not count; use /v1/embeddings"),
         ("POST", "/inference/v1/generate", "disaggregated serving moves blocks past the zones"),
     ],
 )

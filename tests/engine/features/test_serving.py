@@ -3,10 +3,10 @@
 import httpx
 import pytest
 
-from tests.door.harness import error_of
 from tests.engine.features.asking import BLOCK_TOKENS, cached_tokens, text, zone
 from tests.engine.features.serving import RAISING, ROOT_PATH
 from tests.engine.real_engine import API_PORT, RealEngine
+from tests.frontend.harness import error_of
 
 ONE_TOKEN = {"max_tokens": 1, "max_output_tokens": 1}
 

@@ -27,7 +27,7 @@ def config(engine):
 
 
 def asked(engine: RealEngine, tenant: str, spans: SpanReceiver, **headers: str) -> tuple[Span, Span]:
-    """The door's span and vLLM's of a request that goes on with a client's trace."""
+    """The frontend's span and vLLM's of a request that goes on with a client's trace."""
     trace_id = secrets.token_hex(16)
     headers = {"traceparent": f"00-{trace_id}-{secrets.token_hex(8)}-01", **headers}
     complete(engine.client(tenant), text(1), extra_headers=headers)
@@ -47,7 +47,7 @@ def lines(engine: RealEngine) -> list[dict[str, object]]:
 
 @pytest.mark.shows("OpenTelemetry (`--otlp-traces-endpoint`)")
 def test_both_spans_of_a_request_say_its_zone(engine, spans, config):
-    door, inner = asked(engine, "acme", spans)
+    frontend, inner = asked(engine, "acme", spans)
 
     about = {key: value for key, value in inner.attributes.items() if key.startswith("tenantzone.")}
     assert about == {
@@ -57,23 +57,23 @@ def test_both_spans_of_a_request_say_its_zone(engine, spans, config):
         "tenantzone.pool_namespace": "test",
         "tenantzone.config_generation": config.generation,
     }
-    assert about.items() <= door.attributes.items()
-    assert inner.parent_id == door.span_id
-    assert door.attributes["http.response.status_code"] == 200
+    assert about.items() <= frontend.attributes.items()
+    assert inner.parent_id == frontend.span_id
+    assert frontend.attributes["http.response.status_code"] == 200
     assert inner.attributes["gen_ai.usage.completion_tokens"] == 1
 
 
 def test_what_a_client_says_of_its_zone_is_not_believed(engine, spans):
-    door, _ = asked(engine, "acme", spans)
+    frontend, _ = asked(engine, "acme", spans)
     claims = {
-        "traceparent": f"00-{door.trace_id}-{door.span_id}-01",
+        "traceparent": f"00-{frontend.trace_id}-{frontend.span_id}-01",
         "baggage": "tenantzone.zone=acme,tenantzone.tenant=acme",
         "tracestate": "tenantzone=acme",
     }
     complete(engine.client("burst"), text(1), extra_headers=claims)
-    engine.wait(lambda: len(spans.of_trace(door.trace_id)) == 4, "the spans are exported", 60)
+    engine.wait(lambda: len(spans.of_trace(frontend.trace_id)) == 4, "the spans are exported", 60)
 
-    zones = sorted(str(span.attributes["tenantzone.zone"]) for span in spans.of_trace(door.trace_id))
+    zones = sorted(str(span.attributes["tenantzone.zone"]) for span in spans.of_trace(frontend.trace_id))
     assert zones == ["acme", "acme", "burst", "burst"]
 
 
@@ -118,7 +118,7 @@ def seal_key(engine: RealEngine) -> str:
     return key
 
 
-def test_vllms_metrics_tell_what_the_door_refuses(engine):
+def test_vllms_metrics_tell_what_the_frontend_refuses(engine):
     def refused() -> dict[str, float]:
         page = httpx.get(f"http://{engine.address}:{API_PORT}/metrics", timeout=60).text
         return {

@@ -79,8 +79,12 @@ def send(driver: Driver, tenant: str, grammar: Grammar, max_tokens: int = 2) -> 
 def step(driver: Driver) -> dict[str, list[int]]:
     """One step, with the masks of those whose answers are structured."""
     output, result = driver.schedule()
-    told = driver.scheduler.get_grammar_bitmask(output)
-    masks = {} if told is None else dict(zip(told.structured_output_request_ids, told.grammar_bitmask, strict=False))
+    reported = driver.scheduler.get_grammar_bitmask(output)
+    masks = (
+        {}
+        if reported is None
+        else dict(zip(reported.structured_output_request_ids, reported.grammar_bitmask, strict=False))
+    )
     driver.update(output, result)
     return {name: sorted(set(mask.tolist())) for name, mask in masks.items()}
 

@@ -4,9 +4,9 @@ from hack.harness.scheduler import Driver, prompt
 from tenantzone_contract.config import ZoneConfig
 from tenantzone_runtime.engine.grammar_debts import GrammarDebts
 from tenantzone_runtime.engine.grammar_masks import LIMIT_SECONDS
-from tests.door.harness import eventually
 from tests.engine.grammars.stand_ins import Dear, Grammar, Slow, busy, send, step
 from tests.engine.test_refused import refusal
+from tests.frontend.harness import eventually
 
 
 def test_a_tenants_masks_take_no_more_together_either(driver: Driver):
@@ -49,8 +49,8 @@ def test_what_slows_each_step_a_little_ends_in_time_and_nobody_else(driver: Driv
         each.request_id: "length" for each in (stays, plain)
     }
     for each in (*ended, refused):
-        told = refusal(driver, each)
-        assert (told.status, "too long of late" in told.message) == (400, True)
+        reported = refusal(driver, each)
+        assert (reported.status, "too long of late" in reported.message) == (400, True)
     debts._paid_per_second = 1e6
     again = send(driver, "acme", Grammar(2))
     assert step(driver) == {again.request_id: [2]}

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from hack.harness.scheduler import Driver, make_scheduler, prompt
-from tests.door.harness import eventually
 from tests.engine.grammars.stand_ins import Grammar, Slow, busy, rows_of_masks, send, step
 from tests.engine.test_refused import refusal
+from tests.frontend.harness import eventually
 
 
 class Waiting(Grammar):
@@ -37,8 +37,8 @@ def test_the_step_goes_on_without_it_and_its_client_hears_why(driver: Driver, sl
     assert not slow.over.is_set(), "nobody waits until it is made"
     assert masks == {first.request_id: [1], ended.request_id: [-1], last.request_id: [2]}
     assert driver.finished == {ended.request_id: "error"}
-    told = refusal(driver, ended)
-    assert (told.status, told.message.startswith("the form that the answer should have takes")) == (400, True)
+    reported = refusal(driver, ended)
+    assert (reported.status, reported.message.startswith("the form that the answer should have takes")) == (400, True)
     assert step(driver).keys() == {first.request_id, last.request_id}
     assert driver.finished[last.request_id] == "length"
     driver.check()
@@ -83,9 +83,9 @@ def test_however_many_a_tenant_has_it_keeps_one_thread(driver: Driver):
         assert masks[stays.request_id] == [1]
         assert driver.finished == {each.request_id: "error" for each in ended}
         assert len(driver.scheduler._masks._left) == 1
-        told = [refusal(driver, each).message for each in ended]
-        assert [message.startswith("the form that") for message in told] == [True] + [False] * 5
-        assert all("ask without a form, or later" in message for message in told[1:])
+        reported = [refusal(driver, each).message for each in ended]
+        assert [message.startswith("the form that") for message in reported] == [True] + [False] * 5
+        assert all("ask without a form, or later" in message for message in reported[1:])
     finally:
         for grammar in grammars[:-1]:
             grammar.over.set()
@@ -126,8 +126,8 @@ def test_a_form_by_which_no_token_may_come_is_its_clients_mistake(driver: Driver
     ended, stays = send(driver, "acme", Grammar(0)), send(driver, "gold", Grammar(1))
     assert step(driver) == {ended.request_id: [-1], stays.request_id: [1]}
     assert driver.finished == {ended.request_id: "error"}
-    told = refusal(driver, ended)
-    assert (told.status, "no token may come next" in told.message) == (400, True)
+    reported = refusal(driver, ended)
+    assert (reported.status, "no token may come next" in reported.message) == (400, True)
     assert step(driver) == {stays.request_id: [1]}
     driver.check()
 

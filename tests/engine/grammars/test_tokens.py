@@ -7,9 +7,9 @@ import pytest
 
 from hack.harness.scheduler import Driver
 from tenantzone_runtime.engine.grammar_work import GivenUp, Taken, Work
-from tests.door.harness import eventually
 from tests.engine.grammars.stand_ins import Grammar, busy, send, step
 from tests.engine.test_refused import refusal
+from tests.frontend.harness import eventually
 
 
 class SlowToTakeIn(Grammar):

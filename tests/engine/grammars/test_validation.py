@@ -10,7 +10,7 @@ from vllm.sampling_params import SamplingParams, StructuredOutputsParams
 
 from tenantzone_runtime.engine.grammar_validation import GrammarValidation
 from tenantzone_runtime.seal import SEAL_ARGUMENT, seal
-from tests.door.harness import eventually
+from tests.frontend.harness import eventually
 
 
 def asked_by(tenant: str | None) -> SamplingParams:

@@ -138,9 +138,9 @@ class Engine:
                 self.finish(compilation)
         computes = False
         if self.scheduler.has_requests():
-            with self.invariants.around_a_schedule() as told:
+            with self.invariants.around_a_schedule() as reported:
                 step = self.driver.schedule()
-                told.output = step[0]
+                reported.output = step[0]
             self.driver.check()
             self._in_flight.append(step)
             self._computed = step[0].total_num_scheduled_tokens
@@ -222,8 +222,8 @@ class Engine:
             self.compilations.append(grammar)
             if not grammar.turns:
                 self.finish(grammar)
-        with self.invariants.around_an_arrival() as told:
-            told.request = self.driver.send(
+        with self.invariants.around_an_arrival() as reported:
+            reported.request = self.driver.send(
                 event.tenant,
                 tokens,
                 max_tokens=event.max_tokens,
@@ -235,8 +235,8 @@ class Engine:
                 grammar=None if grammar is None else grammar.future,
                 adapter=None if event.adapter is None else _adapter(event.adapter),
             )
-            told.may_fail = grammar is not None and grammar.fails
-        self.requests.append(told.request)
+            reported.may_fail = grammar is not None and grammar.fails
+        self.requests.append(reported.request)
 
     def _images(self, event: Send, tokens: int) -> list[tuple[str, int, int]]:
         """Name, first token and length of each image that a prompt of so many tokens has room for."""

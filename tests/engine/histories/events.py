@@ -19,7 +19,7 @@ class TierFlags:
     chunks: int
     """Of CPU memory, each of one block."""
     slowest: int
-    """Steps that a copy takes at the most."""
+    """Steps that a copy takes at most."""
     files: int | None
     """Chunks of a disk below it; None: there is none."""
     failing: bool
@@ -105,7 +105,7 @@ class Send:
     """Requests arrive, all alike."""
 
     tenant: str | None
-    """None: past the front door."""
+    """None: past the frontend."""
     blocks: int
     """Full blocks of the prompt."""
     extra: int

@@ -46,7 +46,7 @@ class Invariants:
         self._limits: dict[Zone, int] = {}
         self._caught: set[Request] = set()
         """Requests that were there when the limit of their zone was lowered: they may pass it."""
-        self._hopeless: set[str] = set()
+        self._unsatisfiable: set[str] = set()
         """Ids of requests that some config has made impossible: they may be failed after a while."""
         self._had_requests: set[Zone] = set()
         self._withheld: dict[Zone, int] = {}
@@ -76,18 +76,18 @@ class Invariants:
 
     @contextmanager
     def around_an_arrival(self) -> Iterator[SimpleNamespace]:
-        told = SimpleNamespace(request=None, may_fail=False)
+        reported = SimpleNamespace(request=None, may_fail=False)
         before = sum(self._scheduler.tenancy.refusals.values())
-        yield told
+        yield reported
         if sum(self._scheduler.tenancy.refusals.values()) > before:
-            self._refused.add(told.request)
+            self._refused.add(reported.request)
             self._refused_requests_wait_for_their_end()
-        if told.may_fail:
-            self._may_fail.add(told.request)
-        if (zone := zone_of(told.request)) is not None:
+        if reported.may_fail:
+            self._may_fail.add(reported.request)
+        if (zone := zone_of(reported.request)) is not None:
             self._had_requests.add(zone)
         else:
-            self._early.add(told.request)
+            self._early.add(reported.request)
         self._notice_limits()
 
     @contextmanager
@@ -126,7 +126,7 @@ class Invariants:
             zone = zone_of(request)
             peak = blocks_at_most(self._scheduler, slots_at_most(self._scheduler, request))
             if zone is not None and peak > totals.reachable(zone, peak):
-                self._hopeless.add(request.request_id)
+                self._unsatisfiable.add(request.request_id)
 
     @contextmanager
     def around_a_reset(self) -> Iterator[None]:
@@ -137,15 +137,15 @@ class Invariants:
 
     @contextmanager
     def around_a_schedule(self) -> Iterator[SimpleNamespace]:
-        told = SimpleNamespace(output=None)
-        # A config may be coming into force.
+        reported = SimpleNamespace(output=None)
+        # A config may be taking effect.
         self._notice_limits()
         before = take_snapshot(self._driver)
         self._encoder_room.before(before)
         self._scheduler.tenancy.ledger.trail.collect()
-        yield told
-        self._tally.scheduled(told.output)
-        self._check_step(before, take_snapshot(self._driver), told.output)
+        yield reported
+        self._tally.scheduled(reported.output)
+        self._check_step(before, take_snapshot(self._driver), reported.output)
 
     def _check_step(self, before: Snapshot, after: Snapshot, output: SchedulerOutput) -> None:
         scheduled = output.num_scheduled_tokens
@@ -428,7 +428,7 @@ class Invariants:
         for name in ended:
             if self._driver.finished[name] == "error":
                 expected = {request.request_id for request in self._refused | self._may_fail | self._caught}
-                assert name in expected | self._hopeless, "a request ends with an error for no reason"
+                assert name in expected | self._unsatisfiable, "a request ends with an error for no reason"
         for request in self._refused:
             outcome = self._driver.finished.get(request.request_id, "abort")
             assert outcome in ("error", "abort"), f"a refused request ended with {outcome}"

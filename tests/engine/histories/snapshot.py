@@ -32,7 +32,7 @@ class Snapshot:
     used: dict[Request, set[int]]
     """Ids of the blocks that each request uses."""
     growth: dict[Request, int]
-    """Blocks that each running request may ask for in the next step, at the most."""
+    """Blocks that each running request may ask for in the next step, at most."""
     has_tokens_to_compute: dict[Request, bool]
     in_use: dict[Zone, int]
     reserved: dict[Zone, int]
@@ -46,7 +46,7 @@ class Snapshot:
     own_seats: dict[Zone, int]
     """Requests of each zone that may run whatever others do, ..."""
     most_seats: dict[Zone, int]
-    """... and at the most."""
+    """... and at most."""
 
     @property
     def seated(self) -> list[Request]:

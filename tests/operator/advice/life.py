@@ -86,13 +86,13 @@ class Life:
         if self.config is None or (self.config.zones, self.config.pool) != (entries, in_force.pool.config):
             self.generation += 1
             self.config = make_config(self.generation, in_force.pool.config, entries)
-        told = {}
+        reported = {}
         for name, figures in self.behave(self.config).items():
             known = self.counted.setdefault(name, dict.fromkeys(COUNTED, 0))
             for counter in COUNTED:
                 known[counter] += figures.get(counter, 0)
-            told[name] = seen(**figures | known)
-        seen_now = engine(generation=self.generation, config_hash=self.config.hash, **told)
+            reported[name] = seen(**figures | known)
+        seen_now = engine(generation=self.generation, config_hash=self.config.hash, **reported)
         self.status = self.advisor.look(
             Moment(
                 stored, self.zones, in_force, [Observation("engine-0", seen_now)], self.config, self.takes_configs,

@@ -29,18 +29,18 @@ def test_room_for_another_change_is_made_of_what_is_not_in_force_only(undone: bo
 def test_what_was_kept_stays_while_a_spec_makes_no_sense(what: str):
     life = Life(auto(), two_zones(), slow_unless_heavy)
     life.pass_windows(6)
-    told, pools, zones = life.status, life.pool, life.zones
+    reported, pools, zones = life.status, life.pool, life.zones
     if what == "pool":
         life.pool = replace(pools, config=None, invalid="it makes no sense")
     else:
         life.zones = [replace(zones[0], config=None, invalid="it makes no sense"), *zones[1:]]
-    stored = replace(life.pool, status=told)
+    stored = replace(life.pool, status=reported)
     moment = Moment(
         stored, life.zones, life.overlay.over(stored, life.zones), [], life.config, False, life.seconds + 1,
         1_700_000_000.0 + life.seconds + 1,
     )  # fmt: skip
-    life.status = life.advisor.look(moment, told)
-    assert life.status == told
+    life.status = life.advisor.look(moment, reported)
+    assert life.status == reported
     life.pool, life.zones = pools, zones
     life.step()
     assert life.has("acme", Field.WEIGHT) == "4"

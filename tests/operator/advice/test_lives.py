@@ -67,20 +67,20 @@ def test_lives(data: st.DataObject):
             was = values(life)
         life.takes_configs = data.draw(st.integers(0, 4)) > 0
         for _ in range(10):
-            told = read_adjustments(life.status)
+            reported = read_adjustments(life.status)
             life.step()
             found = values(life)
             differing = {key for key in found if found[key] != spec[key]}
             rows = read_adjustments(life.status)
             assert all(within(of.advice.bounds, key[1], found[key]) for key in differing), "out of bounds"
-            assert differing <= {each.key for each in told if each.in_force}, "nothing says so"
+            assert differing <= {each.key for each in reported if each.in_force}, "nothing says so"
             assert sum(each.state == "Trial" for each in rows) <= 1
             assert len(rows) <= MAX_ADJUSTMENTS
             moved = [key for key in found if found[key] != was[key]]
             assert len(moved) <= 1, "two changes at once"
             changes += len(moved)
             for key in moved:
-                row = next((each for each in told if each.key == key), None)
+                row = next((each for each in reported if each.key == key), None)
                 if row is not None and row.state == "Trial":
                     _assert_no_flapping(changed.get(key), key[1], was[key], found[key], life.seconds)
                     changed[key] = life.seconds, _direction(key[1], was[key], found[key])

@@ -80,10 +80,10 @@ def test_who_wants_no_advice_gets_none():
 def test_a_recommendation_stays_as_it_is_told_until_it_is_another_one():
     life = Life(pool(advice={"window": "100s"}), two_zones(), slow_unless_heavy)
     life.pass_windows(1.5)
-    told = life.status
-    assert told["recommendation"]["value"] == "2"
+    reported = life.status
+    assert reported["recommendation"]["value"] == "2"
     life.pass_windows(3)
-    assert life.status == told
+    assert life.status == reported
     life.zones = two_zones(weight=4)
     life.step()
     assert not life.status

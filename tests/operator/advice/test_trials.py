@@ -21,9 +21,9 @@ def test_what_helps_is_kept_step_by_step_and_no_spec_changes():
     life.pass_windows(4)
     assert life.rows["acme", "weight"]["state"] == "Kept"
     assert life.has("acme", Field.WEIGHT) == "4"
-    told = life.status
+    reported = life.status
     life.pass_windows(20)
-    assert life.status == told, "the target is met"
+    assert life.status == reported, "the target is met"
     assert life.zones[0].config is not None
     assert life.zones[0].config.weight == 1
 
@@ -129,11 +129,11 @@ def test_what_was_evicted_while_nobody_wanted_advice_is_not_of_the_first_window(
 
 def test_people_are_told_once_of_what_is_tried_kept_and_undone():
     life = Life(auto(), two_zones(), slow_unless_heavy)
-    told = []
+    reported = []
     for _ in range(60):
         before = life.status
         life.step()
-        told += pool_notices(before, life.status)
-    assert [notice.reason for notice in told] == ["Tried", "Kept", "Tried", "Kept"]
-    assert told[0].note.startswith("weight of acme 2 in place of 1: acme misses a latency target")
+        reported += pool_notices(before, life.status)
+    assert [notice.reason for notice in reported] == ["Tried", "Kept", "Tried", "Kept"]
+    assert reported[0].note.startswith("weight of acme 2 in place of 1: acme misses a latency target")
     assert not pool_notices(life.status, life.status)

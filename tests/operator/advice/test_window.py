@@ -27,8 +27,8 @@ def test_an_engine_that_does_not_answer_for_a_while_goes_on_counting():
     window, silent = Window(), Observation("engine-1", None)
 
     def look(evicted: int, *others: Observation, engines: int = 1) -> int:
-        told = [Observation(f"engine-{each}", engine(acme=seen(evicted_by_ttl=evicted))) for each in range(engines)]
-        window.look([*told, *others], {"acme"})
+        reported = [Observation(f"engine-{each}", engine(acme=seen(evicted_by_ttl=evicted))) for each in range(engines)]
+        window.look([*reported, *others], {"acme"})
         return window.figures.zones["acme"].evicted_by_ttl
 
     assert look(10, engines=2) == 0

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 from aiohttp.test_utils import TestServer
+from tests.operator.told_manager.reported import GROUP_REPORT, Cluster, Manager, Run, login
 
 from tenantzone_operator.cache_manager.declared import read_storage
 from tenantzone_operator.cache_manager.objects import Objects
 from tenantzone_operator.kube.api import Api
 from tenantzone_operator.kube.rest import Login, Rest
-from tests.operator.told_manager.told import GROUP_REPORT, Cluster, Manager, Run, login
 
 
 class Noting(Rest):
@@ -80,9 +80,9 @@ async def test_who_is_refused_does_not_contend_with_another_operator_who_is_not(
     cluster: Cluster, manager: Manager, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tenantzone_operator.cache_manager.reconciler.LONGEST_SECONDS", 1e6)
-    told = {"name": "team", "storages": ["disk"], "aliases": ["shop.gone"]}
+    reported = {"name": "team", "storages": ["disk"], "aliases": ["shop.gone"]}
     manager.answers |= {
-        "ListInstanceGroups": {"groups": [GROUP_REPORT | {"group": told}]},
+        "ListInstanceGroups": {"groups": [GROUP_REPORT | {"group": reported}]},
         "PutInstanceGroup": "INVALID_ARGUMENT",
     }
     run()

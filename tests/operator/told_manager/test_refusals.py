@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
+from tests.operator.told_manager.reported import GROUP_REPORT, Cluster, Manager, Run
 
 from tenantzone_operator.cache_manager.declared import FINALIZER
 from tenantzone_operator.kube.store import Store
 from tests.operator.objects import body
-from tests.operator.told_manager.told import GROUP_REPORT, Cluster, Manager, Run
 
 
 async def test_a_service_account_that_is_refused_keeps_nothing_else_from_being_told(
@@ -92,8 +92,8 @@ async def test_a_group_that_goes_leaves_its_pool_to_another_without_a_refusal(
     }
     run()
     await cluster.await_written(lambda: cluster.has_status("kvcachegroups"))
-    told = [fields["group"] for call, fields in manager.asked if call == "PutInstanceGroup"]
-    assert [(each["name"], each.get("aliases", [])) for each in told[:2]] == [("team", []), ("other", [])]
+    reported = [fields["group"] for call, fields in manager.asked if call == "PutInstanceGroup"]
+    assert [(each["name"], each.get("aliases", [])) for each in reported[:2]] == [("team", []), ("other", [])]
 
 
 def warnings(log: pytest.LogCaptureFixture) -> list[str]:

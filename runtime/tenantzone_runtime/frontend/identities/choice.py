@@ -1,0 +1,36 @@
+"""Selects the one identity that a pool's config declares, without a fallback."""
+
+from pathlib import Path
+
+from tenantzone_contract.identity import CA_FILE, JWKS_FILE, SECRET_FILE, IdentityConfig
+from tenantzone_runtime.frontend.identities.asking import Identity
+from tenantzone_runtime.frontend.identities.key_ring import KeyRing
+from tenantzone_runtime.frontend.identities.keys import KeyIdentity
+from tenantzone_runtime.frontend.identities.tokens import TokenIdentity
+from tenantzone_runtime.frontend.identities.trusted_header import HeaderIdentity
+
+
+def make_identity(declared: IdentityConfig | None, keys: KeyRing, folder: Path) -> Identity:
+    """Returns the identity.
+
+    Args:
+        declared: by the pool; None: API keys.
+        keys: the mounted API keys.
+        folder: where secrets, certificates and token keys are mounted.
+    """
+    if declared is not None and declared.trusted_header is not None:
+        made: Identity = HeaderIdentity(declared.trusted_header, folder)
+    elif declared is not None and declared.jwt is not None:
+        made = TokenIdentity(declared.jwt, folder)
+    else:
+        made = KeyIdentity(keys)
+    made.refresh()
+    return made
+
+
+def has_identity_files(folder: Path) -> bool:
+    """Whether files of an identity other than API keys are mounted; true if the folder can't be read."""
+    try:
+        return any((folder / name).exists() for name in (SECRET_FILE, CA_FILE, JWKS_FILE))
+    except OSError:
+        return True

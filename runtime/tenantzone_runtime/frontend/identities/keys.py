@@ -1,0 +1,62 @@
+"""API keys: a request belongs to the tenant whose key it has."""
+
+from tenantzone_runtime.frontend.answers import Scope
+from tenantzone_runtime.frontend.identities.asking import Headers, unauthorized
+from tenantzone_runtime.frontend.identities.key_ring import KeyRing
+
+
+class KeyIdentity:
+    """Identifies tenants by the API keys of a ring.
+
+    Args:
+        keys: refreshed by other code.
+    """
+
+    secret_headers: frozenset[bytes] = frozenset()
+
+    def __init__(self, keys: KeyRing) -> None:
+        self._keys = keys
+
+    @property
+    def problem(self) -> str:
+        return self._keys.problem
+
+    def refresh(self) -> None:
+        """Do nothing: the ring is refreshed with every config, since it says whether keys are required at all."""
+
+    def tenant_of(self, scope: Scope) -> str:
+        """Returns the tenant whose API key the request has.
+
+        Raises:
+            Refusal: it has none, several, or an unknown one.
+        """
+        tenant = self._keys.tenant_of(_shown_key(scope["headers"]))
+        if tenant is None:
+            raise unauthorized(
+                "unknown_key", "This API key is not known here; check it, or ask whoever runs this server for one"
+            )
+        return tenant
+
+
+def _shown_key(headers: Headers) -> bytes:
+    """Returns the one key in the request.
+
+    Raises:
+        Refusal: there is none, or there are two different ones.
+    """
+    shown = set()
+    for name, value in headers:
+        match name.lower():
+            case b"authorization":
+                scheme, _, key = value.partition(b" ")
+                if scheme.lower() == b"bearer":
+                    shown.add(key.strip())
+            case b"x-api-key" | b"api-key":
+                shown.add(value.strip())
+    if len(shown) != 1:
+        problem = "shows several API keys" if shown else "shows no API key"
+        raise unauthorized(
+            "several_keys" if shown else "no_key",
+            f"The request {problem}; send one in the header 'Authorization: Bearer KEY'",
+        )
+    return shown.pop()

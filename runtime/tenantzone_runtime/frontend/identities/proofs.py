@@ -1,0 +1,195 @@
+"""Proofs that a request comes from the gateway: a secret that only the gateway knows, or its certificate."""
+
+import hashlib
+import hmac
+import logging
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+# The standard library for this; vLLM depends on it. It reads certificates, and checks their signatures.
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+
+from tenantzone_contract.identity import CA_FILE, SECRET_FILE, ClientCertificate, Proof, SecretHeader
+from tenantzone_runtime.frontend.answers import Scope
+from tenantzone_runtime.frontend.identities.asking import ABOUT, only_header, unauthorized, unusable
+from tenantzone_runtime.frontend.identities.key_strength import Accepted, weakness
+from tenantzone_runtime.mounted_file import MountedFile
+
+_log = logging.getLogger(__name__)
+
+_MIN_SECRET_LENGTH = 16
+_MAX_KNOWN = 1024
+
+_Certificates = tuple[x509.Certificate, ...]
+
+
+class HopProof(Protocol):
+    """A proof that a request comes from the gateway."""
+
+    @property
+    def problem(self) -> str:
+        """Why no request can prove it; empty if that is possible."""
+
+    def refresh(self) -> None:
+        """Read changes of the mounted file."""
+
+    def check(self, scope: Scope) -> None:
+        """Check a request.
+
+        Raises:
+            Refusal: it does not prove that it comes from the gateway.
+        """
+
+
+def make_proof(declared: Proof, folder: Path) -> HopProof:
+    """Returns the declared proof, from the files in the folder."""
+    if declared.secret_header is not None:
+        return SharedSecret(declared.secret_header, folder)
+    assert declared.client_certificate is not None, "a proof is one of two"
+    return GatewayCertificate(declared.client_certificate, folder)
+
+
+class SharedSecret:
+    """A header whose value only the gateway and the engines know."""
+
+    def __init__(self, declared: SecretHeader, folder: Path) -> None:
+        self._header = declared.name.lower().encode()
+        self._file = MountedFile(folder, SECRET_FILE, _read_secrets, about=ABOUT)
+
+    @property
+    def problem(self) -> str:
+        return self._file.problem if self._file.value is None else ""
+
+    def refresh(self) -> None:
+        self._file.refresh()
+
+    def check(self, scope: Scope) -> None:
+        """Check the request's secret; see `HopProof`."""
+        secrets = self._file.value
+        if secrets is None:
+            raise unusable()
+        shown = only_header(scope["headers"], self._header)
+        if shown is None:
+            raise unauthorized("no_proof", "The request does not come through this server's gateway; send it there")
+        digest = hashlib.sha256(shown).digest()
+        # Compare all of them, so that the time reveals neither which one matched nor how far.
+        if not sum(hmac.compare_digest(digest, secret) for secret in secrets):
+            raise unauthorized("wrong_proof", "The request does not come through this server's gateway; send it there")
+
+
+def _read_secrets(content: bytes) -> tuple[bytes, ...]:
+    """Returns the SHA-256 digests of the secrets.
+
+    Raises:
+        ValueError: a line is not a secret, or there is none.
+    """
+    secrets = []
+    for number, line in enumerate(content.replace(b"\r\n", b"\n").split(b"\n"), start=1):
+        if not (secret := line.strip(b" \t")):
+            continue
+        if len(secret) < _MIN_SECRET_LENGTH or not all(33 <= byte <= 126 for byte in secret):
+            raise ValueError(
+                f"line {number}: a secret has {_MIN_SECRET_LENGTH} printable ASCII characters or more, without spaces"
+            )
+        secrets.append(hashlib.sha256(secret).digest())
+    if not secrets:
+        raise ValueError("there is no secret in it")
+    return tuple(secrets)
+
+
+class GatewayCertificate:
+    """The gateway's client certificate; the TLS server has checked that the gateway has its key."""
+
+    def __init__(self, declared: ClientCertificate, folder: Path) -> None:
+        self._subjects = frozenset(declared.subjects)
+        self._file = MountedFile(folder, CA_FILE, _read_certificates, about=ABOUT)
+        self._known: tuple[_Certificates, dict[str, x509.Certificate]] = ((), {})
+        """The issuers, and certificates verified with them, by PEM. Validity periods are checked each time."""
+
+    @property
+    def problem(self) -> str:
+        return self._file.problem if self._file.value is None else ""
+
+    def refresh(self) -> None:
+        if self._file.refresh():
+            issuers = self._file.value
+            self._known = issuers.value if issuers is not None else (), {}
+            for problem in issuers.problems if issuers is not None else ():
+                _log.error("%s: %s: %s", ABOUT, CA_FILE, problem)
+
+    def check(self, scope: Scope) -> None:
+        """Check the certificate of the request's connection; see `HopProof`."""
+        issuers, found = self._known
+        if not issuers:
+            raise unusable()
+        chain = scope.get("extensions", {}).get("tls", {}).get("client_cert_chain") or ()
+        if not chain:
+            raise unauthorized("no_proof", "The connection shows no client certificate; go through the gateway")
+        if not self._is_good(chain[0], issuers, found):
+            raise unauthorized("wrong_proof", "The connection's client certificate is not that of the gateway")
+
+    def _is_good(self, pem: str, issuers: _Certificates, found: dict[str, x509.Certificate]) -> bool:
+        certificate = found.get(pem)
+        if certificate is None:
+            try:
+                certificate = x509.load_pem_x509_certificate(pem.encode())
+            except (ValueError, x509.InvalidVersion):
+                return False
+            if not self._names_gateway(certificate) or not any(_has_issued(issuer, certificate) for issuer in issuers):
+                return False
+            if problem := _weakness_of(certificate):
+                raise unauthorized("wrong_proof", f"The key of the gateway's client certificate {problem}")
+            if len(found) >= _MAX_KNOWN:
+                found.clear()
+            found[pem] = certificate
+        return certificate.not_valid_before_utc <= datetime.now(UTC) <= certificate.not_valid_after_utc
+
+    def _names_gateway(self, certificate: x509.Certificate) -> bool:
+        names = {certificate.subject.rfc4514_string()}
+        try:
+            found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        except (x509.ExtensionNotFound, x509.DuplicateExtension, ValueError):
+            pass
+        else:
+            names |= {*found.get_values_for_type(x509.DNSName)}
+            names |= {*found.get_values_for_type(x509.UniformResourceIdentifier)}
+        return not names.isdisjoint(self._subjects)
+
+
+def _has_issued(issuer: x509.Certificate, certificate: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(issuer)
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
+        return False
+    return True
+
+
+def _read_certificates(content: bytes) -> Accepted[_Certificates]:
+    """Returns the certificates in PEM. Those with keys that are too weak are left out.
+
+    Raises:
+        ValueError: there is none, one is invalid, or none has a key that is strong enough.
+    """
+    try:
+        certificates = x509.load_pem_x509_certificates(content)
+    except (ValueError, x509.InvalidVersion):
+        raise ValueError("expected certificates in PEM") from None
+    strong, problems = [], []
+    for number, certificate in enumerate(certificates, start=1):
+        if problem := _weakness_of(certificate):
+            problems.append(f"certificate {number} ({certificate.subject.rfc4514_string()}) {problem}")
+        else:
+            strong.append(certificate)
+    if not strong:
+        raise ValueError("; ".join(problems))
+    return Accepted(tuple(strong), tuple(problems))
+
+
+def _weakness_of(certificate: x509.Certificate) -> str:
+    """Returns why the key of a certificate is not strong enough, and what to use; empty if it is strong enough."""
+    try:
+        return weakness(certificate.public_key())
+    except (ValueError, UnsupportedAlgorithm):
+        return weakness(None)

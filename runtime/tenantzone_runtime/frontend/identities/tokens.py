@@ -1,0 +1,206 @@
+"""JSON Web Tokens: a request belongs to the tenant that a claim of its token names."""
+
+import hashlib
+import json
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+# The usual library, small and well maintained; our own code would be easy to get wrong. vLLM depends on it.
+import jwt
+
+from tenantzone_contract.identity import JWKS_FILE, Jwt
+from tenantzone_runtime.frontend.answers import Refusal, Scope
+from tenantzone_runtime.frontend.identities.asking import ABOUT, check_tenant_name, only_header, unauthorized, unusable
+from tenantzone_runtime.frontend.identities.key_strength import CURVES, Accepted, curve_weakness, weakness
+from tenantzone_runtime.mounted_file import MountedFile
+
+_log = logging.getLogger(__name__)
+
+_MAX_TOKEN_BYTES = 16 * 2**10
+_MAX_KEYS = 256
+_MAX_FOUND = 10_000
+
+_TYPES: Mapping[str, str] = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
+"""The type of the signing key, by the first letters of the algorithm."""
+_CURVES: Mapping[str, str] = {"ES256": "P-256", "ES384": "P-384", "ES512": "P-521", "EdDSA": "Ed25519"}
+_PRIVATE = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "priv"})
+"""Members that only a private key has; from RFC 7518 and 8037, and of ML-DSA's keys."""
+
+Keys = Mapping[tuple[str | None, str], jwt.PyJWK]
+"""Keys by id and algorithm, for each algorithm that a key may be used with."""
+
+
+_Found = dict[bytes, tuple[str, float]]
+"""Tenant, and until which Unix time, by the SHA-256 digest of the token; the oldest comes first."""
+
+
+class TokenIdentity:
+    """Identifies tenants by signed tokens of one issuer.
+
+    Checking a signature is expensive. The result is cached by the token's digest for as long as the token is valid,
+    and dropped when the keys change.
+
+    Args:
+        declared: issuer, audiences, algorithms, leeway, the tenant's claim.
+        folder: where the keys are mounted.
+    """
+
+    secret_headers: frozenset[bytes] = frozenset()
+
+    def __init__(self, declared: Jwt, folder: Path) -> None:
+        self._declared = declared
+        self._file = MountedFile(
+            folder, JWKS_FILE, lambda content: read_keys(content, declared.algorithms), about=ABOUT
+        )
+        self._known: tuple[Accepted[Keys] | None, _Found] = (None, {})
+        """The keys, and the results with these keys: they may change while a token is checked."""
+
+    @property
+    def problem(self) -> str:
+        return self._file.problem if self._file.value is None else ""
+
+    def refresh(self) -> None:
+        if self._file.refresh():
+            self._known = self._file.value, {}
+            for problem in self._file.value.problems if self._file.value is not None else ():
+                _log.error("%s: %s: %s", ABOUT, JWKS_FILE, problem)
+
+    def tenant_of(self, scope: Scope) -> str:
+        """Returns the tenant that the request's token names; see `Identity`."""
+        accepted, found = self._known
+        if accepted is None:
+            raise unusable()
+        token = _shown_token(scope)
+        digest = hashlib.sha256(token).digest()
+        tenant, until = found.get(digest, ("", 0.0))
+        if time.time() < until:
+            return tenant
+        found.pop(digest, None)
+        claims = self._claims(token, accepted.value)
+        tenant = self._tenant_in(claims)
+        if len(found) >= _MAX_FOUND:
+            del found[next(iter(found))]
+        found[digest] = tenant, claims["exp"] + self._declared.leeway_seconds
+        return tenant
+
+    def _claims(self, token: bytes, keys: Keys) -> Mapping[str, Any]:
+        try:
+            key = _key_for(jwt.get_unverified_header(token), keys)
+            claims: Mapping[str, Any] = jwt.decode(
+                token,
+                key,
+                algorithms=list(self._declared.algorithms),
+                issuer=self._declared.issuer,
+                audience=list(self._declared.audiences),
+                leeway=self._declared.leeway_seconds,
+                options={"require": ["exp", "iss", "aud"]},
+            )
+            return {**claims, "exp": float(claims["exp"])}
+        except jwt.ExpiredSignatureError:
+            raise _refused("has expired; get a new one") from None
+        except (jwt.InvalidAudienceError, jwt.InvalidIssuerError):
+            raise _refused("is of another issuer, or for somebody else") from None
+        except jwt.MissingRequiredClaimError as error:
+            raise _refused(f"has no claim {error.claim}") from None
+        # In addition to PyJWT's errors: invalid text, numbers that are too large, nesting that is too deep.
+        except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError):
+            raise _refused("can't be believed; get a new one") from None
+
+    def _tenant_in(self, claims: Mapping[str, Any]) -> str:
+        value: Any = claims
+        for name in self._declared.tenant_claim:
+            value = value.get(name) if isinstance(value, dict) else None
+        if not isinstance(value, str):
+            raise unauthorized("no_tenant", f"The token has no tenant in {' > '.join(self._declared.tenant_claim)}")
+        return check_tenant_name(value)
+
+
+def read_keys(content: bytes, algorithms: Sequence[str]) -> Accepted[Keys]:
+    """Returns the keys of a JSON Web Key Set for one of the algorithms; others are skipped.
+
+    Keys that are too weak are left out.
+
+    Raises:
+        ValueError: the content is not such a set, has a private key or two keys with one id, or has no usable key.
+    """
+    try:
+        found = json.loads(content)["keys"]
+        entries = [dict(entry) for entry in found]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise ValueError('expected a JSON Web Key Set: {"keys": [...]}') from None
+    if len(entries) > _MAX_KEYS:
+        raise ValueError(f"it has {len(entries)} keys, more than {_MAX_KEYS}")
+    keys: dict[tuple[str | None, str], jwt.PyJWK] = {}
+    problems: dict[str, None] = {}
+    for number, entry in enumerate(entries):
+        if not _PRIVATE.isdisjoint(entry):
+            # Refuse even a key that would be skipped: every reader of this file could sign in the issuer's name.
+            raise ValueError(
+                f"keys[{number}] is a private key; put the public half of a new key here, and let the issuer sign "
+                "with this one no more"
+            )
+        name = f"keys[{number}] (kid {entry.get('kid')!r})"
+        if entry.get("kty") == "EC" and entry.get("use") in (None, "sig") and entry.get("crv") not in CURVES.values():
+            problems[f"{name} {curve_weakness(entry.get('crv'))}"] = None
+            continue
+        for algorithm in algorithms:
+            if not _is_for(entry, algorithm):
+                continue
+            try:
+                key = jwt.PyJWK(entry, algorithm)
+            except (jwt.PyJWTError, ValueError, TypeError, KeyError):
+                raise ValueError(f"keys[{number}] is broken") from None
+            if problem := weakness(key.key):
+                problems[f"{name} {problem}"] = None
+                continue
+            if (entry.get("kid"), algorithm) in keys:
+                raise ValueError(f"keys[{number}]: its kid is another key's, too")
+            keys[entry.get("kid"), algorithm] = key
+    if not keys:
+        raise ValueError("; ".join((f"it has no key for {', '.join(algorithms)}", *problems)))
+    return Accepted(keys, tuple(problems))
+
+
+def _is_for(entry: Mapping[str, Any], algorithm: str) -> bool:
+    """Whether a key is meant to check signatures of an algorithm."""
+    operations = entry.get("key_ops") or ["verify"]
+    return (
+        entry.get("kty") == _TYPES[algorithm[:2]]
+        and entry.get("crv") in (None, _CURVES.get(algorithm))
+        and entry.get("alg") in (None, algorithm)
+        and entry.get("use") in (None, "sig")
+        and isinstance(entry.get("kid"), str | None)
+        and isinstance(operations, list)
+        and "verify" in operations
+    )
+
+
+def _key_for(header: Mapping[str, Any], keys: Keys) -> jwt.PyJWK:
+    """Returns the key that a token names; a token without an id needs a single key for its algorithm."""
+    kid, algorithm = header.get("kid"), header.get("alg")
+    if kid is None:
+        fitting = [key for (_, known), key in keys.items() if known == algorithm]
+        if len(fitting) == 1:
+            return fitting[0]
+    elif isinstance(algorithm, str) and (key := keys.get((kid, algorithm))) is not None:
+        return key
+    raise jwt.InvalidKeyError
+
+
+def _shown_token(scope: Scope) -> bytes:
+    authorization = only_header(scope["headers"], b"authorization") or b""
+    scheme, _, token = authorization.partition(b" ")
+    if scheme.lower() != b"bearer" or not token.strip():
+        raise unauthorized(
+            "no_token", "The request shows no token; send one in the header 'Authorization: Bearer TOKEN'"
+        )
+    if len(token) > _MAX_TOKEN_BYTES:
+        raise _refused(f"is longer than {_MAX_TOKEN_BYTES} bytes")
+    return token.strip()
+
+
+def _refused(why: str) -> Refusal:
+    return unauthorized("refused_token", f"The token {why}")

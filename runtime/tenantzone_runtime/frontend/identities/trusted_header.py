@@ -1,0 +1,57 @@
+"""A header that names the tenant, trusted only with a proof that the gateway has set it."""
+
+from ipaddress import ip_address, ip_network
+from pathlib import Path
+
+from tenantzone_contract.identity import TrustedHeader
+from tenantzone_runtime.frontend.answers import Scope
+from tenantzone_runtime.frontend.identities.asking import check_tenant_name, only_header, unauthorized, unusable
+from tenantzone_runtime.frontend.identities.proofs import make_proof
+from tenantzone_runtime.frontend.peer import peer_address
+
+
+class HeaderIdentity:
+    """Identifies tenants by the gateway's header.
+
+    Args:
+        declared: the header, its proof, and the gateways' addresses.
+        folder: where the proof's file is mounted.
+    """
+
+    def __init__(self, declared: TrustedHeader, folder: Path) -> None:
+        self._header = declared.name.lower().encode()
+        self._networks = tuple(ip_network(network, strict=False) for network in declared.networks)
+        self._proof = make_proof(declared.proof, folder) if declared.proof is not None else None
+        secret = declared.proof.secret_header if declared.proof is not None else None
+        self.secret_headers = frozenset({secret.name.lower().encode()} if secret is not None else ())
+
+    @property
+    def problem(self) -> str:
+        return self._proof.problem if self._proof is not None else "trustedHeader has no proof"
+
+    def refresh(self) -> None:
+        if self._proof is not None:
+            self._proof.refresh()
+
+    def tenant_of(self, scope: Scope) -> str:
+        """Returns the tenant that the gateway names; see `Identity`."""
+        if self._proof is None:
+            raise unusable()
+        self._proof.check(scope)
+        if not self._is_from_gateway(scope):
+            raise unauthorized("wrong_proof", "The request does not come from where this server's gateways are")
+        name = only_header(scope["headers"], self._header)
+        if not name:
+            raise unauthorized("no_tenant", f"The gateway names no tenant in the header {self._header.decode()}")
+        return check_tenant_name(name.decode("latin-1"))
+
+    def _is_from_gateway(self, scope: Scope) -> bool:
+        if not self._networks:
+            return True
+        try:
+            address = ip_address(peer_address(scope) or "")
+        except ValueError:
+            return False
+        # An IPv4 address as a dual-stack socket reports it.
+        mapped = getattr(address, "ipv4_mapped", None)
+        return any((mapped or address) in network for network in self._networks)

@@ -1,0 +1,152 @@
+"""In-flight quota: the requests and the bytes of their bodies that the API server holds for each tenant."""
+
+import asyncio
+from dataclasses import dataclass, field
+from math import ceil
+
+from tenantzone_runtime.frontend.answers import Refusal
+from tenantzone_runtime.frontend.limiter import Limiter
+from tenantzone_runtime.frontend.media import AllMedia, MediaUse, TenantMedia
+from tenantzone_runtime.settings import Bounds
+
+_LATER = {"retry-after": "1", "connection": "close"}
+
+_ROOM = 16
+"""Prompts, or equivalent work, of one tenant that are prepared for the engine at a time. A few keep vLLM's thread busy;
+requests that become ready at the same time start at the same time, on the event loop."""
+_BYTES_OF_WEIGHT = 64 * 2**10
+"""The bytes of a body that count as much work as one prompt."""
+
+
+@dataclass(slots=True)
+class _Tenant:
+    media: TenantMedia
+    requests: int = 0
+    size: int = 0
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    limiter: Limiter = field(default_factory=lambda: Limiter(_ROOM))
+
+
+class InFlight:
+    """The in-flight requests of all tenants, within bounds.
+
+    Args:
+        bounds: of each tenant and of all.
+    """
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._bounds = bounds
+        self._tenants: dict[str, _Tenant] = {}
+        self._media = AllMedia(bounds)
+        self.size = 0
+        """The bytes of all tenants."""
+
+    def admit(self, name: str) -> "Held":
+        """Begin to hold a request of a tenant.
+
+        Raises:
+            Refusal: the tenant has too many requests.
+        """
+        if name not in self._tenants:
+            self._tenants[name] = _Tenant(TenantMedia(self._media))
+        held = Held(self, name, self._tenants[name], self._bounds)
+        try:
+            held.count(1)
+        except Refusal:
+            self.forget(name)
+            raise
+        return held
+
+    def forget(self, name: str) -> None:
+        """Drop the state of a tenant without requests."""
+        if not self._tenants[name].requests:
+            del self._tenants[name]
+
+
+class Held:
+    """One request, which is held until `let_go`.
+
+    Args:
+        all: the quota that the request counts in.
+        name: of its tenant.
+        tenant: its tenant's state.
+        bounds: of each tenant and of all.
+    """
+
+    def __init__(self, all: InFlight, name: str, tenant: _Tenant, bounds: Bounds) -> None:
+        self._all = all
+        self._name = name
+        self._tenant = tenant
+        self._bounds = bounds
+        self._requests = 0
+        self._size = 0
+        self._weight = 0
+        """The weight of its part that is being prepared."""
+        self.media = MediaUse(bounds, tenant.media)
+        """The use of its images, sounds and videos."""
+
+    @property
+    def turn(self) -> asyncio.Lock:
+        """Held while a large body of the tenant is processed: one at a time, so that other tenants get their turn."""
+        return self._tenant.turn
+
+    def count(self, requests: int) -> None:
+        """Hold ``requests`` more requests of the engine.
+
+        Raises:
+            Refusal: the tenant has too many requests.
+        """
+        if self._tenant.requests + requests > self._bounds.max_tenant_requests:
+            raise Refusal(
+                429,
+                "tenant_requests",
+                f"This API key's tenant has {self._tenant.requests} requests under way; wait for some of them to end",
+                headers=_LATER,
+            )
+        self._requests += requests
+        self._tenant.requests += requests
+
+    async def make_ready(self) -> None:
+        """Wait until the request may be prepared for the engine; one vLLM thread does this for all tenants.
+
+        So each tenant has at most a bounded amount of work ahead of another tenant's request.
+        """
+        weight = max(self._requests, ceil(self._size / _BYTES_OF_WEIGHT))
+        await self._tenant.limiter.enter(weight)
+        self._weight = weight
+
+    def is_ready(self) -> None:
+        """Note that the request is prepared, or has ended; its media then need no memory here. May be called twice."""
+        weight, self._weight = self._weight, 0
+        if weight:
+            self._tenant.limiter.leave(weight)
+        self.media.leave()
+
+    def add(self, size: int) -> None:
+        """Hold ``size`` more bytes.
+
+        Raises:
+            Refusal: the tenant, or all tenants together, have too many bytes.
+        """
+        if self._tenant.size + size > self._bounds.max_tenant_body_bytes:
+            raise Refusal(
+                429,
+                "tenant_bodies",
+                "This API key's tenant has too many bytes of requests under way; wait for some of them to end",
+                headers=_LATER,
+            )
+        if self._all.size + size > self._bounds.max_held_body_bytes:
+            raise Refusal(
+                503, "all_bodies", "This server holds as much of requests as it can; try again", headers=_LATER
+            )
+        self._size += size
+        self._tenant.size += size
+        self._all.size += size
+
+    def let_go(self) -> None:
+        """Stop holding the request."""
+        self.is_ready()
+        self._tenant.requests -= self._requests
+        self._tenant.size -= self._size
+        self._all.size -= self._size
+        self._all.forget(self._name)

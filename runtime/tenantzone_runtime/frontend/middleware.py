@@ -1,0 +1,317 @@
+"""The frontend itself: ASGI middleware that binds a request to its tenant, or refuses it."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tenantzone_contract.config import ZoneConfig
+from tenantzone_runtime.frontend.active_config import ActiveConfig
+from tenantzone_runtime.frontend.adapters import MODELS_PATH, check_model, listing, usable_models
+from tenantzone_runtime.frontend.answers import App, Message, Receive, Refusal, Scope, Send
+from tenantzone_runtime.frontend.api_errors import in_api_format
+from tenantzone_runtime.frontend.binding import bind, check_fields, without_seal
+from tenantzone_runtime.frontend.engine_refusal import refusable
+from tenantzone_runtime.frontend.error_masking import masked
+from tenantzone_runtime.frontend.failures import failure
+from tenantzone_runtime.frontend.following import following
+from tenantzone_runtime.frontend.full_queues import FullQueues
+from tenantzone_runtime.frontend.headers import check_headers
+from tenantzone_runtime.frontend.identities.asking import unauthorized, without_headers
+from tenantzone_runtime.frontend.in_flight import Held, InFlight
+from tenantzone_runtime.frontend.intake import Intake
+from tenantzone_runtime.frontend.limits import ClientDisconnected
+from tenantzone_runtime.frontend.opening import open_all, open_for_serving
+from tenantzone_runtime.frontend.recorder import Recorder, recorded
+from tenantzone_runtime.frontend.refusals import count_refusal
+from tenantzone_runtime.frontend.request_context import RequestContext
+from tenantzone_runtime.frontend.routes import Access, Route, RouteTable, routed_path
+from tenantzone_runtime.frontend.sampling import is_in_pieces, prompt_logprobs_field
+from tenantzone_runtime.frontend.terms import check_terms
+from tenantzone_runtime.frontend.users import naming_users, user_of
+from tenantzone_runtime.settings import SEAL_KEY, STATE_DIR, Settings, read_settings
+
+if TYPE_CHECKING:
+    from tenantzone_runtime.frontend.tracing import Tracing
+
+_log = logging.getLogger(__name__)
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+
+class TenantMiddleware:
+    """Binds each request to its tenant, with the pool's identity: by API keys unless it declares another.
+
+    The config is the one that the engine enforces and publishes. Without any key file and without a config, requests
+    pass untouched: stock vLLM. With keys and no config, a key is required and requests go to the default zone. With
+    files for another identity and no config, all requests are refused. With a config, a tenant needs a zone in it,
+    unless the pool registers unknown tenants: the scheduler makes a zone for such a tenant when its request arrives.
+
+    Args:
+        app: the application behind the frontend.
+        settings: by default from the environment, as vLLM gives its ``--middleware`` no arguments.
+
+    Raises:
+        ValueError: a setting is invalid, or there is no seal key.
+    """
+
+    def __init__(self, app: App, settings: Settings | None = None) -> None:
+        self._app = app
+        self._formatted_app = in_api_format(app)
+        self._discreet_app = masked(self._formatted_app)
+        self._settings = settings or read_settings(os.environ)
+        if not self._settings.seal_key:
+            raise ValueError(
+                f"{SEAL_KEY} is empty: the vLLM plugin 'tenantzone' makes the key when vLLM starts. "
+                "If VLLM_PLUGINS is set, add 'tenantzone' to it"
+            )
+        if self._settings.state_dir is None:
+            raise ValueError(f"{STATE_DIR} is empty: the vLLM plugin 'tenantzone' makes the folder when vLLM starts")
+        self._state_dir = self._settings.state_dir
+        open_all()
+        self._routes = RouteTable(self._settings.open_routes)
+        self._in_flight = InFlight(self._settings.bounds)
+        self._intake = Intake(self._settings.bounds)
+        self._full_queues = FullQueues()
+        self._known = ActiveConfig(self._settings, self._state_dir, self._full_queues.forget)
+        self._tracing = _tracing()
+        self._recorder = _recorder(self._settings)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            async with following(self._known, self._state_dir):
+                await self._app(scope, receive, _opening(scope.get("app"), send))
+            return
+        try:
+            # Probes come while the server is busiest, and need no key.
+            if not self._is_open(scope):
+                await self._known.look_if_due()
+        except Exception as error:
+            await _refuse(failure(scope, error), scope, send)
+            return
+        if not self._known.is_required:
+            app = self._recorded(self._app, scope, "") if scope["type"] == "http" else self._app
+            await app(scope, receive, send)
+        elif scope["type"] == "http":
+            await self._http(scope, receive, send)
+        else:
+            message = "WebSockets are not supported together with tenant zones"
+            await _refuse(Refusal(403, "websocket", message), scope, send)
+
+    def _is_open(self, scope: Scope) -> bool:
+        """Whether the path is open to all clients, with every method."""
+        if scope["type"] != "http":
+            return False
+        routes = self._routes.at(routed_path(scope["path"], scope.get("root_path", "")))
+        return bool(routes) and all(route.access is Access.OPEN for route in routes)
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        attributes: dict[str, str | int] = {}
+        held: Held | None = None
+        app = self._discreet_app
+        asked = scope
+        try:
+            route = self._route(scope)
+            if scope["method"] != "OPTIONS" and route.access is not Access.OPEN:
+                identity = self._known.identity  # another may become active meanwhile
+                tenant = self._known.tenant_of(scope, identity)
+                is_sealed = route.access is Access.SEALED
+                if is_sealed:
+                    self._full_queues.check(tenant)
+                held = self._in_flight.admit(tenant)
+                scope = without_headers(scope, identity.secret_headers)
+                if route.path == MODELS_PATH:
+                    app = listing(app, usable_models(scope, self._known.zones.get(tenant)))
+                context = RequestContext(held.media, tenant)
+                if scope["method"] == "POST":
+                    scope, receive = await self._take(scope, receive, route, tenant, held, context)
+                    await self._check_still(asked, tenant)
+                    app = context.carried_through(app)
+                if is_sealed:
+                    # Check again: an earlier request of the tenant may have been refused meanwhile.
+                    self._full_queues.check(tenant)
+                    attributes = self._attributes(tenant)
+                    bound_app = context.carried_through(self._recorded(self._formatted_app, scope, tenant))
+                    app = masked(refusable(bound_app, _Hearing(tenant, held, self._full_queues)))
+        except Refusal as refusal:
+            await _refuse(refusal, asked, send)
+        except ClientDisconnected:
+            return
+        except Exception as error:
+            await _refuse(failure(asked, error), asked, send)
+        else:
+            if attributes and self._tracing is not None:
+                await self._tracing.call(app, scope, receive, send, attributes)
+            else:
+                await app(scope, receive, send)
+        finally:
+            if held is not None:
+                held.let_go()
+
+    def _recorded(self, app: App, scope: Scope, tenant: str) -> App:
+        if self._recorder is None:
+            return app
+        return recorded(app, self._recorder, tenant, _header(scope["headers"], b"authorization"), self._known.salt_key)
+
+    def _attributes(self, tenant: str) -> dict[str, str | int]:
+        """Returns the attributes for the trace of the tenant's request."""
+        config = self._known.config
+        if config is None:
+            return {"tenantzone.tenant": tenant}
+        return {
+            "tenantzone.tenant": tenant,
+            # A zone that the engine makes for a tenant without one has the tenant's name.
+            "tenantzone.zone": self._known.zones[tenant].name if tenant in self._known.zones else tenant,
+            "tenantzone.pool": config.pool.name,
+            "tenantzone.pool_namespace": config.pool.namespace,
+            "tenantzone.config_generation": config.generation,
+        }
+
+    def _route(self, scope: Scope) -> Route:
+        method, path = scope["method"], routed_path(scope["path"], scope.get("root_path", ""))
+        routes = self._routes.at(path)
+        if not routes:
+            raise Refusal(
+                404, "unknown_route", f"{path} is not a route of this server, letter by letter; check the URL"
+            )
+        # Browsers send OPTIONS without a key before a request: vLLM's CORS middleware answers.
+        wanted = {"HEAD": "GET", "OPTIONS": routes[0].method}.get(method, method)
+        route = next((route for route in routes if route.method == wanted), None)
+        if route is None:
+            allowed = ", ".join(route.method for route in routes)
+            raise Refusal(405, "wrong_method", f"{path} takes {allowed}, not {method}", headers={"allow": allowed})
+        if route.access is Access.REFUSED:
+            raise Refusal(403, "closed_route", f"{method} {path} is closed to tenants: {route.reason}")
+        return route
+
+    async def _check_still(self, scope: Scope, tenant: str) -> None:
+        """Check that the request still belongs to the tenant: a body may take minutes, and keys are revoked at once."""
+        await self._known.look_if_due()
+        if self._known.tenant_of(scope, self._known.identity) != tenant:
+            raise unauthorized("unknown_key", "Whose request this is has changed while it came; repeat it")
+
+    async def _take(
+        self, scope: Scope, receive: Receive, route: Route, tenant: str, held: Held, context: RequestContext
+    ) -> tuple[Scope, Receive]:
+        """Returns the request with our body in place of the client's."""
+        check_headers(scope["headers"])
+        declared_length = _header(scope["headers"], b"content-length")
+        zone = self._known.zones.get(tenant)
+        remake = partial(self._remake, route, tenant, zone, usable_models(scope, zone), scope["headers"], context)
+        limit = None if zone is None else zone.request_limits.body_bytes
+        body = await self._intake.take(receive, declared_length, route, held, remake, limit)
+        ours = frozenset({b"content-length", b"transfer-encoding"}) | naming_users(zone)
+        headers = [*without_headers(scope, ours)["headers"]]
+        headers.append((b"content-length", str(len(body)).encode()))
+        return {**scope, "headers": headers}, _replay(body, receive)
+
+    def _remake(
+        self,
+        route: Route,
+        tenant: str,
+        zone: ZoneConfig | None,
+        usable: frozenset[str] | None,
+        headers: Headers,
+        context: RequestContext,
+        body: bytes,
+        parsed: dict[str, Any],
+        answers: int,
+    ) -> bytes:
+        check_model(parsed, usable)
+        if route.access is not Access.SEALED:
+            return body
+        check_fields(parsed, route.refused_fields)
+        check_terms(parsed, headers, route.path, zone)
+        context.answers_in_one_piece = 0 if is_in_pieces(parsed, route.path) else answers
+        context.prompt_logprobs_field = prompt_logprobs_field(parsed)
+        if self._known.config is None:
+            return without_seal(body, parsed)
+        user = user_of(headers, zone, self._settings.seal_key)
+        return bind(
+            body,
+            parsed,
+            self._settings.seal_key,
+            self._known.salt_key,
+            tenant,
+            user,
+            context=context,
+            takes_arguments=route.takes_arguments,
+        )
+
+
+class _Hearing:
+    """Passes on the engine's decision on a request.
+
+    Args:
+        tenant: whose request it is.
+        held: the request, as it counts for its tenant.
+        full_queues: gets refusals.
+    """
+
+    def __init__(self, tenant: str, held: Held, full_queues: FullQueues) -> None:
+        self._tenant = tenant
+        self._full_queues = full_queues
+        self.is_ready = held.is_ready
+
+    def is_refused(self, refusal: Refusal, seconds: float) -> None:
+        """See `engine_refusal.RefusalListener`."""
+        self._full_queues.note(self._tenant, refusal, seconds)
+
+
+async def _refuse(refusal: Refusal, scope: Scope, send: Send) -> None:
+    """Count a refusal, and answer the request with it."""
+    count_refusal(refusal.reason)
+    if scope["type"] == "http":
+        await refusal.send(scope, send)
+    else:
+        # A WebSocket: closed before it is accepted, it is answered with 403.
+        await send({"type": "websocket.close", "code": 1008, "reason": str(refusal)})
+
+
+def _tracing() -> Tracing | None:
+    """Returns the tracing of requests; None if OpenTelemetry is not installed."""
+    try:
+        from tenantzone_runtime.frontend.tracing import Tracing
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "opentelemetry":
+            raise
+        return None
+    return Tracing()
+
+
+def _recorder(settings: Settings) -> Recorder | None:
+    if settings.record_dir is None:
+        return None
+    return Recorder(settings.record_dir, settings.record_max_bytes, settings.record_keep)
+
+
+def _header(headers: Headers, name: bytes) -> bytes | None:
+    return next((value for key, value in headers if key.lower() == name), None)
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """Returns a ``receive`` that gives the new body first, and then the client's later messages: its disconnect."""
+    replayed = False
+
+    async def receive_replayed() -> Message:
+        nonlocal replayed
+        if replayed:
+            return await receive()
+        replayed = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive_replayed
+
+
+def _opening(application: Any, send: Send) -> Send:
+    """Returns a ``send`` that runs the start-up hooks after vLLM's application has started, before it is reported."""
+
+    async def opened(message: Message) -> None:
+        if message["type"] == "lifespan.startup.complete":
+            open_for_serving(application)
+        await send(message)
+
+    return opened

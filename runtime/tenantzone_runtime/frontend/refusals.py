@@ -1,0 +1,84 @@
+"""Counts the frontend's refusals, in the API server process's registry, which vLLM's own /metrics shows."""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from prometheus_client import Counter
+
+Reason = Literal[
+    "no_key",
+    "several_keys",
+    "unknown_key",
+    "no_token",
+    "refused_token",
+    "no_proof",
+    "wrong_proof",
+    "no_tenant",
+    "malformed_tenant",
+    "repeated_header",
+    "identity_unusable",
+    "no_zone",
+    "unknown_route",
+    "wrong_method",
+    "closed_route",
+    "malformed_body",
+    "compressed_body",
+    "duplicate_header",
+    "large_body",
+    "slow_body",
+    "complex_body",
+    "complex_grammar",
+    "many_prompts",
+    "large_media",
+    "tenant_bodies",
+    "tenant_requests",
+    "all_bodies",
+    "full_queue",
+    "large_head",
+    "slow_head",
+    "connections",
+    "pipelined",
+    "upgrade",
+    "unsupported_field",
+    "model",
+    "request_limits",
+    "user",
+    "request_priority",
+    "websocket",
+    "engine",
+    "parsing_budget",
+    "failed",
+]
+"""Why a request is refused. Each is a label value of a metric, so the set must not grow at run time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A metric of the frontend, described without a sample."""
+
+    name: str
+    """The name as in a scrape."""
+    type: Literal["counter"]
+    labels: tuple[str, ...]
+    help: str
+
+
+_REFUSED = Family(
+    "tenantzone_door_refused_requests_total",
+    "counter",
+    ("reason",),
+    "Requests that the frontend did not let through.",
+)
+_refused = Counter(_REFUSED.name, _REFUSED.help, _REFUSED.labels)
+for _reason in get_args(Reason):
+    _refused.labels(_reason)
+
+
+def families() -> tuple[Family, ...]:
+    """Returns all metrics of the frontend."""
+    return (_REFUSED,)
+
+
+def count_refusal(reason: Reason) -> None:
+    """Count a request that the frontend has refused."""
+    _refused.labels(reason).inc()

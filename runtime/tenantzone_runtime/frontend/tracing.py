@@ -1,0 +1,108 @@
+"""OpenTelemetry: a span for each request that the frontend admits, and the zone on the spans that vLLM makes for it.
+
+vLLM makes its span ``llm_request`` when a request has ended, as a child of the span in the request's ``traceparent``.
+The frontend puts its own span there, which continues the client's trace. Every span that starts as a child of one of
+the frontend's spans gets its attributes.
+
+So attributes come from the frontend's own memory, by an id that its process has just drawn. From the client only the
+ids and state of the trace are used. Its baggage is ignored, and none is made that could leak.
+
+Nothing of this happens unless tracing is set up in this process, as vLLM does with ``--otlp-traces-endpoint``.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.sdk.trace import Span, SpanProcessor, TracerProvider
+from opentelemetry.trace import SpanKind, StatusCode
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from tenantzone_runtime.frontend.answers import App, Message, Receive, Scope, Send
+
+Attributes = Mapping[str, str | int]
+
+_NAME = "tenantzone.frontend"
+_propagator = TraceContextTextMapPropagator()
+
+
+class Tracing(SpanProcessor):
+    """Makes a span for each request that the frontend admits, and marks the spans that vLLM makes within it."""
+
+    def __init__(self) -> None:
+        self._provider: TracerProvider | None = None
+        self._open: dict[tuple[int, int], Attributes] = {}
+        """The attributes of each in-flight request, by the ids of trace and span."""
+
+    async def call(self, app: App, scope: Scope, receive: Receive, send: Send, attributes: Attributes) -> None:
+        """Call the application, in a span if tracing is set up.
+
+        Args:
+            app: the application behind the frontend.
+            scope: of an HTTP request.
+            receive: its messages.
+            send: takes the answer's messages.
+            attributes: of the request.
+        """
+        provider = self._find_provider()
+        if provider is None:
+            await app(scope, receive, send)
+            return
+        span = provider.get_tracer(_NAME).start_span(
+            f"{scope['method']} {scope['path']}", _propagator.extract(_trace_headers(scope), Context()), SpanKind.SERVER
+        )
+        # Set last, to override `on_start`, which trusts a client that claims to continue another request's trace.
+        span.set_attributes({**attributes, "http.request.method": scope["method"], "http.route": scope["path"]})
+
+        async def send_noted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                span.set_attribute("http.response.status_code", message["status"])
+                if message["status"] >= 500:
+                    span.set_status(StatusCode.ERROR)
+            await send(message)
+
+        own = span.get_span_context()
+        self._open[own.trace_id, own.span_id] = attributes
+        try:
+            await app(_continuing(scope, span), receive, send_noted)
+        except Exception:
+            # Without the exception itself: its text may quote the request.
+            span.set_status(StatusCode.ERROR)
+            raise
+        finally:
+            del self._open[own.trace_id, own.span_id]
+            span.end()
+
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+        """Give a child of one of the frontend's spans that span's attributes; called by OpenTelemetry."""
+        parent = trace.get_current_span(parent_context).get_span_context()
+        attributes = self._open.get((parent.trace_id, parent.span_id))
+        if attributes is not None:
+            span.set_attributes(attributes)
+
+    def _find_provider(self) -> TracerProvider | None:
+        provider = trace.get_tracer_provider()
+        if not isinstance(provider, TracerProvider):
+            return None
+        if provider is not self._provider:
+            self._provider = provider
+            provider.add_span_processor(self)
+        return provider
+
+
+def _trace_headers(scope: Scope) -> dict[str, str]:
+    headers: Sequence[tuple[bytes, bytes]] = scope["headers"]
+    return {
+        name.decode("latin-1").lower(): value.decode("latin-1")
+        for name, value in headers
+        if name.lower().decode("latin-1") in _propagator.fields
+    }
+
+
+def _continuing(scope: Scope, span: trace.Span) -> Scope:
+    """Returns the request with trace headers that name this span."""
+    carrier: dict[str, str] = {}
+    _propagator.inject(carrier, trace.set_span_in_context(span, Context()))
+    others = [header for header in scope["headers"] if header[0].decode("latin-1").lower() not in _propagator.fields]
+    ours = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in carrier.items()]
+    return {**scope, "headers": [*others, *ours]}

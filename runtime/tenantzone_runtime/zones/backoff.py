@@ -1,0 +1,182 @@
+"""BackoffSet: waiting requests that were denied their blocks, and what would have to change for each.
+
+A zone's next request that may not take its blocks need not be considered again before something changes for it: what
+its own zone holds or may hold (the code that changes that wakes it), or what all zones together leave it. For the
+second, each request waits for a few sums to reach a threshold. When several thresholds are reached, only the zone with
+the least service is considered: once it has its blocks, the sums are lower, and the others continue to wait. A
+threshold may be too low, never too high: a request that is considered too early is denied again.
+"""
+
+import heapq
+from bisect import bisect_right, insort
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
+from math import inf
+from typing import Literal
+
+from tenantzone_runtime.zones.fair_queue import Account, Place
+from tenantzone_runtime.zones.ledger import Ledger
+from tenantzone_runtime.zones.zone import Zone
+
+_MIN_STALE = 64
+
+_Name = Literal["spare", "relief", "headroom", "share"]
+"""headroom: what is free or cached. share: a zone's share of unreserved blocks, for a weight of 1."""
+_Sum = tuple[_Name, int]
+"""A sum and the priority of the zones that it is computed for; 0 if it does not depend on the priority."""
+_Entry = tuple[float, int, int]
+"""A zone's service when it was entered or last considered, its ticket in the queue, and its ticket here."""
+
+
+class _Thresholds:
+    """Zones by the threshold that a sum must reach for them; of zones with equal thresholds, the least served is first.
+
+    Entries of zones that were woken since are stale. They are removed when they come first, or all at once before they
+    accumulate.
+
+    Args:
+        waiting: the waiting zones, by ticket. Entries refer to zones by ticket, so that they keep none alive.
+    """
+
+    def __init__(self, waiting: Mapping[int, Zone]) -> None:
+        self._waiting = waiting
+        self._heaps: dict[float, list[_Entry]] = {}
+        self._thresholds: list[float] = []
+        """In order."""
+        self._entries = 0
+        self._max_entries = _MIN_STALE
+
+    def __len__(self) -> int:
+        """The number of entries, including stale ones."""
+        return self._entries
+
+    def push(self, threshold: float, zone: Zone) -> None:
+        if self._entries >= self._max_entries:
+            self._tidy_up()
+        heap = self._heaps.get(threshold)
+        if heap is None:
+            heap = self._heaps[threshold] = []
+            insort(self._thresholds, threshold)
+        heapq.heappush(heap, (zone.account.service, abs(zone.account.ticket), zone.backoff_ticket))
+        self._entries += 1
+
+    def firsts(self, height: float) -> Iterator[Zone]:
+        """Yields the least served zone of each threshold that is not above ``height``."""
+        # And of one above it, so that stale entries there are removed eventually.
+        for threshold in self._thresholds[: bisect_right(self._thresholds, height) + 1]:
+            zone = self._first(self._heaps[threshold])
+            if zone is None:
+                self._drop(threshold)
+            elif threshold <= height:
+                yield zone
+
+    def _first(self, heap: list[_Entry]) -> Zone | None:
+        while heap:
+            service, ticket, waiting = heap[0]
+            zone = self._waiting.get(waiting)
+            if zone is None or zone.backoff_ticket != waiting:
+                heapq.heappop(heap)
+                self._entries -= 1
+            elif service != zone.account.service:
+                heapq.heapreplace(heap, (zone.account.service, ticket, waiting))
+            else:
+                return zone
+        return None
+
+    def _drop(self, threshold: float) -> None:
+        del self._heaps[threshold]
+        del self._thresholds[bisect_right(self._thresholds, threshold) - 1]
+
+    def _tidy_up(self) -> None:
+        for threshold, heap in list(self._heaps.items()):
+            heap[:] = [entry for entry in heap if entry[2] in self._waiting]
+            heapq.heapify(heap)
+            if not heap:
+                self._drop(threshold)
+        self._entries = sum(map(len, self._heaps.values()))
+        self._max_entries = max(_MIN_STALE, 2 * self._entries)
+
+
+class BackoffSet:
+    """The zones whose next request was denied, by what they wait for.
+
+    Args:
+        ledger: the zones.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._thresholds: dict[_Sum, _Thresholds] = {}
+        self._new: list[tuple[_Sum, float, int, Zone]] = []
+        """Denied since the last admission, or in this step."""
+        self._tickets = 0
+        self._waiting: dict[int, Zone] = {}
+        """By ticket."""
+
+    def back_off(self, zone: Zone, count: int, peak: int, headroom: int) -> None:
+        """Park a zone whose next request was denied ``count`` blocks that it is not entitled to.
+
+        Args:
+            zone: whose request was denied.
+            count: blocks.
+            peak: the request's blocks at its longest.
+            headroom: further blocks that must be available, and were missing.
+        """
+        self.requeue(zone)
+        self._tickets += 1
+        zone.backoff_ticket, zone.denied_with = self._tickets, zone.prospects
+        self._waiting[zone.backoff_ticket] = zone
+        totals, own, promise = self._ledger.totals, len(zone.cached), zone.spec.quota
+        if zone.in_use + count > max(promise.limit, peak):
+            return
+        if headroom:
+            # Without the headroom the request is denied, even if nothing else is missing.
+            self._enter("headroom", 0, count + headroom, zone)
+        elif zone.overdue:
+            return
+        elif totals.may_have_relief(zone, count, peak):
+            self._enter("relief", zone.spec.priority, count - own - zone.locked + zone.reclaimable, zone)
+        else:
+            self._enter("spare", zone.spec.priority, count - own - zone.locked + zone.evictable, zone)
+            self._enter("share", 0, (zone.in_use + count - promise.reserved) / zone.spec.weight, zone)
+
+    def requeue(self, zone: Zone) -> None:
+        """Park a zone no more; does nothing if it is not waiting."""
+        self._waiting.pop(zone.backoff_ticket, None)
+        zone.backoff_ticket = 0
+
+    def _enter(self, name: _Name, priority: int, threshold: float, zone: Zone) -> None:
+        self._new.append(((name, priority), threshold, zone.backoff_ticket, zone))
+
+    def line_up(self) -> None:
+        """Consider denied zones again: the step is over, or a request was admitted."""
+        new, self._new = self._new, []
+        for of, threshold, waiting, zone in new:
+            if waiting == zone.backoff_ticket:
+                if of not in self._thresholds:
+                    self._thresholds[of] = _Thresholds(self._waiting)
+                self._thresholds[of].push(threshold, zone)
+
+    def first(self, free: int, place: Callable[[Account], Place], *, is_running: bool) -> Zone | None:
+        """Returns the zone to consider first, among those whose next request may be admissible by the sums.
+
+        Args:
+            free: blocks that are free now.
+            place: of an account in the queue.
+            is_running: whether requests run; if not, no headroom is required.
+        """
+        due: list[Iterator[Zone]] = []
+        for of, thresholds in list(self._thresholds.items()):
+            if len(thresholds):
+                due.append(thresholds.firsts(self._height(of, free, is_running=is_running)))
+            else:
+                del self._thresholds[of]
+        return min(chain.from_iterable(due), key=lambda zone: place(zone.account), default=None)
+
+    def _height(self, of: _Sum, free: int, *, is_running: bool) -> float:
+        name, priority = of
+        if name == "headroom":
+            return free + self._ledger.cached_blocks if is_running else inf
+        if name == "share":
+            return self._ledger.totals.share_of_one
+        return self._ledger.totals.total(name, priority, free)

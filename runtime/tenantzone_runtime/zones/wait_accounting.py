@@ -1,0 +1,89 @@
+"""Wait accounting: for how long each zone's next request has waited, and why.
+
+As with ``some`` in Linux' pressure stall information, time counts while there is work but no resource for it. A zone
+whose next request was denied its blocks is stalled until it is considered again and may have them, which happens as
+soon as something changes for it; or until it has no waiting request, or the engine admits none. So a step costs nothing
+for zones, stalled or not.
+
+No zone is considered while no seat is free. That time runs on one clock for all zones: it counts as waiting for a seat
+for zones that wait and are not stalled for another reason.
+"""
+
+from tenantzone_contract.report import WaitReason
+from tenantzone_runtime.zones.zone import Zone
+
+
+class WaitAccounting:
+    """The zones that are stalled now, and since when."""
+
+    def __init__(self) -> None:
+        self._since: dict[Zone, float] = {}
+        """The time up to which each stalled zone's waiting is counted."""
+        self._queued: dict[Zone, float] = {}
+        """Zones with waiting requests, with the time on the clock of seats up to which their waiting is counted."""
+        self._full_seconds = 0.0
+        self._full_since: float | None = None
+        """Since when no seat is free; None: one is."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no seat is free."""
+        return self._full_since is not None
+
+    def seats_are(self, *, taken: bool, now: float) -> None:
+        """Note whether all seats are taken from now on."""
+        if taken != self.is_full:
+            self._full_seconds = self._clock(now)
+            self._full_since = now if taken else None
+
+    def enter(self, zone: Zone, now: float) -> None:
+        """Note that a zone has a waiting request."""
+        if zone not in self._queued:
+            self._queued[zone] = self._clock(now)
+
+    def leave(self, zone: Zone, now: float) -> None:
+        """Note that a zone has no waiting request any more."""
+        self.count(zone, now)
+        self._queued.pop(zone, None)
+        self.end(zone, now)
+
+    def begin(self, zone: Zone, denied: int, reason: WaitReason, now: float) -> None:
+        """Begin or continue the stall of a zone whose next request was denied ``denied`` blocks."""
+        zone.denied = denied
+        if zone.wait_reason != reason:
+            self.count(zone, now)
+            zone.wait_reason = reason
+            self._since[zone] = now
+
+    def end(self, zone: Zone, now: float) -> None:
+        """End the stall of a zone whose next request need not wait for its blocks any more, or that has none."""
+        if zone.wait_reason is not None:
+            self.count(zone, now)
+            del self._since[zone]
+            zone.wait_reason, zone.denied = None, 0
+            if zone in self._queued:
+                self._queued[zone] = self._clock(now)
+
+    def end_all(self, now: float) -> None:
+        """End the stalls of all zones."""
+        for zone in list(self._since):
+            self.end(zone, now)
+
+    def count(self, zone: Zone, now: float) -> None:
+        """Bring the zone's counters of stalled seconds up to date."""
+        if zone.wait_reason is not None:
+            self._add(zone, zone.wait_reason, now - self._since[zone])
+            self._since[zone] = now
+        elif zone in self._queued:
+            clock = self._clock(now)
+            self._add(zone, "seats", clock - self._queued[zone])
+            self._queued[zone] = clock
+
+    def _add(self, zone: Zone, reason: WaitReason, seconds: float) -> None:
+        if seconds:
+            stalled = zone.counters.stalled_seconds
+            stalled[reason] = stalled.get(reason, 0.0) + seconds
+
+    def _clock(self, now: float) -> float:
+        """Returns the total time in which no seat was free."""
+        return self._full_seconds + (0.0 if self._full_since is None else now - self._full_since)
