@@ -102,7 +102,7 @@ def test_who_leaves_waits_for_nothing():
 def test_an_answer_is_read_to_its_end(answer: bytes):
     found = found_at(answered_with(answer), ASKED)
     assert found.statuses == {500: 1}
-    assert [reply.body for _, reply in found.live_report] == [b'{"message": "KeyError: 1"}'[:24]]
+    assert [reply.body for _, reply in found.revealing] == [b'{"message": "KeyError: 1"}'[:24]]
 
 
 def test_only_figures_that_time_alone_does_not_move_count():

@@ -48,7 +48,7 @@ def attack(attacked: Attacked, forged: Sequence[Forged]) -> Forgeries:
 def check(found: Forgeries, sent: int) -> None:
     assert found.sent == sent
     assert not found.moved, "a victim's zone was charged"
-    assert not found.live_report
+    assert not found.revealing
     assert not found.hung
     assert found.is_alive
 

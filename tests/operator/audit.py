@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +38,15 @@ class Request:
 
 
 class AuditLog:
-    """What is written to it from now on."""
+    """The requests that the API server receives from now on.
+
+    A watch of an operator that has ended is written later, when the API server notices: the log's end is not enough.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._start = path.stat().st_size if path.exists() else 0
+        self._since = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
     def requests(self, user: str = "") -> list[Request]:
         """Of one user, or of all, in the order in which they were answered."""
@@ -57,7 +62,9 @@ class AuditLog:
             for line in file:
                 # The last one may be only half there.
                 if line.endswith("\n"):
-                    yield _request(json.loads(line))
+                    request = _request(json.loads(line))
+                    if request.received >= self._since:
+                        yield request
 
 
 def _request(event: dict[str, Any]) -> Request:

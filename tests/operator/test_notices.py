@@ -28,7 +28,7 @@ def reasons(notices: list[Notice]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "told"),
+    ("before", "after", "reported"),
     [
         pytest.param({}, status("Accepted", "PoolOvercommitted"), ["Overcommitted"], id="a new zone does not fit"),
         pytest.param(
@@ -73,7 +73,7 @@ def test_about_a_zone(before: dict[str, Any], after: dict[str, Any], reported: l
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "told"),
+    ("before", "after", "reported"),
     [
         pytest.param({}, status("Programmed", "ConfigRejected"), ["ConfigRejected"], id="an engine refuses"),
         pytest.param({}, status("Programmed", "ConfigUntrusted"), ["ConfigUntrusted"], id="a signature does not hold"),

@@ -141,7 +141,7 @@ def test_memory_saved_is_that_of_the_tier_too(measured):
     assert all(each.is_equal for each in search(setting(LOAD, blocks=160), 0, 1, [].append, 0.9, [2.0]))
 
 
-@pytest.mark.parametrize(("wanted", "told"), [(0.95, "95% of"), (0.996, "99.6% of"), (0.29, "29% of")])
+@pytest.mark.parametrize(("wanted", "reported"), [(0.95, "95% of"), (0.996, "99.6% of"), (0.29, "29% of")])
 def test_what_was_wanted_is_told_as_it_was_said(measured, wanted, reported):
     tried = [candidate(measured, 150, 1.0)]
     assert f"each tenant has {reported} its requests" in why(
