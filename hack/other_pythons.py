@@ -47,7 +47,11 @@ def find(name: str) -> Interpreter | None:
     # What pyenv puts on PATH is a script that fails unless the version is chosen.
     installed = sorted(pyenv.glob(f"versions/*/bin/{name}"))
     for path in [*on_path, *installed]:
-        answer = subprocess.run([path, "-c", "import sys; print(sys.version)"], capture_output=True, text=True)
+        try:
+            answer = subprocess.run([path, "-c", "import sys; print(sys.version)"], capture_output=True, text=True)
+        except OSError:
+            # It is of another machine, or a script without its interpreter.
+            continue
         if answer.returncode == 0:
             return Interpreter(path, answer.stdout.strip())
     return None

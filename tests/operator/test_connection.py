@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import kopf
 import pytest
 import yaml
@@ -280,6 +281,23 @@ async def test_credentials_that_are_not_to_be_had_for_a_while_are_asked_for_agai
         assert await rest.call("GET", "/") == {"fine": True}
 
     assert not caught.value.is_lasting
+
+
+@pytest.mark.parametrize("status", [200, 502])
+async def test_an_answer_that_is_not_text_is_an_error_that_callers_expect(
+    server: Callable[[Answer], Awaitable[str]], status: int
+):
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(status=status, body=b"{\xff", content_type="application/json")
+
+    url = await server(answer)
+
+    async def log_in() -> kopf.ConnectionInfo:
+        return kopf.ConnectionInfo(server=url)
+
+    async with Rest(log_in) as rest:
+        with pytest.raises(aiohttp.ClientError if status == 200 else RestError):
+            await rest.call("GET", "/")
 
 
 async def test_requests_under_way_are_not_lost_when_another_one_logs_in_again(

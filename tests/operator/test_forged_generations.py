@@ -1,10 +1,13 @@
 """A forged generation, written while no operator led: what a new leader makes of it, change after change."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from tenantzone_contract.admin_token import admin_token
 from tenantzone_contract.config import MAX_GENERATION, RuntimeConfig
+from tenantzone_contract.config_signature import sign_config
 from tenantzone_contract.packing import pack_config
 from tenantzone_operator.planning.config_room import ConfigRoom
 from tenantzone_operator.planning.plan import make_plan
@@ -19,6 +22,7 @@ QUIET = zone("quiet", reserved="10%")
 BUSY = zone("busy", reserved="1%")
 BEFORE = snapshot(7, QUIET, BUSY)
 
+TOKEN = admin_token(32 * b"n", "default", "demo")
 FORGED = [MAX_GENERATION - 1, MAX_GENERATION - 5, MAX_GENERATION // 2, MAX_GENERATION // 2 - 1, 7]
 
 
@@ -68,6 +72,45 @@ async def test_what_is_granted_goes_on_above_the_generation_that_the_status_has(
     assert history.newest.hash == BEFORE.hash
     assert config_maps.held is not None
     assert config_maps.held.files == pack_config(history.newest)
+
+
+@pytest.mark.parametrize("generation", [1, 6])
+@pytest.mark.parametrize("is_signed", [False, True])
+async def test_what_is_granted_goes_on_above_the_status_if_others_lowered_its_generation(
+    generation: int, is_signed: bool
+):
+    """Engines that demand signatures refuse a lower generation than they have had."""
+    files = pack_config(BEFORE.model_copy(update={"generation": generation}))
+    if is_signed:
+        # As the operator once did: the content was the same then.
+        files = replace(files, signature=sign_config(files.signed, [TOKEN], pool().meta.created))
+    config_maps = ConfigMaps()
+    config_maps.put(files)
+    delivery, history = delivery_to(config_maps, TOKEN)
+    confirmed = pool(status={"configHash": BEFORE.hash, "configGeneration": 7})
+
+    await delivery.recall(confirmed)
+
+    assert delivery.in_force is not None
+    assert await delivery.deliver(confirmed, [], delivery.in_force)
+    assert history.newest == BEFORE.model_copy(update={"generation": 8})
+    assert delivery.is_confirmed
+    assert not await delivery.deliver(confirmed, [], history.newest), "it is at rest"
+
+
+@pytest.mark.parametrize("distance", [1, 2, 3])
+async def test_each_leader_goes_on_above_what_the_one_before_it_signed(distance: int):
+    forged = BEFORE.model_copy(update={"generation": MAX_GENERATION // 2 - distance})
+    config_maps, status = ConfigMaps(forged), {"configHash": BEFORE.hash, "configGeneration": 7}
+    generations = []
+    for change in range(1, 8):
+        delivery, history = delivery_to(config_maps, TOKEN)
+        await delivery.recall(pool(status=status))
+        newest = await delivered(delivery, history, status, change)
+        status = {"configHash": newest.hash, "configGeneration": newest.generation}
+        generations.append(newest.generation)
+
+    assert generations == [forged.generation + change for change in range(1, 8)]
 
 
 @pytest.mark.parametrize("distance", [1, 2, 3])

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tenantzone_contract.admin_token import ACCEPTED_FILE, admin_secret_name, new_admin_key
+from tenantzone_contract.config import MAX_GENERATION
 from tenantzone_contract.config_signature import SIGNATURE_KEY, sign_config
 from tenantzone_contract.packing import config_map_data, pack_config
 from tenantzone_contract.report import AdminPortStatus
@@ -172,3 +173,28 @@ def test_after_a_restart_the_operator_signs_with_the_same_key(
 
     assert mounted.source.rejection is None
     assert mounted.reservations() == GRANTED | {"keeper": 20}
+
+
+@pytest.mark.parametrize("generation", [1, MAX_GENERATION // 2 - 1])
+def test_a_generation_that_others_write_while_no_operator_leads_keeps_no_engine_from_changes(
+    world: World, thief: Kube, kube: Kube, mounted: Mounted, operator: Operator, generation: int
+):
+    operator.kill()
+    forged_generation = config_of(world).model_copy(update={"generation": generation})
+    mounted.mount(thief.merge(world.config_path, config_map_data(pack_config(forged_generation))))
+    assert mounted.source.rejection is not None
+    operator.start()
+    mounted.await_granted(1)
+    world.change_zone("keeper", reserved=20)
+    world.await_condition("keeper", "Ready", "True")
+
+    # This leader reads what the one before it wrote above the forged generation.
+    operator.kill()
+    operator.start()
+    operator.await_running()
+    world.change_zone("keeper", reserved=30)
+    world.await_condition("keeper", "Ready", "True")
+
+    mounted.mount(found(kube, world.config_path))
+    assert mounted.source.rejection is None
+    assert mounted.reservations() == GRANTED | {"keeper": 30}

@@ -134,7 +134,7 @@ class Rest:
                     async for line in _lines(response):
                         yield _object(line)
                     return
-                refusal = _refusal(response, await response.text())
+                refusal = _refusal(response, await response.text(errors="replace"))
             if refusal.status == 401:
                 await self._renew(session)
             raise refusal
@@ -194,7 +194,7 @@ class Rest:
             timeout=aiohttp.ClientTimeout(total=timeout, sock_connect=_CONNECT_SECONDS),
             allow_redirects=False,
         ) as response:
-            return response, await response.text()
+            return response, await response.text(errors="replace")
 
     async def _renew(self, refused: _Session | None) -> None:
         """Log in again, unless somebody has done so since the session was refused."""

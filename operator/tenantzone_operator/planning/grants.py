@@ -10,8 +10,11 @@ from tenantzone_operator.kube.conditions import Type
 from tenantzone_operator.kube.resources import Zone
 
 MAX_READ_GENERATION: Final = MAX_GENERATION // 2
-"""A generation that was read from an object counts only below this. As many are left from there on: they never run out,
-so the generation of a pool's config never falls. Engines and statuses compare generations."""
+"""A generation that was read from an object counts only below this, unless it is signed with the operator's key.
+
+As many are left from there on: they never run out, so a pool's generation does not fall, which engines and statuses
+compare.
+"""
 
 
 class Evidence(IntEnum):

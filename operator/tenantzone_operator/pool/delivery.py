@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tenantzone_contract.config import CONFIG_HASH_ANNOTATION, MAX_GENERATION, RuntimeConfig
-from tenantzone_contract.config_signature import sign_config
+from tenantzone_contract.config_signature import SignatureError, sign_config, verify_config
 from tenantzone_contract.packing import ConfigFiles, pack_config, unpack_config
 from tenantzone_contract.text import printable
 from tenantzone_operator.kube.api import Api, explain
@@ -98,13 +98,14 @@ class Delivery:
         self._known, self._foreign, self._foreign_generation = found, "", 0
         config = await self._read(found) if found is not None else None
         newest = self._history.newest
-        most = MAX_GENERATION if newest is not None else MAX_READ_GENERATION
-        is_sound = config is not None and config.generation < most
+        # Of the newest config the status need not be there yet.
+        least = plausible_generation(pool.status.get("configGeneration", 0)) if newest is None else 0
+        most = MAX_GENERATION if newest is not None or await self._is_signed(found, pool) else MAX_READ_GENERATION
+        is_sound = config is not None and least <= config.generation < most
         if config is not None and not is_sound:
             self._log.warning("the pool's ConfigMap is repaired, somebody wrote generation %d", config.generation)
             # The generation is not in the hash: what was granted is as it was.
-            last = plausible_generation(pool.status.get("configGeneration", 0))
-            config = config.model_copy(update={"generation": last + 1}) if newest is None else None
+            config = config.model_copy(update={"generation": least + 1}) if newest is None else None
         if newest is None:
             self._unconfirmed = config
         if found is not None and config is not None and self._is_own(config, pool):
@@ -151,6 +152,17 @@ class Delivery:
         except (ValueError, RecursionError) as error:
             self._log.warning("the pool's ConfigMap is repaired, it can't be read: %s", printable(str(error), 1000))
             return None
+
+    async def _is_signed(self, found: ConfigMap | None, pool: Pool) -> bool:
+        """Returns whether an operator signed the config for this pool with a key that is known here."""
+        if found is None:
+            return False
+        tokens = [token.encode() for token in self._tokens()]
+        try:
+            created = await asyncio.to_thread(verify_config, found.files.signed, found.files.signature, tokens)
+        except SignatureError:
+            return False
+        return created == pool.meta.created
 
     async def _is_in_order(self, pool: Pool) -> bool:
         """Whether the known ConfigMap has the pool's labels, owner and signature, and nothing but the config."""

@@ -251,9 +251,12 @@ class PoolWorker:
 
     async def _reconcile(self, view: View) -> None:
         pool, began = view.pool, time.monotonic()
-        if pool is not None and self._delivery.must_recall:
-            await recall(self._delivery, pool)
-            self._mounts.look_again()
+        if pool is not None:
+            # With the key, the signature says whose generation the ConfigMap has.
+            await self._admin_key.ensure(again=self._is_refused)
+            if self._delivery.must_recall:
+                await recall(self._delivery, pool)
+                self._mounts.look_again()
         observations = await self._look_at_engines(pool, view)
         is_refused = any(observation.nack for observation in observations)
         if pool is not None and is_refused and await self._delivery.has_changed(pool):
@@ -297,7 +300,6 @@ class PoolWorker:
         self._max_zones = max(self._max_zones, len(view.zones), len(known))
         may_register = pool.config is not None and pool.config.unknown_tenants.mode == "AutoRegister"
         max_bytes = max_report_bytes(self._max_zones, may_register=may_register)
-        await self._admin_key.ensure(again=self._is_refused)
         observations = await self._engines.look_at(view.engines, pool.admin_port, max_bytes)
         self._is_refused = any(seen.refuses for seen in observations)
         self._history.look_at_sizes(observations)
