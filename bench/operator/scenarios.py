@@ -113,9 +113,9 @@ async def large_pool(bench: Bench, zones: int, samples: int) -> Figures:
             await asyncio.sleep(10.0)
             say(NAME, f"{sum(found.is_programmed for found in seen.values()):,} are Programmed")
 
-    live_report = asyncio.create_task(tell_progress())
+    progress = asyncio.create_task(tell_progress())
     await bench.observer.until(lambda: len(seen) == zones and all(found.is_programmed for found in seen.values()))
-    live_report.cancel()
+    progress.cancel()
     programmed = time.monotonic() - began
     await bench.settle()
     taken = []

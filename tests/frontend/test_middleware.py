@@ -13,7 +13,7 @@ import pytest
 from tenantzone_contract.config import PoolConfig
 from tenantzone_contract.config_text import dump_config, make_config
 from tenantzone_contract.salt import tenant_salt
-from tenantzone_runtime.frontend import known
+from tenantzone_runtime.frontend import active_config
 from tenantzone_runtime.frontend.middleware import TenantMiddleware
 from tenantzone_runtime.frontend.routes import MACHINERY, ROUTES, Access
 from tenantzone_runtime.settings import Settings
@@ -292,12 +292,12 @@ def test_a_request_waits_for_a_look_only_where_the_last_one_is_too_long_ago(fold
             httpx.post, f"{url}/v1/completions", json=PROMPT, headers={"authorization": "Bearer acme-key"}, timeout=60
         )
         try:
-            monkeypatch.setattr(known, "MAX_AGE_SECONDS", math.inf)
+            monkeypatch.setattr(active_config, "MAX_AGE_SECONDS", math.inf)
             app._known._looked_at = 0.0
             assert tenant_seen(ask()) == "acme"
             assert looking.wait(30)
             assert tenant_seen(ask()) == "acme", "while it is looked at"
-            monkeypatch.setattr(known, "MAX_AGE_SECONDS", 0.2)
+            monkeypatch.setattr(active_config, "MAX_AGE_SECONDS", 0.2)
             waiting = other.submit(ask)
             assert httpx.get(f"{url}/health", timeout=10).status_code == 200
             assert not waiting.done()

@@ -11,7 +11,7 @@ from bench.simulator.inspection import Inspection
 from bench.simulator.simulation import Plan, Simulation
 from tenantzone_runtime.zones import preemption, quota
 from tenantzone_runtime.zones.arbiter import Arbiter
-from tenantzone_runtime.zones.backoff import Denials
+from tenantzone_runtime.zones.backoff import BackoffSet
 from tenantzone_runtime.zones.fair_queue import FairQueue
 from tenantzone_runtime.zones.totals import Totals
 
@@ -125,7 +125,7 @@ def test_a_queue_that_serves_the_most_served_zone_first_is_noticed(monkeypatch):
 
 
 def test_a_zone_that_is_woken_by_nobody_is_noticed(monkeypatch):
-    monkeypatch.setattr(Denials, "first", lambda self, free, place, is_running: None)
+    monkeypatch.setattr(BackoffSet, "first", lambda self, free, place, is_running: None)
     with pytest.raises(Violation, match=r"parked: zone tenant-\d+ could be admitted"):
         run(PLAN)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from aiohttp.test_utils import TestServer
-from tests.operator.told_manager.reported import GROUP_REPORT, Cluster, Manager, Run, login
+from tests.operator.told_manager.servers import GROUP_REPORT, Cluster, Manager, Run, login
 
 from tenantzone_operator.cache_manager.declared import read_storage
 from tenantzone_operator.cache_manager.objects import Objects

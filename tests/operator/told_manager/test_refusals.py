@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.operator.told_manager.reported import GROUP_REPORT, Cluster, Manager, Run
+from tests.operator.told_manager.servers import GROUP_REPORT, Cluster, Manager, Run
 
 from tenantzone_operator.cache_manager.declared import FINALIZER
 from tenantzone_operator.kube.store import Store
