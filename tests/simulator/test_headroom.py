@@ -49,10 +49,10 @@ def test_a_request_that_waits_for_headroom_is_not_looked_at_before_it_is_there(e
     waiting = engine.ledger.zones["waiting"]
     submit(engine, 2, "waiting", 3, 1)
     step(engine)
-    ticket = waiting.parked
+    ticket = waiting.backoff_ticket
     assert ticket
     step(engine)
-    assert waiting.parked == ticket
-    while waiting.parked:
+    assert waiting.backoff_ticket == ticket
+    while waiting.backoff_ticket:
         step(engine)
     assert [request.zone for request in engine.running] == [waiting]

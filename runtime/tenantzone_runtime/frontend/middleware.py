@@ -61,7 +61,7 @@ class TenantMiddleware:
     def __init__(self, app: App, settings: Settings | None = None) -> None:
         self._app = app
         self._formatted_app = in_api_format(app)
-        self._discreet_app = masked(self._formatted_app)
+        self._masked_app = masked(self._formatted_app)
         self._settings = settings or read_settings(os.environ)
         if not self._settings.seal_key:
             raise ValueError(
@@ -111,7 +111,7 @@ class TenantMiddleware:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         attributes: dict[str, str | int] = {}
         held: Held | None = None
-        app = self._discreet_app
+        app = self._masked_app
         asked = scope
         try:
             route = self._route(scope)
@@ -135,7 +135,7 @@ class TenantMiddleware:
                     self._full_queues.check(tenant)
                     attributes = self._attributes(tenant)
                     bound_app = context.carried_through(self._recorded(self._formatted_app, scope, tenant))
-                    app = masked(refusable(bound_app, _Hearing(tenant, held, self._full_queues)))
+                    app = masked(refusable(bound_app, _Listener(tenant, held, self._full_queues)))
         except Refusal as refusal:
             await _refuse(refusal, asked, send)
         except ClientDisconnected:
@@ -242,7 +242,7 @@ class TenantMiddleware:
         )
 
 
-class _Hearing:
+class _Listener:
     """Passes on the engine's decision on a request.
 
     Args:

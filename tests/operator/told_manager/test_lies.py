@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+
 from tests.operator.told_manager.servers import GROUP_REPORT, REPORT, Cluster, Manager, Run
 
 
