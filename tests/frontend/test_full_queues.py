@@ -89,7 +89,7 @@ def test_a_config_that_comes_meanwhile_may_have_made_room(folder):
     app = frontend(folder, full_for(60.0, seen))
     call(app, body=PROMPT, key="acme-key")
     give_zones(folder, "acme", "burst", generation=2)
-    app._known.look()
+    app._active_config.look()
     call(app, body=PROMPT, key="acme-key")
     assert seen == ["acme"] * 2
 
