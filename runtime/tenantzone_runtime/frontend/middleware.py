@@ -195,7 +195,7 @@ class TenantMiddleware:
         """Check that the request still belongs to the tenant: a body may take minutes, and keys are revoked at once."""
         await self._active_config.look_if_due()
         if self._active_config.tenant_of(scope, self._active_config.identity) != tenant:
-            raise unauthorized("unknown_key", "The tenant of this request has changed while its body was received; repeat it")
+            raise unauthorized("unknown_key", "The tenant of this request has changed while it was received; repeat it")
 
     async def _take(
         self, scope: Scope, receive: Receive, route: Route, tenant: str, held: Held, context: RequestContext
