@@ -70,7 +70,7 @@ def test_it_is_of_nobody_else_and_of_no_other_route(folder):
         asked.append(scope["path"])
         await echo(scope, receive, send)
 
-    app._discreet_app = tokenize
+    app._masked_app = tokenize
     assert call(app, path="/tokenize", body=PROMPT, key="acme-key").is_success
     assert asked == ["/tokenize"], "no queue has to do with it"
 
