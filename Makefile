@@ -22,33 +22,33 @@ help:
 
 ##@ Start here
 
-demo: ready ## the product at work on real parts, as a story; MODEL=smollm2 tells it with a real chat model
+demo: ready ## demonstrate zones on real components; MODEL=smollm2 uses a real chat model
 	@$(DEMO) run $(if $(MODEL),--model $(MODEL))
 
-demo-fleet: python kubernetes ## a cluster with engines that share their tenants' caches through a KV-cache manager, as a story
+demo-fleet: python kubernetes ## demonstrate engines that share their tenants' caches through a KV-cache manager
 	@PYTHONPATH=operator:runtime $(VENV)/python -m hack.fleet
 
-up: ready ## start everything for playing, and say what to try; TIERS=1 with CPU memory and a disk below the blocks
+up: ready ## start a cluster to try things out, and print what to try; TIERS=1 adds tiers in CPU memory and on a disk
 	@$(DEMO) up $(if $(MODEL),--model $(MODEL)) $(if $(TIERS),--tiers)
 
-down: python ## end what `make up` started
+down: python ## stop what `make up` started
 	@$(DEMO) down
 
-test: python kubernetes ## all tests, side by side; or what ARGS say to pytest, such as a file's name
+test: python kubernetes ## all tests, in parallel; ARGS go to pytest, such as a file's name
 	@$(VENV)/python -m pytest $(or $(ARGS),$(SIDE_BY_SIDE))
 
-test-all: test ## all tests, and then each further group of the GPU bench on CPU engines: ten minutes more
+test-all: test ## all tests, then each further group of the GPU bench on CPU engines: ten minutes more
 	@$(VENV)/python -m pytest tests/bench/test_gpu_groups.py
 
 ##@ Check a change
 
-quick: python ## the loop of an hour, in under a minute: style, types, import rules, and the tests of pure logic
+quick: python ## quick checks, in under a minute: style, types, import rules, and the tests of pure logic
 	@$(VENV)/ruff check
 	@$(VENV)/mypy
 	@found=$$($(VENV)/lint-imports) || { echo "$$found"; exit 1; }
 	@HYPOTHESIS_PROFILE=quick $(VENV)/python -m pytest $(QUICK)
 
-quick-pythons: python ## the tests of make quick with each other Python of 3.11, 3.12 and 3.13 that this machine has
+quick-pythons: python ## the tests of make quick with each other installed Python of 3.11, 3.12 and 3.13
 	@HYPOTHESIS_PROFILE=quick $(VENV)/python -m hack.other_pythons $(QUICK)
 
 lint: python ## format, style, types and import rules
@@ -57,7 +57,7 @@ lint: python ## format, style, types and import rules
 	@$(VENV)/mypy
 	@$(VENV)/lint-imports
 
-format: python ## let ruff format and repair what it can
+format: python ## format, and fix what ruff can fix
 	@$(VENV)/ruff format
 	@$(VENV)/ruff check --fix
 
@@ -67,7 +67,7 @@ test-older: older ## the tests of engine and frontend, and conformance, with the
 test-newer: newer ## what runs without a GPU of the newest vLLM, before it has a build for CPUs; ARGS go to pytest
 	@VLLM_TARGET_DEVICE=cpu .venv-newer/bin/python -m pytest -m "not compiled and not engine and not flagged_engine" $(or $(ARGS),tests/engine tests/frontend tests/conformance)
 
-vllm-changes: newer ## what the newest vLLM changes in what zones extend, call, import, route or refuse
+vllm-changes: newer ## list the newest vLLM's changes in what zones extend, call, import, route or refuse
 	@$(VENV)/python -m hack.vllm_changes $(ARGS)
 
 test-deep: python ## zone core and scheduler under 10,000 random histories each, parsers under as many texts, half a minute of atheris, five minutes of requests over HTTP; ARGS go to pytest
@@ -85,21 +85,21 @@ monitoring-test: python ## the rules by promtool, with a summary
 	@promtool=$$($(VENV)/python -m hack.debian promtool) && \
 	  $$promtool check rules manifests/monitoring/rules.yaml && $$promtool test rules tests/monitoring/rules/*.yaml
 
-mutate: python ## break the zone core on purpose, line by line, and name what no test noticed
+mutate: python ## mutation tests of the zone core: list the changes that no test noticed
 	@$(VENV)/python -m hack.mutate $(ARGS)
 
 ##@ A real node
 
-audit: python ## what is known against the packages that the locks pin, by pip-audit; fails where no source of such data answers
+audit: python ## known vulnerabilities of the locked packages, by pip-audit; fails if no source answers
 	@$(VENV)/python -m hack.audit $(ARGS)
 
 e2e: python ## the product as shipped, on a real node (needs root) or on the cluster of KUBECONFIG; ARGS go to pytest
 	@$(VENV)/python -m hack.e2e $(ARGS)
 
-node-up: python ## a whole Kubernetes of one node, for playing (needs root); it says how to get into its network
+node-up: python ## start a Kubernetes of one node to try things out (needs root), and print how to reach its network
 	@$(VENV)/python -m hack.node up
 
-node-down: python ## end it; nothing of it is left
+node-down: python ## stop it and remove all of it
 	@$(VENV)/python -m hack.node down
 
 ##@ Measure
@@ -122,9 +122,9 @@ soak-attacks: python kubernetes ## two replicas of the operator for half an hour
 bench-alerts: python ## where the alerts' thresholds are from: simulated days, with and without a flood
 	@$(VENV)/python -m bench.alerts $(ARGS)
 
-##@ Write again what is made from other files
+##@ Regenerate files
 
-generate: python ## all of them but pictures, locks and measurements, in the order in which one needs another
+generate: python ## all of these except pictures, locks and measurements, in the order of their dependencies
 	@$(MAKE) --no-print-directory version shipped crd-reference metrics-page unsupported-page features-page manager-api monitoring chart
 
 version: python # into the files that repeat what pyproject.toml says
@@ -187,7 +187,7 @@ lock: python ## write requirements/ again from pyproject.toml; ARGS=--upgrade ta
 docs: python ## build the documentation as a site, in build/docs; a link that leads nowhere is an error
 	@$(VENV)/sphinx-build -W --keep-going -d build/doctrees docs build/docs
 
-docs-links: python ## ask the network whether the pages that the documentation links to are there
+docs-links: python ## check over the network that the documentation's external links work
 	@$(VENV)/sphinx-build -b linkcheck -d build/doctrees docs build/docs-links
 
 ##@ Release

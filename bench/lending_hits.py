@@ -175,7 +175,7 @@ def replayed(load: Sequence[Asked], declared: Sequence[ZoneConfig], blocks: int)
         served.misses[number] = prompt_tokens - hit_tokens
         served.prompt[number], served.tenant[number] = prompt_tokens, tenant
 
-    at = Setting(lambda: iter(load), found, shape, MODELS["8b"].on(4), Target(), reported=ended)
+    at = Setting(lambda: iter(load), found, shape, MODELS["8b"].on(4), Target(), on_answered=ended)
     result = replay(at, Policy("zones", "zones", zones=tuple(declared)))
     served.refused = sum(each.refused for each in result.tenants.values())
     served.waited.update({tenant: each.first_token.total for tenant, each in result.tenants.items()})

@@ -128,7 +128,7 @@ def live(scene: Scene, seconds: float, window: float, mode: str) -> Iterator[str
 
     found = profile(load())
     measures = {tenant: TenantMeasures() for tenant in scene.loads}
-    tuned, clock, reported = Tuned(scene, window, mode), VirtualClock(), list[str]()
+    tuned, clock, lines = Tuned(scene, window, mode), VirtualClock(), list[str]()
     last = {"look": 0.0, "window": 0.0}
     shape = EngineShape(scene.blocks, 64, longest=max(8192, found.longest))
     with tempfile.TemporaryDirectory() as folder, clock.in_force():
@@ -148,7 +148,7 @@ def live(scene: Scene, seconds: float, window: float, mode: str) -> Iterator[str
             tuned.look(report.model_dump_json(by_alias=True).encode(), now)
             if tuned.config is not config:
                 scheduler.scheduler.apply_config(tuned.config)
-            reported.extend(f"    {now:7,.0f} s  {line}" for line in _adjustments(tuned.status, known))
+            lines.extend(f"    {now:7,.0f} s  {line}" for line in _adjustments(tuned.status, known))
             if now - last["window"] >= window:
                 last["window"] = now
                 figures = []
@@ -159,14 +159,14 @@ def live(scene: Scene, seconds: float, window: float, mode: str) -> Iterator[str
                     target = zone.latency.first_token if zone.latency is not None else None
                     late = f", {target.actual_seconds:.2f} s" if target is not None and target.actual_seconds else ""
                     figures.append(f"{zone.name} {rate:6.1%}{late}")
-                reported.append(f"    {now:7,.0f} s  {'; '.join(figures)}")
+                lines.append(f"    {now:7,.0f} s  {'; '.join(figures)}")
 
         tenants = TenantsAtWork(
             load(), scheduler, Policy("zones", "zones", zones=tuned.config.zones), measures, Target(), clock.seconds
         )
         engine = VirtualEngine(scheduler, clock, MODELS["8b"].on(1), tenants, steps_in_flight=1, look=look)
         engine.run(lambda: clock.seconds >= seconds)
-    yield from reported
+    yield from lines
 
 
 def _adjustments(status: Mapping[str, Any], known: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -45,9 +45,9 @@ def main() -> None:
 
 
 async def _measure(folder: Path, keys: int, rounds: int, seconds: float) -> None:
-    plain = _front_frontend(folder / "plain", lambda target: _write(target, keys))
-    projected = _front_frontend(folder / "projected", lambda target: _project(target, keys, 0))
-    few = _front_frontend(folder / "few", lambda target: _write(target, _FEW))
+    plain = _frontend(folder / "plain", lambda target: _write(target, keys))
+    projected = _frontend(folder / "projected", lambda target: _project(target, keys, 0))
+    few = _frontend(folder / "few", lambda target: _write(target, _FEW))
     arms: Mapping[str, Callable[[], Any]] = {
         f"{_FEW} keys": lambda: _ask(few, seconds),
         f"{keys:,} keys in a plain folder": lambda: _ask(plain, seconds),
@@ -123,7 +123,7 @@ async def _status(app: TenantMiddleware) -> int:
     return int(statuses[0])
 
 
-def _front_frontend(folder: Path, give_keys: Callable[[Path], None]) -> TenantMiddleware:
+def _frontend(folder: Path, give_keys: Callable[[Path], None]) -> TenantMiddleware:
     folder.mkdir()
     give_keys(folder / "keys")
     settings = Settings(

@@ -71,8 +71,8 @@ def _feature(unsupported: Unsupported) -> str:
     settings = [_setting(setting) for setting in (*unsupported.flags, *unsupported.variables)]
     times = ["start"] if settings else []
     times += ["model is loaded"] if unsupported.is_configured is not None else []
-    reported = (unsupported.feature, "; ".join(settings), unsupported.reason, unsupported.instead)
-    return f"| {' | '.join(reported)} | {'; '.join(times) or 'request'} |"
+    columns = (unsupported.feature, "; ".join(settings), unsupported.reason, unsupported.instead)
+    return f"| {' | '.join(columns)} | {'; '.join(times) or 'request'} |"
 
 
 def _setting(setting: Setting) -> str:

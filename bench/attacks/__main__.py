@@ -9,7 +9,7 @@ import argparse
 import asyncio
 import sys
 
-from bench.attacks.channels import Reported, listen
+from bench.attacks.channels import ChannelFindings, listen
 from bench.attacks.engines import attacked_engines, say
 from bench.attacks.findings import guess_deviation
 from bench.attacks.probing import Finding, Probe, probe
@@ -40,12 +40,12 @@ def main() -> None:
             findings = {
                 name: _probe(name, engine, options.samples, salt, seed) for seed, (name, engine, salt) in chosen
             }
-            reported = {
+            channels = {
                 name: _listen(name, engine, options.others, salt, seed) for seed, (name, engine, salt) in chosen
             }
     except EngineError as error:
         sys.exit(f"bench.attacks: {error}")
-    print(table(findings, options.samples), table_of_channels(reported), sep="\n\n")
+    print(table(findings, options.samples), table_of_channels(channels), sep="\n\n")
 
 
 def table(findings: dict[str, Finding], samples: int) -> str:
@@ -62,10 +62,10 @@ def table(findings: dict[str, Finding], samples: int) -> str:
     return "\n".join(lines)
 
 
-def table_of_channels(reported: dict[str, Reported]) -> str:
+def table_of_channels(channels: dict[str, ChannelFindings]) -> str:
     """Returns a table of the other channels, with a line for each way of attack and side."""
     lines = [f"{'':<28} {'logprobs: AUC':>13} {'KS p':>9}   {'error texts':>11}   {'figures moved':>13}"]
-    for name, each in reported.items():
+    for name, each in channels.items():
         by_logprobs = f"{each.by_logprobs.auc:>13.3f} {each.by_logprobs.p_value:>9.2g}"
         lines.append(f"{name:<28} {by_logprobs}   {each.error_texts:>11}   {each.figures:>13}")
     return "\n".join(lines)
@@ -89,7 +89,7 @@ def _probe(name: str, engine: Engine, samples: int, salt: str | None, seed: int)
     return asyncio.run(probe(engine, Probe(samples, _PROMPT_WORDS, seed, salt), say_taken))
 
 
-def _listen(name: str, engine: Engine, samples: int, salt: str | None, seed: int) -> Reported:
+def _listen(name: str, engine: Engine, samples: int, salt: str | None, seed: int) -> ChannelFindings:
     say(f"{name}: logprobs, errors, figures")
     return asyncio.run(listen(engine, Probe(samples, _PROMPT_WORDS, -1 - seed, salt)))
 

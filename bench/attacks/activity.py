@@ -93,11 +93,11 @@ def table(found: Mapping[str, tuple[Times, Distinction]], looks: int) -> str:
         f"times of refusals to somebody without a key, medians of {looks}",
         f"{'':<8} {'rounds':>6} {'silent':>10} {'writing':>10} {'AUC':>7} {'KS p':>9}",
     ]
-    for name, (times, reported) in found.items():
+    for name, (times, guess) in found.items():
         silent, writing = (1000 * median(each) for each in (times.silent, times.writing))
         lines.append(
             f"{name:<8} {len(times.silent):>6} {silent:>7.2f} ms {writing:>7.2f} ms "
-            f"{reported.auc:>7.3f} {reported.p_value:>9.2g}"
+            f"{guess.auc:>7.3f} {guess.p_value:>9.2g}"
         )
     return "\n".join(lines)
 

@@ -32,7 +32,7 @@ def beside(name: str, work: Callable[[Connection], Result]) -> Iterator[Beside[R
     """
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(target=_work_until_told, args=(work, theirs), daemon=True)
+    process = context.Process(target=_work_until_stopped, args=(work, theirs), daemon=True)
     done = Beside[Result]()
     process.start()
     theirs.close()
@@ -49,7 +49,7 @@ def beside(name: str, work: Callable[[Connection], Result]) -> Iterator[Beside[R
         process.kill()
 
 
-def _work_until_told(work: Callable[[Connection], Result], reported: Connection) -> None:
+def _work_until_stopped(work: Callable[[Connection], Result], parent: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    reported.send(None)
-    reported.send(work(reported))
+    parent.send(None)
+    parent.send(work(parent))

@@ -28,7 +28,7 @@ _IDS = re.compile(r"\b(?:cmpl-)?[0-9a-f]{16,}\b")
 
 
 @dataclass(frozen=True, slots=True)
-class Reported:
+class ChannelFindings:
     """The attacker's findings by these channels."""
 
     by_logprobs: Distinction
@@ -48,7 +48,7 @@ class _Seen:
     figures: set[str] = field(default_factory=set)
 
 
-async def listen(target: Target, how: Probe) -> Reported:
+async def listen(target: Target, how: Probe) -> ChannelFindings:
     """Attack an engine by these channels.
 
     Args:
@@ -74,7 +74,7 @@ async def listen(target: Target, how: Probe) -> Reported:
             await victim.logprob(sent)
             for prompt, errors in ((sent, seen.errors_of_sent), (unsent, seen.errors_of_unsent)):
                 errors.update([await attacker.error(prompt, mistake) for mistake in _MISTAKES])
-    return Reported(
+    return ChannelFindings(
         by_logprobs=distinguish(seen.sent, seen.unsent),
         error_texts=len(seen.errors_of_sent ^ seen.errors_of_unsent),
         figures=len(seen.figures),

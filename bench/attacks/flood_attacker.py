@@ -33,19 +33,19 @@ class Attack:
         return pair.pathological if self.is_odd else pair.plain
 
 
-def attack_until_told(attack: Attack, reported: Connection) -> Counter[str]:
+def attack_until_stopped(attack: Attack, parent: Connection) -> Counter[str]:
     """Attack until there is something to be read, and return how many answers had which status, or error."""
     answers: Counter[str] = Counter()
-    asyncio.run(_attack(attack, reported, answers))
+    asyncio.run(_attack(attack, parent, answers))
     return answers
 
 
-async def _attack(attack: Attack, reported: Connection, answers: Counter[str]) -> None:
+async def _attack(attack: Attack, parent: Connection, answers: Counter[str]) -> None:
     over = asyncio.Event()
-    asyncio.get_running_loop().add_reader(reported.fileno(), over.set)
+    asyncio.get_running_loop().add_reader(parent.fileno(), over.set)
     sending = asyncio.create_task(_send_all(attack, answers))
     await over.wait()
-    asyncio.get_running_loop().remove_reader(reported.fileno())
+    asyncio.get_running_loop().remove_reader(parent.fileno())
     sending.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await sending

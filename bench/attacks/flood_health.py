@@ -9,7 +9,7 @@ _PAUSE_SECONDS = 0.1
 _TIMEOUT_SECONDS = 120.0
 
 
-def ask_until_told(url: str, reported: Connection) -> list[float]:
+def ask_until_stopped(url: str, parent: Connection) -> list[float]:
     """Ask a server for its health again and again, until there is something to be read.
 
     Returns:
@@ -23,7 +23,7 @@ def ask_until_told(url: str, reported: Connection) -> list[float]:
         address.hostname or "", address.port or http.client.HTTP_PORT, timeout=_TIMEOUT_SECONDS
     )
     took = []
-    while not reported.poll(_PAUSE_SECONDS):
+    while not parent.poll(_PAUSE_SECONDS):
         began = time.perf_counter()
         client.request("GET", "/health")
         answer = client.getresponse()

@@ -42,8 +42,8 @@ def leaks(secret: str, found: dict[str, Leak], rounds: int) -> str:
         f"{'':<28}{'round':>8}{'bits a round by evictions':>28}{'by waits':>18}{'by both':>18}{'bits/s':>10}",
     ]
     for name, each in found.items():
-        reported = f"{_reported(each.by_evictions):>28}{_reported(each.by_waits):>18}{_reported(each.by_both):>18}"
-        lines.append(f"{name:<28}{each.round_seconds:>6.0f} s{reported}{each.bits_per_second:>10.4f}")
+        bits = f"{_bits(each.by_evictions):>28}{_bits(each.by_waits):>18}{_bits(each.by_both):>18}"
+        lines.append(f"{name:<28}{each.round_seconds:>6.0f} s{bits}{each.bits_per_second:>10.4f}")
     return "\n".join(lines)
 
 
@@ -54,7 +54,7 @@ def costs(found: dict[str, Found]) -> str:
     return "\n".join(lines)
 
 
-def _reported(information: Information) -> str:
+def _bits(information: Information) -> str:
     """Formats bits, and in brackets the bits that shuffled secrets seem to reveal."""
     return f"{information.bits:.3f} ({information.bias:.3f})"
 

@@ -116,11 +116,11 @@ def table(found: Mapping[str, Seen]) -> str:
         f"{'':<24} {'samples':>7} {'sent':>10} {'unsent':>10} {'AUC':>7} {'KS p':>9} {'by name alone':>14}",
     ]
     for name, seen in found.items():
-        reported = distinguish(seen.sent, seen.unsent)
+        guess = distinguish(seen.sent, seen.unsent)
         sent, unsent = (1000 * median(each) for each in (seen.sent, seen.unsent))
         lines.append(
             f"{name:<24} {len(seen.sent):>7} {sent:>7.1f} ms {unsent:>7.1f} ms "
-            f"{reported.auc:>7.3f} {reported.p_value:>9.2g} "
+            f"{guess.auc:>7.3f} {guess.p_value:>9.2g} "
             f"{seen.served_by_name:>6} of {len(seen.sent)}"
         )
     return "\n".join(lines)

@@ -33,7 +33,7 @@ SAME_AS_STOCK: Final = "same as stock"
 MET: Final = "met"
 MISSED: Final = "missed"
 NOT_MEASURED: Final = "not measured"
-NOT_JUDGED: Final = "not refusable: no GPU"
+NOT_JUDGED: Final = "not judged: no GPU"
 """The goals are for a GPU."""
 
 
@@ -44,7 +44,7 @@ class Measure:
     Args:
         goal: what should hold.
         measured: the figure, or why there is none.
-        outcome: ``met``, ``missed``, or ``not measured`` or ``not refusable`` with the reason.
+        outcome: ``met``, ``missed``, or ``not measured`` or ``not judged`` with the reason.
     """
 
     goal: str
@@ -141,11 +141,11 @@ def _throughput_at_256(run: Run, tenants: int, named: str) -> Measure:
 def equal_answers(run: Run) -> Measure:
     """Whether zones answer as stock does, in each case."""
     rows = {row["case"]: row for row in results_of(run, "default", "equal").get("rows", ())}
-    refusable = [(case, *_judged_case(rows.get(case))) for case in CASES]
-    outcomes = {outcome for _, _, outcome in refusable}
+    judged = [(case, *_judged_case(rows.get(case))) for case in CASES]
+    outcomes = {outcome for _, _, outcome in judged}
     outcome = next(each for each in (MISSED, NOT_MEASURED, MET) if each in outcomes)
     return Measure(
-        "the same answers as stock, in each case", "; ".join(f"{case}: {said}" for case, said, _ in refusable), outcome
+        "the same answers as stock, in each case", "; ".join(f"{case}: {said}" for case, said, _ in judged), outcome
     )
 
 
@@ -184,8 +184,8 @@ def expected_same(row: EqualRow) -> int:
     return row.get("stock_same_tokens", row["answers"]) if row["case"] == PREEMPTION else row["answers"]
 
 
-def refusable(run: Run) -> Iterable[Measure]:
-    """All measures. Figures of phases that did not complete, and of runs without a GPU, are not refusable."""
+def judged(run: Run) -> Iterable[Measure]:
+    """All measures. Figures of phases that did not complete, and of runs without a GPU, are not judged."""
     for measure in (*_of_default_group(run), *further_answers(run)):
         if not run["environment"]["card"] and measure.outcome in (MET, MISSED):
             yield replace(measure, outcome=NOT_JUDGED)

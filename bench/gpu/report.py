@@ -31,7 +31,7 @@ from bench.gpu.figures import (
     throughput_to_stock,
     token_rate,
 )
-from bench.gpu.measures import refusable
+from bench.gpu.measures import judged
 from bench.gpu.plots import draw
 from bench.gpu.results import EngineStart, PhaseResult, ResultsError, Run, read
 
@@ -93,7 +93,7 @@ def _engine(engine: EngineStart) -> str:
 
 def measures(run: Run) -> str:
     """Returns each goal, the measurement, and whether the run met it."""
-    rows = [(each.goal, each.measured or ABSENT, each.outcome) for each in refusable(run)]
+    rows = [(each.goal, each.measured or ABSENT, each.outcome) for each in judged(run)]
     return table(("goal", "measured", "outcome"), rows)
 
 

@@ -20,7 +20,7 @@ import httpx
 from bench.end_to_end.engines import BLOCK_TOKENS, Engine, EngineError, Engines
 from bench.kinds.kinds import KINDS, Kind
 from bench.kinds.results import Drafts, Result, reason_in, table
-from bench.kinds.story import Reported, tell
+from bench.kinds.story import Story, tell
 from hack.locked import with_torchvision
 from tenantzone_contract.config import ZoneConfig
 
@@ -113,7 +113,7 @@ def _starts(engine: Engine, alone: Engines) -> str | None:
     return None
 
 
-def _tell(engine: Engine, kind: Kind, flood_tokens: int) -> Reported | str:
+def _tell(engine: Engine, kind: Kind, flood_tokens: int) -> Story | str:
     def progress(message: str) -> None:
         say(f"{engine.name}: {message}")
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from bench.kinds.story import Answer, Reported
+from bench.kinds.story import Answer, Story
 
 _HEADER: Final = (
     "kind", "like", "prompt", "cached before", "by burst", "after, zones", "after, stock", "equal, alone", "equal, all",
@@ -30,9 +30,9 @@ class Result:
 
     kind: str
     like: str
-    zones: Reported | str
+    zones: Story | str
     """Or why not: the engine's own words."""
-    stock: Reported | str
+    stock: Story | str
     drafts: Drafts | None = None
     """On the engine with zones."""
 
@@ -70,13 +70,13 @@ def _cells(result: Result) -> Iterator[str]:
     zones, stock = result.zones, result.stock
     yield result.kind
     yield result.like
-    ran = next((reported for reported in (stock, zones) if isinstance(reported, Reported)), None)
+    ran = next((story for story in (stock, zones) if isinstance(story, Story)), None)
     yield str(ran.first.prompt_tokens) if ran else "-"
     yield _both(zones, stock, "before")
     yield _both(zones, stock, "across")
     yield _cached(zones, "after")
     yield _cached(stock, "after")
-    if isinstance(zones, Reported) and isinstance(stock, Reported):
+    if isinstance(zones, Story) and isinstance(stock, Story):
         for ours, theirs in ((zones.alone, stock.alone), (zones.answers, stock.answers)):
             same, total, _ = equal(ours, theirs)
             yield f"{same} of {total}"
@@ -85,15 +85,15 @@ def _cells(result: Result) -> Iterator[str]:
     yield f"{result.drafts.accepted} of {result.drafts.drafted} right" if result.drafts else "-"
 
 
-def _both(zones: Reported | str, stock: Reported | str, which: str) -> str:
+def _both(zones: Story | str, stock: Story | str, which: str) -> str:
     ours, theirs = _cached(zones, which), _cached(stock, which)
     return ours if ours == theirs else f"{ours}, stock {theirs}"
 
 
-def _cached(reported: Reported | str, which: str) -> str:
-    if isinstance(reported, str):
+def _cached(story: Story | str, which: str) -> str:
+    if isinstance(story, str):
         return "-"
-    answer: Answer = getattr(reported, which)
+    answer: Answer = getattr(story, which)
     return str(answer.cached_tokens)
 
 

@@ -57,7 +57,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Reported:
+class Story:
     """The answers of one engine."""
 
     first: Answer
@@ -85,7 +85,7 @@ class Reported:
         return sum(answer.prompt_tokens for answer in self.flood)
 
 
-def tell(target: Target, flood_tokens: int, *, pictures: bool, say: Callable[[str], None]) -> Reported:
+def tell(target: Target, flood_tokens: int, *, pictures: bool, say: Callable[[str], None]) -> Story:
     """Send the prompts, flood, and send them again.
 
     Args:
@@ -108,7 +108,7 @@ def tell(target: Target, flood_tokens: int, *, pictures: bool, say: Callable[[st
                 flood.append(answer)
                 say(f"flood: {len(flood)} of {len(asked)} prompts")
         after = _ask(client, target, ACME, prompt, _ANSWER_TOKENS)
-    return Reported(first, before, across, after, tuple(flood))
+    return Story(first, before, across, after, tuple(flood))
 
 
 def question(seed: str, tokens: int, *, pictures: bool) -> Question:

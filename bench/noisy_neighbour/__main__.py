@@ -187,7 +187,7 @@ async def _one(
     flood = Flood(session, tenants[FLOOD], shape, options.at_once, seed)
     async with _at_its_height(flood):
         await asyncio.sleep(needed_until - time.perf_counter())
-        alone = await _pace(flood, asyncio.sleep(options.alone_seconds))
+        alone = await _rate(flood, asyncio.sleep(options.alone_seconds))
         # A step that began while the quiet zone needed nothing is as long as the flood makes it.
         await ask_quietly(session, tenants[QUIET], warming, 0)
         refused = flood.refused
@@ -196,9 +196,9 @@ async def _one(
         async def ask() -> None:
             flooded.extend(await ask_quietly(session, tenants[QUIET], shape, -seed))
 
-        pace = await _pace(flood, ask())
+        rate = await _rate(flood, ask())
         flood.check()
-    return Seed(_phase(solo), _phase(flooded), pace, alone, flood.refused - refused)
+    return Seed(_phase(solo), _phase(flooded), rate, alone, flood.refused - refused)
 
 
 async def _until_idle(engines: Engines) -> None:
@@ -228,7 +228,7 @@ async def _at_its_height(flood: Flood) -> AsyncIterator[None]:
         yield
 
 
-async def _pace(flood: Flood, meanwhile: Awaitable[None]) -> float:
+async def _rate(flood: Flood, meanwhile: Awaitable[None]) -> float:
     """The flood's tokens per second, for as long as something else takes."""
     before, began = flood.tokens, time.perf_counter()
     await meanwhile

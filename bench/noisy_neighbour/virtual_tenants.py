@@ -78,7 +78,7 @@ class VirtualTenants:
     def next_arrival(self) -> float | None:
         return self._due[0] if self._due else None
 
-    def reported(self, output: EngineCoreOutput, now: float) -> None:
+    def receive(self, output: EngineCoreOutput, now: float) -> None:
         request_id, tokens = output.request_id, len(output.new_token_ids)
         if (answer := self._quiet.get(request_id)) is not None:
             answer.tokens_at += [now] * tokens

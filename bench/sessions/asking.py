@@ -88,7 +88,7 @@ def _ask(client: httpx.Client, engine: Engine, tenant: int, prompt: str, answer:
         body["cache_salt"] = f"tenant-{tenant}"
     response = client.post("/v1/completions", json=body, headers=headers)
     response.raise_for_status()
-    reported = response.json()
-    usage = reported["usage"]
+    completion = response.json()
+    usage = completion["usage"]
     cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
-    return reported["choices"][0]["text"], usage["prompt_tokens"], cached
+    return completion["choices"][0]["text"], usage["prompt_tokens"], cached

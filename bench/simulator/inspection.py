@@ -2,7 +2,7 @@
 
 The invariants are those of ``checks``, and two of waiting. Entitled: a zone that was denied blocks within its
 reservation has them in the next step. Parked: a zone that is skipped because its next request was denied loses nothing
-by it; each is checked without the core's memory of denials.
+by it; each is checked without the core's memory of who backed off.
 """
 
 from collections import Counter
@@ -55,7 +55,9 @@ class Inspection:
         self._check_entitled(engine)
         if self.steps % self._full_every == 0 and engine.is_exhausted:
             for zone in engine.waiting.zones():
-                demand(not zone.backoff_ticket or not _is_admissible(engine, zone), "parked", zone, "could be admitted")
+                demand(
+                    not zone.backoff_ticket or not _is_admissible(engine, zone), "backed off", zone, "could be admitted"
+                )
 
     def after_step(self, engine: Engine) -> None:
         """The cheap checks, and the whole books now and then."""

@@ -91,7 +91,7 @@ class BlockPool:
         request.hashed = full
         if request.zone.backoff_ticket:
             # Its next request may find more in the cache now, and need fewer blocks.
-            self.ledger.totals.requeue(request.zone)
+            self.ledger.totals.reconsider(request.zone)
 
     def release(self, request: Request) -> None:
         """Let go of a request's blocks, its last one to be evicted first."""

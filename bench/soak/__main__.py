@@ -39,12 +39,12 @@ def main() -> int:
                 print(f"  {shown - began:4.0f} s: day {day}, {now % DAY_SECONDS / 3600:.1f} h", flush=True)
         gc.collect()
         sizes.append(tracemalloc.get_traced_memory()[0])
-        print(f"day {day}: {sizes[-1] / 2**20:.2f} MiB, {days.reported.total():,} events so far", flush=True)
+        print(f"day {day}: {sizes[-1] / 2**20:.2f} MiB, {days.events.total():,} events so far", flush=True)
     return _print(days, sizes)
 
 
 def _print(days: Days, sizes: list[int]) -> int:
-    print("\nevents: " + ", ".join(f"{kind} {count:,}" for kind, count in sorted(days.reported.items())))
+    print("\nevents: " + ", ".join(f"{kind} {count:,}" for kind, count in sorted(days.events.items())))
     print(f"\n{'on average':<40}{'first day':>12}{'last day':>12}")
     for name, (first, last) in days.averages.by_name().items():
         if max(first, last) > FEW:

@@ -44,7 +44,7 @@ class Days:
     def __init__(self, zones: int, seed: int = 1, day_seconds: float = DAY_SECONDS) -> None:
         self.engine = Engine(zones * BLOCKS_PER_ZONE, seats=max(8, zones // 5))
         self.engine.ledger.overflow.max_apart = 5
-        self.reported: Counter[str] = Counter()
+        self.events: Counter[str] = Counter()
         """Events, by kind."""
         self.averages = Averages()
         self._day_seconds = day_seconds
@@ -138,8 +138,8 @@ class Days:
 
     def _collect(self) -> None:
         """Collect events as auditing does, a part in each turn; turns are slower here."""
-        self.reported.update(event.kind for event in self.engine.ledger.trail.take().events())
+        self.events.update(event.kind for event in self.engine.ledger.trail.take().events())
         events = next(self._usage, None)
         if events is None:
             self._usage = self.engine.tenancy.usage_in_slices()
-        self.reported.update(event.kind for event in events or ())
+        self.events.update(event.kind for event in events or ())

@@ -78,7 +78,7 @@ class Killed:
     """Returns the problem that is reported while the server is down, once it was detected."""
 
 
-def reported(fleet: Fleet) -> Callable[[], str]:
+def problem_of_engine_a(fleet: Fleet) -> Callable[[], str]:
     """Returns a function that gives engine A's report of the problem."""
     return lambda: f"engine A says: {fleet.problem(0)}" if fleet.problem(0) else ""
 

@@ -8,7 +8,7 @@ from hack.demo.asking import Answer, make_prompt
 from hack.demo.claims import Claims
 from hack.demo.console import chapter, say, table, took
 from hack.demo.engines import BLOCK_TOKENS
-from hack.fleet.killing import Killed, await_written, is_killed, reported
+from hack.fleet.killing import Killed, await_written, is_killed, problem_of_engine_a
 from hack.fleet.stack import Fleet
 
 SESSION_BLOCKS = 24
@@ -27,9 +27,11 @@ def tell(fleet: Fleet) -> Claims:
     _have_storage_opened(fleet, (0, 1))
     session = _session_moves(fleet, claims)
     _flood(fleet, claims, session)
-    is_killed(fleet, claims, "c", Killed("The manager", fleet.manager.kill, fleet.manager.start, reported(fleet)))
+    is_killed(
+        fleet, claims, "c", Killed("The manager", fleet.manager.kill, fleet.manager.start, problem_of_engine_a(fleet))
+    )
     if fleet.redis is not None:
-        redis = Killed("Redis, which has the index,", fleet.redis.kill, fleet.redis.start, reported(fleet))
+        redis = Killed("Redis, which has the index,", fleet.redis.kill, fleet.redis.start, problem_of_engine_a(fleet))
         is_killed(fleet, claims, "d", redis)
         _is_still_there(fleet, claims, session)
     what = "The S3 server, with all that it holds,"

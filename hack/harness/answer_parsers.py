@@ -158,11 +158,11 @@ def parse_stream(
         request: that the answer is for.
         before: called with the token ids of each piece before the parser gets it.
     """
-    reported, prompt = [], [3]
+    deltas, prompt = [], [3]
     for number, (text, ids) in enumerate(pieces):
         before(ids)
-        reported.append(parser.parse_delta(text, ids, request, prompt, finished=number == len(pieces) - 1))
-    return reported
+        deltas.append(parser.parse_delta(text, ids, request, prompt, finished=number == len(pieces) - 1))
+    return deltas
 
 
 def parse_whole(parser: Any, text: str, request: ChatCompletionRequest) -> Any:

@@ -44,7 +44,7 @@ def advice_table(pools: Sequence[Pool], now: float) -> list[str]:
 
 def advice_document(pools: Sequence[Pool], *, indent: int | None) -> str:
     """The same for programs."""
-    reported = [
+    rows = [
         {
             "namespace": pool.namespace,
             "pool": pool.name,
@@ -54,7 +54,7 @@ def advice_document(pools: Sequence[Pool], *, indent: int | None) -> str:
         }
         for pool in pools
     ]
-    return json.dumps({"pools": reported}, indent=indent)
+    return json.dumps({"pools": rows}, indent=indent)
 
 
 def _rows(pool: Pool, now: float) -> Iterator[tuple[str, ...]]:

@@ -125,15 +125,15 @@ class Move:
         order = MigrationOrder.model_validate(
             {"order": work, "tenant": self.tenant, "bytes_per_second": self.bytes_per_second, "prompts": prompts}
         )
-        report, reported = _exchange(engine, "POST", body=order), time.monotonic()
+        report, last_shown = _exchange(engine, "POST", body=order), time.monotonic()
         while report.is_running:
             now = time.monotonic()
             if now >= self.deadline:
                 raise MigrateError(
                     f"not complete in time, and stopped; run it again to go on: {_state(engine, report)}"
                 )
-            if now - reported >= _TELL_SECONDS:
-                reported = now
+            if now - last_shown >= _TELL_SECONDS:
+                last_shown = now
                 self.tell(_state(engine, report))
             time.sleep(_LOOK_SECONDS)
             report = _exchange(engine, "GET", {TENANT_PARAMETER: self.tenant})

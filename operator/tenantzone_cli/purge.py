@@ -64,7 +64,7 @@ def wait(api: Api, namespace: str, name: str, purge: str, timeout: float, tell: 
         Unreachable: it does not answer.
         PurgeError: it was not complete in time, or another purge has come in its place.
     """
-    began, reported = time.monotonic(), ""
+    began, shown = time.monotonic(), ""
     while True:
         zone = _read(api, namespace, name)
         record = zone.status.get("purge") or {}
@@ -75,8 +75,8 @@ def wait(api: Api, namespace: str, name: str, purge: str, timeout: float, tell: 
         passed, state = time.monotonic() - began, _state(zone, purge)
         if passed >= timeout:
             raise PurgeError(f"not complete after {timeout:g} s, and goes on: {state}")
-        if passed >= _QUIET_SECONDS and state != reported:
-            reported = state
+        if passed >= _QUIET_SECONDS and state != shown:
+            shown = state
             tell(state)
         time.sleep(_LOOK_SECONDS)
 
@@ -93,9 +93,9 @@ def _cells(engine: str, counts: Body) -> tuple[str, ...]:
 
 def _state(zone: Zone, purge: str) -> str:
     """How far a purge has come, in the operator's words."""
-    record, reported = zone.status.get("purge") or {}, zone.condition("Purged")
-    if record.get("id") == purge and reported is not None:
-        return reported.message
+    record, condition = zone.status.get("purge") or {}, zone.condition("Purged")
+    if record.get("id") == purge and condition is not None:
+        return condition.message
     return f"purge {purge} is not taken up by the operator yet; if it stays so, is the operator of this release?"
 
 

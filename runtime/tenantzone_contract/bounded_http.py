@@ -341,6 +341,6 @@ def _acknowledged_bytes(transport: asyncio.Transport) -> int:
     """How much of what was sent the client's machine has taken, of all answers on a connection."""
     connection = transport.get_extra_info("socket")
     with suppress(OSError):  # it has just been closed
-        reported = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192)
-        return int.from_bytes(reported[_BYTES_ACKED], sys.byteorder)
+        info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192)
+        return int.from_bytes(info[_BYTES_ACKED], sys.byteorder)
     return 0

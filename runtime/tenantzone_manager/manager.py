@@ -93,7 +93,7 @@ class CacheManager:
         """Whether the index answered when it was last asked."""
         self.problem = ""
         """Why the index did not answer, or stores nothing new; empty: it does both."""
-        self._reported = ""
+        self._logged = ""
         """What was logged of it last; empty: that all is well again."""
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -253,8 +253,8 @@ class CacheManager:
             await self.catalog.mend_zones()
             await self.reclaim()
         # Not before: the index may answer some questions, and fail at each pass.
-        if self._reported and not self.problem:
-            self._reported = ""
+        if self._logged and not self.problem:
+            self._logged = ""
             _log.info("the index answers, and has room")
 
     def _note_shortage(self, shortage: str) -> None:
@@ -263,8 +263,8 @@ class CacheManager:
             self._tell(f"nothing new is stored: {shortage}")
 
     def _tell(self, problem: str) -> None:
-        if problem != self._reported:
-            self._reported = problem
+        if problem != self._logged:
+            self._logged = problem
             _log.warning("%s", problem)
 
     async def _move_if_leader(self) -> None:

@@ -22,7 +22,7 @@ AT_ONCE: Final = WRITE_AT_ONCE
 """Blocks in one commit."""
 NO_END: Final = 2**63
 
-Reported = Callable[[Instance, str, Sequence[bytes]], None]
+OnRemoved = Callable[[Instance, str, Sequence[bytes]], None]
 """Hears of blocks that have ceased to serve, as soon as they have: whose, from which storage type (empty: from all),
 and their keys, no more than ``AT_ONCE``."""
 
@@ -68,14 +68,14 @@ class Remover:
         self._turns = turns
         self._clock = clock
 
-    async def remove_cache(self, instance: Instance, keys: Sequence[bytes], reported: Reported = _nobody) -> Removed:
+    async def remove_cache(self, instance: Instance, keys: Sequence[bytes], on_removed: OnRemoved = _nobody) -> Removed:
         """Have blocks cease to serve everywhere, wherever they are in their prompts."""
         removed = Removed()
         for begin in range(0, len(keys), AT_ONCE):
             # Those at the end first, if the keys are a prompt's.
             some = keys[begin : begin + AT_ONCE][::-1]
             removed += await self._leave(
-                instance, "", some, lambda _block, _location: True, reported, caller_of(instance)
+                instance, "", some, lambda _block, _location: True, on_removed, caller_of(instance)
             )
         return removed
 
@@ -87,7 +87,7 @@ class Remover:
         unused_for: float = 0.0,
         to_bytes: int = 0,
         at_most: int = NO_END,
-        reported: Reported = _nobody,
+        on_removed: OnRemoved = _nobody,
     ) -> Removed:
         """Have blocks of an instance cease to serve: least recently used first, and none before those after it.
 
@@ -97,12 +97,12 @@ class Remover:
             unused_for: only what was not used for so many seconds.
             to_bytes: until no more than that is left.
             at_most: bytes in this call.
-            reported: hears of what goes.
+            on_removed: called with what is removed.
         """
         account = await self._index.account(books.instance_account(instance.name, where))
         surplus = min(account.live - to_bytes, at_most)
         order = Order(where, unused_since=self._clock() - unused_for)
-        return await self.evict([instance], order, surplus, {instance.name: surplus}, reported, caller_of(instance))
+        return await self.evict([instance], order, surplus, {instance.name: surplus}, on_removed, caller_of(instance))
 
     async def evict(
         self,
@@ -110,7 +110,7 @@ class Remover:
         order: Order,
         need: int,
         allowed: Mapping[str, int],
-        reported: Reported = _nobody,
+        on_removed: OnRemoved = _nobody,
         caller: str = IN_BACKGROUND,
     ) -> Removed:
         """Have so many bytes cease to serve, if there are as many that may go.
@@ -120,7 +120,7 @@ class Remover:
             order: which, and in which order.
             need: bytes.
             allowed: by instance, how many bytes it may lose.
-            reported: hears of what goes.
+            on_removed: called with what is removed.
             caller: whose turns are taken.
         """
         left = dict(allowed)
@@ -141,7 +141,7 @@ class Remover:
                 ends = [each.key for each in chosen if each.instance == instance.name]
                 if ends:
                     room = min(left[instance.name], need - total.bytes)
-                    removed = await self._evict_prefixes(instance, order, ends, bound, room, reported, caller)
+                    removed = await self._evict_prefixes(instance, order, ends, bound, room, on_removed, caller)
                     left[instance.name] -= removed.bytes
                     total += removed
             if total == before:
@@ -166,7 +166,7 @@ class Remover:
         ends: Sequence[bytes],
         bound: float,
         room: int,
-        reported: Reported,
+        on_removed: OnRemoved,
         caller: str,
     ) -> Removed:
         """Evict from the ends towards the beginning, as far as it is no more recently used than what else would go."""
@@ -185,7 +185,7 @@ class Remover:
             order.where,
             keys,
             lambda block, location: order.takes(location) and block.evictable_from(order.where),
-            reported,
+            on_removed,
             caller,
         )
 
@@ -217,7 +217,7 @@ class Remover:
         where: str,
         keys: Sequence[bytes],
         goes: Callable[[Block, CacheLocation], bool],
-        reported: Reported,
+        on_removed: OnRemoved,
         caller: str,
     ) -> Removed:
         due = self._timing.unread_from(self._clock(), self._index.staleness_seconds)
@@ -234,7 +234,7 @@ class Remover:
         # There may be thousands of commits.
         await self._turns.take(caller)
         if left:
-            reported(instance, where, list(left))
+            on_removed(instance, where, list(left))
         return Removed(len(left), sum(location.size for locations in left.values() for location in locations))
 
 

@@ -20,12 +20,12 @@ class Touches:
 
     Args:
         index: has the records.
-        reported: hears of what was written, by space.
+        on_written: called with what was written, by space.
     """
 
-    def __init__(self, index: MetaIndex, reported: Callable[[str, Sequence[bytes]], None]) -> None:
+    def __init__(self, index: MetaIndex, on_written: Callable[[str, Sequence[bytes]], None]) -> None:
         self._index = index
-        self._reported = reported
+        self._on_written = on_written
         self._noted: dict[str, dict[bytes, tuple[float, int, bool]]] = {}
         self._count = 0
 
@@ -61,4 +61,4 @@ class Touches:
                 use(draft, key, *uses[key])
 
         await change_blocks(self._index, space, keys, change)
-        self._reported(space, keys)
+        self._on_written(space, keys)

@@ -125,12 +125,12 @@ def _held_out(held_out: Mapping[str, Setting], chosen: Candidate, setting: Setti
     from tenantzone_replay.held_out import trials_table, try_on
 
     sizes = [int(setting.shape.blocks * size) for size in SIZES]
-    reported = partial(print, file=sys.stderr, flush=True)
+    say = partial(print, file=sys.stderr, flush=True)
     trials = []
     for load, other in held_out.items():
-        reported(f"held out: {printable(load)}")
+        say(f"held out: {printable(load)}")
         trials.append(
-            try_on(printable(load), other, chosen.zones, chosen.blocks, sizes, wanted, reported, chosen.tier_blocks)
+            try_on(printable(load), other, chosen.zones, chosen.blocks, sizes, wanted, say, chosen.tier_blocks)
         )
     return trials_table(trials, wanted)
 

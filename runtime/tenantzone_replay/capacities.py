@@ -34,7 +34,7 @@ def curves(
     parts: Sequence[float],
     names: Sequence[str],
     policies_of: Callable[[Setting, Sequence[ZoneConfig]], dict[str, Policy]],
-    reported: Callable[[Result], None],
+    report: Callable[[Result], None],
 ) -> list[Curve]:
     """Replay each policy with each capacity.
 
@@ -44,7 +44,7 @@ def curves(
         parts: the capacities to try, as parts of the blocks. Reservations, loans and limits in blocks scale with them.
         names: of the policies; a policy that never evicts has no curve.
         policies_of: makes all policies for a setting and zones.
-        reported: called with each result.
+        report: called with each result.
     """
     found: dict[str, list[Point]] = {name: [] for name in names if name != "infinite"}
     for part in sorted(parts):
@@ -53,7 +53,7 @@ def curves(
         every = policies_of(at, [scaled(zone, part) for zone in zones])
         for name, points in found.items():
             result = replay(at, every[name])
-            reported(result)
+            report(result)
             points.append(Point(blocks, result.hit_rate, result.attainment))
     return [Curve(name, tuple(points)) for name, points in found.items()]
 

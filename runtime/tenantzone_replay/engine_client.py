@@ -82,10 +82,10 @@ class EngineClient:
         async with self._asked("POST", "/v1/completions", body) as response:
             url = str(response.url)
             async for line in response.content:
-                reported = _reported(url, line)
-                if reported.get("choices"):
+                data = _data(url, line)
+                if data.get("choices"):
                     tokens.append(time.perf_counter())
-                usage = members(url, reported.get("usage") or usage)
+                usage = members(url, data.get("usage") or usage)
         # Several tokens may arrive at once.
         came = count(url, usage, "completion_tokens", default=len(tokens)) if tokens else 0
         if came < answer_tokens:
@@ -109,8 +109,8 @@ class EngineClient:
         except TraceError:
             return 0, 0
         line = next((line for line in text.splitlines() if line.startswith("vllm:cache_config_info{")), "")
-        reported = dict(re.findall(r'(\w+)="([^"]*)"', line))
-        blocks, tokens = reported.get("num_gpu_blocks", ""), reported.get("block_size", "")
+        labels = dict(re.findall(r'(\w+)="([^"]*)"', line))
+        blocks, tokens = labels.get("num_gpu_blocks", ""), labels.get("block_size", "")
         # vLLM keeps one block for itself.
         return (int(blocks) - 1, int(tokens)) if blocks.isdecimal() and tokens.isdecimal() else (0, 0)
 
@@ -141,14 +141,14 @@ class EngineClient:
             raise TraceError(f"{url}: {str(error) or f'no answer within {_PATIENCE.total:g} s'}") from None
 
 
-def _reported(url: str, line: bytes) -> Mapping[str, Any]:
+def _data(url: str, line: bytes) -> Mapping[str, Any]:
     """Returns the JSON object of a data line of an event stream; empty for all other lines."""
     if not line.startswith(b"data: {"):
         return {}
-    reported = members(url, _json(url, line.removeprefix(b"data: ")))
-    if reported.get("error"):
-        raise TraceError(f"{url} ended an answer with an error: {str(reported['error'])[:300]}")
-    return reported
+    data = members(url, _json(url, line.removeprefix(b"data: ")))
+    if data.get("error"):
+        raise TraceError(f"{url} ended an answer with an error: {str(data['error'])[:300]}")
+    return data
 
 
 def _json(url: str, text: bytes) -> Any:

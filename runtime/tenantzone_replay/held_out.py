@@ -51,7 +51,7 @@ def try_on(
     blocks: int,
     sizes: Sequence[int],
     wanted: float,
-    reported: Callable[[str], None],
+    report: Callable[[str], None],
     tier_blocks: int = 0,
 ) -> Trial:
     """Replay a load with the advised zones and with equal zones, both with the advised tier.
@@ -63,7 +63,7 @@ def try_on(
         blocks: the advised number of blocks.
         sizes: sizes of memory to try with both, in blocks; reservations are parts of them.
         wanted: the part of its requests that each tenant must have in time.
-        reported: called with a message for each step.
+        report: called with a message for each step.
         tier_blocks: the advised blocks of CPU memory below the engine.
     """
     tenants = list(setting.profile.demand)
@@ -71,7 +71,7 @@ def try_on(
     def worst(zones: Sequence[ZoneConfig], blocks: int, what: str) -> float:
         at = replace(setting, shape=replace(setting.shape, blocks=blocks))
         result = replay(at, Policy("tried", "zones that are tried", zones=tuple(zones), tier_blocks=tier_blocks))
-        reported(f"  {what} with {blocks:,} blocks: worst tenant {result.worst:.1%} in time")
+        report(f"  {what} with {blocks:,} blocks: worst tenant {result.worst:.1%} in time")
         return result.worst
 
     def least(zones_of: Callable[[int], Sequence[ZoneConfig]], what: str, enough: float) -> int | None:

@@ -114,12 +114,10 @@ def read_measured(path: Path) -> Measured:
         TraceError: the file can't be read.
     """
     try:
-        reported = json.loads(path.read_text())
-        if reported.pop("format") != FORMAT:
+        figures = json.loads(path.read_text())
+        if figures.pop("format") != FORMAT:
             raise TraceError(f"{path}: its format is another one; measure the engine again")
-        found = Measured(
-            *(type_of(reported[each.name]) for each, type_of in zip(fields(Measured), _TYPES, strict=True))
-        )
+        found = Measured(*(type_of(figures[each.name]) for each, type_of in zip(fields(Measured), _TYPES, strict=True)))
         amounts = [getattr(found, each.name) for each in fields(Measured)[1:]]
         if not all(0 <= each < 1e15 for each in amounts) or found.block_tokens < 1 or found.gpu_count < 1:
             raise TraceError(f"{path}: expected seconds, blocks and GPUs, none of them negative or without end")

@@ -58,7 +58,7 @@ def replay(setting: Setting, policy: Policy) -> Result:
             clock.seconds,
             setting.in_flight,
             setting.hardware.outside_seconds,
-            setting.reported,
+            setting.on_answered,
         )
         observer = Observer(scheduler, policy, tenants, result, clock.seconds, setting.profile.seconds / MOMENTS)
         engine = VirtualEngine(

@@ -55,7 +55,7 @@ def search(
     setting: Setting,
     trials: int,
     seed: int,
-    reported: Callable[[Candidate], None],
+    report: Callable[[Candidate], None],
     wanted: float,
     tiers: Sequence[float] = (0.0,),
     tier_price: float = 0.1,
@@ -66,7 +66,7 @@ def search(
         setting: its blocks are the largest size that is tried.
         trials: the number of trials, in addition to the equal zones.
         seed: equal seeds give equal trials.
-        reported: called with each candidate.
+        report: called with each candidate.
         wanted: the part of its requests that each tenant must have in time.
         tiers: sizes of a tier of CPU memory, as parts of the engine's blocks, in any order.
         tier_price: the price of a tier block relative to an engine block.
@@ -88,7 +88,7 @@ def search(
     def objective(trial: optuna.Trial) -> tuple[float, float]:
         candidate = _candidate(setting, tenants, trial, tiers, tier_price)
         tried.append(candidate)
-        reported(candidate)
+        report(candidate)
         return candidate.cost, candidate.worst
 
     study.optimize(objective, n_trials=len(alike))
@@ -105,7 +105,7 @@ def narrowed(
     setting: Setting,
     tried: Sequence[Candidate],
     wanted: float,
-    reported: Callable[[Candidate], None],
+    report: Callable[[Candidate], None],
     tier_price: float = 0.1,
 ) -> list[Candidate]:
     """Try less memory for the cheapest candidates that reached the target, and for equal shares with each tier.
@@ -114,7 +114,7 @@ def narrowed(
         setting: the same as for the search.
         tried: by the search.
         wanted: the part of its requests that each tenant must have in time.
-        reported: called with each candidate.
+        report: called with each candidate.
         tier_price: the same as for the search.
     """
     enough = sorted((each for each in tried if each.worst >= wanted), key=lambda each: (each.cost, -each.worst))
@@ -135,7 +135,7 @@ def narrowed(
         zones = tuple(scaled(zone, part) for zone in start.zones)
         found = _replayed(setting, blocks, zones, start.lends, tier_blocks, tier_price, start.is_equal)
         smaller.append(found)
-        reported(found)
+        report(found)
         return found.worst >= wanted
 
     for start in starts:

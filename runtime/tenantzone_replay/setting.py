@@ -9,7 +9,7 @@ from tenantzone_replay.measures import Target
 from tenantzone_replay.profile import Profile
 from tenantzone_runtime.engine.engine_shape import EngineShape
 
-Reported = Callable[[int, str, int, int], None]
+OnAnswered = Callable[[int, str, int, int], None]
 """Called with a request's number in the load, its tenant, its prompt tokens and its hit tokens."""
 
 
@@ -31,5 +31,5 @@ class Setting:
     """The number of concurrent steps; 2 with async scheduling."""
     in_flight: int | None = None
     """The number of concurrent requests, where the next is sent when one ends; None: they arrive as the load says."""
-    reported: Reported = no_one
+    on_answered: OnAnswered = no_one
     """Called with each answered request."""

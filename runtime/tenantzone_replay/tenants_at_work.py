@@ -113,7 +113,7 @@ class TenantsAtWork:
             return len(self.under_way) + len(self._at_frontend) < self._in_flight
         return self._begin + asked.arrival <= now
 
-    def reported(self, output: Any, now: float) -> None:
+    def receive(self, output: Any, now: float) -> None:
         request = self.under_way.get(output.request_id)
         if request is None:
             return

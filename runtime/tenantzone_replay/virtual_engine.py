@@ -37,7 +37,7 @@ class Tenants(Protocol):
     def next_arrival(self) -> float | None:
         """Returns the time of the next arrival; None: no request arrives before another event."""
 
-    def reported(self, output: Any, now: float) -> None:
+    def receive(self, output: Any, now: float) -> None:
         """Receive tokens or the end of an answer: an ``EngineCoreOutput`` of vLLM's."""
 
 
@@ -153,7 +153,7 @@ class VirtualEngine:
         ends, output, result = self._in_flight.popleft()
         self._pass_time(ends)
         for item in self._driver.update(output, result):
-            self._tenants.reported(item, self._clock.seconds)
+            self._tenants.receive(item, self._clock.seconds)
 
     def _pass_time(self, until: float) -> None:
         self._clock.seconds = max(self._clock.seconds, until)

@@ -148,14 +148,14 @@ class _Pages:
     def answer(self, path: str, query: str, headers: Message) -> Page:
         if path == HEALTH_PATH:
             return self._health()
-        return self.refusal(headers) or self._reported(path, query, headers.get("Accept", ""))
+        return self.refusal(headers) or self._answer(path, query, headers.get("Accept", ""))
 
     def refusal(self, headers: Message) -> Page | None:
         """Returns the answer that refuses a request with these headers, or None if it is permitted."""
         refusal = self._access.refusal(headers.get("Authorization", ""), headers.get(ADMIN_TOKEN_HEADER, ""))
         return (HTTPStatus.UNAUTHORIZED, _TEXT, f"{refusal}\n".encode()) if refusal else None
 
-    def _reported(self, path: str, query: str, accept: str) -> Page:
+    def _answer(self, path: str, query: str, accept: str) -> Page:
         match path:
             case _ if path == REPORT_PATH:
                 return HTTPStatus.OK, "application/json", dump_report(self._read_report())
@@ -164,7 +164,7 @@ class _Pages:
             case _ if path == BLOCKS_PATH and self._take_block_map is not None:
                 return self._blocks(self._take_block_map, query)
             case _ if path == MIGRATION_PATH and self.migration is not None:
-                return self.migration.reported(query)
+                return self.migration.progress(query)
         known = ", ".join((REPORT_PATH, HEALTH_PATH, METRICS_PATH, BLOCKS_PATH))
         return HTTPStatus.NOT_FOUND, _TEXT, f"unknown path; there are {known}\n".encode()
 

@@ -31,7 +31,7 @@ class MigrationPage:
     def __init__(self, do: Callable[[MigrationOrder], object], report: Callable[[str, bool], MigrationReport]) -> None:
         self._do, self._report = do, report
 
-    def reported(self, query: str) -> Page:
+    def progress(self, query: str) -> Page:
         """Returns the answer to a query of the progress."""
         asked = parse_qs(query)
         tenant = asked.get(TENANT_PARAMETER, [""])[-1]

@@ -302,7 +302,7 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
     ),
     Unsupported(
         "the Rust front end",
-        "the Rust front end does not run the frontend that binds requests to tenants",
+        "the Rust front end does not run the middleware that binds requests to tenants",
         "unset the variable",
         variables=(Setting("VLLM_USE_RUST_FRONTEND", bound_to="0"),),
     ),

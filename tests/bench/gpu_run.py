@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from bench.gpu.measures import refusable
+from bench.gpu.measures import judged
 
 FIRST = Path(__file__).parents[2] / "bench" / "gpu" / "results" / "2026-11-27-h100.json"
 
@@ -85,4 +85,4 @@ def phase_of(run, name):
 
 
 def outcomes(run):
-    return {measure.goal.partition(":")[0]: measure.outcome for measure in refusable(run)}
+    return {measure.goal.partition(":")[0]: measure.outcome for measure in judged(run)}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bench.attacks.__main__ import table_of_channels
-from bench.attacks.channels import Reported, listen
+from bench.attacks.channels import ChannelFindings, listen
 from bench.attacks.probing import Probe
 from tenantzone_runtime.frontend.answers import App, Receive, Scope, Send
 from tests.frontend.harness import serving
@@ -54,7 +54,7 @@ def server(*, by_logprobs: bool = False, by_errors: bool = False, by_figures: bo
     return app
 
 
-async def told_by(app: App) -> Reported:
+async def told_by(app: App) -> ChannelFindings:
     with serving(app) as url:
         return await listen(Tenants(url), Probe(samples=SAMPLES, prompt_words=9, seed=1))
 

@@ -9,8 +9,8 @@ from bench.gpu.measures import (
     at_most,
     equal_answers,
     further_answers,
+    judged,
     reclaim,
-    refusable,
 )
 from bench.gpu.plots import lines
 from bench.gpu.report import noisy_neighbour, not_complete
@@ -94,7 +94,7 @@ def test_answers_of_a_further_group_must_be_equal_in_each_column(run, cached, st
     run["phases"] = [phase("hybrid", {"rows": rows}, group="hybrid", status=status)]
     (measure,) = further_answers(run)
     assert measure == Measure("the same answers as stock, hybrid", f"cold: 6 of 6; cached: {3 + cached} of 6", outcome)
-    assert measure in refusable(run)
+    assert measure in judged(run)
 
 
 def test_answers_without_a_case_are_counted_without_a_name(run):
@@ -107,7 +107,7 @@ def test_a_run_without_a_gpu_is_not_judged(run, equal_rows):
     name = "the same answers as stock, in each case"
     assert outcomes(run)[name] == "met"
     run["environment"]["card"] = None
-    assert outcomes(run)[name] == "not refusable: no GPU"
+    assert outcomes(run)[name] == "not judged: no GPU"
     assert outcomes(run)["reclaim of 36,000 tokens"] == "not measured"
 
 

@@ -10,7 +10,7 @@ from bench.kinds import story
 from bench.kinds.__main__ import _options
 from bench.kinds.kinds import KINDS
 from bench.kinds.results import Drafts, Result, equal, reason_in, table
-from bench.kinds.story import Answer, Reported, question, request, tell
+from bench.kinds.story import Answer, Story, question, request, tell
 
 CLIENT = httpx.Client
 
@@ -21,7 +21,7 @@ def answer(cached=0, tokens=(1, 2), prompt=960):
 
 def reported(*, before=928, across=0, after=928, tokens=(1, 2)):
     answers = [answer(cached, tokens) for cached in (0, before, across, after)]
-    return Reported(*answers, flood=(answer(tokens=(3,), prompt=512), answer(tokens=(4,), prompt=512)))
+    return Story(*answers, flood=(answer(tokens=(3,), prompt=512), answer(tokens=(4,), prompt=512)))
 
 
 class TestResults:

@@ -32,11 +32,11 @@ def test_nothing_that_the_core_keeps_grows_from_day_to_day(lived):
 
 
 def test_all_that_could_be_kept_happens_on_these_days(lived):
-    reported = lived.reported
-    assert {"lent", "repaid", "loan_usage", "usage", "balance", "evicted", "preempted", "refused"} <= set(reported)
-    assert reported["loan_usage"] > 1000
-    assert reported["lifecycle"] > 1000
-    assert "lost" not in reported
+    events = lived.events
+    assert {"lent", "repaid", "loan_usage", "usage", "balance", "evicted", "preempted", "refused"} <= set(events)
+    assert events["loan_usage"] > 1000
+    assert events["lifecycle"] > 1000
+    assert "lost" not in events
 
 
 def test_what_grows_is_named():

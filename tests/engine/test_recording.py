@@ -88,7 +88,7 @@ def test_the_replay_of_a_recording_finds_what_the_engine_found_for_each_request(
         replayed.append(request)
 
     at = Setting(
-        lambda: iter(requests), profile(requests), shape, MODELS["8b"], Target(), in_flight=1, reported=reported
+        lambda: iter(requests), profile(requests), shape, MODELS["8b"], Target(), in_flight=1, on_answered=reported
     )
     result = replay(at, Policy("zones", "ours", zones=tuple(zones)))
     in_engine = [(tenant, usage.prompt_tokens, usage.prompt_tokens_details.cached_tokens) for tenant, usage in found]

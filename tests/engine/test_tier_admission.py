@@ -109,7 +109,7 @@ def test_auto_stores_what_comes_again_only_while_little_is_loaded(start):
         for _ in range(MIN_CHUNKS // 8 + 1):
             ask(engine, prompt(8))
         stored = engine.worker.stored
-        assert stored > MIN_CHUNKS, "nothing was refusable yet"
+        assert stored > MIN_CHUNKS, "nothing was judged yet"
         clock.seconds += WINDOW_SECONDS
         engine.scheduler.let_time_pass()
         ask(engine, prompt(8))

@@ -100,7 +100,7 @@ def _failing(folder: Path) -> App:
     async def fail() -> None:
         raise RuntimeError("a bug")
 
-    made._known.look_if_due = fail  # type: ignore[method-assign]
+    made._active_config.look_if_due = fail  # type: ignore[method-assign]
     return made
 
 

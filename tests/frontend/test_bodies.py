@@ -253,15 +253,15 @@ class TestTime:
 
 class TestHeld:
     @pytest.fixture
-    def limiter(self):
+    def go_ahead(self):
         return threading.Event()
 
     @pytest.fixture
-    def url(self, folder, limiter):
-        """A server behind the frontend whose answers wait for the limiter."""
+    def url(self, folder, go_ahead):
+        """A server behind the frontend whose answers wait for the go-ahead."""
 
         async def wait(scope, receive, send):
-            await asyncio.to_thread(limiter.wait)
+            await asyncio.to_thread(go_ahead.wait)
             await echo(scope, receive, send)
 
         give_zones(folder, "acme", "burst", generation=2)
@@ -271,10 +271,10 @@ class TestHeld:
                 self.made = made
                 yield url
             finally:
-                limiter.set()
+                go_ahead.set()
 
     under_way = 0
-    """Bytes of requests that wait for the limiter."""
+    """Bytes of requests that wait for the go-ahead."""
 
     def ask(self, url: str, tenant: str, size: int = 1) -> httpx.Response:
         headers = {"x-api-key": f"{tenant}-key"}
@@ -294,21 +294,21 @@ class TestHeld:
         # Whoever is refused has its answer a moment before the frontend has let go of what it asked.
         eventually(lambda: self.made._in_flight.size == size)
 
-    def end(self, begun: list[threading.Thread], limiter: threading.Event) -> None:
-        limiter.set()
+    def end(self, begun: list[threading.Thread], go_ahead: threading.Event) -> None:
+        go_ahead.set()
         for thread in begun:
             thread.join()
         self.await_held(0)
 
-    def test_a_tenant_has_so_many_requests_under_way_and_no_more(self, url, limiter):
+    def test_a_tenant_has_so_many_requests_under_way_and_no_more(self, url, go_ahead):
         begun = [self.begin(url, "acme") for _ in range(2)]
         refused = self.ask(url, "acme")
         assert (error_of(refused)["type"], refused.headers["retry-after"]) == ("RateLimitError", "1")
         begun.append(self.begin(url, "burst"))
-        self.end(begun, limiter)
+        self.end(begun, go_ahead)
         assert tenant_seen(self.ask(url, "acme")) == "acme"
 
-    def test_each_prompt_of_a_list_is_a_request_under_way(self, url, limiter):
+    def test_each_prompt_of_a_list_is_a_request_under_way(self, url, go_ahead):
         def status(prompts: int) -> int:
             body = {"prompt": ["a"] * prompts}
             headers = {"x-api-key": "acme-key"}
@@ -317,20 +317,20 @@ class TestHeld:
         assert status(3) == 429
         begun = [self.begin(url, "acme")]
         assert status(2) == 429
-        self.end(begun, limiter)
+        self.end(begun, go_ahead)
         assert status(2) == 200
 
-    def test_a_tenant_has_so_many_bytes_under_way_and_no_more(self, url, limiter):
+    def test_a_tenant_has_so_many_bytes_under_way_and_no_more(self, url, go_ahead):
         begun = [self.begin(url, "acme", 60_000)]
         assert error_of(self.ask(url, "acme", 60_000))["code"] == 429
         begun.append(self.begin(url, "burst", 60_000))
-        self.end(begun, limiter)
+        self.end(begun, go_ahead)
         assert tenant_seen(self.ask(url, "acme", 60_000)) == "acme"
 
-    def test_all_together_have_so_many_bytes_under_way_and_no_more(self, url, limiter):
+    def test_all_together_have_so_many_bytes_under_way_and_no_more(self, url, go_ahead):
         begun = [self.begin(url, "acme", 90_000)]
         assert error_of(self.ask(url, "burst", 90_000))["type"] == "ServiceUnavailableError"
-        self.end(begun, limiter)
+        self.end(begun, go_ahead)
         assert tenant_seen(self.ask(url, "burst", 90_000)) == "burst"
 
 
@@ -374,15 +374,15 @@ class TestTurns:
 
     @pytest.fixture
     def held(self) -> set[str]:
-        """The tenants whose bodies are not done until the limiter opens."""
+        """The tenants whose bodies are not done until the go-ahead."""
         return set()
 
     @pytest.fixture
-    def limiter(self) -> threading.Event:
+    def go_ahead(self) -> threading.Event:
         return threading.Event()
 
     @pytest.fixture
-    def url(self, folder, monkeypatch, checked, held, limiter):
+    def url(self, folder, monkeypatch, checked, held, go_ahead):
         give_keys(folder, acme="acme-key", burst="burst-key", calm="calm-key", dull="dull-key")
         give_zones(folder, "acme", "burst", "calm", "dull", generation=2)
 
@@ -390,7 +390,7 @@ class TestTurns:
             tenant = json.loads(body)["prompt"].strip()
             checked.append(tenant)
             if tenant in held:
-                assert limiter.wait(60)
+                assert go_ahead.wait(60)
 
         monkeypatch.setattr("tenantzone_runtime.frontend.intake.check_count", note)
         self.made = frontend(folder)
@@ -398,7 +398,7 @@ class TestTurns:
             try:
                 yield url
             finally:
-                limiter.set()
+                go_ahead.set()
 
     def ask(self, url: str, tenant: str) -> int:
         body = {"prompt": tenant + " " * self.SIZE}
@@ -413,24 +413,24 @@ class TestTurns:
         eventually(lambda: self.made._in_flight.size > before + self.SIZE)
         return thread
 
-    def test_nobody_waits_for_the_body_of_one_tenant(self, url, checked, held, limiter):
+    def test_nobody_waits_for_the_body_of_one_tenant(self, url, checked, held, go_ahead):
         held.add("acme")
         begun = [self.begin(url, "acme") for _ in range(5)]
         eventually(lambda: checked == ["acme"])
         assert [self.ask(url, tenant) for tenant in ("burst", "calm", "burst")] == [200, 200, 200]
         assert checked == ["acme", "burst", "calm", "burst"]
-        limiter.set()
+        go_ahead.set()
         for thread in begun:
             thread.join()
         assert checked.count("acme") == 5
 
-    def test_tenants_are_served_in_turn(self, url, checked, held, limiter):
+    def test_tenants_are_served_in_turn(self, url, checked, held, go_ahead):
         held |= {"acme", "burst"}
         begun = [self.begin(url, tenant) for tenant in ("acme", "burst")]
         eventually(lambda: len(checked) == 2)
         begun += [self.begin(url, tenant) for tenant in ("acme", "burst") for _ in range(10)]
         begun += [self.begin(url, tenant) for tenant in ("calm", "dull")]
-        limiter.set()
+        go_ahead.set()
         for thread in begun:
             thread.join()
         # Both were there when the workers were freed, behind no more than one further body of each other tenant.

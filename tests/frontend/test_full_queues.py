@@ -70,7 +70,7 @@ def test_it_is_of_nobody_else_and_of_no_other_route(folder):
         asked.append(scope["path"])
         await echo(scope, receive, send)
 
-    app._discreet_app = tokenize
+    app._masked_app = tokenize
     assert call(app, path="/tokenize", body=PROMPT, key="acme-key").is_success
     assert asked == ["/tokenize"], "no queue has to do with it"
 
@@ -89,7 +89,7 @@ def test_a_config_that_comes_meanwhile_may_have_made_room(folder):
     app = frontend(folder, full_for(60.0, seen))
     call(app, body=PROMPT, key="acme-key")
     give_zones(folder, "acme", "burst", generation=2)
-    app._known.look()
+    app._active_config.look()
     call(app, body=PROMPT, key="acme-key")
     assert seen == ["acme"] * 2
 

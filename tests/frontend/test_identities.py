@@ -131,10 +131,10 @@ class TestTrustedHeader:
     def test_a_secret_that_breaks_stays_as_it_was_and_one_that_goes_is_revoked(self, tmp_path):
         app = opened(tmp_path, BY_HEADER, secret=SECRET)
         give_files(tmp_path, secret="broken")
-        app._known.look()
+        app._active_config.look()
         assert tenant_seen(ask(app, THROUGH_GATEWAY)) == "acme"
         give_files(tmp_path)
-        app._known.look()
+        app._active_config.look()
         refused(ask(app, THROUGH_GATEWAY), 503)
 
     def test_a_header_that_nothing_proves_is_believed_from_nobody(self, tmp_path):
@@ -304,7 +304,7 @@ class TestTokens:
         old, new = bearer(token()), bearer(token(OTHER_KEY, kid="second"))
         assert tenant_seen(ask(app, old)) == tenant_seen(ask(app, new)) == "acme"
         give_files(tmp_path, **{"jwks.json": key_set(second)})
-        app._known.look()
+        app._active_config.look()
         refused(ask(app, old), 401)
         assert tenant_seen(ask(app, new)) == "acme"
 
@@ -361,7 +361,7 @@ class TestTokens:
         app = opened(tmp_path, BY_TOKEN, **{"jwks.json": key_set()})
         assert tenant_seen(ask(app, bearer(token()))) == "acme"
         give_files(tmp_path, **{"jwks.json": key_set(private_key(OTHER_KEY, kid="first"))})
-        app._known.look()
+        app._active_config.look()
         assert "keys[0] is a private key" in caplog.text
         assert tenant_seen(ask(app, bearer(token()))) == "acme"
 
@@ -394,7 +394,7 @@ class TestOneIdentity:
         refused(ask(app, {}, key="acme-key"), 503)
         assert call(app, "GET", "/health").status_code == 200
         give_files(tmp_path)
-        app._known.look()
+        app._active_config.look()
         refused(ask(app, {}, key="acme-key"), 503)
 
 

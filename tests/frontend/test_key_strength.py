@@ -129,6 +129,6 @@ class TestCertificates:
         good, weak = Authority(), Authority(SHORT)
         app = opened(tmp_path, BY_CERTIFICATE, ca_crt=good.pem)
         give_files(tmp_path, ca_crt=weak.pem)
-        app._known.look()
+        app._active_config.look()
         assert ask(app, {"x-tenant": "acme"}, more=self.shown(good.issue("gateway.example")[0])).status_code == 200
         refused(ask(app, {"x-tenant": "acme"}, more=self.shown(weak.issue("gateway.example")[0])), 401)

@@ -13,7 +13,7 @@ import pytest
 from tenantzone_contract.config import PoolConfig
 from tenantzone_contract.config_text import dump_config, make_config
 from tenantzone_contract.salt import tenant_salt
-from tenantzone_runtime.frontend import known
+from tenantzone_runtime.frontend import active_config
 from tenantzone_runtime.frontend.middleware import TenantMiddleware
 from tenantzone_runtime.frontend.routes import MACHINERY, ROUTES, Access
 from tenantzone_runtime.settings import Settings
@@ -264,8 +264,8 @@ def test_a_probe_is_answered_while_keys_are_looked_at(folder, monkeypatch):
         looking.set()
         assert may_end.wait(30)
 
-    monkeypatch.setattr(app._known, "look", look)
-    monkeypatch.setattr(app._known, "_looked_at", float("-inf"))
+    monkeypatch.setattr(app._active_config, "look", look)
+    monkeypatch.setattr(app._active_config, "_looked_at", float("-inf"))
     with serving(app) as url, ThreadPoolExecutor(1) as other:
         headers = {"authorization": "Bearer acme-key"}
         keyed = other.submit(httpx.post, f"{url}/v1/completions", json=PROMPT, headers=headers, timeout=60)
@@ -286,18 +286,18 @@ def test_a_request_waits_for_a_look_only_where_the_last_one_is_too_long_ago(fold
         looking.set()
         assert may_end.wait(30)
 
-    monkeypatch.setattr(app._known, "look", look)
+    monkeypatch.setattr(app._active_config, "look", look)
     with serving(app) as url, ThreadPoolExecutor(1) as other:
         ask = partial(
             httpx.post, f"{url}/v1/completions", json=PROMPT, headers={"authorization": "Bearer acme-key"}, timeout=60
         )
         try:
-            monkeypatch.setattr(known, "MAX_AGE_SECONDS", math.inf)
-            app._known._looked_at = 0.0
+            monkeypatch.setattr(active_config, "MAX_AGE_SECONDS", math.inf)
+            app._active_config._looked_at = 0.0
             assert tenant_seen(ask()) == "acme"
             assert looking.wait(30)
             assert tenant_seen(ask()) == "acme", "while it is looked at"
-            monkeypatch.setattr(known, "MAX_AGE_SECONDS", 0.2)
+            monkeypatch.setattr(active_config, "MAX_AGE_SECONDS", 0.2)
             waiting = other.submit(ask)
             assert httpx.get(f"{url}/health", timeout=10).status_code == 200
             assert not waiting.done()

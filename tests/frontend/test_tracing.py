@@ -126,5 +126,5 @@ def test_where_nobody_traces_the_request_is_as_it_was(folder):
 
 def test_the_frontend_needs_no_opentelemetry():
     check = "import sys; sys.modules['opentelemetry'] = None; from tenantzone_runtime.frontend import middleware; "
-    check += "assert frontend._tracing() is None"
+    check += "assert middleware._tracing() is None"
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0

@@ -155,7 +155,7 @@ def test_requests_of_a_tenant_pass_its_bucket_in_their_order():
 def test_requests_that_come_at_one_time_are_served_in_the_order_of_the_load(policy):
     requests = [asked(0.0, "one", range(100 * number, 100 * number + 4)) for number in range(1, 31)]
     served = []
-    at = replace(setting(requests, blocks=200, seats=1), reported=lambda number, *_: served.append(number))
+    at = replace(setting(requests, blocks=200, seats=1), on_answered=lambda number, *_: served.append(number))
     replay(at, policies(equal_zones(["one"], 200), 200, 1000.0)[policy])
     assert served == list(range(30))
 

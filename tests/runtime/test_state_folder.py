@@ -99,7 +99,7 @@ def test_the_engine_reports_a_planted_folder_and_writes_again_once_it_is_gone(
 
 
 @pytest.mark.parametrize("make", UNSAFE)
-def test_a_front_frontend_keeps_its_config_and_follows_no_planted_one(
+def test_a_frontend_keeps_its_config_and_follows_no_planted_one(
     tmp_path: Path, make: Callable[[Path], None], caplog: pytest.LogCaptureFixture
 ):
     give_zones(tmp_path, "acme")

@@ -11,7 +11,7 @@ from bench.simulator.inspection import Inspection
 from bench.simulator.simulation import Plan, Simulation
 from tenantzone_runtime.zones import preemption, quota
 from tenantzone_runtime.zones.arbiter import Arbiter
-from tenantzone_runtime.zones.backoff import Denials
+from tenantzone_runtime.zones.backoff import BackoffSet
 from tenantzone_runtime.zones.fair_queue import FairQueue
 from tenantzone_runtime.zones.totals import Totals
 
@@ -78,7 +78,7 @@ def test_a_zone_that_takes_what_is_locked_for_others_is_noticed(monkeypatch):
 def test_a_zone_that_may_take_less_than_its_reservation_is_noticed(monkeypatch):
     real = Totals.takeable
     monkeypatch.setattr(Totals, "takeable", lambda self, zone, free, **what: real(self, zone, free, **what) // 2)
-    # What it may take is asked when a parked zone is, too.
+    # What it may take is asked when a zone that backs off is, too.
     with pytest.raises(Violation, match=r"liveness: \d+ requests wait, and 4 steps were empty"):
         run(dataclasses.replace(CROWDED, seed=2, full_check_every=CROWDED.requests))
 
@@ -125,8 +125,8 @@ def test_a_queue_that_serves_the_most_served_zone_first_is_noticed(monkeypatch):
 
 
 def test_a_zone_that_is_woken_by_nobody_is_noticed(monkeypatch):
-    monkeypatch.setattr(Denials, "first", lambda self, free, place, is_running: None)
-    with pytest.raises(Violation, match=r"parked: zone tenant-\d+ could be admitted"):
+    monkeypatch.setattr(BackoffSet, "first", lambda self, free, place, is_running: None)
+    with pytest.raises(Violation, match=r"backed off: zone tenant-\d+ could be admitted"):
         run(PLAN)
 
 

@@ -150,7 +150,7 @@ class HistoryInSteps(History):
         """The first of a tenant's running requests that lost its turn in this step: before it nobody of it begins."""
         return next((work for work in self.lost_turn if work.running and work.claim is claim), None)
 
-    def check_parked(self):
+    def check_backed_off(self):
         """Who is not looked at before something changes could not be admitted before."""
         admission = self.arbiter._admission
         admission.wake()
@@ -320,17 +320,15 @@ class HistoryInSteps(History):
 def zones_due(backoff, free, *, is_running):
     """Zones that a step looks at, or whose threshold is too low to be reached by others first."""
     due = {
-        zone
-        for of, threshold, back_off, zone in backoff._new
-        if threshold <= backoff._height(of, free, is_running=is_running)
+        zone for of, threshold, _, zone in backoff._new if threshold <= backoff._height(of, free, is_running=is_running)
     }
     for of, thresholds in backoff._thresholds.items():
         height = backoff._height(of, free, is_running=is_running)
-        back_off = (
-            thresholds._waiting.get(entry[2])
+        backed_off = (
+            thresholds._backed_off.get(entry[2])
             for threshold, heap in thresholds._heaps.items()
             if threshold <= height
             for entry in heap
         )
-        due |= {zone for zone in back_off if zone is not None}
+        due |= {zone for zone in backed_off if zone is not None}
     return due

@@ -61,7 +61,7 @@ def test_a_zone_that_is_new_is_to_be_looked_at_once(admission, zones):
     assert admission.take_unseen() == [zones[0]]
 
 
-def test_a_zone_that_is_parked_is_not_next_before_its_bar_is_reached(core, admission, zones):
+def test_a_zone_that_backs_off_is_not_next_before_its_threshold_is_reached(core, admission, zones):
     one, other = zones
     busy = core.zone("busy", in_use=95)
     admission.back_off(one, 10, 0, 0)
@@ -73,7 +73,7 @@ def test_a_zone_that_is_parked_is_not_next_before_its_bar_is_reached(core, admis
     assert in_turn(core, admission) == [other, one]
 
 
-def test_a_zone_that_is_parked_is_not_called_where_that_is_of_no_use(core, admission, zones):
+def test_a_zone_that_backs_off_is_not_called_where_that_is_of_no_use(core, admission, zones):
     one, other = zones
     admission.back_off(one, 10, 0, 0)
     admission.end_step()
@@ -83,7 +83,9 @@ def test_a_zone_that_is_parked_is_not_called_where_that_is_of_no_use(core, admis
     assert next_of(core, admission) is one
 
 
-def test_of_many_whose_bars_are_reached_the_least_served_is_next_and_the_others_stay_parked(core, admission):
+def test_of_many_whose_thresholds_are_reached_the_least_served_is_next_and_the_others_go_on_backing_off(
+    core, admission
+):
     busy = core.zone("busy", in_use=95)
     waiting = [core.zone(f"waits-{service}") for service in (3, 1, 2, 4)]
     for zone, service, count in zip(waiting, (3, 1, 2, 4), (10, 20, 10, 20), strict=True):
@@ -97,7 +99,7 @@ def test_of_many_whose_bars_are_reached_the_least_served_is_next_and_the_others_
     assert in_turn(core, admission) == [waiting[1], waiting[2], waiting[0], waiting[3]]
 
 
-def test_what_a_parked_zone_is_charged_for_meanwhile_counts(core, admission, zones):
+def test_what_a_backed_off_zone_is_charged_for_meanwhile_counts(core, admission, zones):
     core.zone("busy", in_use=90)
     for zone in zones:
         admission.back_off(zone, 10, 0, 0)
@@ -140,7 +142,7 @@ def test_who_waits_for_its_share_is_looked_at_when_it_has_grown_and_not_before(c
     assert next_of(core, admission) is one
 
 
-def test_a_zone_that_is_parked_is_woken_by_what_changes_for_itself(core, admission, zones):
+def test_a_zone_that_backs_off_is_woken_by_what_changes_for_itself(core, admission, zones):
     one, _ = zones
     core.hold(one, in_use=5)
     admission.back_off(one, 100, 0, 0)
@@ -178,7 +180,7 @@ def test_a_zone_can_be_looked_at_again_without_being_served_before(admission, zo
     assert admission.take_unseen() == []
 
 
-def test_all_that_are_parked_can_be_woken_at_once(core, admission, zones):
+def test_all_that_back_off_can_be_woken_at_once(core, admission, zones):
     core.zone("busy", in_use=100)
     assert not admission.wake_all()
     for zone in zones:
@@ -188,7 +190,7 @@ def test_all_that_are_parked_can_be_woken_at_once(core, admission, zones):
     assert in_turn(core, admission) == zones
 
 
-def test_a_zone_that_leaves_while_it_is_parked_is_woken_by_nothing(core, admission, zones):
+def test_a_zone_that_leaves_while_it_backs_off_is_woken_by_nothing(core, admission, zones):
     busy = core.zone("busy", in_use=100)
     admission.back_off(zones[0], 10, 0, 0)
     admission.leave(zones[0])

@@ -49,7 +49,7 @@ REMOVED_BY = {
     "zones/deadlines.py _deadlines": "departure",
     "zones/deficits.py _deficits": "departure",
     "zones/backoff.py _new": "end of the step",
-    "zones/backoff.py _waiting": "the last waiting request leaves its queue",
+    "zones/backoff.py _backed_off": "the last waiting request leaves its queue",
     "zones/encoder_room.py _kept": "the next step",
     "zones/encoder_room.py _line": "the next step",
     "zones/encoder_room.py _turned_away": "the next step",
@@ -89,7 +89,7 @@ REMOVED_BY = {
     "zones/tier.py loading": "the transfer ends",
     "zones/tier.py storing": "the transfer ends",
     "zones/totals.py _changed": "upkeep after discard",
-    "zones/totals.py _stirred": "discard",
+    "zones/totals.py _to_reconsider": "discard",
     "zones/totals.py with_targets": "discard",
     "zones/victims.py _zones": "discard; in the loan book, upkeep after discard",
     "zones/victims.py members": "discard; in the loan book, upkeep after discard",
@@ -200,7 +200,7 @@ def test_who_lacked_reserved_blocks_is_not_kept():
     assert in_memory(TENANT) == []
 
 
-def test_who_is_parked_twice_is_not_kept():
+def test_a_zone_that_backs_off_twice_is_not_kept():
     core = Core()
     core.apply(declare(TENANT))
     zone = core.ledger.zones[TENANT]
@@ -208,7 +208,7 @@ def test_who_is_parked_twice_is_not_kept():
     backoff.back_off(zone, 10, 10, 0)
     backoff.back_off(zone, 20, 20, 0)
     backoff.line_up()
-    backoff.requeue(zone)
+    backoff.discard(zone)
     core.apply()
     core.upkeep(3.0)
     del zone

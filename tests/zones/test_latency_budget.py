@@ -541,9 +541,9 @@ def test_nothing_is_kept_of_zones_that_are_gone():
             engine.step()
         for work in works:
             engine.end(work)
-    pace = engine.arbiter._tokens._latency_budget
-    assert len(pace._starved) <= 3
-    assert len(pace._own) <= 3
+    budget = engine.arbiter._tokens._latency_budget
+    assert len(budget._starved) <= 3
+    assert len(budget._own) <= 3
 
 
 def test_requests_of_one_zone_with_a_target_sit_out_for_another_in_turn(core):

@@ -279,8 +279,8 @@ class ZoneLives(HistoryAtRest, RuleBasedStateMachine):
             assert totals.reachable(zone) == self.world.reachable(claim)
 
     @invariant()
-    def who_is_parked_could_not_be_admitted(self):
-        self.check_parked()
+    def who_backed_off_could_not_be_admitted(self):
+        self.check_backed_off()
 
     @invariant()
     def states_are_those_of_the_reference(self):

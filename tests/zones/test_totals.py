@@ -77,14 +77,14 @@ def test_the_share_of_each_is_by_its_weight_among_those_that_are_not_quiet(core)
         assert core.ledger.totals.share(zone) == unreserved * zone.spec.weight // max(active, zone.spec.weight)
 
 
-def test_of_zones_that_change_only_one_that_was_denied_is_stirred():
+def test_of_zones_that_change_only_one_that_was_denied_is_reconsidered():
     core = Core(200)
     denied, other = core.zone("denied", in_use=20), core.zone("other", in_use=20)
-    core.ledger.totals.take_stirred()
+    core.ledger.totals.take_to_reconsider()
     denied.backoff_ticket, denied.denied_with = 1, denied.prospects
     for zone in (denied, other):
         core.release(zone, kept=5)
-    assert core.ledger.totals.take_stirred() == [denied]
+    assert core.ledger.totals.take_to_reconsider() == [denied]
     denied.denied_with = denied.prospects
     core.take(denied, 1)
-    assert core.ledger.totals.take_stirred() == []
+    assert core.ledger.totals.take_to_reconsider() == []

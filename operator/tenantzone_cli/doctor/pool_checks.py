@@ -157,7 +157,7 @@ def check_zones(facts: Facts) -> Iterator[Finding]:
         text = f"the operator has not seen the present generation of {name_some(late)}"
         yield warn("zones", text, "see whether the operator runs")
     without = [
-        zone for zone in facts.zones if (reported := zone.condition("TiersEnforced")) and reported.status == "False"
+        zone for zone in facts.zones if (condition := zone.condition("TiersEnforced")) and condition.status == "False"
     ]
     if without:
         text = f"{len(without)} do not have of tiers what they reserve: {name_some([zone.name for zone in without])}"

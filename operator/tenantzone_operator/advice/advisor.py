@@ -100,8 +100,8 @@ class Advisor:
             self._trial, self._began, self._window = None, None, Window()
             # Of a pool that makes no sense the engines keep what they have.
             return {} if now.pool.config is not None else {name: before[name] for name in _TOLD if name in before}
-        reported = (_credible(each, now.unix_time) for each in read_adjustments(before))
-        adjustments = holding(now.pool, now.zones, reported)
+        credible = (_credible(each, now.unix_time) for each in read_adjustments(before))
+        adjustments = holding(now.pool, now.zones, credible)
         recommendation = _still_true(now, before.get("recommendation"))
         adjustments = self._after_a_restart(adjustments)
         if self._trial is not None:
@@ -298,19 +298,19 @@ def _recommended(now: Moment, wanted: Proposal | None, before: Mapping[str, Any]
         "message": f"{wanted.field.value}{f' of {wanted.zone}' if wanted.zone else ''}: {wanted.current or 'unset'} -> "
         f"{wanted.value}, because {wanted.message}",
     }
-    reported = {name: value for name, value in what.items() if value}
-    is_told = before is not None and {name: before.get(name) for name in reported} == reported
-    return before if is_told else reported | {"since": timestamp(now.unix_time)}
+    given = {name: value for name, value in what.items() if value}
+    is_same = before is not None and {name: before.get(name) for name in given} == given
+    return before if is_same else given | {"since": timestamp(now.unix_time)}
 
 
-def _still_true(now: Moment, reported: Any) -> Mapping[str, Any] | None:
+def _still_true(now: Moment, recommendation: Any) -> Mapping[str, Any] | None:
     """A recommendation, if what it would change is still as it says; else None."""
-    if not isinstance(reported, dict):
+    if not isinstance(recommendation, dict):
         return None
     pool, zones = now.in_force.pool, now.in_force.zones
     assert pool is not None, "there is one"
     try:
-        field, name = Field(reported.get("field", "")), reported.get("zone", "")
+        field, name = Field(recommendation.get("field", "")), recommendation.get("zone", "")
         if field is Field.WATERMARK:
             current = value_of_pool(pool.config) if pool.config is not None else None
         else:
@@ -318,7 +318,7 @@ def _still_true(now: Moment, reported: Any) -> Mapping[str, Any] | None:
             current = value_of(config, field) if config is not None else None
     except ValueError:
         return None
-    return reported if current == reported.get("from", "") else None
+    return recommendation if current == recommendation.get("from", "") else None
 
 
 def _whole(unix_time: float) -> float:

@@ -71,7 +71,7 @@ class Overlay:
         for each in found:
             if each.in_force:
                 by_zone.setdefault(each.zone, []).append(each)
-        made, reported = {}, []
+        made, overlaid = {}, []
         for zone in zones:
             adjusted = zone
             if adjustments := tuple(by_zone.get(zone.meta.name, ())):
@@ -80,9 +80,9 @@ class Overlay:
                     known = zone, adjustments, _adjusted(zone, adjustments)
                 made[zone.meta.name] = known
                 adjusted = known[2]
-            reported.append(adjusted)
+            overlaid.append(adjusted)
         self._made = made
-        return Overlaid(self._over_pool(pool, tuple(by_zone.get("", ()))), reported)
+        return Overlaid(self._over_pool(pool, tuple(by_zone.get("", ()))), overlaid)
 
     def _over_pool(self, pool: Pool, adjustments: tuple[Adjustment, ...]) -> Pool:
         known = self._pool

@@ -139,9 +139,7 @@ class Turn:
         for storage in _leaving(self._storages):
             name = storage.meta.name
             known = self._known_storages.get(name)
-            users = [
-                each for each, reported in self._known_groups.items() if name in reported["group"].get("storages", ())
-            ]
+            users = [each for each, known in self._known_groups.items() if name in known["group"].get("storages", ())]
             if known is None:
                 await self._let_go(STORAGES, storage)
             elif users:

@@ -73,8 +73,8 @@ class Changes:
                 self._note_zone(zone, "Normal", "Changed", f"generation {zone.meta.generation}")
             for notice in zone_notices(known.status, zone.status):
                 self._note_zone(zone, notice.type, notice.reason.value, notice.note)
-            for reported in _readiness(known.status, zone.status):
-                self._note_zone(zone, *reported)
+            for change in _readiness(known.status, zone.status):
+                self._note_zone(zone, *change)
         for key in before.keys() - now.keys():
             self._note_zone(before[key], "Normal", "Deleted", "")
 

@@ -82,7 +82,7 @@ class LiveEngine:
     pod: Pod
     live_report: LiveReport | None = None
     error: str = ""
-    """Why there is no telling."""
+    """Why there is no report."""
     answered_at: float = float("-inf")
     published: float = 0.0
     """The engine's own time; only compared with itself."""

@@ -158,20 +158,20 @@ class View:
     """With the pools that have pods which this pool selects, and with those that select pods of this pool."""
 
     @property
-    def told_pool(self) -> Pool | None:
+    def status_pool(self) -> Pool | None:
         """The pool whose status is to be written, also while it is being deleted; None if there is none."""
         return self.pool or self.leaving_pool
 
     @property
     def is_empty(self) -> bool:
         """Whether neither a pool nor a zone is left whose status could be written."""
-        return self.told_pool is None and not self.zones and not self.leaving
+        return self.status_pool is None and not self.zones and not self.leaving
 
     @property
     def uids(self) -> set[str]:
         """The UIDs of the pool and its zones."""
         zones = {zone.meta.uid for zone in (*self.zones, *self.leaving)}
-        return zones | ({self.told_pool.meta.uid} if self.told_pool is not None else set())
+        return zones | ({self.status_pool.meta.uid} if self.status_pool is not None else set())
 
     @property
     def engines(self) -> list[Pod]:

@@ -105,8 +105,8 @@ _POOL_TOO_LARGE = (
 
 
 def _entries(names: Sequence[str], decisions: Mapping[str, AdmissionDecision]) -> tuple[ZoneConfig, ...]:
-    reported = (decisions[name].entry for name in names)
-    return tuple(entry for entry in reported if entry is not None)
+    entries = (decisions[name].entry for name in names)
+    return tuple(entry for entry in entries if entry is not None)
 
 
 def _is_in_force(in_force: RuntimeConfig | None, pool: PoolConfig, entries: tuple[ZoneConfig, ...]) -> bool:

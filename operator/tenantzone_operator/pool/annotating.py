@@ -28,7 +28,7 @@ class Annotating:
         self._read = read
         self._api = api
         self._log = log
-        self._reported: dict[str, str] = {}
+        self._written: dict[str, str] = {}
         self._refusals = Refusals()
         self.writes = 0
         """How many were made since the start."""
@@ -42,19 +42,19 @@ class Annotating:
         Raises:
             RestError, aiohttp.ClientError, TimeoutError: something could not be written.
         """
-        self._reported = {pod.meta.uid: self._reported.get(pod.meta.uid, self._read(pod)) for pod, _ in wanted}
-        self._refusals.keep(self._reported)
+        self._written = {pod.meta.uid: self._written.get(pod.meta.uid, self._read(pod)) for pod, _ in wanted}
+        self._refusals.keep(self._written)
         now = time.monotonic()
         untold = [
             (pod, value)
             for pod, value in wanted
-            if value and value != self._reported[pod.meta.uid] and self._refusals.may_try(pod.meta.uid, value, now)
+            if value and value != self._written[pod.meta.uid] and self._refusals.may_try(pod.meta.uid, value, now)
         ]
         await write_all([partial(self._annotate, pod, value) for pod, value in untold])
 
     def look_again(self) -> None:
         """Have the next call of :meth:`tell` compare with what the pods have: others may have changed it."""
-        self._reported = {}
+        self._written = {}
 
     @property
     def retry_seconds(self) -> float | None:
@@ -72,4 +72,4 @@ class Annotating:
                 self._log.warning("pod %s can't be annotated: %s", pod.meta.name, explain(error))
             return
         self.writes += 1
-        self._reported[pod.meta.uid] = value
+        self._written[pod.meta.uid] = value

@@ -198,8 +198,8 @@ class Delivery:
             await self._write(pool, files)
             self._history.record(config, files.size)
             self._is_delivered, self._foreign_generation = True, 0
-            reported = pool.meta.namespace, pool.meta.name, config.generation, len(config.zones)
-            self._log.info("pool %s/%s: config %d, %d zones", *reported, extra={"generation": config.generation})
+            values = pool.meta.namespace, pool.meta.name, config.generation, len(config.zones)
+            self._log.info("pool %s/%s: config %d, %d zones", *values, extra={"generation": config.generation})
         elif self._known is not None and config is not self._history.newest:
             self._history.record(config, self._known.files.size)
         await self._annotating.tell([(pod, config.hash) for pod in pods])

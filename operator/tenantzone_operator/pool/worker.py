@@ -309,9 +309,9 @@ class PoolWorker:
         self, view: View, plan: Plan, observations: list[Observation], size: int | None, now: str
     ) -> Status | None:
         """The status that the pool should have; None if there is no pool."""
-        if view.told_pool is None:
+        if view.status_pool is None:
             return None
-        before = self._status_of(view.told_pool)
+        before = self._status_of(view.status_pool)
         if view.pool is not None:
             status = pool_status(
                 view.pool,
@@ -329,8 +329,8 @@ class PoolWorker:
             )
             status |= self._advising.status(view.pool, view.zones, observations, self._history, before)
         else:
-            status = leaving_pool_status(view.told_pool, before=before, now=now)
-        self._pool_status = {view.told_pool.meta.uid: status}
+            status = leaving_pool_status(view.status_pool, before=before, now=now)
+        self._pool_status = {view.status_pool.meta.uid: status}
         return status
 
     def _status_of(self, pool: Pool | None) -> Status:

@@ -42,7 +42,7 @@ _REASONS: Final[Mapping[str, Reason]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _Reported:
     """What one engine tells of one target."""
 
     pod: str
@@ -83,7 +83,7 @@ def latency_target_met(
         return [_unknown(Reason.NO_ENGINES, "no engine is ready")]
     reported = [each for seen in observations for each in _reported(zone, seen, targets)]
     if not reported:
-        return [_unknown(Reason.PENDING, "no engine has told yet what becomes of the targets")]
+        return [_unknown(Reason.PENDING, "no engine has reported yet what becomes of the targets")]
     known = next((found for found in before if found["type"] == Type.LATENCY_TARGET_MET), _NOTHING)
     missed = [(grade, each) for each in reported if (grade := _grade(each, known))]
     if missed:
@@ -101,9 +101,9 @@ def _unknown(reason: Reason, message: str) -> Condition:
     return Condition(Type.LATENCY_TARGET_MET, "Unknown", reason, message)
 
 
-def _missed(missed: Sequence[tuple[int, _Told]], known: Mapping[str, Any]) -> Condition:
+def _missed(missed: Sequence[tuple[int, _Reported]], known: Mapping[str, Any]) -> Condition:
     """The condition about targets that are missed, each with the range of multiples in which it is."""
-    named = sorted(missed, key=lambda found: not _told_before(found[1], known))[:_NAMED]
+    named = sorted(missed, key=lambda found: not _range_before(found[1], known))[:_NAMED]
     # By ranges, for two times may be so alike that now one and now the other is longer.
     worst = max(named, key=itemgetter(0))[1]
     message = "; ".join(each.sentence(grade) for grade, each in named) + (_OTHERS if len(missed) > _NAMED else "")
@@ -119,17 +119,17 @@ def _targets(zone: Zone) -> dict[str, float]:
     return {name: seconds for name, seconds in named.items() if seconds is not None}
 
 
-def _reported(zone: Zone, seen: Observation, targets: Mapping[str, float]) -> Iterator[_Told]:
+def _reported(zone: Zone, seen: Observation, targets: Mapping[str, float]) -> Iterator[_Reported]:
     """What an engine tells of the targets as they are now: of former ones it says nothing that counts."""
     found = seen.zones.get(zone.meta.name)
     latency: LatencyReport | None = None if found is None else found.latency
     for name, seconds in targets.items() if latency is not None else ():
         report: TargetReport | None = getattr(latency, name)
         if report is not None and report.target_seconds == seconds:
-            yield _Told(seen.pod, name, report)
+            yield _Reported(seen.pod, name, report)
 
 
-def _grade(reported: _Told, known: Mapping[str, Any]) -> int:
+def _grade(reported: _Reported, known: Mapping[str, Any]) -> int:
     """In which range of multiples a time is, 0 for met; it stays in the one that was told before for some percent.
 
     What is missed is met as soon as the engine says so.
@@ -138,9 +138,9 @@ def _grade(reported: _Told, known: Mapping[str, Any]) -> int:
     if known["status"] == "True":
         last = 0
     elif known["status"] == "False" and not known["message"].endswith(_OTHERS):
-        last = _told_before(reported, known)
+        last = _range_before(reported, known)
     else:
-        last = _told_before(reported, known) or grade
+        last = _range_before(reported, known) or grade
     if grade == last + 1 and reported.ratio < (1.0 + _STAYS) * _RANGES[last]:
         return last
     if grade == last - 1 and grade and reported.ratio > (1.0 - _STAYS) * _RANGES[grade]:
@@ -148,7 +148,7 @@ def _grade(reported: _Told, known: Mapping[str, Any]) -> int:
     return grade
 
 
-def _told_before(reported: _Told, known: Mapping[str, Any]) -> int:
+def _range_before(reported: _Reported, known: Mapping[str, Any]) -> int:
     """The range in which a time was told to be until now; 0: it was not named."""
     message = f"; {known['message']}"
     return next((grade for grade in range(1, len(_RANGES) + 1) if f"; {reported.figure(grade)}" in message), 0)

@@ -82,9 +82,9 @@ class StatusWriter:
         self._gauges_due = {zone.meta.uid for zone in due}
         hurried = [partial(self._write_zone, zone, zones[zone.meta.name]) for zone in awaited]
         is_held_back = len(found) > len(changed)
-        if view.told_pool is not None and pool is not None and self._differs(view.told_pool, pool):
-            if self._may_write(view.told_pool.meta, pool, now):
-                hurried.insert(0, partial(self._write_pool, view.told_pool, pool))
+        if view.status_pool is not None and pool is not None and self._differs(view.status_pool, pool):
+            if self._may_write(view.status_pool.meta, pool, now):
+                hurried.insert(0, partial(self._write_pool, view.status_pool, pool))
             else:
                 is_held_back = True
 

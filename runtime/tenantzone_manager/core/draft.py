@@ -48,15 +48,15 @@ class Draft:
 
     def put(self, key: bytes, block: Block) -> None:
         """Have a block be so. One that is hollow and that nothing hangs on goes."""
-        reported: Block | None = block
-        while reported is not None:
-            block, before = reported, self.get(key)
+        changed: Block | None = block
+        while changed is not None:
+            block, before = changed, self.get(key)
             after = None if block.is_hollow and not block.children.get(RECORDS) else block
             self._changed[key] = after
             # Its parent may go with it, and the one before that: there may be thousands of them.
-            key, reported = block.parent, self._parent_told(block, before, after)
+            key, changed = block.parent, self._parent_after(block, before, after)
 
-    def _parent_told(self, block: Block, before: Block | None, after: Block | None) -> Block | None:
+    def _parent_after(self, block: Block, before: Block | None, after: Block | None) -> Block | None:
         """The block before one that has changed, as it shall be; None: it has none, or it stays as it is."""
         was = before.live_types if before else frozenset()
         now = after.live_types if after else frozenset()

@@ -82,14 +82,10 @@ def _rows(event: Event, selection: Selection) -> Iterator[tuple[str, ...]]:
         return
     caller = f"{event.caller} ({event.pod})" if event.pod else event.caller
     for what, keys in _endings(event):
-        reported = [key for key in keys if selection.block in ("", key)]
-        if reported or not event.blocks:
-            about = (
-                f"{reported[0]} +{len(reported) - 1}"
-                if reported[1:]
-                else "".join(reported) or event.storage or event.account
-            )
-            yield _time(event.time), what, str(len(reported)), caller, event.group, about, event.instance
+        shown = [key for key in keys if selection.block in ("", key)]
+        if shown or not event.blocks:
+            about = f"{shown[0]} +{len(shown) - 1}" if shown[1:] else "".join(shown) or event.storage or event.account
+            yield _time(event.time), what, str(len(shown)), caller, event.group, about, event.instance
 
 
 def _endings(event: Event) -> tuple[tuple[str, list[str]], ...]:

@@ -45,7 +45,7 @@ class Selection:
         if event.event == LOST:
             return True
         return (
-            all(wanted in ("", reported) for wanted, reported in self._names(event))
+            all(wanted in ("", name) for wanted, name in self._names(event))
             and (not self.tenant or is_instance_of(event.instance, self.tenant))
             and (not self.block or self.block in event.blocks)
         )

@@ -118,5 +118,5 @@ def _is_accepted(found: socket.socket, port: int) -> bool:
 
 
 def _silent_milliseconds(found: socket.socket) -> int:
-    reported = found.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
-    return int.from_bytes(reported[_LAST_RECEIVED], sys.byteorder)
+    info = found.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
+    return int.from_bytes(info[_LAST_RECEIVED], sys.byteorder)

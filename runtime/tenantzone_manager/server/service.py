@@ -20,7 +20,7 @@ from tenantzone_manager.events.writer import Value
 from tenantzone_manager.index.backend import IndexUnavailable
 from tenantzone_manager.manager import CacheManager
 from tenantzone_manager.reading import Match
-from tenantzone_manager.removing import Reported
+from tenantzone_manager.removing import OnRemoved
 from tenantzone_manager.server import messages as m
 from tenantzone_manager.server.access import Caller, Denied, Unauthenticated
 from tenantzone_manager.turns import READ_AT_ONCE, caller_of
@@ -181,7 +181,7 @@ class Service:
     async def remove_cache(self, caller: Caller, request: m.RemoveCacheRequest) -> m.RemovedResponse:
         instance = await self._instance(caller, request.instance_id)
         keys = _keys(instance, request.block_keys, request.token_ids)[request.first_block :]
-        removed = await self._manager.remover.remove_cache(instance, keys, self._reported("remove_cache", caller))
+        removed = await self._manager.remover.remove_cache(instance, keys, self._on_removed("remove_cache", caller))
         return m.RemovedResponse(blocks=removed.blocks, bytes=removed.bytes)
 
     async def trim_cache(self, caller: Caller, request: m.TrimCacheRequest) -> m.RemovedResponse:
@@ -197,7 +197,7 @@ class Service:
                     where,
                     unused_for=request.unused_for_seconds,
                     to_bytes=request.to_bytes,
-                    reported=self._reported("trim_cache", caller),
+                    on_removed=self._on_removed("trim_cache", caller),
                 )
             # A block stays in its type until what comes after it has gone from the others.
             is_done = len(types) == 1 or removed.blocks == before
@@ -377,7 +377,7 @@ class Service:
         )
         self._manager.events.note(event, caller.name, pod=caller.pod, **whose, **fields)
 
-    def _reported(self, event: str, caller: Caller) -> Reported:
+    def _on_removed(self, event: str, caller: Caller) -> OnRemoved:
         """Notes which blocks a caller has removed."""
 
         def note(instance: Instance, where: str, keys: Sequence[bytes]) -> None:

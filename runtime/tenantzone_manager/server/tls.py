@@ -51,14 +51,14 @@ class ServerTls:
 
     def credentials(self) -> Any:
         """For gRPC, whose handshake fails for a client without a certificate that has to show one."""
-        reported = self._renewed.newest().configuration
+        used = self._renewed.newest().configuration
 
         def renewed() -> Any:
-            nonlocal reported
-            before, reported = reported, self._renewed.newest().configuration
-            return None if reported is before else reported
+            nonlocal used
+            before, used = used, self._renewed.newest().configuration
+            return None if used is before else used
 
-        return grpc.dynamic_ssl_server_credentials(reported, renewed, self.asks_for_certificates)
+        return grpc.dynamic_ssl_server_credentials(used, renewed, self.asks_for_certificates)
 
     def _make(self) -> _Made:
         context = server_context(self._files)

@@ -101,7 +101,7 @@ class S3Storage(DataStorageBackend):
         name = f"{self._prefix}/owner".lstrip("/")
         place = f"{self._bucket}/{self._prefix}"
         if self.claim.has_to_write(await self._read(name), place):
-            with _reported():
+            with _storage_errors():
                 await client.put_object(Bucket=self._bucket, Key=name, Body=self.claim.text.encode())
             # Another storage may have done the same.
             if self.claim.has_to_write(await self._read(name), place):
@@ -111,7 +111,7 @@ class S3Storage(DataStorageBackend):
     async def objects(self) -> AsyncIterator[list[StoredObject]]:
         client = await self._connected()
         begin = f"{self._prefix}/objects/".lstrip("/")
-        with _reported():
+        with _storage_errors():
             async for page in client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=begin):
                 yield [each for each in map(_stored, page.get("Contents", ())) if each is not None]
 
@@ -133,7 +133,7 @@ class S3Storage(DataStorageBackend):
                 await self._look_at_credentials()
                 session.set_config_variable("credentials_file", str(self._credentials))
                 session.set_config_variable("profile", "default")
-            with _reported():
+            with _storage_errors():
                 client = session.create_client("s3", **self._options)
                 self._client = await self._stack.enter_async_context(client)
         return self._client
@@ -165,7 +165,7 @@ class S3Storage(DataStorageBackend):
         client = await self._connected()
         for begin in range(0, len(names), _AT_ONCE):
             some = [{"Key": name} for name in names[begin : begin + _AT_ONCE]]
-            with _reported():
+            with _storage_errors():
                 answer = await client.delete_objects(Bucket=self._bucket, Delete={"Objects": some, "Quiet": True})
             if answer.get("Errors"):
                 first = answer["Errors"][0]
@@ -188,7 +188,7 @@ class S3Storage(DataStorageBackend):
 
 
 @contextlib.contextmanager
-def _reported() -> Any:
+def _storage_errors() -> Any:
     try:
         yield
     except (BotoCoreError, ClientError, OSError) as error:

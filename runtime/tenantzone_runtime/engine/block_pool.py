@@ -197,7 +197,7 @@ class ZoneBlockPool(BlockPool):
         if not may_be_cached(request, zone):
             return False
         if zone.backoff_ticket and _begin_alike(request, self.front(zone), num_tokens // self.hash_block_size):
-            self.ledger.totals.requeue(zone)
+            self.ledger.totals.reconsider(zone)
         return True
 
     def touch(self, blocks: Sequence[KVCacheBlock]) -> None:
@@ -311,7 +311,7 @@ class ZoneBlockPool(BlockPool):
             if owner.backoff_ticket and block_hash and self.cached_block_hash_to_block.get_one_block(block_hash):
                 # A block in use has the same prefix: a waiting request that shares the prefix needs no new block for
                 # it.
-                self.ledger.totals.requeue(owner)
+                self.ledger.totals.reconsider(owner)
         self.acting = before
         self.free_block_queue.prepend_n(blocks)
         self._tidy_index(owner)

@@ -102,13 +102,13 @@ class Migration:
         self._steps = self._moving.steps(task)
         self.wake()
 
-    def reported(self, tenant: str) -> dict[str, Any]:
+    def report(self, tenant: str) -> dict[str, Any]:
         """Returns the report of a zone's last task, and records that the caller wants it to continue."""
         task, now = self.tasks.get(tenant), time.monotonic()
         if task is None:
             return {}
         task.asked = now
-        return task.reported(now)
+        return task.report(now)
 
     def stop(self, tenant: str, why: str) -> None:
         """Stop a zone's migration, if one is running; moved chunks stay where they are."""
@@ -126,8 +126,8 @@ class Migration:
         if task is not None:
             now = time.monotonic()
             task.end(state, problem, now)
-            reported = f"{task.work} {state}, {task.moved} chunks moved in {now - task.began:.1f} s {problem}".rstrip()
-            logger.info("the zone of tenant %s: %s", task.tenant, reported, extra={"tenant": task.tenant})
+            result = f"{task.work} {state}, {task.moved} chunks moved in {now - task.began:.1f} s {problem}".rstrip()
+            logger.info("the zone of tenant %s: %s", task.tenant, result, extra={"tenant": task.tenant})
         if steps is not None:
             steps.close()
 

@@ -49,12 +49,12 @@ class Task:
     def end(self, state: State, problem: str, now: float) -> None:
         """End the task, and drop its data."""
         self.state, self.problem = state, problem
-        self.final = self.reported(now)
+        self.final = self.report(now)
         self.prompts = ()
         self.found.clear()
         self.left.clear()
 
-    def reported(self, now: float) -> dict[str, Any]:
+    def report(self, now: float) -> dict[str, Any]:
         """Returns the task's report."""
         if self.final is not None:
             return self.final

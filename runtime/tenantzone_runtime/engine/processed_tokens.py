@@ -23,10 +23,10 @@ class ProcessedTokens:
         """Requests admitted in this step."""
         self._drafts: deque[tuple[SchedulerOutput, dict[str, int]]] = deque()
         """Steps in flight with drafts, the oldest first, with the number of drafted tokens by request id."""
-        self._judged: dict[str, int] = {}
-        """Drafted tokens by request id in the step whose output is being made, without refusable requests."""
+        self._unverified: dict[str, int] = {}
+        """Drafted tokens by request id in the step whose output is being made, until they are verified."""
         self._reached: dict[str, int] = {}
-        """By request id, the positions in that step when the drafts were refusable."""
+        """By request id, the position in that step when its drafts were verified."""
 
     def admitted(self, request: Request) -> None:
         """Record a request that begins to compute with the step that is being scheduled."""
@@ -55,13 +55,13 @@ class ProcessedTokens:
 
     def step_ends(self, output: SchedulerOutput) -> None:
         """Record that the output of a step is about to be made."""
-        self._judged = self._drafts.popleft()[1] if self._drafts and self._drafts[0][0] is output else {}
+        self._unverified = self._drafts.popleft()[1] if self._drafts and self._drafts[0][0] is output else {}
         self._reached.clear()
 
-    def drafts_judged(self, request: Request, rejected: int) -> None:
+    def drafts_verified(self, request: Request, rejected: int) -> None:
         """Count a request's rejected drafts in the ending step, unless the request was preempted or ended before."""
         zone = zone_of(request)
-        if self._judged.pop(request.request_id, 0) and zone is not None:
+        if self._unverified.pop(request.request_id, 0) and zone is not None:
             zone.counters.rejected_draft_tokens += rejected
             self._reached[request.request_id] = request.num_computed_tokens
 

@@ -377,9 +377,9 @@ class ZoneAwareScheduler(AsyncScheduler):
         num_invalid_spec_tokens: dict[str, int] | None,
         request_id: str,
     ) -> Any:
-        # vLLM calls this for each request whose drafts were refusable in the step, whether or not it collects
+        # vLLM calls this for each request whose drafts were verified in the step, whether or not it collects
         # statistics.
-        self._processed.drafts_judged(self.requests[request_id], num_draft_tokens - num_accepted_tokens)
+        self._processed.drafts_verified(self.requests[request_id], num_draft_tokens - num_accepted_tokens)
         return super().make_spec_decoding_stats(
             spec_decoding_stats, num_draft_tokens, num_accepted_tokens, num_invalid_spec_tokens, request_id
         )

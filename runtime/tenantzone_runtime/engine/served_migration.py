@@ -40,16 +40,16 @@ class ServedZoneMigration:
         prompts = tuple(within(self._prompts(tenant), MAX_BLOCKS)) if with_prompts else ()
         with self._lock:
             size, tokens = self._migration.chunk_bytes, self._migration.chunk_tokens
-            reported = self._migration.reported(tenant)
+            report = self._migration.report(tenant)
             rate = self._tenancy.step_times.prompt_tokens_per_second
         return MigrationReport(
             tenant=tenant,
             chunk_bytes=size,
             chunk_tokens=tokens,
-            moved_bytes=reported.get("moved", 0) * size,
+            moved_bytes=report.get("moved", 0) * size,
             prompt_tokens_per_second=rate,
             prompts=tuple(map(tuple, prompts)),
-            **reported,
+            **report,
         )
 
     def _prompts(self, tenant: str) -> WholePrompts:

@@ -241,7 +241,7 @@ class ZoneOffloadingManager(CPUOffloadingManager):
 
     def prepare_load(self, keys: Collection[OffloadKey], req_context: ReqContext) -> LoadStoreSpec:
         caller = req_context.get_state(_Caller)
-        assert caller is not None, "who was told to load has a zone"
+        assert caller is not None, "a caller that loads has a zone"
         chunk_ids = self._chunk_ids(keys)
         assert all(self.tier.has_stored(caller.zone, chunk_id) for chunk_id in chunk_ids), "a chunk of another zone"
         spec: LoadStoreSpec = super().prepare_load(keys, req_context)

@@ -46,7 +46,7 @@ class _EngineDecision:
         """Sends the part of the answer that was kept back so far."""
 
 
-_current: ContextVar[_EngineDecision | None] = ContextVar("tenantzone_verdict", default=None)
+_current: ContextVar[_EngineDecision | None] = ContextVar("tenantzone_engine_decision", default=None)
 
 
 def arrive() -> None:

@@ -19,16 +19,16 @@ RENEWAL_SECONDS: Final = 5.0
 
 
 @asynccontextmanager
-async def following(known: ActiveConfig, folder: Path) -> AsyncIterator[None]:
+async def following(active: ActiveConfig, folder: Path) -> AsyncIterator[None]:
     """Follow the active config, from an API server's start to its end.
 
     Args:
-        known: the active config of this process's frontend.
+        active: the active config of this process's frontend.
         folder: shared with the engine core, which recreates it if it is removed.
     """
-    reporter = _Reporter(known, folder)
+    reporter = _Reporter(active, folder)
     reporter.report()
-    task = asyncio.create_task(_follow(known, reporter), name="following what is in force")
+    task = asyncio.create_task(_follow(active, reporter), name="following what is in force")
     try:
         yield
     finally:
@@ -39,12 +39,12 @@ async def following(known: ActiveConfig, folder: Path) -> AsyncIterator[None]:
             remove_state(folder)
 
 
-async def _follow(known: ActiveConfig, reporter: "_Reporter") -> None:
+async def _follow(active: ActiveConfig, reporter: "_Reporter") -> None:
     logged = ""
     while True:
         await asyncio.sleep(INTERVAL_SECONDS)
         try:
-            await known.look_if_due()
+            await active.look_if_due()
             await asyncio.to_thread(reporter.report)
             logged = ""
         except Exception as error:
@@ -57,19 +57,19 @@ async def _follow(known: ActiveConfig, reporter: "_Reporter") -> None:
 class _Reporter:
     """Writes this process's state when it has changed, when it is old, and when its file is missing."""
 
-    def __init__(self, known: ActiveConfig, folder: Path) -> None:
-        self._known = known
+    def __init__(self, active: ActiveConfig, folder: Path) -> None:
+        self._active = active
         self._folder = folder
         self._written: ApiServerState | None = None
 
     def report(self) -> None:
         """Write the state, unless its file is up to date. A failed write is retried with the next call."""
-        config = self._known.config
+        config = self._active.config
         state = state_of_this_process(
             config.generation if config is not None else None,
             config.hash if config is not None else None,
-            self._known.keys_digest,
-            self._known.salt_key_id,
+            self._active.keys_digest,
+            self._active.salt_key_id,
         )
         if self._is_written(state):
             return

@@ -61,7 +61,7 @@ class TenantMiddleware:
     def __init__(self, app: App, settings: Settings | None = None) -> None:
         self._app = app
         self._formatted_app = in_api_format(app)
-        self._discreet_app = masked(self._formatted_app)
+        self._masked_app = masked(self._formatted_app)
         self._settings = settings or read_settings(os.environ)
         if not self._settings.seal_key:
             raise ValueError(
@@ -76,23 +76,23 @@ class TenantMiddleware:
         self._in_flight = InFlight(self._settings.bounds)
         self._intake = Intake(self._settings.bounds)
         self._full_queues = FullQueues()
-        self._known = ActiveConfig(self._settings, self._state_dir, self._full_queues.forget)
+        self._active_config = ActiveConfig(self._settings, self._state_dir, self._full_queues.forget)
         self._tracing = _tracing()
         self._recorder = _recorder(self._settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            async with following(self._known, self._state_dir):
+            async with following(self._active_config, self._state_dir):
                 await self._app(scope, receive, _opening(scope.get("app"), send))
             return
         try:
             # Probes come while the server is busiest, and need no key.
             if not self._is_open(scope):
-                await self._known.look_if_due()
+                await self._active_config.look_if_due()
         except Exception as error:
             await _refuse(failure(scope, error), scope, send)
             return
-        if not self._known.is_required:
+        if not self._active_config.is_required:
             app = self._recorded(self._app, scope, "") if scope["type"] == "http" else self._app
             await app(scope, receive, send)
         elif scope["type"] == "http":
@@ -111,20 +111,20 @@ class TenantMiddleware:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         attributes: dict[str, str | int] = {}
         held: Held | None = None
-        app = self._discreet_app
+        app = self._masked_app
         asked = scope
         try:
             route = self._route(scope)
             if scope["method"] != "OPTIONS" and route.access is not Access.OPEN:
-                identity = self._known.identity  # another may become active meanwhile
-                tenant = self._known.tenant_of(scope, identity)
+                identity = self._active_config.identity  # another may become active meanwhile
+                tenant = self._active_config.tenant_of(scope, identity)
                 is_sealed = route.access is Access.SEALED
                 if is_sealed:
                     self._full_queues.check(tenant)
                 held = self._in_flight.admit(tenant)
                 scope = without_headers(scope, identity.secret_headers)
                 if route.path == MODELS_PATH:
-                    app = listing(app, usable_models(scope, self._known.zones.get(tenant)))
+                    app = listing(app, usable_models(scope, self._active_config.zones.get(tenant)))
                 context = RequestContext(held.media, tenant)
                 if scope["method"] == "POST":
                     scope, receive = await self._take(scope, receive, route, tenant, held, context)
@@ -135,7 +135,7 @@ class TenantMiddleware:
                     self._full_queues.check(tenant)
                     attributes = self._attributes(tenant)
                     bound_app = context.carried_through(self._recorded(self._formatted_app, scope, tenant))
-                    app = masked(refusable(bound_app, _Hearing(tenant, held, self._full_queues)))
+                    app = masked(refusable(bound_app, _Listener(tenant, held, self._full_queues)))
         except Refusal as refusal:
             await _refuse(refusal, asked, send)
         except ClientDisconnected:
@@ -154,17 +154,21 @@ class TenantMiddleware:
     def _recorded(self, app: App, scope: Scope, tenant: str) -> App:
         if self._recorder is None:
             return app
-        return recorded(app, self._recorder, tenant, _header(scope["headers"], b"authorization"), self._known.salt_key)
+        return recorded(
+            app, self._recorder, tenant, _header(scope["headers"], b"authorization"), self._active_config.salt_key
+        )
 
     def _attributes(self, tenant: str) -> dict[str, str | int]:
         """Returns the attributes for the trace of the tenant's request."""
-        config = self._known.config
+        config = self._active_config.config
         if config is None:
             return {"tenantzone.tenant": tenant}
         return {
             "tenantzone.tenant": tenant,
             # A zone that the engine makes for a tenant without one has the tenant's name.
-            "tenantzone.zone": self._known.zones[tenant].name if tenant in self._known.zones else tenant,
+            "tenantzone.zone": self._active_config.zones[tenant].name
+            if tenant in self._active_config.zones
+            else tenant,
             "tenantzone.pool": config.pool.name,
             "tenantzone.pool_namespace": config.pool.namespace,
             "tenantzone.config_generation": config.generation,
@@ -189,9 +193,9 @@ class TenantMiddleware:
 
     async def _check_still(self, scope: Scope, tenant: str) -> None:
         """Check that the request still belongs to the tenant: a body may take minutes, and keys are revoked at once."""
-        await self._known.look_if_due()
-        if self._known.tenant_of(scope, self._known.identity) != tenant:
-            raise unauthorized("unknown_key", "Whose request this is has changed while it came; repeat it")
+        await self._active_config.look_if_due()
+        if self._active_config.tenant_of(scope, self._active_config.identity) != tenant:
+            raise unauthorized("unknown_key", "The tenant of this request has changed while it was received; repeat it")
 
     async def _take(
         self, scope: Scope, receive: Receive, route: Route, tenant: str, held: Held, context: RequestContext
@@ -199,7 +203,7 @@ class TenantMiddleware:
         """Returns the request with our body in place of the client's."""
         check_headers(scope["headers"])
         declared_length = _header(scope["headers"], b"content-length")
-        zone = self._known.zones.get(tenant)
+        zone = self._active_config.zones.get(tenant)
         remake = partial(self._remake, route, tenant, zone, usable_models(scope, zone), scope["headers"], context)
         limit = None if zone is None else zone.request_limits.body_bytes
         body = await self._intake.take(receive, declared_length, route, held, remake, limit)
@@ -227,14 +231,14 @@ class TenantMiddleware:
         check_terms(parsed, headers, route.path, zone)
         context.answers_in_one_piece = 0 if is_in_pieces(parsed, route.path) else answers
         context.prompt_logprobs_field = prompt_logprobs_field(parsed)
-        if self._known.config is None:
+        if self._active_config.config is None:
             return without_seal(body, parsed)
         user = user_of(headers, zone, self._settings.seal_key)
         return bind(
             body,
             parsed,
             self._settings.seal_key,
-            self._known.salt_key,
+            self._active_config.salt_key,
             tenant,
             user,
             context=context,
@@ -242,7 +246,7 @@ class TenantMiddleware:
         )
 
 
-class _Hearing:
+class _Listener:
     """Passes on the engine's decision on a request.
 
     Args:

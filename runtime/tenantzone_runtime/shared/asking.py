@@ -26,16 +26,16 @@ _SAME_TIME: Final = 0.002
 """Seconds within which two deadlines count as the same."""
 
 
-Reported = tuple[Sequence[bytes], CacheLocations]
+Located = tuple[Sequence[bytes], CacheLocations]
 """Keys of chunks, and the manager's answer for them, in the same order."""
-Locate = Callable[[str, Sequence[bytes], float], Reported]
+Locate = Callable[[str, Sequence[bytes], float], Located]
 """Queries an instance for a prompt by the keys of its blocks, within a number of seconds."""
 
 
 def locate_prefix(client: ManagerClient) -> Locate:
     """Returns a query for the chunks of a prompt in which each chunk needs those before it."""
 
-    def locate(instance: str, keys: Sequence[bytes], seconds: float) -> Reported:
+    def locate(instance: str, keys: Sequence[bytes], seconds: float) -> Located:
         return keys, client.get_cache_location(instance, keys, seconds)
 
     return locate
@@ -78,7 +78,7 @@ class Asking:
             return
         query.begin(zone.space, now, budget)
         keys, instance = list(query.keys), zone.space.instance
-        reported: list[Reported] = []
+        located: list[Located] = []
 
         def work() -> None:
             for removal in removals:
@@ -86,9 +86,9 @@ class Asking:
             left = now + budget - time.monotonic()
             if left <= 0:
                 raise ManagerError("UNAVAILABLE", "the KV-cache manager was not asked in time")
-            reported.append(self._locate(instance, keys, left))
+            located.append(self._locate(instance, keys, left))
 
-        self._threads.ask(zone.tenant, work, partial(self._answered, query, reported))
+        self._threads.ask(zone.tenant, work, partial(self._answered, query, located))
 
     def must_wait(self, zone: SharedZone, query: Query, now: float, budget: float) -> bool:
         """Query a request's prompt if no valid answer is known. Returns whether to wait for the answer."""
@@ -119,14 +119,14 @@ class Asking:
         is_shut_out = error.code in ("UNAUTHENTICATED", "PERMISSION_DENIED")
         self.breaker.failed(time.monotonic(), str(error), at_once=is_shut_out)
 
-    def _answered(self, query: Query, reported: Sequence[Reported], error: Exception | None) -> None:
+    def _answered(self, query: Query, located: Sequence[Located], error: Exception | None) -> None:
         if not query.is_pending:
             # It was late, and counted as late: an answer that no request waited for does not prove the manager healthy.
             return
         self.heard(error)
         if error is None or _is_unknown(error):
             self._counts["answered"] += 1
-            query.answer(*(reported[0] if reported else ((), CacheLocations())))
+            query.answer(*(located[0] if located else ((), CacheLocations())))
         else:
             # The thread stops waiting at the deadline, and may notice it first.
             is_late = query.is_late(time.monotonic() + _SAME_TIME)

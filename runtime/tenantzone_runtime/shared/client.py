@@ -100,8 +100,8 @@ class ManagerClient:
             groups: each group's suffix of the keys, and the number of last blocks that it needs; 0 for all.
             seconds: seconds that the call may take.
         """
-        reported = [{"key_suffix": suffix, "window": window} for suffix, window in groups]
-        asked = {"instance_id": instance, "block_keys": keys[:MOST_KEYS], "query_type": "groups", "groups": reported}
+        named = [{"key_suffix": suffix, "window": window} for suffix, window in groups]
+        asked = {"instance_id": instance, "block_keys": keys[:MOST_KEYS], "query_type": "groups", "groups": named}
         return self._call("GetCacheLocation", asked, seconds, CacheLocations)
 
     def start_write_cache(
@@ -177,10 +177,10 @@ class ManagerClient:
         try:
             if status == http.client.OK:
                 return msgspec.json.decode(body, type=kind)
-            reported = msgspec.json.decode(body, type=Refusal).error
+            refusal = msgspec.json.decode(body, type=Refusal).error
         except msgspec.DecodeError as error:
             raise ManagerError("INTERNAL", f"the KV-cache manager answered {status}: {error}") from error
-        raise ManagerError(reported.code, reported.message)
+        raise ManagerError(refusal.code, refusal.message)
 
     def _post(self, path: str, body: bytes, deadline: float) -> tuple[int, bytes]:
         headers = {"Content-Type": "application/json"}

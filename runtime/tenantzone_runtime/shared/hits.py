@@ -7,7 +7,7 @@ of a window depend on it: the windows of former ends are not used any more, and 
 from collections.abc import Sequence
 
 from tenantzone_runtime.disk.relinking import block_of, suffix_of
-from tenantzone_runtime.shared.asking import Locate, Reported
+from tenantzone_runtime.shared.asking import Locate, Located
 from tenantzone_runtime.shared.client import ManagerClient
 from tenantzone_runtime.zones.hit_shape import HitShape
 
@@ -16,15 +16,15 @@ def locate_hit(client: ManagerClient, shape: HitShape) -> Locate:
     """Returns a query for the beginning of a prompt for which each group of a model has what it needs."""
     groups = [(suffix_of(group), window or 0) for group, window in enumerate(shape.windows)]
 
-    def locate(instance: str, keys: Sequence[bytes], seconds: float) -> Reported:
+    def locate(instance: str, keys: Sequence[bytes], seconds: float) -> Located:
         blocks = [block_of(key) for key in keys]
-        reported = client.get_hit(instance, blocks, groups, seconds)
-        length = reported.matched_blocks
+        answer = client.get_hit(instance, blocks, groups, seconds)
+        length = answer.matched_blocks
         needed = [
             block + suffix
             for suffix, window in groups
             for block in blocks[max(0, length - window) if window else 0 : length]
         ]
-        return needed, reported
+        return needed, answer
 
     return locate

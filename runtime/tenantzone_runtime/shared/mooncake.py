@@ -46,6 +46,6 @@ class MooncakeStorages:
 def _master_of(place: PoolPlace) -> str:
     known = os.environ.get("MOONCAKE_MASTER", "")
     if place.master != known:
-        reported = f"MOONCAKE_MASTER is {known}" if known else "MOONCAKE_MASTER is not set"
-        raise OSError(f"the storage's pool has its master at {place.master}, and for this engine {reported}")
+        given = f"MOONCAKE_MASTER is {known}" if known else "MOONCAKE_MASTER is not set"
+        raise OSError(f"the storage's pool has its master at {place.master}, and for this engine {given}")
     return known

@@ -99,14 +99,14 @@ class Query:
         """Stop waiting for an answer."""
         self.is_pending = False
 
-    def answer(self, keys: Sequence[bytes], reported: CacheLocations) -> None:
+    def answer(self, keys: Sequence[bytes], locations: CacheLocations) -> None:
         """Record the manager's answer for these keys, in this order."""
         assert self.asked is not None, "who is answered has asked"
         self.is_pending = False
         if self.is_given_up:
             return
-        self.until = self.asked + reported.lease_seconds
+        self.until = self.asked + locations.lease_seconds
         self.found = {
-            key: block.locations for key, block in zip(keys, reported.blocks, strict=False) if block.locations
+            key: block.locations for key, block in zip(keys, locations.blocks, strict=False) if block.locations
         }
-        self.hit = reported.matched_blocks
+        self.hit = locations.matched_blocks

@@ -69,7 +69,7 @@ class S3Storages:
                 self._client = self._connect()
             client = self._client
         try:
-            with _reported():
+            with _storage_errors():
                 yield client
         except OSError as error:
             if _is_shut_out(error.__cause__):
@@ -95,7 +95,7 @@ def open_s3() -> S3Storages:
     )
 
     def connect() -> Any:
-        with _reported():
+        with _storage_errors():
             return get_session().create_client("s3", config=config)
 
     return S3Storages(connect)
@@ -111,7 +111,7 @@ def _is_shut_out(error: BaseException | None) -> bool:
 
 
 @contextmanager
-def _reported() -> Iterator[None]:
+def _storage_errors() -> Iterator[None]:
     """Convert the client's errors to those of files.
 
     Raises:

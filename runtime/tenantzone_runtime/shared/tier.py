@@ -166,8 +166,9 @@ class SharedTier:
         return sum(1 for _ in takewhile(query.found.__contains__, query.keys))
 
     def ended(self, tenant: str, query: Query) -> None:
-        """Record that a request has ended. If it found all above this tier and stored nothing, its prompt is used now.
+        """Record that a request has ended.
 
+        If it found all above this tier and stored nothing, its prompt counts as used now.
         All that storages may lack of a hit is offered for storing, so this does not show whether anything was missing.
         """
         zone = self._storing_zone(tenant)

@@ -219,14 +219,14 @@ class Write:
         gone = {*failed, *(index for index, key in enumerate(keys) if key in self.condemned)}
         for is_last in (False, True):
             try:
-                reported = self._client.finish_write_cache(self.space.instance, write_id, keys, sorted(gone), seconds)
+                finished = self._client.finish_write_cache(self.space.instance, write_id, keys, sorted(gone), seconds)
             except ManagerError:
                 if is_last:
                     # The manager considers this writer dead after a while, and removes all of it.
                     result.failures += len(keys) - len(gone)
             else:
                 result.written += [
-                    key for key, ending in zip(keys, reported.endings, strict=False) if ending == "serving"
+                    key for key, ending in zip(keys, finished.endings, strict=False) if ending == "serving"
                 ]
                 return
 

@@ -1,6 +1,6 @@
 """The zones with waiting requests, and the order in which they are considered.
 
-The fair queue decides whose turn it is. A zone whose next request was denied its blocks is parked: it is not considered
+The fair queue decides whose turn it is. A zone whose next request was denied its blocks backs off: it is not considered
 again before something changes for it (``backoff``). A zone may also be set aside for the current step.
 """
 
@@ -42,7 +42,7 @@ class Admission:
         if self._zones.pop(zone.account, None) is not None:
             self._fair.leave(zone.account)
             self._unseen.pop(zone, None)
-            self._backoff.requeue(zone)
+            self._backoff.discard(zone)
 
     def __iter__(self) -> Iterator[Zone]:
         return iter(self._zones.values())
@@ -62,11 +62,11 @@ class Admission:
     ) -> Zone | None:
         """Returns the zone whose turn it is, among those whose next request can be admitted.
 
-        ``is_admissible`` parks the others, or they are set aside until the step is over.
+        ``is_admissible`` has the others back off, or they are set aside until the step is over.
 
         Args:
             is_admissible: whether a zone's next request can be admitted.
-            may_call: whether it is worthwhile to consider parked zones for which blocks may be available.
+            may_call: whether it is worthwhile to consider backed-off zones for which blocks may be available.
             free: blocks that are free now.
             is_running: whether requests run.
         """
@@ -77,7 +77,7 @@ class Admission:
             zone = self._backoff.first(free, self._fair.place, is_running=is_running)
             if zone is None or (first is not None and first < self._fair.place(zone.account)):
                 return None
-            self._backoff.requeue(zone)
+            self._backoff.discard(zone)
             return zone.account
 
         account = self._fair.next(lambda candidate: is_admissible(self._zones[candidate]), call)
@@ -92,7 +92,7 @@ class Admission:
         self._backoff.line_up()
 
     def back_off(self, zone: Zone, count: int, peak: int, headroom: int) -> None:
-        """Park a zone whose next request was denied ``count`` blocks, until that may have changed."""
+        """Have a zone back off whose next request was denied ``count`` blocks, until that may have changed."""
         self._backoff.back_off(zone, count, peak, headroom)
         self._fair.hold(zone.account)
 
@@ -113,26 +113,26 @@ class Admission:
         self._fair.end_round()
 
     def wake(self) -> None:
-        """Unpark the zones for which something has changed."""
-        for zone in self._totals.take_stirred():
+        """Requeue the backed-off zones for which something has changed."""
+        for zone in self._totals.take_to_reconsider():
             self._requeue(zone)
 
     def wake_those(self, have_changed: Callable[[Zone], bool]) -> None:
-        """Unpark the zones for which ``have_changed`` holds."""
+        """Requeue the backed-off zones for which ``have_changed`` holds."""
         for zone in [zone for zone in self._zones.values() if zone.backoff_ticket and have_changed(zone)]:
             self._requeue(zone)
 
     def wake_all(self) -> bool:
-        """Unpark every zone; returns whether one was parked."""
-        parked = [zone for zone in self._zones.values() if zone.backoff_ticket]
-        for zone in parked:
+        """Requeue every backed-off zone; returns whether there was one."""
+        backed_off = [zone for zone in self._zones.values() if zone.backoff_ticket]
+        for zone in backed_off:
             self._requeue(zone)
-        return bool(parked)
+        return bool(backed_off)
 
     def _requeue(self, zone: Zone) -> None:
         if zone.account not in self._zones:
             return
         self._unseen[zone] = None
         if zone.backoff_ticket:
-            self._backoff.requeue(zone)
+            self._backoff.discard(zone)
             self._fair.release(zone.account)

@@ -1,4 +1,4 @@
-"""BackoffSet: waiting requests that were denied their blocks, and what would have to change for each.
+"""The zones whose next request was denied its blocks, and what would have to change for each.
 
 A zone's next request that may not take its blocks need not be considered again before something changes for it: what
 its own zone holds or may hold (the code that changes that wakes it), or what all zones together leave it. For the
@@ -35,11 +35,11 @@ class _Thresholds:
     accumulate.
 
     Args:
-        waiting: the waiting zones, by ticket. Entries refer to zones by ticket, so that they keep none alive.
+        backed_off: the backed-off zones, by ticket. Entries refer to zones by ticket, so that they keep none alive.
     """
 
-    def __init__(self, waiting: Mapping[int, Zone]) -> None:
-        self._waiting = waiting
+    def __init__(self, backed_off: Mapping[int, Zone]) -> None:
+        self._backed_off = backed_off
         self._heaps: dict[float, list[_Entry]] = {}
         self._thresholds: list[float] = []
         """In order."""
@@ -72,13 +72,13 @@ class _Thresholds:
 
     def _first(self, heap: list[_Entry]) -> Zone | None:
         while heap:
-            service, ticket, waiting = heap[0]
-            zone = self._waiting.get(waiting)
-            if zone is None or zone.backoff_ticket != waiting:
+            service, ticket, backoff_ticket = heap[0]
+            zone = self._backed_off.get(backoff_ticket)
+            if zone is None or zone.backoff_ticket != backoff_ticket:
                 heapq.heappop(heap)
                 self._entries -= 1
             elif service != zone.account.service:
-                heapq.heapreplace(heap, (zone.account.service, ticket, waiting))
+                heapq.heapreplace(heap, (zone.account.service, ticket, backoff_ticket))
             else:
                 return zone
         return None
@@ -89,7 +89,7 @@ class _Thresholds:
 
     def _tidy_up(self) -> None:
         for threshold, heap in list(self._heaps.items()):
-            heap[:] = [entry for entry in heap if entry[2] in self._waiting]
+            heap[:] = [entry for entry in heap if entry[2] in self._backed_off]
             heapq.heapify(heap)
             if not heap:
                 self._drop(threshold)
@@ -110,11 +110,11 @@ class BackoffSet:
         self._new: list[tuple[_Sum, float, int, Zone]] = []
         """Denied since the last admission, or in this step."""
         self._tickets = 0
-        self._waiting: dict[int, Zone] = {}
+        self._backed_off: dict[int, Zone] = {}
         """By ticket."""
 
     def back_off(self, zone: Zone, count: int, peak: int, headroom: int) -> None:
-        """Park a zone whose next request was denied ``count`` blocks that it is not entitled to.
+        """Add a zone whose next request was denied ``count`` blocks that it is not entitled to.
 
         Args:
             zone: whose request was denied.
@@ -122,10 +122,10 @@ class BackoffSet:
             peak: the request's blocks at its longest.
             headroom: further blocks that must be available, and were missing.
         """
-        self.requeue(zone)
+        self.discard(zone)
         self._tickets += 1
         zone.backoff_ticket, zone.denied_with = self._tickets, zone.prospects
-        self._waiting[zone.backoff_ticket] = zone
+        self._backed_off[zone.backoff_ticket] = zone
         totals, own, promise = self._ledger.totals, len(zone.cached), zone.spec.quota
         if zone.in_use + count > max(promise.limit, peak):
             return
@@ -140,9 +140,9 @@ class BackoffSet:
             self._enter("spare", zone.spec.priority, count - own - zone.locked + zone.evictable, zone)
             self._enter("share", 0, (zone.in_use + count - promise.reserved) / zone.spec.weight, zone)
 
-    def requeue(self, zone: Zone) -> None:
-        """Park a zone no more; does nothing if it is not waiting."""
-        self._waiting.pop(zone.backoff_ticket, None)
+    def discard(self, zone: Zone) -> None:
+        """Remove a zone; does nothing if it has not backed off."""
+        self._backed_off.pop(zone.backoff_ticket, None)
         zone.backoff_ticket = 0
 
     def _enter(self, name: _Name, priority: int, threshold: float, zone: Zone) -> None:
@@ -151,10 +151,10 @@ class BackoffSet:
     def line_up(self) -> None:
         """Consider denied zones again: the step is over, or a request was admitted."""
         new, self._new = self._new, []
-        for of, threshold, waiting, zone in new:
-            if waiting == zone.backoff_ticket:
+        for of, threshold, backoff_ticket, zone in new:
+            if backoff_ticket == zone.backoff_ticket:
                 if of not in self._thresholds:
-                    self._thresholds[of] = _Thresholds(self._waiting)
+                    self._thresholds[of] = _Thresholds(self._backed_off)
                 self._thresholds[of].push(threshold, zone)
 
     def first(self, free: int, place: Callable[[Account], Place], *, is_running: bool) -> Zone | None:

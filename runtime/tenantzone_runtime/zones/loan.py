@@ -42,7 +42,7 @@ class Loan:
         self.accrued_until = now
 
     def tell(self, now: float) -> bool:
-        """Whether the loan has grown since it was last reported; if so, ``told`` is brought up to date."""
+        """Whether the loan has grown since it was last reported; if so, ``reported`` is brought up to date."""
         self.accrue(now)
         is_new = self.block_seconds != self.reported
         self.reported = self.block_seconds

@@ -30,7 +30,7 @@ PREPARATIONS: Final = get_args(Preparation)
 
 
 class Tenancy:
-    """The tenancy of one engine: its zones, their loans, timers and stalls, and the active config.
+    """The tenancy of one engine: its zones, their loans, timers and wait times, and the active config.
 
     Args:
         block_count: block ids run from 0 to ``block_count - 1``.
@@ -252,7 +252,7 @@ class Tenancy:
                 self._overdue.append(borrower)
         for zone in owing:
             if not zone.overdue:
-                self.ledger.totals.requeue(zone)
+                self.ledger.totals.reconsider(zone)
         return evicted
 
     def past_grace(self) -> list[Zone]:

@@ -47,7 +47,7 @@ class Totals:
         self._withheld = SumsByPriority()
         self._never_lent = SumsByPriority()
         """The part that zones lend, but to no zone of a lower priority."""
-        self._stirred: dict[Zone, None] = {}
+        self._to_reconsider: dict[Zone, None] = {}
         self._quiet = VictimOrder()
         self._quiet_for_all = VictimOrder()
         self._surplus_of_active = VictimOrder(by_age)
@@ -103,7 +103,7 @@ class Totals:
         for order in (self._quiet, self._quiet_for_all, self._surplus_of_active, self._surplus_of_quiet):
             order.remove(zone)
         self.with_targets.pop(zone, None)
-        self._stirred.pop(zone, None)
+        self._to_reconsider.pop(zone, None)
         self._note_change(zone)
 
     def change_spec(self, zone: Zone, spec: ZoneSpec) -> None:
@@ -112,8 +112,8 @@ class Totals:
         zone.follow(spec)
         self.enter(zone)
         self.spec_changes += 1
-        # Parked or not: its next request may be entitled to the new reservation.
-        self.requeue(zone)
+        # Backed off or not: its next request may be entitled to the new reservation.
+        self.reconsider(zone)
 
     def reckon(self, zone: Zone) -> None:
         """Update the zone's part, after what it holds or its quietness changed."""
@@ -127,7 +127,7 @@ class Totals:
         self.surplus += surplus - zone.surplus
         zone.locked, zone.evictable, zone.reclaimable, zone.surplus = locked, evictable, reclaimable, surplus
         if zone.backoff_ticket and zone.has_better_prospects:
-            self.requeue(zone)
+            self.reconsider(zone)
         self._note_change(zone)
         if quiet or zone.withheld or zone.evictable_by_all:
             self._reckon_offer(zone)
@@ -147,14 +147,14 @@ class Totals:
         if zone in other.members:
             other.remove(zone)
 
-    def requeue(self, zone: Zone) -> None:
+    def reconsider(self, zone: Zone) -> None:
         """Note that something changed for the zone: if its next request was denied, it may be admissible now."""
-        self._stirred[zone] = None
+        self._to_reconsider[zone] = None
 
-    def take_stirred(self) -> list[Zone]:
+    def take_to_reconsider(self) -> list[Zone]:
         """Remove and return the zones whose next request was denied and for which something has changed since."""
-        stirred, self._stirred = self._stirred, {}
-        return list(stirred)
+        taken, self._to_reconsider = self._to_reconsider, {}
+        return list(taken)
 
     def was_active(self, zone: Zone) -> None:
         """Move the zone behind others of its priority, since its last activity is now."""

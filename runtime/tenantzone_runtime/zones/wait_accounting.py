@@ -48,7 +48,7 @@ class WaitAccounting:
         self.end(zone, now)
 
     def begin(self, zone: Zone, denied: int, reason: WaitReason, now: float) -> None:
-        """Begin or continue the stall of a zone whose next request was denied ``denied`` blocks."""
+        """Begin or continue the wait of a zone whose next request was denied ``denied`` blocks."""
         zone.denied = denied
         if zone.wait_reason != reason:
             self.count(zone, now)
@@ -56,7 +56,7 @@ class WaitAccounting:
             self._since[zone] = now
 
     def end(self, zone: Zone, now: float) -> None:
-        """End the stall of a zone whose next request need not wait for its blocks any more, or that has none."""
+        """End the wait of a zone whose next request need not wait for its blocks any more, or that has none."""
         if zone.wait_reason is not None:
             self.count(zone, now)
             del self._since[zone]
@@ -65,7 +65,7 @@ class WaitAccounting:
                 self._queued[zone] = self._clock(now)
 
     def end_all(self, now: float) -> None:
-        """End the stalls of all zones."""
+        """End the waits of all zones."""
         for zone in list(self._since):
             self.end(zone, now)
 

@@ -176,7 +176,7 @@ class Zone:
     backoff_ticket: int = 0
     """Not 0 while its denied next request is not considered before something changes: ``admission`` decides when."""
     denied_with: tuple[int, int, int] = (0, 0, 0)
-    """Its prospects when it was parked."""
+    """Its prospects when it backed off."""
     counters: Counters = field(default_factory=Counters)
     account: Account = field(default_factory=Account)
     """Its place in the fair queue."""

@@ -25,33 +25,33 @@ def manager():
 
 
 @pytest.fixture
-def limiter(manager):
+def go_ahead(manager):
     """While it is shut, what is submitted waits."""
-    limiter = threading.Event()
+    go_ahead = threading.Event()
     begun = threading.Event()
 
     def wait(request):
         begun.set()
-        assert limiter.wait(60)
+        assert go_ahead.wait(60)
 
     manager.executor.submit(wait, request_of("somebody", "first"))
     assert begun.wait(60)
-    return limiter
+    return go_ahead
 
 
-def order_of(manager, limiter, requests):
+def order_of(manager, go_ahead, requests):
     done = []
     futures = [manager.executor.submit(lambda request: done.append(request.name), request) for request in requests]
-    limiter.set()
+    go_ahead.set()
     for future in futures:
         future.result(60)
     return done
 
 
-def test_tenants_take_turns(manager, limiter):
+def test_tenants_take_turns(manager, go_ahead):
     requests = [request_of("acme", f"acme {number}") for number in range(4)]
     requests += [request_of("burst", f"burst {number}") for number in range(2)]
-    assert order_of(manager, limiter, requests) == ["acme 0", "burst 0", "acme 1", "burst 1", "acme 2", "acme 3"]
+    assert order_of(manager, go_ahead, requests) == ["acme 0", "burst 0", "acme 1", "burst 1", "acme 2", "acme 3"]
 
 
 def test_what_takes_hours_holds_up_its_own_tenant_alone():
@@ -68,11 +68,11 @@ def test_what_takes_hours_holds_up_its_own_tenant_alone():
     manager.executor.shutdown()
 
 
-def test_what_shows_no_seal_or_a_foreign_one_shares_one_turn(manager, limiter):
+def test_what_shows_no_seal_or_a_foreign_one_shares_one_turn(manager, go_ahead):
     forged = [request_of("burst", f"forged {number}", salt="another") for number in range(2)]
     nobody = [request_of("", f"nobody {number}", sealed=odd) for number, odd in enumerate(("", 5))]
     requests = [*forged, *nobody, request_of("acme", "acme")]
-    assert order_of(manager, limiter, requests) == ["forged 0", "acme", "forged 1", "nobody 0", "nobody 1"]
+    assert order_of(manager, go_ahead, requests) == ["forged 0", "acme", "forged 1", "nobody 0", "nobody 1"]
 
 
 def test_a_grammar_that_fails_says_so_and_the_next_is_compiled(manager):

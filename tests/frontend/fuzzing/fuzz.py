@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from bench.attacks.beside import beside
-from bench.attacks.flood_health import ask_until_told
+from bench.attacks.flood_health import ask_until_stopped
 from hack.progress import say
 from tests.frontend.fuzzing.client import Seen, send_each
 from tests.frontend.fuzzing.drawn import Pool, Sending, draw_batch, draw_pool, first_batch
@@ -76,7 +76,7 @@ def fuzz(fuzzed: Fuzzed, seed: int, seconds: float) -> Result:
     Args:
         fuzzed: the engine.
         seed: equal ones send equal requests, in as many batches as there is time for.
-        seconds: how long it goes on after a first batch, whose callbacks and growth are not refusable: it warms up.
+        seconds: how long it goes on after a first batch, whose callbacks and growth do not count: it warms up.
     """
     result = Result(seed)
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as drawing:
@@ -87,7 +87,7 @@ def fuzz(fuzzed: Fuzzed, seed: int, seconds: float) -> Result:
         _await_rest(fuzzed)
         fuzzed.state(reset=True)
         before = fuzzed.held()
-        with beside("asks for health", partial(ask_until_told, fuzzed.url)) as health:
+        with beside("asks for health", partial(ask_until_stopped, fuzzed.url)) as health:
             middle = _send_for(fuzzed, batches, result, seconds)
         result.health_seconds = health.result
     state = fuzzed.state()

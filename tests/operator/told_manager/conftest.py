@@ -5,13 +5,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 from aiohttp.test_utils import TestServer
-from tests.operator.told_manager.reported import Cluster, Manager, Run, login
 
 from tenantzone_operator.cache_manager.client import ManagerAddress, ManagerClient
 from tenantzone_operator.cache_manager.reconciler import ManagerReconciler
 from tenantzone_operator.kube.api import Api
 from tenantzone_operator.kube.rest import Rest
 from tenantzone_operator.kube.store import Store
+from tests.operator.told_manager.servers import Cluster, Manager, Run, login
 
 
 @pytest.fixture

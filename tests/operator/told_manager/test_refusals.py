@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
-from tests.operator.told_manager.reported import GROUP_REPORT, Cluster, Manager, Run
 
 from tenantzone_operator.cache_manager.declared import FINALIZER
 from tenantzone_operator.kube.store import Store
 from tests.operator.objects import body
+from tests.operator.told_manager.servers import GROUP_REPORT, Cluster, Manager, Run
 
 
 async def test_a_service_account_that_is_refused_keeps_nothing_else_from_being_told(
