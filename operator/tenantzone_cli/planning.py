@@ -12,7 +12,7 @@ from typing import Final
 from tenantzone_cli.names import CONNECTION
 
 COMMANDS: Final = {"replay": "compare", "advise": "advise"}
-"""The replay's names of these commands."""
+"""The replay's command for each command of the plugin."""
 _LIVE: Final = frozenset(
     {"--watch", "--once", "-n", "--namespace", "-A", "--all-namespaces"} | {f"--{name}" for name in CONNECTION}
 )

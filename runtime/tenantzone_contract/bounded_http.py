@@ -293,7 +293,7 @@ class _Connection(asyncio.Protocol):
         if self._phase is _Phase.BODY:
             self._enter(_Phase.ANSWER)
             self._listener.complete(self)
-        else:  # it was answered before
+        else:  # it was answered before its end
             self._enter(_Phase.NEXT)
 
     def _enter(self, phase: _Phase) -> None:
@@ -318,7 +318,7 @@ class _Connection(asyncio.Protocol):
             return True
         if self._phase is _Phase.BODY and self._body is not None:
             if self._transport is not None and not self._transport.is_reading():
-                self._since = self._loop.time()  # the handler takes its time, not the client
+                self._since = self._loop.time()  # the handler is slow, not the client
             elif waited > bounds.body_seconds + self._body.total_bytes / BODY_BYTES_PER_SECOND:
                 return True
         if self._transport is not None and self._transport.is_closing() and not self.is_unread():

@@ -124,7 +124,7 @@ def _registered(declared: Declared, found: Found) -> Condition:
     if found.unreachable:
         before = _before(declared, kind)
         if before is not None and before.get("observedGeneration") == declared.meta.generation:
-            # The manager still knows what it was told before it became unreachable.
+            # The manager still has what was registered before it became unreachable.
             return Condition(kind, before["status"], Reason(before["reason"]), before["message"])
         return Condition(kind, "Unknown", Reason.MANAGER_UNREACHABLE, found.unreachable)
     if found.refused:

@@ -151,7 +151,7 @@ class Election:
         except RestError as error:
             if error.status not in (404, 409):
                 raise
-            return False  # somebody was quicker
+            return False  # another process was faster
         self._leads_until = began + self.timing.renew_deadline
         return True
 

@@ -1,4 +1,4 @@
-"""Decides which zones fit into their pool: the oldest first, and never taking back what was granted.
+"""Decides which zones fit into their pool: the oldest first; a grant is never revoked.
 
 The snapshot that the engines already have records what was granted, so a restart changes nothing. No engine that joins,
 leaves or lies takes a grant back: an engine that is too small gets the part that fits (`tenantzone_contract.fitting`),
