@@ -2,8 +2,10 @@
 
 That needs the right to ``get`` ``pods/proxy``, which allows any request to any pod in the namespace. So the plugin
 reads only what no status contains, or what the user has asked for.
+
 No API server proxies to a pod with a loopback address. Kubelet assigns none. If a process stands in for the pod, as in
 the playground, it runs on this machine, and is asked directly.
+
 Engines require the pool's token, which the plugin reads from its Secret, with the user's rights.
 """
 

@@ -97,6 +97,7 @@ def connect(master: str) -> Any:
     """Returns the process's client of a pool, which gives no memory to the pool. Any number of threads may use it.
 
     It stays until the process ends: closing a client during use, or using it after that, ends the process.
+
     Mooncake's own variables configure how it moves bytes: ``MOONCAKE_PROTOCOL`` (``tcp``), ``MOONCAKE_DEVICE`` (for
     ``rdma``), ``MOONCAKE_LOCAL_HOSTNAME`` (the address from which the master is reached),
     ``MOONCAKE_LOCAL_BUFFER_SIZE`` (bytes, 256 MiB; the bytes of all running calls must fit) and

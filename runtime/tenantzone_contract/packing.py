@@ -4,6 +4,7 @@ Version 1 is plain text under ``config.json``. A larger snapshot is stored in ve
 content of ``config.jsonl.gz``, which is compressed JSON Lines (jsonlines.org): first the part that all zones share,
 then one zone per line. Engines that know only version 1 report that they need an upgrade, and keep the config that they
 had; they get version 1 as long as the plain text fits.
+
 In both versions ``config.signature`` is the signature (`tenantzone_contract.config_signature`), which older engines
 ignore.
 """

@@ -4,6 +4,7 @@ vLLM hashes a request's ``cache_salt`` into its first block, and so into all tha
 blocks only under the same salt. Engines with the same key give a tenant the same salt, and so equal hashes for equal
 prompts. A gateway with the key can add the same salt to a request before it chooses an engine by the hashes; the
 frontend recognizes the tenant's own salt, and keeps it.
+
 vLLM publishes salts in its KV events, so they reveal neither the tenant nor the key.
 """
 

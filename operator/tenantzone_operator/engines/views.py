@@ -46,7 +46,7 @@ class ZoneView:
     taken_back: int
     """The evicted blocks that the zone had borrowed."""
     awaited_seats: int
-    """The seats that the zone reserves as a number and for which the engine has too few."""
+    """The seats that the zone reserves explicitly and that the engine lacks."""
     waiting_for: str | None = None
     """Why the zone's next request waits; None if no request waits."""
     evicted_by_limit: int = 0

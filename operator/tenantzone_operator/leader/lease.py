@@ -1,10 +1,12 @@
 """Leader election by a Lease of the API group ``coordination.k8s.io``.
 
 The rules are those of client-go's leader election. No two clocks are ever compared:
+
 - The leader stops ``renew_deadline`` after it *began* its last successful renewal.
 - The others wait for ``lease_seconds`` after they *saw* the last renewal, each by its own clock. They see a renewal
-after it began, so the leader has stopped ``lease_seconds - renew_deadline`` before another process may begin.
+  after it began, so the leader has stopped ``lease_seconds - renew_deadline`` before another process may begin.
 - Of several writes to one version of the Lease, the API server accepts one.
+
 kubernetes_asyncio has an election, too. It compares the time of day, never hands over, and waits for requests forever.
 """
 

@@ -1,10 +1,12 @@
-"""Decides which zones fit into their pool: the oldest first; a grant is never revoked.
+"""Decides which zones fit into their pool: the oldest first, and no newer request revokes an earlier grant.
 
 The snapshot that the engines already have records what was granted, so a restart changes nothing. No engine that joins,
-leaves or lies takes a grant back: an engine that is too small gets the part that fits (`tenantzone_contract.fitting`),
-and reports what it lacks.
+leaves or lies revokes a grant: an engine that is too small gets the part that fits (`tenantzone_contract.fitting`), and
+reports what it lacks.
+
 Zones accepted before any engine reported its size have provisional grants. Once a size is known, they are decided again
 by priority, then age, after all final grants.
+
 A grant that only the status or only the ConfigMap contains may be forged. It stays if it fits with the grants that both
 contain.
 """

@@ -49,7 +49,7 @@ GUARD_SECONDS = 5.0
 WRITING_SECONDS = 10.0
 """How long statuses are written before everything is looked at again."""
 HASTY_WRITING_SECONDS = 0.2
-"""How long they are written if something has changed in the meantime, or as long as the look took.
+"""How long statuses are written if something has changed in the meantime, or as long as the look took.
 
 A look at thousands of zones takes seconds, and statuses must still make progress.
 """

@@ -83,7 +83,7 @@ def _lack(seen: Observation, history: History, zone: str) -> str:
 
 
 def _lack_of_seats(observations: Sequence[Observation], zone: str, entry: ZoneConfig | None) -> list[str]:
-    """Returns which engines have fewer seats than the zone reserves as a number, and why, in words."""
+    """Returns which engines lack seats that the zone reserves explicitly, and why, in words."""
     lacking = []
     for seen in observations:
         found = seen.zones.get(zone)
