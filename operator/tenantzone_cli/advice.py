@@ -1,4 +1,4 @@
-"""What to do about a condition, by its reason; the condition's own message says what is the case."""
+"""Advice for each reason of a condition; the condition's own message describes the problem."""
 
 from tenantzone_cli.resources import Condition, Zone
 
@@ -120,33 +120,33 @@ _OF_STORAGES = {
     "PoolsUnresolved": "Create what the message names, or take it out of the group.",
     "NoStorage": "Create a KVStorage, or enable one: kubectl tenantzone storage.",
 }
-"""The same of KVStorages and KVCacheGroups."""
+"""The advice for conditions of KVStorages and KVCacheGroups."""
 
 _NOTHING_TO_DO = frozenset(
     {"Accepted", "AcceptedProvisionally", "Acknowledged", "Enforced", "Met", "NotAccepted", "Purged"}
     | {"Registered", "Healthy", "Resolved", "Ready", "Disabled", "NoPools"}
 )
-"""NotAccepted says no more than that another condition says why."""
+"""Reasons without advice. NotAccepted only means that another condition says why."""
 
 
 def advice(condition: Condition, zone: Zone) -> str | None:
-    """A sentence on what to do about a condition; None if there is nothing to do, or the reason is unknown here."""
+    """Returns a sentence on what to do about a condition; None if nothing, or if the reason is unknown here."""
     text = _REASONS.get(condition.reason)
     return text.format(zone=zone.name, namespace=zone.namespace, pool=zone.pool) if text else None
 
 
 def storage_advice(reason: str, kind: str, name: str) -> str | None:
-    """The same of a KVStorage or KVCacheGroup.
+    """Returns a sentence on what to do about a KVStorage or KVCacheGroup; None if the reason is unknown here.
 
     Args:
-        reason: of a condition that does not hold.
-        kind: as kubectl knows it.
-        name: the object's.
+        reason: the reason of a condition that does not hold.
+        kind: the kind as kubectl knows it.
+        name: the object's name.
     """
     text = _OF_STORAGES.get(reason)
     return text.format(kind=kind, name=name) if text else None
 
 
 def is_known(reason: str) -> bool:
-    """Whether this version knows a condition's reason, even where there is nothing to do about it."""
+    """Returns whether this version knows a condition's reason, with or without advice."""
     return reason in _REASONS or reason in _OF_STORAGES or reason in _NOTHING_TO_DO

@@ -1,4 +1,4 @@
-"""Requests to the API server, and one kind of error for each answer that is none."""
+"""Requests to the API server, and one type of error for each refusal."""
 
 import http.client
 import json
@@ -22,15 +22,15 @@ _PAGE = 500
 _ATTEMPTS = 4
 _LONGEST_WAIT_SECONDS = 2.0
 _LARGEST_BYTES = 2**28
-"""A page of objects, the largest that etcd takes, has room in it."""
+"""Enough for a page of objects of the largest size that etcd accepts."""
 
 
 class Unreachable(Exception):
-    """The API server does not answer, or what answers is no API server."""
+    """The API server does not answer, or the answer is not an API server's."""
 
 
 class ApiError(Exception):
-    """The API server has answered, and refused what it was asked."""
+    """The API server has answered, and refused the request."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -47,23 +47,23 @@ class ApiError(Exception):
 
 
 Outcome: TypeAlias = T | ApiError
-"""What was asked for, or why it was refused."""
+"""The requested value, or why it was refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer of the API server with success: its status, its text, and the server's date."""
+    """A successful answer of the API server: its status, its text, and the server's date."""
 
     status: int
     text: bytes
     date: float | None
-    """Unix time at the API server, whole seconds."""
+    """The Unix time at the API server, in whole seconds."""
 
     def json(self) -> Any:
-        """The answer's text, read as JSON.
+        """Returns the answer's text parsed as JSON.
 
         Raises:
-            Unreachable: it is no JSON, so nothing that an API server says.
+            Unreachable: it is not JSON, so it does not come from an API server.
         """
         try:
             return json.loads(self.text)
@@ -75,7 +75,7 @@ class Api:
     """The API server, behind a local proxy that has logged in to it.
 
     Args:
-        path: of the Unix socket where a proxy to the API server listens.
+        path: the Unix socket on which a proxy to the API server listens.
     """
 
     def __init__(self, path: Path) -> None:
@@ -91,7 +91,7 @@ class Api:
         return self.ask("GET", path, query).json()
 
     def list(self, path: str, **query: str) -> list[Body]:
-        """All objects of a kind, page by page.
+        """Returns all objects of a kind, requested page by page.
 
         Raises:
             ApiError: the API server refuses.
@@ -111,8 +111,8 @@ class Api:
         """Ask for an access review, and return its status.
 
         Args:
-            kind: ``SelfSubjectAccessReview``, for instance.
-            spec: of the review.
+            kind: the kind of review, for example ``SelfSubjectAccessReview``.
+            spec: the review's spec.
 
         Raises:
             ApiError: the API server refuses.
@@ -132,11 +132,11 @@ class Api:
         max_bytes: int = _LARGEST_BYTES,
         headers: Mapping[str, str] = MappingProxyType({}),
     ) -> Answer:
-        """Send a request, again for a few times if the API server asks to come back later, and return the answer.
+        """Send a request, and return the answer; retries a few times if the API server asks to come back later.
 
         Raises:
             ApiError: the API server refuses.
-            Unreachable: it does not answer, or with more than that.
+            Unreachable: it does not answer, or the answer exceeds ``max_bytes``.
         """
         target = quote(path) + (f"?{urlencode(query)}" if query else "")
         for attempt in range(_ATTEMPTS):
@@ -147,13 +147,13 @@ class Api:
             refusal = _status(answer.text)
             if answer.status != 429 or attempt == _ATTEMPTS - 1:
                 break
-            # "Later", as it says for a moment after a CRD was installed.
+            # The API server asks to retry later, for example for a moment after a CRD was installed.
             time.sleep(_wait_seconds(refusal))
         message = refusal.get("message") or answer.text.decode(errors="replace").strip()
         if answer.status == 404 and not refusal:
             message = "the API server does not know this kind; are the CRDs installed?"
         if answer.status >= 500 and not refusal:
-            # The proxy's own words: it has not got through.
+            # The message is the proxy's: it could not reach the API server.
             raise Unreachable(message)
         raise ApiError(answer.status, message)
 
@@ -167,10 +167,10 @@ def exchange(
     *,
     max_bytes: int,
 ) -> Answer:
-    """One request and its answer, whatever its status; the connection is closed.
+    """Send one request, and return its answer of any status; closes the connection.
 
     Raises:
-        Unreachable: nobody answers, or with more than that.
+        Unreachable: there is no answer, or it exceeds ``max_bytes``.
     """
     try:
         connection.request(method, target, body, headers)
@@ -186,7 +186,7 @@ def exchange(
 
 
 def attempt(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Outcome[T]:
-    """What a call to the API server returns, or, as a value, the error with which it refuses."""
+    """Returns the result of a call to the API server, or the error with which it refuses."""
     try:
         return call(*args, **kwargs)
     except ApiError as error:
@@ -205,7 +205,7 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 def _status(text: bytes) -> dict[str, Any]:
-    """The ``Status`` that an answer's text holds; empty if it holds none."""
+    """Returns the ``Status`` in an answer's text; empty if there is none."""
     try:
         read = json.loads(text)
     except ValueError:
@@ -214,7 +214,7 @@ def _status(text: bytes) -> dict[str, Any]:
 
 
 def _wait_seconds(refusal: Mapping[str, Any]) -> float:
-    """How long the API server asks to wait; what a proxy before it says instead may say anything."""
+    """Returns the seconds that the API server asks to wait; a proxy in front of it may send any value."""
     details = refusal.get("details")
     asked = details.get("retryAfterSeconds") if isinstance(details, dict) else None
     return min(_LONGEST_WAIT_SECONDS, max(0, asked)) if isinstance(asked, int) else 1.0

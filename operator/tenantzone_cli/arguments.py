@@ -1,4 +1,4 @@
-"""The command line of the plugin; flags that kubectl has, too, mean the same."""
+"""The command line of the plugin; flags that kubectl also has mean the same."""
 
 import argparse
 import re
@@ -11,12 +11,12 @@ from tenantzone_contract.quantity import parse_bytes
 
 
 def read_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Parse the plugin's arguments; ends the process with a usage message if they can't be understood."""
+    """Parse the plugin's arguments; exits the process with a usage message if they are invalid."""
     return _parser().parse_args(arguments)
 
 
 def kubectl_flags(arguments: argparse.Namespace) -> list[str]:
-    """The flags to pass on to kubectl, which say which cluster to use, and as whom."""
+    """Returns the flags for kubectl that name the cluster and the user."""
     return list(_flags(arguments))
 
 
@@ -87,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     purge.add_argument("--no-wait", action="store_true", help="print the purge's id, and wait for no engine")
     purge.add_argument("-o", "--output", choices=("json",), help="for programs")
     _migrate(commands.add_parser("migrate", parents=[common], help="have another engine find what one has cached"))
-    # Listed here; its arguments are the replay's own, and so are those of advise for a trace.
+    # Only listed here: the replay parses its own arguments, also those of advise for a trace.
     commands.add_parser("replay", add_help=False, help="what zones would do for recorded traffic; needs vLLM here")
     advise = commands.add_parser(
         "advise",
@@ -144,7 +144,10 @@ def _common() -> argparse.ArgumentParser:
 
 
 def _seconds(text: str) -> float:
-    """Read a duration as kubectl takes it. A number without a unit is in seconds; kubectl takes a whole one only."""
+    """Parse a duration in kubectl's format.
+
+    A number without a unit is in seconds; unlike kubectl, it may have a fraction.
+    """
     plain = re.fullmatch(r"\+?([0-9]+\.?[0-9]*|\.[0-9]+)", text)
     try:
         seconds = float(text) if plain else parse_duration(text.removeprefix("+"))

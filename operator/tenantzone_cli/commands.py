@@ -1,4 +1,4 @@
-"""What the commands of the plugin do, but for ``replay`` and for ``advise`` of a trace."""
+"""The plugin's commands, except ``replay`` and ``advise`` for a trace."""
 
 import argparse
 import dataclasses
@@ -36,7 +36,7 @@ _INTERVAL_SECONDS = 2.0
 
 def run(parsed: argparse.Namespace) -> int:
     """Run a command with its arguments, and return the exit code."""
-    # Otherwise kubectl's proxy would stay behind.
+    # Otherwise kubectl's proxy would keep running.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         return _run(parsed)
@@ -46,7 +46,7 @@ def run(parsed: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever reads has seen enough. Python would complain once more when it flushes.
+        # The reader has closed the pipe. Redirect the output, or Python would raise again when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
@@ -55,7 +55,7 @@ def _run(parsed: argparse.Namespace) -> int:
     if parsed.command == "salt" and parsed.key_file is not None:
         return _print_salt(key_of_file(parsed.key_file), parsed)
     kubectl = Kubectl(kubectl_flags(parsed))
-    # kubectl takes a moment to start, so it starts twice at the same time.
+    # kubectl takes a moment to start, so start both kubectl processes at the same time.
     with ThreadPoolExecutor(max_workers=1) as thread:
         asked = thread.submit(_namespace, kubectl, parsed)
         with kubectl.connected() as api:
@@ -74,7 +74,7 @@ def _run(parsed: argparse.Namespace) -> int:
 
 
 def _namespace(kubectl: Kubectl, parsed: argparse.Namespace) -> str | None:
-    """The namespace to look at: the flag's, else the context's; None stands for all namespaces."""
+    """Returns the namespace to look at: the flag's, else the context's; None stands for all namespaces."""
     if getattr(parsed, "all_namespaces", False):
         return None
     namespace: str | None = parsed.namespace
@@ -97,7 +97,7 @@ def _top(api: Api, namespace: str | None, parsed: argparse.Namespace) -> int:
         try:
             return look()
         except (ApiError, Unreachable) as error:
-            # It may come back; until then old numbers must not pass for new ones.
+            # The API server may come back; until then old numbers must not look current.
             return _fit_to_show([f"kubectl tenantzone: {error}"])
 
     if is_watched:
@@ -180,7 +180,7 @@ def _migrate(api: Api, namespace: str | None, parsed: argparse.Namespace) -> int
     try:
         return _run_migration(move, parsed)
     except BaseException:
-        # Ctrl-C, too. What has reached its place stays there, and is not moved again.
+        # Also on Ctrl-C. Chunks that have been moved stay, and are not moved again.
         move.stop()
         raise
 
@@ -211,5 +211,5 @@ def _print_salt(key: bytes, parsed: argparse.Namespace) -> int:
 
 
 def _fit_to_show(lines: Iterable[str]) -> list[str]:
-    """Lines without control characters: what others say is shown, and does nothing to the terminal."""
+    """Returns lines without control characters, so that texts of others do not affect the terminal."""
     return [printable(line) for line in lines]

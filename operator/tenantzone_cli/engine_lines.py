@@ -1,4 +1,4 @@
-"""What the engines say about one zone: its reservation, loans, waiting requests and amounts. Pure."""
+"""The parts of ``explain`` from engines' reports: the zone's reservation, loans, requests and amounts. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -29,7 +29,7 @@ _WAITS: Mapping[str, str] = {
 
 
 def loan_lines(zone: Zone, answers: Sequence[EngineAnswer]) -> Iterator[str]:
-    """Lines that say who uses the zone's reservation, and on whose reservations the zone stands, engine by engine."""
+    """Yields lines that say who uses the zone's reservation, and from whom the zone borrows, engine by engine."""
     lines = []
     for answer in answers:
         report = answer.zone(zone.name)
@@ -55,7 +55,7 @@ def _standing(report: ZoneReport) -> str:
 
 
 def _terms(loan: LoanReport, clock: float) -> str:
-    """A loan's age and due time in words, by the engine's own clock, like the times in its report."""
+    """Returns a loan's age and due time in words, by the engine's clock, like the times in its report."""
     since = f"{loan.blocks} blocks for {duration(clock - loan.since_unix_time)}"
     if loan.due_unix_time is None:
         return f"{since}, until the lender needs them"
@@ -64,7 +64,7 @@ def _terms(loan: LoanReport, clock: float) -> str:
 
 
 def request_lines(zone: str, answers: Sequence[EngineAnswer]) -> Iterator[str]:
-    """Lines that say how many of the zone's requests run and wait, and what the next one waits for."""
+    """Yields lines that say how many of the zone's requests run and wait, and what the next one waits for."""
     lines = []
     for answer in answers:
         report = answer.zone(zone)
@@ -72,7 +72,7 @@ def request_lines(zone: str, answers: Sequence[EngineAnswer]) -> Iterator[str]:
             continue
         line = f"  {answer.pod}: {report.running_requests} running, {report.waiting_requests} waiting"
         reason = report.waiting_for
-        # A newer engine may have reasons that have no sentence here.
+        # A newer engine may have reasons without a sentence here.
         lines.append(f"{line}: {_WAITS.get(reason, printable(reason))}" if reason is not None else line)
         if reason == "adapter" and answer.report is not None:
             lines += _slot_lines(answer.report)
@@ -84,7 +84,7 @@ def request_lines(zone: str, answers: Sequence[EngineAnswer]) -> Iterator[str]:
 
 
 def _slot_lines(report: EngineReport) -> Iterator[str]:
-    """Lines that say which zones use the engine's adapter slots."""
+    """Yields lines that say which zones use the engine's adapter slots."""
     for used in report.adapters:
         tenants = ", ".join(map(printable, used.tenants)) or "requests that came before any zone was declared"
         yield f"    slot of {printable(used.adapter)}: used by {tenants}"
@@ -94,13 +94,13 @@ def _slot_lines(report: EngineReport) -> Iterator[str]:
 
 
 def _encoder_lines(report: EngineReport) -> Iterator[str]:
-    """Lines that say which zones use the engine's encoder cache."""
+    """Yields lines that say which zones use the engine's encoder cache."""
     for used in report.encoder_use:
         yield f"    encoder: {printable(used.tenant)} uses {used.embeddings} of {report.encoder_embeddings} embeddings"
 
 
 def latency_lines(zone: str, answers: Sequence[EngineAnswer]) -> Iterator[str]:
-    """Lines that say what becomes of the zone's latency targets, engine by engine."""
+    """Yields lines on the state of the zone's latency targets, engine by engine."""
     lines = []
     for answer in answers:
         report = answer.zone(zone)
@@ -118,7 +118,7 @@ def latency_lines(zone: str, answers: Sequence[EngineAnswer]) -> Iterator[str]:
 
 
 def tier_table(zone: str, answers: Sequence[EngineAnswer]) -> Iterator[str]:
-    """A table of what the zone has of each tier, engine by engine; empty if no engine has tiers."""
+    """Yields a table of the zone's amounts in each tier, engine by engine; empty if no engine has tiers."""
     rows = []
     for answer in answers:
         report = answer.zone(zone)
@@ -152,7 +152,7 @@ def _milliseconds(seconds: float) -> str:
 
 
 def engine_table(zone: Zone, answers: Sequence[EngineAnswer]) -> Iterator[str]:
-    """A table of the zone with a row for each engine, by the engine's report if it can be asked, else by the status."""
+    """Yields a table of the zone with a row for each engine, from its report if it answers, else the status."""
     reports = {answer.pod: report for answer in answers if (report := answer.zone(zone.name)) is not None}
     rows = []
     for row in zone.engines:

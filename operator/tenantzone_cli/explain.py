@@ -1,4 +1,4 @@
-"""``explain ZONE``: why it is not ready, who holds its reservation, what it lent. Pure but for the reading."""
+"""``explain ZONE``: why it is not ready, who holds its reservation, what it lent. Pure except for the reading."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,22 +18,22 @@ _GOOD_IF_FALSE = ("NotEnforced", "Stalled", "Reconciling")
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Everything that ``explain`` says something about: the zone, its pool, its neighbours, its engines."""
+    """All facts that ``explain`` uses: the zone, its pool, the other zones, its engines."""
 
     zone: Zone
     pool: Pool | None
     siblings: Outcome[Sequence[Zone]]
-    """All zones of the namespace, this one too."""
+    """All zones of the namespace, including this one."""
     pods: Outcome[Sequence[Pod]]
-    """Those that the pool selects and no older pool does; none without a pool."""
+    """The pods that the pool selects and no older pool does; empty without a pool."""
     answers: Sequence[EngineAnswer]
-    """One for each of these pods that is ready."""
+    """One answer for each of these pods that is ready."""
     now: float
-    """Unix time."""
+    """The Unix time."""
 
 
 def gather(api: Api, namespace: str, name: str, now: float) -> Facts:
-    """Ask the API server and the pool's engines for all that explains one zone.
+    """Ask the API server and the pool's engines for all facts about one zone.
 
     Raises:
         ApiError: there is no such zone, or the user may not read it.
@@ -59,7 +59,7 @@ def _zones(api: Api, namespace: str) -> list[Zone]:
 
 
 def explain(facts: Facts) -> list[str]:
-    """The explanation of a zone's state, as lines for a person."""
+    """Returns the explanation of a zone's state, as lines for a person."""
     sections = [
         list(_head(facts)),
         list(_conditions(facts)),
@@ -102,7 +102,7 @@ def _decision(zone: Zone) -> str:
         return f"{seen}, not {zone.generation}; what follows is about the former"
     if ready.status == "True":
         return "Ready"
-    # The first condition that does not hold has the reason; those after it only follow.
+    # The first condition that does not hold has the reason; those after it only follow from it.
     cause = next(entry for entry in zone.conditions if entry.status != "True")
     return f"{'not Ready' if ready.status == 'False' else 'perhaps not Ready'} ({cause.reason})"
 
@@ -154,7 +154,7 @@ def _why_not_accepted(facts: Facts) -> Iterator[str]:
 
 
 def _reservations(facts: Facts, others: Sequence[Zone]) -> Iterator[str]:
-    """Lines that say which accepted zones hold the pool's reservations, and how much is left for this one."""
+    """Yields lines that say which accepted zones hold the pool's reservations, and how much is left for this one."""
     capacity = facts.pool.capacity if facts.pool is not None else None
     if capacity is None:
         return
@@ -187,7 +187,7 @@ def _pods(facts: Facts) -> Iterator[str]:
 
 
 def _unheard(facts: Facts) -> Iterator[str]:
-    """Lines that say what is not known because engines could not be asked, and why they could not."""
+    """Yields lines that say what is unknown because engines could not be asked, and why they could not."""
     if not facts.zone.is_("Accepted"):
         return
     errors: dict[str, list[str]] = {}

@@ -1,8 +1,8 @@
-"""The cluster that kubectl would use, through kubectl itself.
+"""Connects to the cluster that kubectl would use, through kubectl itself.
 
-A plugin always has kubectl around it, and kubectl knows every way to find a cluster and to log in to it: contexts,
-credential plugins, proxies, impersonation. So the plugin starts ``kubectl proxy`` for as long as it runs. It serves on
-a Unix socket in a folder of this user's: on a port, everybody on the machine could use this user's rights.
+A plugin always runs with kubectl, and kubectl knows every way to find a cluster and to log in to it: contexts,
+credential plugins, proxies, impersonation. So the plugin runs ``kubectl proxy`` until it ends. The proxy serves on a
+Unix socket in a folder of the user: on a port, everybody on the machine could use the user's rights.
 """
 
 import subprocess
@@ -18,22 +18,22 @@ _PROGRAM = "kubectl"
 
 
 class KubectlError(Exception):
-    """The program kubectl can't be run, or has ended after it has said itself what is wrong."""
+    """The program kubectl can't be run, or has ended after printing its error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kubectl:
-    """The user's own kubectl, with the flags that say which cluster to use.
+    """The user's own kubectl, with the flags that name the cluster.
 
     Args:
-        flags: which cluster, and as whom, in kubectl's own words.
+        flags: the cluster and the user, as kubectl's flags.
     """
 
     flags: Sequence[str] = ()
 
     @contextmanager
     def connected(self) -> Iterator[Api]:
-        """The API server as kubectl reaches it: runs ``kubectl proxy`` until the block ends.
+        """Run ``kubectl proxy`` until the block ends; yields the API server as kubectl reaches it.
 
         Raises:
             KubectlError: kubectl can't be run.
@@ -49,14 +49,14 @@ class Kubectl:
                 yield Api(socket)
 
     def namespace(self) -> str:
-        """The namespace that kubectl's context names; ``default`` if it names none.
+        """Returns the namespace of kubectl's context; ``default`` if it has none.
 
         Raises:
             KubectlError: kubectl can't be run, or there is no such context.
         """
         command = self._command("config", "view", "--minify", "--output=jsonpath={..namespace}")
         try:
-            # What it complains of, the proxy that starts beside it complains of, too.
+            # Hide its errors: the proxy that starts at the same time prints them, too.
             shown = subprocess.run(command, capture_output=True, text=True, check=True)
         except OSError as error:
             raise KubectlError(f"{_PROGRAM}: {error.strerror}") from None

@@ -1,12 +1,12 @@
-"""The engines' own reports, through the API server's proxy to their pods.
+"""Reads the engines' reports, through the API server's proxy to their pods.
 
-That needs the right to ``get`` ``pods/proxy``, which lets its holder ask anything of any pod in the namespace. So only
-what no status tells is read this way, or what the user has asked for.
+That needs the right to ``get`` ``pods/proxy``, which allows any request to any pod in the namespace. So the plugin
+reads only what no status contains, or what the user has asked for.
 
-No API server proxies to a pod whose address is one of loopback. Kubelet gives none such; where a process stands behind
-the pod, as in the playground, it does so on this machine, and is asked there.
+No API server proxies to a pod with a loopback address. Kubelet assigns none. If a process stands in for the pod, as in
+the playground, it runs on this machine, and is asked directly.
 
-Engines ask for the pool's token, which the plugin reads from its Secret, as the user.
+Engines require the pool's token, which the plugin reads from its Secret, with the user's rights.
 """
 
 import base64
@@ -28,7 +28,7 @@ _AT_ONCE = 16
 _UNAUTHORIZED = 401
 _REFUSED = 300
 _ANSWER_BYTES = 2**24
-"""More than any engine has to say; whatever runs in a pod, so many answers are in memory at a time."""
+"""More than any engine's answer. Each concurrent answer may take this much memory, whatever runs in the pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +36,17 @@ class EngineAnswer:
     """An engine's answer to the plugin: its report, or why there is none."""
 
     pool: tuple[str, str]
-    """Namespace and name."""
+    """The pool's namespace and name."""
     pod: str
     report: EngineReport | None
     error: str = ""
     is_forbidden: bool = False
     asked_at: float | None = None
-    """Unix time at the API server, whole seconds."""
+    """The Unix time at the API server, in whole seconds."""
 
     def zone(self, name: str) -> ZoneReport | None:
-        """The engine's report of the zone that the TenantZone with this name declares; None if it has none."""
-        # A zone that it made by itself is named after its tenant, and a TenantZone of that name may be another's.
+        """Returns the engine's report of the zone that this TenantZone declares; None if there is none."""
+        # An auto-registered zone is named after its tenant, and a TenantZone of that name may belong to another tenant.
         zones = self.report.zones if self.report is not None else ()
         return next((zone for zone in zones if zone.name == name and not zone.auto_registered), None)
 
@@ -62,7 +62,7 @@ class EngineAnswer:
 
 
 def engine_pods(api: Api, pool: Pool) -> Sequence[Pod]:
-    """The pods that the pool selects.
+    """Returns the pods that the pool selects.
 
     Raises:
         ApiError: the user may not list pods.
@@ -73,7 +73,7 @@ def engine_pods(api: Api, pool: Pool) -> Sequence[Pod]:
 
 
 def own_engine_pods(api: Api, pool: Pool) -> Sequence[Pod]:
-    """The pods that the pool selects and no older pool of its namespace does.
+    """Returns the pods that the pool selects and no older pool of its namespace does.
 
     Raises:
         ApiError: the user may not list pods or pools.
@@ -99,14 +99,14 @@ def ask_engines(api: Api, engines: Sequence[tuple[Pool, Pod]]) -> list[EngineAns
 
 
 def ask_pools(api: Api, pools: Sequence[Pool]) -> list[EngineAnswer]:
-    """Ask all ready engines of these pools for their reports.
+    """Ask every ready engine of these pools for its report.
 
     Raises:
         ApiError: the user may not list pods.
         Unreachable: the API server does not answer.
     """
     engines: dict[tuple[str, str], tuple[Pool, Pod]] = {}
-    # A pod that two pools select belongs to the older.
+    # A pod that two pools select belongs to the older one.
     for pool in sorted(pools, key=lambda pool: pool.age_order):
         for pod in engine_pods(api, pool):
             if pod.ready:
@@ -128,7 +128,7 @@ class _Token:
 
 
 def _token(api: Api, pool: Pool) -> _Token:
-    """The pool's token. That there is none matters to those engines only which ask for one."""
+    """Returns the pool's token; a missing token matters only for engines that require one."""
     name = admin_secret_name(pool.name)
     secret = f"the Secret {pool.namespace}/{name}"
     try:
@@ -148,7 +148,7 @@ def _token(api: Api, pool: Pool) -> _Token:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """An engine's admin port, for whoever may reach it."""
+    """An engine's admin port, with the pool's token."""
 
     api: Api
     pool: Pool
@@ -161,7 +161,7 @@ class Engine:
         """Send a request, and return the answer.
 
         Raises:
-            ApiError: the engine refuses, or the API server does.
+            ApiError: the engine or the API server refuses.
             Unreachable: one of them does not answer.
         """
         try:
@@ -169,7 +169,7 @@ class Engine:
                 return self._from_here(method, path, query, body)
             return self._through_api_server(method, path, query, body)
         except ApiError as error:
-            # The engine's own words: the API server knows who asks, or the pool could not have been read.
+            # The engine refused: the API server knows the user, or the pool could not have been read.
             raise ApiError(error.status, self.token.missing) if self._lacks_token(error) else error from None
 
     def _lacks_token(self, error: ApiError) -> bool:
@@ -194,7 +194,7 @@ class Engine:
 
 
 def engines_of(api: Api, pool: Pool, pods: Sequence[Pod]) -> list[Engine]:
-    """The admin ports of these pods of a pool."""
+    """Returns the admin ports of these pods of a pool."""
     token = _token(api, pool)
     return [Engine(api, pool, pod, token) for pod in pods]
 

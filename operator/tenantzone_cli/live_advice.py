@@ -1,4 +1,4 @@
-"""``advise --watch``: what pools are advised by their engines' reports, and what came of it."""
+"""``advise --watch``: the advice for pools from their engines' reports, and its results."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -16,17 +16,17 @@ class NoPoolError(Exception):
 
 
 def read_pools(api: Api, namespace: str | None, name: str | None) -> list[Pool]:
-    """The pools that are looked at.
+    """Returns the selected pools.
 
     Args:
-        api: of the cluster.
-        namespace: None stands for all.
-        name: of one pool only; None: of all.
+        api: the cluster's API server.
+        namespace: the pools' namespace; None for all.
+        name: the name of the only pool; None for all pools.
 
     Raises:
-        ApiError: the user may not read them.
+        ApiError: the user may not read pools.
         Unreachable: the API server does not answer.
-        NoPoolError: there is none of this name.
+        NoPoolError: there is no pool of this name.
     """
     pools = sorted((read_pool(body) for body in api.list(within(API, namespace, POOLS))), key=lambda pool: pool.key)
     named = [pool for pool in pools if name in (None, pool.name)]
@@ -36,7 +36,7 @@ def read_pools(api: Api, namespace: str | None, name: str | None) -> list[Pool]:
 
 
 def advice_table(pools: Sequence[Pool], now: float) -> list[str]:
-    """What each pool is advised; ``now`` is a Unix time."""
+    """Returns the advice for each pool as a table's lines; ``now`` is a Unix time."""
     if not pools:
         return ["there is no ZonePool"]
     return list(render(_HEADERS, [row for pool in pools for row in _rows(pool, now)]))

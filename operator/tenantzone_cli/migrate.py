@@ -1,8 +1,8 @@
-"""``migrate ZONE --from POD --to POD``: what one engine has cached of a zone is to be found by another one.
+"""``migrate ZONE --from POD --to POD``: makes one engine's cache of a zone available to another engine.
 
-The first hands down to shared storages what they do not have, at a bounded rate; the second brings what the zone used
-last up into its CPU memory, within the zone's share. The command drives both through their admin ports: that takes the
-rights to ``get`` and ``create`` ``pods/proxy``. If it ends, so do they.
+The source engine writes what shared storages lack, at a bounded rate; the target loads what the zone used last into its
+CPU memory, within the zone's share. The command drives both through their admin ports, which needs the rights to
+``get`` and ``create`` ``pods/proxy``. If the command ends, so does the work.
 """
 
 import time
@@ -40,22 +40,22 @@ class MigrateError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Whether it pays to move what shared storages do not have."""
+    """Whether it pays to move what shared storages lack."""
 
     chunks: int
     bytes: int
     tokens: int
     moving_seconds: float
     computing_seconds: float | None
-    """None: the engine has computed nothing yet that says how fast it is."""
+    """The time to compute the prompts again; None if the engine has not computed enough to know its speed."""
 
     @property
     def pays(self) -> bool:
-        """Whether moving takes no longer than computing it again; where that is not known, it is taken to."""
+        """Whether moving takes no longer than computing again; True if that is unknown."""
         return self.computing_seconds is None or self.moving_seconds <= self.computing_seconds
 
     def words(self) -> str:
-        """The same in a sentence."""
+        """Returns the estimate as a sentence."""
         if not self.chunks:
             return "shared storages have all that is cached: nothing is to be handed down"
         computing = (
@@ -71,7 +71,10 @@ class Estimate:
 
 
 def estimate(report: MigrationReport, bytes_per_second: float) -> Estimate:
-    """From what an engine has seen in storages: bytes by the rate, against tokens by how fast it computes prompts."""
+    """Returns an estimate from an engine's look at storages.
+
+    It compares the bytes at the given rate to the tokens at the engine's prompt speed.
+    """
     size, tokens = report.left * report.chunk_bytes, report.left * report.chunk_tokens
     speed = report.prompt_tokens_per_second
     return Estimate(report.left, size, tokens, size / bytes_per_second, None if speed is None else tokens / speed)
@@ -79,43 +82,43 @@ def estimate(report: MigrationReport, bytes_per_second: float) -> Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """What is moved, from where to where."""
+    """A zone's move from one engine to another."""
 
     tenant: str
     source: Engine
     target: Engine
     bytes_per_second: float
     deadline: float
-    """Of the monotonic clock."""
+    """The deadline by the monotonic clock."""
     tell: Tell
-    """Is told how far it has come, if it takes long."""
+    """Called with the progress as text, if the move takes long."""
 
     def refuse_leaving_target(self) -> None:
-        """Refuse a target that ends: what it is brought goes with it.
+        """Refuse a target that is ending: the chunks it loads would be lost.
 
         Raises:
-            MigrateError: it was deleted.
+            MigrateError: the target was deleted.
         """
         if self.target.pod.is_leaving:
             name = self.target.pod.name
             raise MigrateError(f"engine {name} is being deleted: what it is brought goes with it; name another one")
 
     def look(self) -> Estimate:
-        """Have the source see what storages have of what it has cached."""
+        """Make the source check which of its cached chunks storages have."""
         return estimate(self._run(self.source, "look"), self.bytes_per_second)
 
     def hand_down(self) -> MigrationReport:
-        """Have storages get what they do not have."""
+        """Make the source write to storages what they lack."""
         return self._run(self.source, "hand-down")
 
     def warm_up(self) -> MigrationReport:
-        """Have the target bring up what the zone used last on the source."""
+        """Make the target load what the zone used last on the source."""
         query = {TENANT_PARAMETER: self.tenant, PROMPTS_PARAMETER: "true"}
         prompts = _exchange(self.source, "GET", query).prompts
         return self._run(self.target, "warm-up", prompts)
 
     def stop(self) -> None:
-        """End what goes on in either engine; of one that can't be reached it ends by itself."""
+        """Stop the work in both engines; in an engine that can't be reached, it ends on its own."""
         order = MigrationOrder(order="stop", tenant=self.tenant)
         for engine in (self.source, self.target):
             with suppress(ApiError, Unreachable, MigrateError):
@@ -148,19 +151,19 @@ def open_move(
     """Find the zone and both engines.
 
     Args:
-        api: which cluster, and as whom.
-        namespace: the zone's.
-        name: the zone's.
+        api: the cluster's API server.
+        namespace: the zone's namespace.
+        name: the zone's name.
         source: the pod that has the zone's cache.
-        target: the pod that is to have it.
-        rate: bytes a second.
-        timeout: in seconds, of all.
-        tell: is told how far it has come.
+        target: the pod that should get it.
+        rate: the limit in bytes per second.
+        timeout: the limit for the whole move, in seconds.
+        tell: called with the progress as text.
 
     Raises:
         ApiError: there is no such zone or pool, or the user may not read it.
         Unreachable: the API server does not answer.
-        MigrateError: a pod is none of the pool's engines, or not ready; or both are the same.
+        MigrateError: a pod is not one of the pool's engines, or not ready; or both are the same.
     """
     if source == target:
         raise MigrateError(f"--from and --to name the same pod, {source}")
@@ -173,7 +176,7 @@ def open_move(
 
 
 def table(reports: Sequence[MigrationReport]) -> Iterator[str]:
-    """What came of it."""
+    """Yields the results as a table's lines."""
     rows = [
         [
             report.pod,

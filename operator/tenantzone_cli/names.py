@@ -1,10 +1,10 @@
-"""The names that the plugin looks for in the API."""
+"""The names that the plugin uses in the API."""
 
 CONNECTION = ("kubeconfig", "context", "cluster", "user", "as", "as-group")
-"""Flags that are handed on to kubectl."""
+"""Flags that are passed on to kubectl."""
 
 SORTS = ("name", "held", "in-use", "cached", "lent", "borrowed", "hit", "recomputed", "evictions", "rate")
-"""What ``top`` sorts by."""
+"""The values of ``--sort-by`` of ``top``."""
 INTERRUPTED = 130
 """The exit code after Ctrl-C."""
 
@@ -20,15 +20,15 @@ OPERATOR = "tenantzone-operator"
 """The operator's Deployment, service account, Lease and field manager."""
 OPERATOR_NAMESPACE = "tenantzone-system"
 MANAGER = "tenantzone-manager"
-"""The KV-cache manager's StatefulSet and Service, beside the operator."""
+"""The KV-cache manager's StatefulSet and Service, in the operator's namespace."""
 OPERATOR_SELECTOR = f"app.kubernetes.io/name={OPERATOR}"
 
 
 def config_map_name(pool: str) -> str:
-    """The name of the ConfigMap that carries the pool's runtime config."""
+    """Returns the name of the ConfigMap that carries the pool's runtime config."""
     return f"tenantzone-{pool}"
 
 
 def within(api: str, namespace: str | None, plural: str) -> str:
-    """The API path of a kind's objects in a namespace; None stands for all namespaces."""
+    """Returns the API path of a kind's objects in a namespace; None stands for all namespaces."""
     return f"{api}/{plural}" if namespace is None else f"{api}/namespaces/{namespace}/{plural}"

@@ -1,6 +1,6 @@
-"""``replay`` and ``advise``: what zones would do for recorded traffic, told by the runtime's own replay if it is here.
+"""``replay`` and ``advise``: what zones would do for recorded traffic, by the runtime's replay if it is installed.
 
-It drives vLLM's scheduler, and so is a program of its own that is not imported here.
+The replay drives vLLM's scheduler, so it is a program of its own that is not imported here.
 """
 
 import importlib.util
@@ -12,11 +12,11 @@ from typing import Final
 from tenantzone_cli.names import CONNECTION
 
 COMMANDS: Final = {"replay": "compare", "advise": "advise"}
-"""What the replay calls them."""
+"""The replay's command for each command of the plugin."""
 _LIVE: Final = frozenset(
     {"--watch", "--once", "-n", "--namespace", "-A", "--all-namespaces"} | {f"--{name}" for name in CONNECTION}
 )
-"""Flags of ``advise`` that ask a cluster and no trace."""
+"""The flags of ``advise`` that ask a cluster instead of a trace."""
 
 
 class PlanningError(Exception):
@@ -24,10 +24,10 @@ class PlanningError(Exception):
 
 
 def is_planned(arguments: Sequence[str]) -> bool:
-    """Whether the command line is the replay's."""
+    """Returns whether the command line is for the replay."""
     if not arguments or arguments[0] not in COMMANDS:
         return False
-    # As in --namespace=team and -nteam.
+    # For example --namespace=team and -nteam.
     flags = {argument.partition("=")[0] if argument.startswith("--") else argument[:2] for argument in arguments}
     return arguments[0] != "advise" or not _LIVE & flags
 
@@ -37,7 +37,7 @@ def plan(command: str, arguments: Sequence[str]) -> int:
 
     Args:
         command: one of ``COMMANDS``.
-        arguments: for the replay.
+        arguments: the replay's arguments.
 
     Raises:
         PlanningError: the runtime or vLLM is not installed.
@@ -48,5 +48,5 @@ def plan(command: str, arguments: Sequence[str]) -> int:
                 f"{command!r} needs {package}, which is not installed beside this plugin: "
                 "pip install 'tenantzone[cpu,advice]', or run tenantzone-replay where an engine is installed"
             )
-    # -P: a module must never come from the current folder.
+    # -P: never import a module from the current folder.
     return subprocess.call([sys.executable, "-P", "-m", "tenantzone_replay", COMMANDS[command], *arguments])

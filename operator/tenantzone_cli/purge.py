@@ -1,7 +1,7 @@
-"""``purge ZONE``: all that a zone has cached goes in every engine of its pool, and each engine says what that was.
+"""``purge ZONE``: evicts all that a zone has cached in every engine of its pool, and shows each engine's counts.
 
-The command only sets an annotation. The operator brings it to the engines and gathers what they say, whether somebody
-waits for it or not.
+The command only sets an annotation. The operator passes it to the engines and collects their acknowledgements, whether
+the command waits for them or not.
 """
 
 import json
@@ -17,7 +17,7 @@ from tenantzone_contract.config import PURGE_ANNOTATION
 
 _LOOK_SECONDS = 0.2
 _QUIET_SECONDS = 2.0
-"""What takes longer than this says how far it has come."""
+"""The time after which a wait reports its progress."""
 
 
 class PurgeError(Exception):
@@ -25,17 +25,17 @@ class PurgeError(Exception):
 
 
 def new_id(now: float) -> str:
-    """An id of a purge that no other has: the time, and what tells two of the same second apart."""
+    """Returns a unique id for a purge: the time and a random part."""
     return f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now))}-{secrets.token_hex(4)}"
 
 
 def ask(api: Api, namespace: str, name: str, purge: str) -> None:
-    """Ask for a purge of a zone that is in force, by its annotation.
+    """Request a purge of an accepted zone, by its annotation.
 
     Raises:
         ApiError: there is no such zone, or the user may not patch it.
         Unreachable: the API server does not answer.
-        PurgeError: the zone is not in force, so no engine would get it.
+        PurgeError: the zone is not accepted, so no engine would get the purge.
     """
     zone = _read(api, namespace, name)
     accepted = zone.condition("Accepted")
@@ -52,17 +52,17 @@ def wait(api: Api, namespace: str, name: str, purge: str, timeout: float, tell: 
     """Wait until every engine has acknowledged a purge, and return its record from the zone's status.
 
     Args:
-        api: which cluster, and as whom.
-        namespace: the zone's.
-        name: the zone's.
-        purge: the id that was asked for.
-        timeout: in seconds.
-        tell: is told how far it has come, if it takes long, each time that this changes.
+        api: the cluster's API server.
+        namespace: the zone's namespace.
+        name: the zone's name.
+        purge: the id of the requested purge.
+        timeout: how long to wait, in seconds.
+        tell: called with the progress as text, each time that it changes, if the wait takes long.
 
     Raises:
         ApiError: the API server refuses.
         Unreachable: it does not answer.
-        PurgeError: it was not complete in time, or another purge has come in its place.
+        PurgeError: the purge was not complete in time, or another purge has replaced it.
     """
     began, shown = time.monotonic(), ""
     while True:
@@ -82,7 +82,7 @@ def wait(api: Api, namespace: str, name: str, purge: str, timeout: float, tell: 
 
 
 def table(record: Body) -> Iterator[str]:
-    """What a purge came to, as a table of engines."""
+    """Yields the result of a purge, as a table of engines."""
     rows = [_cells(row["pod"], row) for row in record.get("engines", ())]
     yield from render(("ENGINE", "EVICTED", "WITHDRAWN", "TO ZERO"), [*rows, _cells("in all", record)])
 

@@ -9,19 +9,19 @@ from tenantzone_cli.api import Body
 from tenantzone_contract.report import DEFAULT_ADMIN_PORT
 
 Share = int | str
-"""Blocks, or a percentage."""
+"""A number of blocks, or a percentage."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition of a zone or pool, as its status has it."""
+    """A condition in the status of a zone or pool."""
 
     type: str
     status: str
     reason: str
     message: str
     since: float | None
-    """Unix time."""
+    """The Unix time of the last transition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Thing:
     name: str
     generation: int
     created: float | None
-    """Unix time."""
+    """The Unix time of its creation."""
     spec: Body
     status: Body
     annotations: Body
@@ -68,7 +68,7 @@ class Thing:
         return next((entry for entry in self.conditions if entry.type == kind), None)
 
     def is_(self, kind: str) -> bool:
-        """Whether the condition of this type has status ``True``."""
+        """Returns whether the condition of this type has status ``True``."""
         found = self.condition(kind)
         return found is not None and found.status == "True"
 
@@ -81,7 +81,7 @@ class Thing:
 
 @dataclass(frozen=True, slots=True)
 class Zone(Thing):
-    """A TenantZone, with the API's defaults where its spec says nothing."""
+    """A TenantZone, with the API's defaults for unset fields."""
 
     @property
     def pool(self) -> str:
@@ -111,13 +111,13 @@ class Zone(Thing):
 
     @property
     def engines(self) -> Sequence[Body]:
-        """The status' rows, one for each engine."""
+        """The rows of the status, one for each engine."""
         return self.status.get("engines") or []
 
 
 @dataclass(frozen=True, slots=True)
 class Pool(Thing):
-    """A ZonePool, with the API's defaults where its spec says nothing."""
+    """A ZonePool, with the API's defaults for unset fields."""
 
     @property
     def admin_port(self) -> int:
@@ -125,7 +125,7 @@ class Pool(Thing):
 
     @property
     def selector(self) -> str:
-        """The selector of the pool's engine pods, in the words of an API query."""
+        """The selector of the pool's engine pods, as an API query."""
         return label_selector(self.spec.get("selector", {}))
 
     @property
@@ -141,16 +141,16 @@ class Pod:
     name: str
     ready: bool
     trouble: str
-    """Why it is not ready, as far as its status tells."""
+    """Why the pod is not ready, if its status says so."""
     annotations: Mapping[str, str]
     ip: str = ""
-    """Empty: it has none yet."""
+    """The pod's address; empty if it has none yet."""
     is_leaving: bool = False
-    """Whether it was deleted, and ends."""
+    """Whether the pod was deleted and is ending."""
 
     @property
     def is_local_process(self) -> bool:
-        """Whether its address is one of loopback: a process stands behind it, and no container."""
+        """Whether the address is a loopback address: the pod is a process on this machine, not a container."""
         try:
             return ip_address(self.ip).is_loopback
         except ValueError:
@@ -158,22 +158,22 @@ class Pod:
 
 
 def read_zone(body: Body) -> Zone:
-    """A TenantZone from its JSON in the API."""
+    """Read a TenantZone from its JSON in the API."""
     return Zone(*_common(body))
 
 
 def read_pool(body: Body) -> Pool:
-    """A ZonePool from its JSON in the API."""
+    """Read a ZonePool from its JSON in the API."""
     return Pool(*_common(body))
 
 
 def read_thing(body: Body) -> Thing:
-    """An object of another kind of ours from its JSON in the API; of one in no namespace, the namespace is empty."""
+    """Read an object of another kind of ours from its JSON in the API; the namespace is empty if it has none."""
     return Thing(*_common(body))
 
 
 def read_pod(body: Body) -> Pod:
-    """A pod from its JSON in the API, with what keeps it from being ready in words."""
+    """Read a pod from its JSON in the API, with the reason why it is not ready in words."""
     metadata, status = body["metadata"], body.get("status", {})
     conditions = {entry["type"]: entry for entry in status.get("conditions") or []}
     ready = conditions.get("Ready", {}).get("status") == "True"
@@ -193,7 +193,7 @@ def read_pod(body: Body) -> Pod:
 
 
 def label_selector(selector: Body) -> str:
-    """A ``LabelSelector`` in the words of a query, such as ``app=vllm,tier notin (canary)``."""
+    """Returns a ``LabelSelector`` as a query, such as ``app=vllm,tier notin (canary)``."""
     parts = [f"{key}={value}" for key, value in selector.get("matchLabels", {}).items()]
     for entry in selector.get("matchExpressions", []):
         key, values = entry["key"], ",".join(entry.get("values", []))
@@ -208,7 +208,7 @@ def label_selector(selector: Body) -> str:
 
 
 def unix_time(text: str | None) -> float | None:
-    """The Unix time of an RFC 3339 timestamp; None if the text is none."""
+    """Returns the Unix time of an RFC 3339 timestamp; None if the text is not one."""
     try:
         return datetime.fromisoformat(text).timestamp() if text else None
     except ValueError:

@@ -13,20 +13,20 @@ from tenantzone_contract.tier_summary import TierSummary, tier_summaries
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of ``top``: one zone, in one engine or over all of them."""
+    """A row of ``top``: one zone, in one engine or over all engines."""
 
     namespace: str
     zone: str
     pool: str
     engine: str
-    """Empty: over all of them."""
+    """The engine's pod; empty for all engines together."""
     ready: str
     summary: ZoneSummary
     is_registered: bool = False
-    """Made by the engines for a tenant without a TenantZone."""
+    """Whether engines registered the zone for a tenant without a TenantZone."""
     evictions_per_second: float | None = None
     tiers: tuple[TierSummary, ...] = ()
-    """What it has of tiers; a status tells it over all engines only."""
+    """The zone's amounts in each tier; a status has them only for all engines together."""
 
     @property
     def zone_key(self) -> tuple[str, ...]:
@@ -39,7 +39,7 @@ class Row:
 
 
 def status_rows(zones: Sequence[Zone]) -> Iterator[Row]:
-    """A row for each zone, followed by one for each of its engines, as the zones' statuses say."""
+    """Yields a row for each zone, followed by one for each of its engines, from the zones' statuses."""
     for zone in zones:
         tiers = tuple(map(TierSummary.read, zone.status.get("tiers") or ()))
         yield Row(zone.namespace, zone.name, zone.pool, "", zone.ready, ZoneSummary.read(zone.status), tiers=tiers)
@@ -49,7 +49,7 @@ def status_rows(zones: Sequence[Zone]) -> Iterator[Row]:
 
 
 def live_rows(zones: Sequence[Zone], answers: Sequence[EngineAnswer]) -> Iterator[Row]:
-    """A row for each zone, followed by its engines, by the engines' reports; then the zones that engines registered."""
+    """Yields a row for each zone, followed by its engines, from the engines' reports; then auto-registered zones."""
     for zone in zones:
         found = {
             answer.pod: report
@@ -85,8 +85,8 @@ def _registered(answers: Sequence[EngineAnswer]) -> dict[tuple[str, str, str], d
 class Rates:
     """Evictions per second, over the last seconds.
 
-    The operator writes a status every other second or so; from one look to the next a rate would jump between nothing
-    and twice as much.
+    The operator writes a status about every other second, so a rate from one look to the next would jump between zero
+    and twice the rate.
     """
 
     def __init__(self, window_seconds: float = 10.0) -> None:
@@ -94,7 +94,7 @@ class Rates:
         self._seen: dict[tuple[str, ...], list[tuple[float, int]]] = {}
 
     def add(self, rows: Sequence[Row], now: float) -> list[Row]:
-        """The rows with their rates; None until a zone was seen twice, and after an engine has started again."""
+        """Returns the rows with their rates; None until a zone was seen twice, and after an engine's restart."""
         seen: dict[tuple[str, ...], list[tuple[float, int]]] = {}
         rated = []
         for row in rows:
@@ -121,6 +121,6 @@ def _rate(looks: Sequence[tuple[float, int]], now: float, count: int) -> float |
 
 
 def as_json(row: Row) -> dict[str, Any]:
-    """In the words of the API."""
+    """Returns a row's fields with the API's names."""
     fields = row.summary.fields() | {"evictionsPerSecond": row.evictions_per_second}
     return fields | ({"tiers": [tier.fields() for tier in row.tiers]} if row.tiers else {})

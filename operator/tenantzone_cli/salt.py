@@ -1,4 +1,4 @@
-"""``salt TENANT``: the cache salt that a gateway puts into a tenant's requests, for whoever may read the pool's key."""
+"""``salt TENANT``: prints the cache salt that a gateway adds to a tenant's requests; needs the pool's key."""
 
 import base64
 import binascii
@@ -10,14 +10,14 @@ from tenantzone_contract.salt import SALT_KEY_FILE, SaltKeyError, parse_salt_key
 
 
 class SaltError(Exception):
-    """There is no salt key to be had; the message says why."""
+    """There is no usable salt key; the message says why."""
 
 
 def key_of_file(path: Path) -> bytes:
-    """The key that a file holds, as an engine reads it.
+    """Returns the key in a file, read as an engine reads it.
 
     Raises:
-        SaltError: it can't be read, or it is none.
+        SaltError: the file can't be read, or contains no key.
     """
     try:
         return parse_salt_key(path.read_bytes())
@@ -28,12 +28,12 @@ def key_of_file(path: Path) -> bytes:
 
 
 def key_of_pool(api: Api, namespace: str, pool: str | None) -> bytes:
-    """The key of a pool, from its Secret, with the user's own rights.
+    """Returns the key of a pool, from its Secret, with the user's own rights.
 
     Args:
-        api: which cluster, and as whom.
-        namespace: the pool's.
-        pool: its name; None: the only one in its namespace.
+        api: the cluster's API server.
+        namespace: the pool's namespace.
+        pool: the pool's name; None for the only one in its namespace.
 
     Raises:
         ApiError: there is no such Secret, or the user may not read it.

@@ -1,4 +1,4 @@
-"""``storage``: what is stored for many engines, where, within which quotas, as the KV-cache manager reports it."""
+"""``storage``: what the KV-cache manager stores, where, and within which quotas."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ _GROUP_COLUMNS = ("GROUP", "TYPE", "HELD", "LIMIT", "USED%", "WATERMARK", "INSTA
 
 
 def read_storages(api: Api) -> tuple[list[Thing], list[Thing]]:
-    """All KVStorages and all KVCacheGroups, by name.
+    """Returns all KVStorages and all KVCacheGroups, by name.
 
     Raises:
         ApiError: the API server refuses, or does not know these kinds.
@@ -27,7 +27,7 @@ def read_storages(api: Api) -> tuple[list[Thing], list[Thing]]:
 
 
 def tables(storages: Sequence[Thing], groups: Sequence[Thing]) -> Iterator[str]:
-    """Both kinds as tables for people, and the zones that groups name; below them, why something can't be used."""
+    """Yields tables of both kinds and of the zones that groups name; below them, why something can't be used."""
     if not storages and not groups:
         yield "no KVStorage and no KVCacheGroup is declared; docs/kv-cache-manager.md says how to begin"
         return
@@ -45,7 +45,7 @@ def tables(storages: Sequence[Thing], groups: Sequence[Thing]) -> Iterator[str]:
 
 
 def document(storages: Sequence[Thing], groups: Sequence[Thing]) -> str:
-    """Both kinds for programs."""
+    """Returns both kinds as JSON, for programs."""
     return json.dumps({"storages": list(map(_plain, storages)), "groups": list(map(_plain, groups))}, indent=1)
 
 
@@ -65,7 +65,7 @@ def _storage_row(storage: Thing) -> list[str]:
 
 
 def _group_rows(group: Thing) -> Iterator[list[str]]:
-    """A row for all that a group stores, and one below it for each storage type."""
+    """Yields a row for all that a group stores, and one for each storage type."""
     status, quota = group.status, group.spec.get("quota") or {}
     held, limit = status.get("held"), _bytes(quota.get("limit"))
     yield [

@@ -7,7 +7,7 @@ _GAP = "  "
 
 
 def render(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Lines of a table with aligned columns: numbers to the right, words to the left."""
+    """Yields the lines of a table with aligned columns: numbers to the right, words to the left."""
     is_number = [_are_numbers([row[column] for row in rows]) for column in range(len(headers))]
     widths = [max(len(row[column]) for row in (headers, *rows)) for column in range(len(headers))]
     for row in (headers, *rows):
@@ -19,14 +19,14 @@ def render(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[st
 
 
 def shown(value: object) -> str:
-    """A value as the text of a table's cell; a dash if it is not known."""
+    """Returns a value as the text of a table's cell; a dash if it is unknown."""
     if value is None or value == "":
         return "-"
     return f"{value:.1f}" if isinstance(value, float) else str(value)
 
 
 def duration(seconds: float) -> str:
-    """Seconds as kubectl shows an age: ``45s``, ``12m``, ``7h``, ``3d``; a dash for what is no duration."""
+    """Format seconds as kubectl shows an age: ``45s``, ``12m``, ``7h``, ``3d``; a dash if they are not finite."""
     if not math.isfinite(seconds):
         return "-"
     seconds = max(0.0, seconds)

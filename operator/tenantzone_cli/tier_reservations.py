@@ -1,4 +1,4 @@
-"""Who holds a pool's reservations of a tier of which a zone asks for more than is left. Pure."""
+"""Shows who holds a pool's reservations of a tier that has less left than a zone asks for. Pure."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,12 +10,12 @@ from tenantzone_contract.tiers import TIER_NAMES
 
 
 def tier_reservations(zone: Zone, pool: Pool, others: Sequence[Zone]) -> Iterator[str]:
-    """Lines for each such tier; none if what the zone asks for fits.
+    """Yields lines for each such tier; none if the zone's reservation fits.
 
     Args:
-        zone: that is not accepted.
-        pool: its own.
-        others: zones of the pool that are accepted.
+        zone: a zone that is not accepted.
+        pool: the zone's pool.
+        others: the accepted zones of the pool.
     """
     for tier in TIER_NAMES:
         size = _size(pool, tier)

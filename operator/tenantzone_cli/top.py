@@ -1,4 +1,4 @@
-"""``top``: what each zone holds, as a table. Pure but for the reading."""
+"""``top``: what each zone holds, as a table. Pure except for the reading."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -29,10 +29,10 @@ class Selection:
     """Which zones ``top`` shows, from which source, and in which order.
 
     Attributes:
-        namespace: None: all.
-        pool: None: all.
-        engines: show each zone's engines, too.
-        live: ask the engines themselves.
+        namespace: the zones' namespace; None for all.
+        pool: the zones' pool; None for all.
+        engines: whether to show each zone's engines, too.
+        live: whether to ask the engines themselves.
         sort: one of ``names.SORTS``.
     """
 
@@ -44,10 +44,10 @@ class Selection:
 
 
 def read_rows(api: Api, selection: Selection) -> tuple[list[Row], list[EngineAnswer]]:
-    """Read the rows of all selected zones, and return with them what the engines answered, if they were asked.
+    """Read the rows of all selected zones; returns them with the engines' answers, if engines were asked.
 
     Raises:
-        ApiError: the user may not read this.
+        ApiError: the user may not read the objects.
         Unreachable: the API server does not answer.
     """
     zones = [read_zone(body) for body in api.list(within(API, selection.namespace, ZONES))]
@@ -60,7 +60,7 @@ def read_rows(api: Api, selection: Selection) -> tuple[list[Row], list[EngineAns
 
 
 def ordered(rows: Sequence[Row], sort: str) -> list[Row]:
-    """Zones by name, or by an amount with the largest first; each zone's engines stay below it."""
+    """Returns zones by name, or by an amount with the largest first; each zone's engines stay below it."""
     if sort == "name":
         return sorted(rows, key=lambda row: row.zone_key)
     amount = _FIGURES[sort][1]
@@ -69,7 +69,7 @@ def ordered(rows: Sequence[Row], sort: str) -> list[Row]:
 
 
 def table(rows: Sequence[Row], selection: Selection) -> list[str]:
-    """The rows as a table's lines, or as one line that says that there are none."""
+    """Returns the rows as a table's lines, or one line that says that there are none."""
     if not rows:
         where = f"namespace {selection.namespace}" if selection.namespace is not None else "any namespace"
         return [f"no TenantZones in {where}" + (f" and pool {selection.pool}" if selection.pool else "")]
@@ -84,7 +84,7 @@ def table(rows: Sequence[Row], selection: Selection) -> list[str]:
 
 
 def document(rows: Sequence[Row], selection: Selection, *, indent: int | None) -> str:
-    """The rows as one JSON document, for programs."""
+    """Returns the rows as one JSON document, for programs."""
     zones: dict[tuple[str, ...], dict[str, object]] = {}
     for row in ordered(rows, selection.sort):
         if not row.engine:
@@ -98,7 +98,7 @@ def document(rows: Sequence[Row], selection: Selection, *, indent: int | None) -
 
 
 def silent_engines(answers: Sequence[EngineAnswer]) -> list[str]:
-    """A line for each engine that did not answer, with the reason."""
+    """Returns a line for each engine that did not answer, with the reason."""
     lines = []
     for answer in answers:
         if answer.report is None:
@@ -111,7 +111,7 @@ def _cells(row: Row, selection: Selection, tiers: Sequence[str]) -> list[str]:
     name = f"  {row.engine}" if row.engine else row.zone
     pool = "" if row.engine else row.pool
     figures = (shown(amount(row)) for _, amount in _FIGURES.values())
-    # Held of what is reserved, in bytes.
+    # Held and reserved bytes of each tier.
     known = {tier.tier: tier.shown for tier in row.tiers}
     in_tiers = (shown(known.get(tier)) for tier in tiers)
     cells = [name, pool, shown(row.summary.state), *figures, *in_tiers, shown(row.ready)]

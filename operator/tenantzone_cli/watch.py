@@ -1,4 +1,4 @@
-"""Shows a text again and again, in a plain terminal or into a pipe."""
+"""Shows a text repeatedly, in a plain terminal or into a pipe."""
 
 import shutil
 import sys
@@ -14,11 +14,11 @@ _CLEAR_BELOW = "\033[J"
 def watch(make: Callable[[], Sequence[str]], interval: float) -> NoReturn:
     """Show a text made anew every ``interval`` seconds, until the process is interrupted.
 
-    On a terminal each text replaces the one before, and is cut off at the bottom: a table that scrolls can't be read.
+    On a terminal each text replaces the previous one, and is cut off at the bottom: a table that scrolls can't be read.
 
     Args:
-        make: the text's lines.
-        interval: seconds.
+        make: returns the text's lines.
+        interval: the time between two texts, in seconds.
     """
     is_terminal = sys.stdout.isatty()
     while True:
@@ -29,7 +29,7 @@ def watch(make: Callable[[], Sequence[str]], interval: float) -> NoReturn:
 
 
 def screen(lines: Sequence[str], size: tuple[int, int]) -> str:
-    """The characters that make a terminal of this size show exactly these lines."""
+    """Returns the characters that make a terminal of this size show exactly these lines."""
     columns, rows = size
     if len(lines) > rows - 1:
         hidden = len(lines) - (rows - 2)

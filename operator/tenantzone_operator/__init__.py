@@ -1,1 +1,1 @@
-"""The operator: TenantZones and ZonePools in, one runtime config per pool and truthful status out."""
+"""The operator: reads TenantZones and ZonePools, writes one runtime config per pool and the objects' status."""

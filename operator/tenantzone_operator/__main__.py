@@ -11,7 +11,7 @@ def main() -> None:
     """Run ``tenantzone-operator`` with the arguments of the command line."""
     parser = _parser()
     arguments = parser.parse_args()
-    # Imported late: --help needs no client of Kubernetes, which takes seconds to import.
+    # Import late: --help does not need the Kubernetes client, which takes seconds to import.
     from tenantzone_operator.starting import options_of, start
 
     try:

@@ -1,4 +1,4 @@
-"""Puts the operator together and runs it."""
+"""Builds the operator and runs it."""
 
 import asyncio
 import logging
@@ -36,14 +36,14 @@ logger = logging.getLogger(__name__)
 _THREADS = 2
 
 STUCK_SECONDS = 3 * RESYNC_SECONDS
-"""A leader that has not looked at everything for this long is to be restarted."""
+"""A leader that has not reconciled everything for this long must be restarted."""
 _STALE_SECONDS = 2.5 * RESYNC_SECONDS
-"""Nor should anybody rely on a process whose last listing is older, ..."""
+"""A process is not ready if its last listing is older than this."""
 _SILENCE_SECONDS = 10.0
-"""... or whom the API server has not answered for this long."""
+"""A process is not ready if the API server has not answered for this long."""
 _PAUSE_SECONDS = 1.0
 _KOPF_SECONDS = 8.0
-"""For kopf to end by itself: it gives what it has begun five."""
+"""How long kopf gets to end on its own; it gives its own tasks five seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,23 +57,23 @@ class LeaseOptions:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line asks of the operator."""
+    """The options from the command line."""
 
     connection: Connection
     namespace: str | None
-    """The only one that is served; None: all."""
+    """The only namespace that is served; None for all."""
     probes: tuple[str, int] | None
-    """Host and port where health is served; None: nowhere."""
+    """Host and port of the health probes; None if they are not served."""
     lease: LeaseOptions | None
-    """Who holds it leads; None: there is no other process."""
+    """The Lease whose holder leads; None if there is no other process."""
     own_namespace: str = DEFAULT_NAMESPACE
-    """Where the Secret with its key is."""
+    """The namespace of the Secret with the operator's key."""
     metrics: tuple[str, int] | None = None
-    """Host and port where metrics are served; None: nowhere."""
+    """Host and port of the metrics; None if they are not served."""
     console_port: int | None = None
-    """Port of the page to look at, on the loopback address; None: there is none."""
+    """The console's port on the loopback address; None if there is no console."""
     manager: ManagerAddress | None = None
-    """The KV-cache manager that KVStorages and KVCacheGroups are for; None: nobody looks at those."""
+    """The KV-cache manager that serves KVStorages and KVCacheGroups; None if those are ignored."""
 
 
 class Operator:
@@ -102,11 +102,11 @@ class Operator:
                 await _unless(stop, asyncio.sleep(_PAUSE_SECONDS))
 
     async def _watch(self, stop: asyncio.Event) -> None:
-        """Run kopf and take part in the leader election, until ``stop`` is set or a watch is beyond repair."""
+        """Run kopf and take part in the leader election, until ``stop`` is set or a watch fails for good."""
         leading = asyncio.create_task(
             self.leadership.run(partial(self.leader.run, self._resync.once)), name="leadership"
         )
-        # If it fails, so does this process.
+        # If the election fails, this process fails.
         leading.add_done_callback(lambda task: None if task.cancelled() else stop.set())
 
         async def end() -> None:
@@ -143,12 +143,12 @@ class Operator:
             "poolsWithoutPods": without_pods,
         }
         is_listed = age is not None and age <= _STALE_SECONDS
-        # One pool's trouble is no reason to rely on nobody.
+        # Trouble in one pool must not make the whole process unready.
         has_pods = without_pods < max(pools, 1)
         return is_listed and has_pods and silence <= _SILENCE_SECONDS, shown
 
     def standing(self) -> Standing:
-        """What this replica is at the moment, for the console."""
+        """Returns this replica's current state, for the console."""
         is_ready, _ = self.ready()
         has_listed = self.leader.listing_age_seconds() is not None
         return Standing(is_leading=self.leadership.is_leading, is_ready=is_ready, has_listed=has_listed)
@@ -160,12 +160,12 @@ async def run(options: Options) -> None:
     Raises:
         CredentialsError: the cluster can't be used as asked.
     """
-    # What thousands of zones take is reckoned aside. Each thread has memory of its own, and one can run at a time.
+    # Work on thousands of zones runs in threads. Each thread uses memory of its own, and only one can run at a time.
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="aside"))
     async with AsyncExitStack() as stack:
         leadership: Alone | Leadership = Alone()
         if options.lease is not None:
-            # On connections of its own: a renewal must not wait behind a thousand writes.
+            # Use connections of its own: a renewal must not wait behind a thousand writes.
             rest = await stack.enter_async_context(Rest(options.connection.for_kopf))
             lease = LeaseObject(rest, options.lease.namespace, options.lease.name)
             leadership = Leadership(Election(lease, new_identity(), options.lease.timing))
@@ -214,13 +214,13 @@ async def _run_kopf(registry: kopf.OperatorRegistry, namespace: str | None, stop
         registry=registry,
         settings=make_settings(),
         standalone=True,
-        # kopf would ask for the user's name, and a pod's user id need not have one. Nobody reads it.
+        # Without this kopf would look up the user's name, and a pod's user id may have none. The identity is not used.
         identity=cast(Any, "tenantzone-operator"),
         clusterwide=namespace is None,
         namespaces=[namespace] if namespace is not None else [],
         stop_flag=stop,
     )
-    # kopf has put its own in their place, which nobody would hear while it ends with an error.
+    # Replace kopf's signal handlers: it would ignore signals while it ends with an error.
     _stop_on_signals(stop)
     running = asyncio.create_task(kopf.run_tasks(tasks, ignored=others), name="kopf")
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -231,15 +231,15 @@ async def _run_kopf(registry: kopf.OperatorRegistry, namespace: str | None, stop
 async def end_stubborn(
     running: asyncio.Task[None], others: set[asyncio.Task[Any]], patience: float = _KOPF_SECONDS
 ) -> None:
-    """Wait until kopf has ended, which began with the end of one of its root tasks.
+    """Wait until kopf has ended, after one of its root tasks ended.
 
-    kopf cancels what is left once, and waits without end. A watch whose session was closed just then wants to log in
-    again, waits for a task that has ended before it, and outlives one cancellation.
+    kopf cancels the remaining tasks once, and then waits without end. If a watch's session was closed just then, the
+    watch wants to log in again, waits for a task that has already ended, and survives one cancellation.
 
     Args:
-        running: kopf as a whole.
-        others: what was there before it, and stays.
-        patience: seconds for kopf to end by itself. Then everything else is cancelled, again and again.
+        running: the task that runs all of kopf.
+        others: tasks from before kopf, which stay.
+        patience: seconds for kopf to end on its own. After that everything else is cancelled repeatedly.
     """
     await asyncio.wait({running}, timeout=patience)
     while not running.done():
@@ -254,7 +254,7 @@ def _stop_on_signals(stop: asyncio.Event) -> None:
 
 
 async def _unless(stop: asyncio.Event, what: Coroutine[Any, Any, None]) -> None:
-    """Await this to its end, unless ``stop`` is set before."""
+    """Await the coroutine, unless ``stop`` is set before it ends."""
     doing, stopping = asyncio.create_task(what), asyncio.create_task(stop.wait())
     try:
         await asyncio.wait({doing, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -267,5 +267,5 @@ async def _unless(stop: asyncio.Event, what: Coroutine[Any, Any, None]) -> None:
 
 
 def _rounded(seconds: float | None) -> float | None:
-    """Seconds to one decimal, for people and for JSON; None for infinity, which JSON does not have."""
+    """Round seconds to one decimal for people and for JSON; None for infinity, which JSON does not have."""
     return round(seconds, 1) if seconds is not None and seconds < float("inf") else None

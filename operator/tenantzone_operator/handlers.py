@@ -1,7 +1,7 @@
-"""The handlers that kopf calls: they take over what they are told and mark pools, and decide nothing.
+"""The handlers that kopf calls: they store events and mark pools, and decide nothing.
 
-There are only ``on.event`` handlers: they leave neither finalizers nor annotations on anybody's objects. kopf sends an
-event without a type for each object of a listing, at the start and when a watch had to begin anew.
+There are only ``on.event`` handlers: they leave neither finalizers nor annotations on objects. kopf sends an event
+without a type for each object of a listing, at the start and when a watch restarts.
 """
 
 import itertools
@@ -33,7 +33,7 @@ class Backoffs:
 
 
 class NoDiffs(kopf.DiffBaseStorage):
-    """A storage for kopf that keeps no copies of objects: handlers look at what is, not at what has changed."""
+    """A storage for kopf that keeps no copies of objects: handlers need the current state, not the difference."""
 
     def build(self, *, body: kopf.Body, extra_fields: Iterable[Any] | None = None) -> kopf.BodyEssence:
         return kopf.BodyEssence()
@@ -46,7 +46,7 @@ class NoDiffs(kopf.DiffBaseStorage):
 
 
 def make_settings() -> kopf.OperatorSettings:
-    """Settings of kopf: no Events of its own, no rights that nothing else needs, and no end of attempts."""
+    """Returns kopf's settings: no Events of its own, no rights that nothing else needs, and endless attempts."""
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
     # Watching CRDs and namespaces would need rights that nothing else needs.
@@ -54,12 +54,12 @@ def make_settings() -> kopf.OperatorSettings:
     settings.networking.error_backoffs = Backoffs()
     settings.networking.connect_timeout = _CONNECT_SECONDS
     settings.networking.request_timeout = _REQUEST_SECONDS
-    # With kopf's own, 5,000 objects and as many tasks stay in memory for a while after the start.
+    # With kopf's default, 5,000 objects and as many tasks stay in memory for a while after the start.
     settings.watching.chunk_size = _OBJECTS_AT_ONCE
     settings.queueing.idle_timeout = _IDLE_SECONDS
-    # It would kill the process ten minutes after a watch broke in a way that kopf does not fix, which we do.
+    # kopf would kill the process ten minutes after a watch broke in a way that it does not repair; we do repair it.
     settings.process.ultimate_exiting_timeout = None
-    # Nothing of the following is written today; should a handler ever need it, it must not look like somebody else's.
+    # Nothing of the following is written today. If a handler ever needs it, the names must be our own.
     settings.persistence.finalizer = f"{GROUP}/operator"
     settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=f"operator.{GROUP}")
     settings.persistence.diffbase_storage = NoDiffs()
@@ -69,14 +69,14 @@ def make_settings() -> kopf.OperatorSettings:
 def make_registry(
     connection: Connection, store: Store, leader: Leader, resync: Resync, end: Callable[[], Awaitable[None]]
 ) -> kopf.OperatorRegistry:
-    """All handlers, bound to what they talk to.
+    """Returns all handlers, bound to the objects that they call.
 
     Args:
         connection: how kopf logs in.
-        store: takes over what the watches see.
-        leader: is told which pools have changed.
-        resync: is asked for a listing when a watch began anew.
-        end: called when kopf ends: it ends everything that was begun meanwhile.
+        store: receives the objects that the watches see.
+        leader: receives the keys of changed pools.
+        resync: asked for a listing when a watch restarts.
+        end: called when kopf ends: ends everything that was started in the meantime.
     """
     registry = kopf.OperatorRegistry()
 
@@ -115,12 +115,12 @@ def make_registry(
             if now is None or before == now:
                 return
         leader.mark((namespace, name))
-        # The other pools too: a pod that two of them select belongs to the older.
+        # Mark the other pools, too: a pod that two pools select belongs to the older one.
         leader.mark_namespace(namespace)
 
     @kopf.on.cleanup(registry=registry)
     async def stop(**_: Any) -> None:
-        # kopf waits for all tasks that were started during its run, and ours never end by themselves.
+        # kopf waits for all tasks that were started during its run, and ours never end on their own.
         await end()
 
     return registry

@@ -1,4 +1,4 @@
-"""The operator's log lines: as kopf writes them, or as JSON like the engines'."""
+"""The operator's log lines: in kopf's format, or as JSON like the engines'."""
 
 import logging
 import time
@@ -11,13 +11,13 @@ from tenantzone_contract.logs import JsonFormatter
 from tenantzone_contract.text import printable
 
 SAY_AGAIN_SECONDS = 600.0
-"""The log has the same complaint no more often than this."""
+"""The least time between two log lines with the same complaint."""
 
 _NAMES = {"TenantZone": "zone", "ZonePool": "pool", "Pod": "pod"}
 
 
 class About(logging.LoggerAdapter[logging.Logger]):
-    """A logger whose lines are all about the same; what a line says in ``extra`` is added."""
+    """A logger that adds the same fields to all lines; fields in a line's own ``extra`` are added."""
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
         return msg, {**kwargs, "extra": {**(self.extra or {}), **(kwargs.get("extra") or {})}}
@@ -35,9 +35,9 @@ class KopfJsonFormatter(JsonFormatter):
 
 
 def _make_printable(record: logging.LogRecord) -> bool:
-    """Make a record's message one printable line: what engines say goes into it, and must not look like a line of ours.
+    """Make a record's message one printable line: it may quote engines, which must not forge log lines.
 
-    (JSON escapes it by itself.)
+    JSON escapes the text anyway.
     """
     record.msg, record.args = printable(record.getMessage()), ()
     return True
@@ -47,7 +47,7 @@ def configure_logging(log_format: str) -> None:
     """Set up the root logger for the operator.
 
     Args:
-        log_format: ``json``, or anything else for text.
+        log_format: ``json``, or any other text for plain text.
     """
     kopf.configure(log_format=kopf.LogFormat.FULL)
     for handler in logging.getLogger().handlers:
@@ -55,17 +55,17 @@ def configure_logging(log_format: str) -> None:
             handler.setFormatter(KopfJsonFormatter())
         else:
             handler.addFilter(_make_printable)
-    # What these have to say is about themselves; warnings and errors stay.
+    # These loggers mostly report on themselves; warnings and errors stay.
     for name in ("kopf", "aiohttp.access"):
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
 class Complaints:
-    """Warns of what goes wrong with one thing: at once, and now and then while it stays the same.
+    """Warns of a recurring problem: at once, and from time to time while it stays the same.
 
     Args:
-        log: where it says so.
-        subject: what goes wrong, in words.
+        log: the logger to use.
+        subject: what the problem is about, in words.
     """
 
     def __init__(self, log: logging.Logger | About, subject: str) -> None:
@@ -75,12 +75,12 @@ class Complaints:
         self._said_at = float("-inf")
 
     def say(self, complaint: str) -> None:
-        """Log a complaint, unless it is the same as the last one and that was just now."""
+        """Log a complaint, unless it equals the last one and that was logged recently."""
         now = time.monotonic()
         if complaint != self._said or now - self._said_at >= SAY_AGAIN_SECONDS:
             self._said, self._said_at = complaint, now
             self._log.warning("%s: %s", self._subject, complaint)
 
     def forget(self) -> None:
-        """Note that all is well: the next complaint is news."""
+        """Note that the problem is solved, so that the next complaint is logged at once."""
         self._said = ""

@@ -17,10 +17,10 @@ from tenantzone_operator.logs import configure_logging
 
 
 def options_of(arguments: argparse.Namespace) -> Options:
-    """Return what the arguments say.
+    """Returns the options in the arguments.
 
     Raises:
-        ValueError: they do not go together.
+        ValueError: the arguments contradict each other.
     """
     return Options(
         connection=Connection(
@@ -37,7 +37,7 @@ def options_of(arguments: argparse.Namespace) -> Options:
 
 
 def start(options: Options, log_format: str) -> None:
-    """Run the operator until it is told to end; ends the process if it can't log in."""
+    """Run the operator until a signal ends it; exits the process if it can't log in."""
     configure_logging(log_format)
     _allow_connections()
     try:
@@ -47,16 +47,16 @@ def start(options: Options, log_format: str) -> None:
 
 
 def _allow_connections() -> None:
-    """Allow this process as many connections as the system does: each pool's watch has one of its own."""
+    """Raise this process's limit of open files to the system's: each pool's watch needs a connection."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _manager(arguments: argparse.Namespace) -> ManagerAddress | None:
-    """The KV-cache manager that the flags name; None if they name none.
+    """Returns the KV-cache manager that the flags name; None if they name none.
 
     Raises:
-        ValueError: the flags do not go together.
+        ValueError: the flags contradict each other.
     """
     url = arguments.manager_url
     files = {
@@ -81,10 +81,10 @@ def _manager(arguments: argparse.Namespace) -> ManagerAddress | None:
 
 
 def _lease_options(arguments: argparse.Namespace) -> LeaseOptions | None:
-    """The options of the leader election as the flags give them; None if this process is to lead alone.
+    """Returns the options of the leader election; None if this process leads alone.
 
     Raises:
-        ValueError: the durations do not go together.
+        ValueError: the durations contradict each other.
     """
     if not arguments.leader_elect:
         return None

@@ -1,4 +1,4 @@
-"""The block map: which zone has which block of an engine, for the operator's console to ask the admin port for."""
+"""The block map: which zone owns which block of an engine. The operator's console requests it from the admin port."""
 
 from typing import Annotated, Final, Literal
 
@@ -9,9 +9,9 @@ BLOCKS_VERSION: Final = 1
 
 BLOCKS_PATH = "/blocks"
 CELLS_PARAMETER = "cells"
-"""Of the query: how many cells the picture may have at most."""
+"""The query's parameter for the most cells that the map may have."""
 TIER_PARAMETER = "tier"
-"""Of the query: which tier's chunks are shown in place of the engine's blocks."""
+"""The query's parameter for the tier whose chunks are shown instead of the engine's blocks."""
 DEFAULT_CELLS = 1024
 MAX_CELLS = 4096
 
@@ -22,46 +22,51 @@ Count = Annotated[int, Field(ge=0)]
 
 
 class _Model(BaseModel):
-    # An older operator must be able to read a newer engine's picture: unknown fields are ignored.
+    # An older operator must be able to read a newer engine's map: unknown fields are ignored.
     model_config = ConfigDict(extra="ignore", frozen=True, alias_generator=to_camel, populate_by_name=True)
 
 
 class BlockKind(_Model):
-    """A kind of blocks that look alike in the block map: whose they are, and how they are used."""
+    """A kind of blocks that look alike in the block map: their owner and their use."""
 
     tenant: str | None = None
-    """Of the zone that owns them; None: no zone does. What requests from before the first zone use or left cached is
-    shown so, too."""
+    """The tenant of the zone that owns the blocks; None if no zone does.
+
+    Blocks of requests from before the first zone have no owner either.
+    """
     zone: str | None = None
     """The zone's name."""
     use: BlockUse
     borrowed: bool = False
-    """Whether they are shown as borrowed. A loan is an amount and names no blocks: these are the ones that the borrower
-    would lose first, cached ones in the order of their eviction, then ones in use."""
+    """Whether the blocks are shown as borrowed.
+
+    A loan is an amount and names no blocks: these are the blocks that the borrower would lose first, cached ones in the
+    order of their eviction, then ones in use.
+    """
     blocks: Count
-    """Exactly so many."""
+    """The exact number of blocks."""
 
 
 class BlockMap(_Model):
     """All blocks of one engine, or all chunks of one of its tiers, in the order of their ids, in cells of one or more.
 
-    Where a cell stands for several blocks, each kind has as many cells as befits its share of the pool, as near to its
-    blocks as can be. The picture is taken while the engine works, so it may show two moments at once, but never a block
+    If a cell stands for several blocks, each kind gets cells in proportion to its share of the pool, as near to its
+    blocks as possible. The map is made while the engine works, so it may mix two moments, but it never contains a block
     twice.
     """
 
     version: Literal[1] = BLOCKS_VERSION
     pod: str = ""
     tier: str = ""
-    """Whose chunks they are; empty: they are the engine's blocks. A chunk in transfer is in use."""
+    """The tier of the chunks; empty for the engine's blocks. A chunk in transfer is in use."""
     capacity_blocks: Count
-    """Blocks that requests can use (vLLM's null block is not among them)."""
+    """The blocks that requests can use, without vLLM's null block."""
     blocks_per_cell: Annotated[int, Field(ge=1)]
-    """The last cell may stand for fewer."""
+    """The number of blocks per cell; the last cell may stand for fewer."""
     kinds: tuple[BlockKind, ...] = ()
-    """Those that are in the picture. One that is too small for a cell is left out."""
+    """The kinds in the map. A kind that is too small for a cell is left out."""
     runs: Annotated[tuple[tuple[Count, Count], ...], Field(max_length=MAX_CELLS)] = ()
-    """Cells that look alike, one after the other: the index of their kind, and how many they are."""
+    """Runs of cells that look alike: the index of their kind, and their number."""
     taken_unix_time: float
 
     @model_validator(mode="after")
@@ -77,6 +82,6 @@ def parse_block_map(text: str | bytes) -> BlockMap:
     """Read a block map from its JSON.
 
     Raises:
-        ValueError: it is not one, or it is of a version that this code does not know.
+        ValueError: it is not a block map, or its version is unknown.
     """
     return BlockMap.model_validate_json(text)

@@ -1,6 +1,6 @@
-"""Serves HTTP with bounds on what slow clients hold: time for a head, a body and an answer, and the connections.
+"""Serves HTTP with limits for slow clients: on time for a head, a body and an answer, and on connections.
 
-aiohttp closes connections that stay idle. It waits without end for a body, and for a client that does not read its
+aiohttp closes connections that stay idle. But it waits without limit for a body and for a client that does not read its
 answer, and it accepts any number of connections. So each connection's protocol stands in front of aiohttp's own.
 """
 
@@ -19,41 +19,44 @@ from aiohttp import web
 from aiohttp.streams import StreamReader
 
 BODY_BYTES_PER_SECOND: Final = 64 * 2**10
-"""A body gets one second more for each of these that have come."""
+"""A body gets one more second for each of these bytes that have arrived."""
 MIN_READ_PER_SECOND: Final = 2**10
-"""Bytes of an answer; a client that takes less is cut off."""
+"""The least bytes of an answer per second; a client that reads less is disconnected."""
 READING_SECONDS: Final = 1.0
-"""A client that has had its answer for so long, and has not taken it, may have to make room for another connection."""
+"""A client that has not read its answer for this long may be disconnected in favour of a new connection."""
 LOOK_SECONDS: Final = 1.0
 _TLS_END_SECONDS: Final = 86400.0
-"""After which asyncio cuts off a closed connection, read or not; here `_Connection.is_late` says when."""
+"""The time after which asyncio ends a closed connection, read or not; `_Connection.is_late` decides instead."""
 _POLL_SECONDS: Final = 0.02
-"""Between two looks at the end."""
+"""The interval of checks when the server ends."""
 _BYTES_ACKED: Final = slice(120, 128)
-"""Where struct tcp_info of Linux has the number of bytes that the other side has acknowledged."""
+"""The position in Linux's struct tcp_info of the number of bytes that the peer has acknowledged."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class HttpBounds:
-    """What the clients of one listener may take."""
+    """The limits for the clients of one listener."""
 
     head_seconds: float = 10.0
-    """For a request's head, from the connection on, or from the head's first byte; a TLS handshake counts."""
+    """The time for a request's head, from the connection or from the head's first byte; includes a TLS handshake."""
     body_seconds: float = 10.0
-    """For a request's body, and a second more for each 64 KiB of it that have come."""
+    """The time for a request's body; one second is added for each 64 KiB that have arrived."""
     idle_seconds: float = 75.0
-    """That a connection stays open after an answer."""
+    """How long a connection stays open after an answer."""
     unread_seconds: float = 30.0
-    """In which a client must take 1 KiB of its answer for each second."""
+    """The interval in which a client must read 1 KiB of its answer for each second."""
     connections: int = 128
-    """Beyond it, the connection that has waited longest for a whole request is closed, then the one whose client has
-    not taken its answer for longest. If all are being answered, the new one is closed."""
+    """The most connections.
+
+    Beyond it, the connection that has waited longest for a whole request is closed, then the one whose client has not
+    read its answer for longest. If all are being answered, the new one is closed.
+    """
 
     @property
     def look_seconds(self) -> float:
-        """Time between two looks at all connections."""
+        """The time between two checks of all connections, in seconds."""
         return min(LOOK_SECONDS, min(self.head_seconds, self.body_seconds, self.unread_seconds) / 4)
 
 
@@ -67,18 +70,18 @@ async def http_served(
     bounds: HttpBounds | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[int]:
-    """Serve a web application for as long as the block runs; gives the port that it listens on.
+    """Serve a web application for as long as the block runs; yields the port that it listens on.
 
     Args:
-        app: not set up yet; a middleware is added.
-        host: to listen on.
-        port: to listen on; 0 chooses a free one.
-        stop_seconds: that requests under way have at the end.
-        bounds: of its clients; the default ones without.
-        tls: with it, HTTPS is served.
+        app: the application, not set up yet; a middleware is added.
+        host: the address to listen on.
+        port: the port to listen on; 0 chooses a free one.
+        stop_seconds: how long running requests may take at the end.
+        bounds: the limits for clients; the default ones if None.
+        tls: the context for HTTPS; None for HTTP.
 
     Raises:
-        OSError: the address is taken, or is none of this machine's.
+        OSError: the address is in use, or does not belong to this machine.
     """
     bounds = HttpBounds() if bounds is None else bounds
     listener = _Listener(bounds, tls)
@@ -125,12 +128,12 @@ class _Listener:
         self.bounds = bounds
         self.tls = tls
         self._connections: dict[asyncio.BaseProtocol, _Connection] = {}
-        """By aiohttp's protocol."""
+        """The connections by aiohttp's protocol."""
         self._waiting: dict[_Connection, None] = {}
-        """Those without a whole request, the one that has waited longest first."""
+        """The connections without a whole request, the longest waiting first."""
 
     def add(self, connection: "_Connection") -> bool:
-        """Add a new connection, and close one if that is too many; returns whether the new one stays."""
+        """Add a new connection, and close one if there are too many; returns whether the new one stays."""
         self._connections[connection.inner] = connection
         if len(self._connections) > self.bounds.connections:
             closed = self._longest_waiting(connection)
@@ -141,7 +144,7 @@ class _Listener:
         return True
 
     def _longest_waiting(self, new: "_Connection") -> "_Connection":
-        """The connection that makes room; the new one if no other may."""
+        """Returns the connection to close for a new one; the new one itself if no other may be closed."""
         for connection in self._waiting:
             if not connection.is_unread():
                 return connection
@@ -153,13 +156,13 @@ class _Listener:
         self._waiting.pop(connection, None)
 
     def complete(self, connection: "_Connection") -> None:
-        """Note that a request has come whole."""
+        """Note that a request has arrived completely."""
         self._waiting.pop(connection, None)
 
     async def close(self, until: float) -> None:
-        """Close all connections; answers that are being read have time until then, in the loop's time."""
+        """Close all connections; answers that are being read have until ``until``, in the loop's time."""
         loop = asyncio.get_running_loop()
-        # Nothing tells that what was written has gone.
+        # No event reports that written data was sent.
         while loop.time() < until and any(each.is_unread() for each in self._connections.values()):  # noqa: ASYNC110
             await asyncio.sleep(_POLL_SECONDS)
         for connection in [*self._connections.values()]:
@@ -194,7 +197,7 @@ class _Listener:
 
 
 class _Connection(asyncio.Protocol):
-    """One connection: passes everything on to aiohttp's protocol, and knows since when it waits, and for what."""
+    """One connection: passes everything on to aiohttp's protocol, and tracks since when it waits, and for what."""
 
     def __init__(self, listener: _Listener, inner: asyncio.Protocol) -> None:
         self.inner = inner
@@ -204,15 +207,15 @@ class _Connection(asyncio.Protocol):
         self._since = self._loop.time()
         self._body: StreamReader | None = None
         self._raw: asyncio.Transport
-        """Below TLS."""
+        """The transport below TLS."""
         self._transport: asyncio.Transport | None = None
-        """None until a TLS handshake has ended."""
+        """The transport for aiohttp; None until a TLS handshake has ended."""
         self._handshake: asyncio.Task[None] | None = None
         self._early = b""
-        """What came in one piece with the handshake's end."""
+        """Data that arrived together with the end of the handshake."""
         self._unread_since: float | None = None
         self._acknowledged = 0
-        """Bytes, when the answer was found unread."""
+        """The acknowledged bytes when the answer was found unread."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._raw = cast(asyncio.Transport, transport)
@@ -221,7 +224,7 @@ class _Connection(asyncio.Protocol):
         if self._listener.tls is None:
             self._connect(self._raw)
         else:
-            # Nothing is read before TLS is in place.
+            # Read nothing before TLS is in place.
             self._raw.pause_reading()
             self._handshake = self._loop.create_task(self._secure(self._listener.tls))
 
@@ -278,7 +281,7 @@ class _Connection(asyncio.Protocol):
         """Note that a head is complete."""
         self._body = body
         self._enter(_Phase.BODY)
-        # Not always within data_received: aiohttp keeps a part of a large body back until its handler reads.
+        # This may happen outside data_received: aiohttp keeps part of a large body back until its handler reads.
         body.on_eof(self._end_body)
 
     def end_request(self) -> None:
@@ -290,14 +293,14 @@ class _Connection(asyncio.Protocol):
         if self._phase is _Phase.BODY:
             self._enter(_Phase.ANSWER)
             self._listener.complete(self)
-        else:  # it was answered before
+        else:  # it was answered before its end
             self._enter(_Phase.NEXT)
 
     def _enter(self, phase: _Phase) -> None:
         self._phase, self._since = phase, self._loop.time()
 
     def abort(self) -> None:
-        """Close at once, whatever is outstanding."""
+        """Close the connection at once, whatever is outstanding."""
         self._listener.remove(self)
         self._raw.abort()
 
@@ -305,17 +308,17 @@ class _Connection(asyncio.Protocol):
         return self._loop.time() - self._since
 
     def is_unread(self) -> bool:
-        """Whether there is something of an answer that the client's machine has no room for."""
+        """Returns whether part of an answer waits for room on the client's machine."""
         return self._raw.get_write_buffer_size() > 0
 
     def is_late(self) -> bool:
-        """Whether the client has taken more time than it may; called now and then, for it compares two looks."""
+        """Returns whether the client has used more time than allowed. Call it regularly: it compares two looks."""
         bounds, waited = self._listener.bounds, self.waited_seconds()
         if self._phase is _Phase.HEAD and waited > bounds.head_seconds:
             return True
         if self._phase is _Phase.BODY and self._body is not None:
             if self._transport is not None and not self._transport.is_reading():
-                self._since = self._loop.time()  # the handler takes its time, not the client
+                self._since = self._loop.time()  # the handler is slow, not the client
             elif waited > bounds.body_seconds + self._body.total_bytes / BODY_BYTES_PER_SECOND:
                 return True
         if self._transport is not None and self._transport.is_closing() and not self.is_unread():
@@ -338,7 +341,7 @@ class _Connection(asyncio.Protocol):
 
 
 def _acknowledged_bytes(transport: asyncio.Transport) -> int:
-    """How much of what was sent the client's machine has taken, of all answers on a connection."""
+    """Returns how many sent bytes the client's machine has acknowledged, over all answers on a connection."""
     connection = transport.get_extra_info("socket")
     with suppress(OSError):  # it has just been closed
         info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192)

@@ -28,16 +28,19 @@ from tenantzone_contract.zone_terms import (
 )
 
 SCHEMA_VERSION: Final = 1
-"""Of a snapshot's text."""
+"""The version of a snapshot's text."""
 
 NEWEST_SCHEMA_VERSION: Final = 2
-"""Of the forms in which it is stored; see `tenantzone_contract.packing`."""
+"""The newest version of the stored form; see `tenantzone_contract.packing`."""
 
 MAX_GENERATION: Final = 2**52
-"""No pool changes so often. What is not below it was written by somebody else, and would soon be no number of JSON."""
+"""The upper bound of generations, which no pool reaches.
+
+A larger number was not written by the operator, and would soon exceed JSON's exact numbers.
+"""
 
 MAX_ZONES: Final = 50_000
-"""Of one config, whatever they can be compressed to: their reader has all of them in memory."""
+"""The most zones of one config, however small they compress: the reader has all of them in memory."""
 
 CONFIG_KEY: Final = "config.json"
 """The ConfigMap's key, and so the name of the file in the engine's config folder."""
@@ -52,17 +55,17 @@ class ConfigError(ValueError):
 
 Hash = Annotated[str, Field(max_length=100)]
 EvictionPolicy = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9]*$", max_length=63)]
-"""In which order a zone's own cached blocks go, by a name. The engine says which names there are."""
+"""The name of the order in which a zone's own cached blocks are evicted. The engine defines the names."""
 
 PURGE_ANNOTATION: Final = "tenantzone.io/purge"
-"""Set on a TenantZone to an id that was not there before, to have all go that the zone has cached."""
+"""Set on a TenantZone to a new id, to purge everything that the zone has cached."""
 
 PurgeId = Annotated[str, Field(max_length=63, pattern=r"^([A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?)?$")]
-"""The name of one purge of a zone; empty: none."""
+"""The name of one purge of a zone; empty for none."""
 NumberedPurgeId = Annotated[
     str, Field(max_length=73, pattern=r"^([A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?(#[1-9][0-9]*)?)?$")
 ]
-"""The same, with a number where the name was used before."""
+"""The name of a purge, with a number if the name was used before."""
 
 
 class ZoneConfig(ConfigModel):
@@ -75,7 +78,7 @@ class ZoneConfig(ConfigModel):
     priority: Priority = 0
     reserved: BlockShare = 0
     limit: BlockShare | None = None
-    """Hard cap; None: the whole pool."""
+    """The hard cap; None for the whole pool."""
     weight: Weight = 1
     lending: Lending = Lending()
     idle: Idle = Idle()
@@ -89,13 +92,13 @@ class ZoneConfig(ConfigModel):
     fairness: Fairness = Fairness()
     seats: SeatShare = SeatShare()
     adapters: Adapters | None = None
-    """LoRA adapters that the tenant may use; None: all that the engine has."""
+    """The LoRA adapters that the tenant may use; None for all adapters of the engine."""
     tiers: tuple[TierShare, ...] = ()
-    """What the zone has of tiers below the engine's blocks; of one that is not named, what others leave."""
+    """The zone's shares of the tiers below the engine's blocks. In a tier without a share it uses what others leave."""
     offload: Offload = "All"
-    """What goes on there."""
+    """What of the zone's requests is stored in tiers."""
     purge: NumberedPurgeId = ""
-    """What was cached when an engine first reads this id goes, once; empty: nothing is to go."""
+    """When an engine first reads this id, it evicts what is cached, once; empty for no purge."""
 
     @model_serializer(mode="wrap")
     def _for_older_engines(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -116,12 +119,12 @@ class ZoneConfig(ConfigModel):
 
     @cached_property
     def text(self) -> str:
-        """The zone as canonical JSON, kept because of thousands of zones few change from one config to the next."""
+        """The zone as canonical JSON; cached, because of thousands of zones few change between two configs."""
         return canonical(self.model_dump(mode="json", by_alias=True))
 
     def __copy__(self) -> Self:
         copied = super().__copy__()
-        # A copy is made to change something in it.
+        # A copy is made in order to change it.
         copied.__dict__.pop("text", None)
         return copied
 
@@ -164,16 +167,16 @@ class Watermarks(ConfigModel):
 
 
 class PoolConfig(ConfigModel):
-    """What all zones of a pool share."""
+    """The part of the config that all zones of a pool share."""
 
     namespace: Name
     name: Name
     unknown_tenants: UnknownTenants = UnknownTenants()
     watermarks: Watermarks = Watermarks()
     identity: IdentityConfig | None = None
-    """How the tenants of requests are known; None: by the API keys that are mounted."""
+    """How the tenants of requests are identified; None for the mounted API keys."""
     tiers: PoolTiers = PoolTiers()
-    """What each engine has below its blocks."""
+    """The tiers below each engine's blocks."""
 
     @model_serializer(mode="wrap")
     def _for_older_engines(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:

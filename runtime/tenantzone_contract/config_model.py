@@ -1,4 +1,4 @@
-"""What all parts of the runtime config are made of: how they are read, written and bounded."""
+"""The base of all parts of the runtime config: how they are read, written and bounded."""
 
 import json
 from typing import Annotated, Any
@@ -16,20 +16,20 @@ Priority = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 
 
 class ConfigModel(BaseModel):
-    """A part of the config: immutable, in camel case outside, and refused where it has a field that nobody knows."""
+    """A part of the config: immutable, in camel case outside, and refused if it has an unknown field."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
 
 
 def canonical(value: Any) -> str:
-    """A value as JSON that is the same for the same value: ASCII, on one line."""
+    """Returns a value as canonical JSON: ASCII, on one line, the same text for the same value."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def without_unset(model: BaseModel, dumped: dict[str, Any], *fields: str) -> dict[str, Any]:
-    """A dumped model without those of ``fields`` that say nothing, which an engine of an older release would refuse.
+    """Returns a dumped model without those ``fields`` that have their default.
 
-    That is their default and not what is empty: a 0 may say a lot.
+    An engine of an older release would refuse them. Empty values stay unless they are the default: a 0 may matter.
     """
     unset = {name for name in fields if getattr(model, name) == type(model).model_fields[name].default}
     left_out = unset | {to_camel(name) for name in unset}
@@ -37,7 +37,7 @@ def without_unset(model: BaseModel, dumped: dict[str, Any], *fields: str) -> dic
 
 
 def exceeds(amount: int | str, bound: int | str | None) -> bool:
-    """Whether an amount certainly exceeds a bound: a count and a percentage can only be compared on an engine."""
+    """Returns whether an amount certainly exceeds a bound; a count and a percentage compare only on an engine."""
     if isinstance(amount, int) and isinstance(bound, int):
         return amount > bound
     if isinstance(amount, str) and isinstance(bound, str):

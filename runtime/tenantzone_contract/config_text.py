@@ -1,7 +1,7 @@
-"""A snapshot as text: made with its hash, written, and read again.
+"""A snapshot as text: makes it with its hash, writes it, and reads it again.
 
-The hash is that of the content as it was written, so that a reader that knows fields which the writer did not finds the
-same. What is long is read and hashed zone by zone: one call that takes long stops all threads of Python.
+The hash covers the content as written, so a reader that knows more fields than the writer computes the same hash. Long
+texts are read and hashed zone by zone: one long call would stop all Python threads.
 """
 
 import hashlib
@@ -24,13 +24,13 @@ from tenantzone_contract.config_model import canonical
 from tenantzone_contract.text import printable
 
 _MAX_MEMBERS = 100
-"""Of an object: each field that is not known makes an error of its own."""
+"""The most members of an object: each unknown field makes an error of its own."""
 _MAX_NAME_LENGTH = 100
 _MAX_MESSAGE_LENGTH = 500
 
 
 def content_hash(pool: PoolConfig, zones: Iterable[ZoneConfig]) -> str:
-    """The hash of a snapshot's content, ``sha256:`` and the digest, whichever generation carries it."""
+    """Returns the hash of a snapshot's content, ``sha256:`` and the digest; it does not depend on the generation."""
     digest = ContentDigest(pool.text)
     for zone in zones:
         digest.add(zone.text)
@@ -38,10 +38,10 @@ def content_hash(pool: PoolConfig, zones: Iterable[ZoneConfig]) -> str:
 
 
 class ContentDigest:
-    """The digest of a snapshot's content, made zone by zone.
+    """The digest of a snapshot's content, computed zone by zone.
 
     Args:
-        pool: what all zones share, as canonical JSON.
+        pool: the part that all zones share, as canonical JSON.
     """
 
     def __init__(self, pool: str) -> None:
@@ -71,7 +71,7 @@ def make_config(generation: int, pool: PoolConfig, zones: tuple[ZoneConfig, ...]
 
 
 def dump_config(config: RuntimeConfig) -> str:
-    """The snapshot as JSON, with one zone a line."""
+    """Returns the snapshot as JSON, with one zone per line."""
     head = f'{{"schemaVersion":{SCHEMA_VERSION},"generation":{config.generation},"hash":"{config.hash}"'
     zones = ",\n".join(zone.text for zone in config.zones)
     return f'{head},\n"pool":{config.pool.text},\n"zones":[\n{zones}]}}'
@@ -81,14 +81,14 @@ def parse_config(text: str) -> RuntimeConfig:
     """Read a snapshot, all of it or nothing.
 
     Raises:
-        ConfigError: not JSON, of a version that this code does not know, a field out of bounds, or content that does
-            not fit the hash (a file that was cut off or edited by hand).
+        ConfigError: not JSON, an unknown version, a field out of bounds, or content that does not match the hash (a
+            file that was cut off or edited by hand).
     """
     return read_snapshot(read_json(text))
 
 
 def read_json(text: str) -> dict[str, Any]:
-    """Parse a config's text, of whichever version that this code knows.
+    """Parse a config's text, of any version that this code knows.
 
     Raises:
         ConfigError: not JSON, not an object, or of a later version.
@@ -108,11 +108,11 @@ def read_json(text: str) -> dict[str, Any]:
 
 
 def read_value(text: str, where: str) -> Any:
-    """Parse JSON of whatever kind, in which no object has more members than any of ours.
+    """Parse JSON of any kind, and refuse objects with more members than any known object.
 
     Args:
         text: the JSON.
-        where: what to say before what is wrong.
+        where: a text to put in front of an error's message.
 
     Raises:
         ConfigError: not JSON, or such an object.
@@ -136,7 +136,7 @@ def read_snapshot(raw: dict[str, Any]) -> RuntimeConfig:
     """Make a snapshot of a config's parsed text.
 
     Raises:
-        ConfigError: a field out of bounds, or content that does not fit the hash.
+        ConfigError: a field out of bounds, or content that does not match the hash.
     """
     zones = raw.get("zones", [])
     if not isinstance(zones, list):
@@ -151,10 +151,10 @@ def read_snapshot(raw: dict[str, Any]) -> RuntimeConfig:
 
 
 def check_number_of_zones(number: int) -> None:
-    """Check that a config has no more zones than anybody reads.
+    """Check that a config does not have too many zones.
 
     Raises:
-        ConfigError: more than anybody reads.
+        ConfigError: there are more than ``MAX_ZONES``.
     """
     if number > MAX_ZONES:
         raise ConfigError(f"zones: there are more than {MAX_ZONES:,}; use more pools")
@@ -173,14 +173,14 @@ def read_zone_entry(number: int, raw: object) -> ZoneConfig:
 
 
 def check_snapshot(raw: dict[str, Any], digest: ContentDigest) -> RuntimeConfig:
-    """Make a snapshot of a config's parsed text whose zones are read already, and check its hash.
+    """Make a snapshot of a config's parsed text with zones that are already read, and check its hash.
 
     Args:
-        raw: what the text says, with its zones read already.
-        digest: of the content.
+        raw: the parsed text, with its zones already read.
+        digest: the digest of the content.
 
     Raises:
-        ConfigError: a field out of bounds, or content that does not fit the hash.
+        ConfigError: a field out of bounds, or content that does not match the hash.
     """
     try:
         config = RuntimeConfig.model_validate(raw)
@@ -192,16 +192,16 @@ def check_snapshot(raw: dict[str, Any], digest: ContentDigest) -> RuntimeConfig:
 
 
 def explain(error: ValidationError, path: str = "") -> str:
-    """Pydantic's first error as ``zones[2].limit: what is wrong``.
+    """Returns pydantic's first error as ``zones[2].limit: what is wrong``.
 
     Args:
-        error: what pydantic found wrong.
-        path: of what was read.
+        error: pydantic's error.
+        path: the path of the value that was read.
     """
     errors = error.errors(include_url=False, include_input=False)
     first = errors[0]
     for part in first["loc"]:
-        # A union's branch shows up as a part that is a type's name, never as a field of ours.
+        # A union's branch appears as a part that is a type's name, never as a field of ours.
         if isinstance(part, int):
             path += f"[{part}]"
         elif "-" not in part and "[" not in part:

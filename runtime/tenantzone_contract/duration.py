@@ -15,11 +15,11 @@ _NANOSECONDS = {
     "h": 3600 * 10**9,
 }
 _LONGEST = 64
-"""Characters: more digits than Go's nanoseconds have say nothing."""
+"""The most characters: more digits than Go's nanoseconds have no effect."""
 
 
 def parse_duration(text: str) -> float:
-    """Read a duration, in seconds; what is less than a nanosecond is left out, as Go does.
+    """Parse a duration to seconds; fractions of a nanosecond are dropped, as in Go.
 
     Raises:
         ValueError: it is not a duration, or it is above 0 and less than a nanosecond.
@@ -27,7 +27,7 @@ def parse_duration(text: str) -> float:
     parts = _PART.findall(text) if len(text) <= _LONGEST else []
     if not parts or "".join(number + unit for number, unit in parts) != text:
         raise ValueError(f'expected a duration such as "60s" or "1h30m", got {text!r:.80}')
-    # In whole nanoseconds: sums of floats would make less than 100 ms of 100000us.
+    # Use whole nanoseconds: a sum of floats would make less than 100 ms of 100000us.
     amounts = [Decimal(number.rstrip(".")) * _NANOSECONDS[unit] for number, unit in parts]
     nanoseconds = sum(map(int, amounts))
     if not nanoseconds and any(amounts):

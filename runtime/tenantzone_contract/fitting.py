@@ -1,4 +1,4 @@
-"""Which reservations an engine holds that is too small for all of them: one answer, for engine and operator."""
+"""Decides which reservations an engine grants that is too small for all: one rule for engine and operator."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,25 +9,25 @@ from tenantzone_contract.share import ceil_blocks, floor_blocks
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What one engine grants a zone, in blocks."""
+    """The amounts that one engine grants a zone, in blocks."""
 
     reserved: int
-    """Blocks: all that the zone asks for, or none."""
+    """All blocks that the zone asks for, or 0."""
     limit: int
     lacking: int
-    """Blocks that it asks for and that do not fit."""
+    """The blocks that the zone asks for and that do not fit."""
 
 
 def limit_blocks(limit: int | str | None, capacity: int) -> int:
-    """A zone's limit on an engine of ``capacity`` blocks; None stands for all of them."""
+    """Returns a zone's limit on an engine of ``capacity`` blocks; None stands for all of them."""
     return capacity if limit is None else min(capacity, ceil_blocks(limit, capacity))
 
 
 def grants(zones: Sequence[ZoneConfig], capacity: int) -> list[Grant]:
-    """What an engine of ``capacity`` blocks grants each of these zones, in their order.
+    """Returns what an engine of ``capacity`` blocks grants each of these zones, in their order.
 
-    Those that stand first come first: in the operator's configs they are the oldest. One that does not fit beside those
-    before it, or whose own limit is less here, reserves nothing: half of a promise is none.
+    Earlier zones take precedence: in the operator's configs they are the oldest. A zone whose reservation does not fit
+    next to those before it, or exceeds its own limit here, reserves nothing: half a reservation is no guarantee.
     """
     granted = []
     room = capacity
@@ -41,19 +41,19 @@ def grants(zones: Sequence[ZoneConfig], capacity: int) -> list[Grant]:
 
 @dataclass(frozen=True, slots=True)
 class SeatGrant:
-    """What one engine grants a zone of the requests that it can run at once."""
+    """The seats that one engine grants a zone; a seat is a request that can run at once."""
 
     reserved: int | None
-    """All that the zone asks for, or none; None: it asks for the share that comes with its blocks."""
+    """All seats that the zone asks for, or 0; None if it gets the share that comes with its blocks."""
     limit: int | None
     lacking: int
-    """Seats that it asks for and of which there are too few."""
+    """The seats that the zone asks for and that the engine lacks."""
 
 
 def seat_grants(zones: Sequence[ZoneConfig], seats: int) -> list[SeatGrant]:
-    """What an engine with so many seats grants each of these zones, in their order, by the rule of :func:`grants`.
+    """Returns what an engine with ``seats`` seats grants each of these zones, in their order, as in :func:`grants`.
 
-    What zones ask for by name goes before the shares that come with blocks: these are of what is left.
+    Explicit seat reservations take precedence over the shares that come with blocks, which divide what is left.
     """
     granted = []
     room = seats

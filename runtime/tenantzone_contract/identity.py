@@ -1,4 +1,4 @@
-"""How a pool's engines know the tenant of a request: exactly one way, and no other counts beside it."""
+"""How a pool's engines identify the tenant of a request: in exactly one way, without a fallback."""
 
 import hashlib
 from ipaddress import ip_network
@@ -10,16 +10,16 @@ from pydantic.alias_generators import to_camel
 IdentityKind = Literal["APIKeys", "TrustedHeader", "JWT"]
 
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
-"""Of a token's signature. Asymmetric ones only: who can check a token must not be able to make one."""
+"""The algorithms of a token's signature. Only asymmetric ones: who can check a token must not be able to make one."""
 
 MAX_LEEWAY_SECONDS: Final = 300.0
 
 SECRET_FILE: Final = "secret"
-"""In the mounted folder: the values of the shared secret header that count, one a line."""
+"""The file in the mounted folder with the accepted values of the shared secret header, one per line."""
 CA_FILE: Final = "ca.crt"
-"""... the certificates of those who issue gateways' client certificates, in PEM."""
+"""The file with the certificates of the issuers of gateways' client certificates, in PEM."""
 JWKS_FILE: Final = "jwks.json"
-"""... the keys with which tokens are signed, as a JSON Web Key Set."""
+"""The file with the keys that sign tokens, as a JSON Web Key Set."""
 
 SECRETS_HASH_ANNOTATION = "tenantzone.io/secrets-hash"
 """Set on an engine pod after a Secret that it mounts has changed: kubelet then syncs that pod's volumes at once."""
@@ -33,7 +33,7 @@ class _Model(BaseModel):
 
 
 class ApiKeys(_Model):
-    """Tenants show API keys, which are mounted into the engine pods."""
+    """Tenants send API keys, which are mounted into the engine pods."""
 
 
 class SecretHeader(_Model):
@@ -43,14 +43,14 @@ class SecretHeader(_Model):
 
 
 class ClientCertificate(_Model):
-    """A certificate of the gateway's, which the engine's TLS server has asked for."""
+    """The gateway's certificate, which the engine's TLS server requests."""
 
     subjects: Annotated[tuple[Text, ...], Field(min_length=1, max_length=64)]
-    """Whom it may be issued to: a DNS name or URI of its subject alternative names, or its subject as in RFC 4514."""
+    """The accepted subjects: a DNS name or URI of the subject alternative names, or the subject as in RFC 4514."""
 
 
 class Proof(_Model):
-    """How it is known that a request comes from the gateway; exactly one of them."""
+    """The proof that a request comes from the gateway; exactly one of the two."""
 
     secret_header: SecretHeader | None = None
     client_certificate: ClientCertificate | None = None
@@ -67,9 +67,9 @@ class TrustedHeader(_Model):
 
     name: HeaderName
     proof: Proof | None = None
-    """None: the header is believed from nobody, and nobody is served."""
+    """The gateway's proof; None means that the header is never trusted and no tenant is served."""
     networks: Annotated[tuple[str, ...], Field(alias="from", max_length=64)] = ()
-    """Where gateways are, besides the proof, in CIDR notation; empty: anywhere."""
+    """The gateways' networks in CIDR notation, required in addition to the proof; empty for any network."""
 
     @field_validator("networks")
     @classmethod
@@ -87,20 +87,20 @@ class TrustedHeader(_Model):
 
 
 class Jwt(_Model):
-    """Tenants show JSON Web Tokens of one issuer, whose keys are mounted into the engine pods."""
+    """Tenants send JSON Web Tokens of one issuer, whose keys are mounted into the engine pods."""
 
     issuer: Text
     audiences: Annotated[tuple[Text, ...], Field(min_length=1, max_length=16)]
-    """A token must be for one of them."""
+    """The accepted audiences: a token must be for one of them."""
     algorithms: Annotated[tuple[Algorithm, ...], Field(min_length=1)] = ("RS256", "ES256")
     leeway_seconds: Annotated[float, Field(ge=0, le=MAX_LEEWAY_SECONDS)] = 30.0
     """How far the issuer's clock may be off."""
     tenant_claim: Annotated[tuple[Text, ...], Field(min_length=1, max_length=8)] = ("tenant",)
-    """The way to the tenant's name in the claims, from the outermost name inwards."""
+    """The path to the tenant's name in the claims, from the outermost name inwards."""
 
 
 class IdentityConfig(_Model):
-    """The one way in which tenants are known."""
+    """The one way in which tenants are identified."""
 
     api_keys: ApiKeys | None = None
     trusted_header: TrustedHeader | None = None
@@ -120,13 +120,13 @@ class IdentityConfig(_Model):
 
     @property
     def gap(self) -> str:
-        """What the declaration itself lacks, so that nobody can be let in; empty if nothing."""
+        """What the declaration lacks, so that no tenant can be served; empty if it is complete."""
         if self.trusted_header is not None and self.trusted_header.proof is None:
             return "trustedHeader has no proof: add proof.secretHeader or proof.clientCertificate"
         return ""
 
 
 def identity_digest(declared: IdentityConfig | None) -> str:
-    """A digest by which two declarations are told apart; None, where nothing is declared, has one of its own."""
+    """Returns a digest that differs between declarations; None, for no declaration, has a digest of its own."""
     text = declared.model_dump_json(by_alias=True) if declared is not None else ""
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""What the bytes of a cached chunk mean: the digest that keeps chunks of different meaning apart in a tier."""
+"""The meaning of a cached chunk's bytes: the digest that keeps chunks of different meaning apart in a tier."""
 
 import hashlib
 
@@ -8,35 +8,36 @@ from tenantzone_contract.config_model import canonical
 
 
 class Instance(BaseModel):
-    """All that a chunk's bytes depend on beside its tokens. What differs in any of it never reads the other's chunks.
+    """Everything apart from its tokens that a chunk's bytes depend on.
 
-    Nothing has a default: who forgets a part would let two instances read each other's bytes.
+    Instances that differ in any part never read each other's chunks. No part has a default: a forgotten part would let
+    two instances read each other's bytes.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     zone: str
-    """The tenant whose it is."""
+    """The tenant of the zone."""
     model: str
     weights_revision: str
-    """A commit or a digest; a branch moves."""
+    """A commit or a digest, because a branch moves."""
     dtype: str
-    """Of the cached keys and values."""
+    """The data type of the cached keys and values."""
     block_size: int
-    """Tokens."""
+    """The tokens per block."""
     blocks_per_chunk: int
     layout: str
-    """vLLM's name of how a block's bytes are ordered."""
+    """vLLM's name for the order of a block's bytes."""
     tensor_parallel_size: int
     tensor_parallel_rank: int
     hash_algorithm: str
     hash_seed: str
-    """Of the prefix hashes; empty: none was set."""
+    """The seed of the prefix hashes; empty if none was set."""
     salt_key_id: str
     lora_digest: str
-    """Of the adapter's weights, and not its name; empty: none."""
+    """The digest of the adapter's weights, not its name; empty for no adapter."""
     engine_version: str
-    """Of the engine that wrote the bytes."""
+    """The version of the engine that wrote the bytes."""
 
     @property
     def digest(self) -> str:

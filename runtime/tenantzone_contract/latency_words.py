@@ -1,4 +1,4 @@
-"""What to say of a latency target, by the reason that an engine gives."""
+"""The texts for the reasons that an engine reports for a latency target."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -17,4 +17,4 @@ LATENCY_WORDS: Final[Mapping[str, str]] = {
     "Blocks": "missed: requests waited for blocks; raise spec.reserved, or spec.limit if all of that is in use",
     "Seats": "missed: requests waited for a seat; raise spec.seats",
 }
-"""What becomes of it, why, and what would help. A newer engine may give reasons that are not here."""
+"""The state of a target, its cause, and what would help. A newer engine may report other reasons."""

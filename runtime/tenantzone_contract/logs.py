@@ -1,7 +1,7 @@
-"""Log lines as JSON, alike on both sides, with fields that say what a line is about.
+"""Formats log lines as JSON, the same on both sides, with fields that say what a line is about.
 
-A line of ours names its subject twice: in its text, for people, and by fields of fixed names, which only JSON shows.
-Other fields are not shown, so nothing gets into a line because somebody has put it onto the record.
+A line of ours names its subject twice: in its text, for people, and in fields of fixed names, which only JSON shows.
+Other fields are not shown, so an attribute that other code sets on the record does not get into the line.
 """
 
 import json
@@ -10,14 +10,13 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 FIELDS = ("zone", "tenant", "pool", "pool_namespace", "generation", "pod")
-"""What a line may be about. The generation is that of the pool's config; the pod is an engine's."""
+"""The fields that a line may have. The generation is that of the pool's config; the pod is an engine's."""
 
 
 class JsonFormatter(logging.Formatter):
     """Formats each record as one JSON object on one line.
 
-    It has ``timestamp``, ``level``, ``logger``, ``message``, those fields that are known, and ``exception`` if there
-    is one.
+    It has ``timestamp``, ``level``, ``logger``, ``message``, the known fields, and ``exception`` if there is one.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -32,9 +31,9 @@ class JsonFormatter(logging.Formatter):
         line |= {name: fields[name] for name in FIELDS if fields.get(name) not in (None, "")}
         if record.exc_text or record.exc_info:
             line["exception"] = record.exc_text or self.formatException(record.exc_info or (None, None, None))
-        # A name may hold half of a surrogate pair, and whatever can't be shown as JSON is shown as text.
+        # A name may contain half of a surrogate pair; a value that JSON does not have is written as text.
         return json.dumps(line, default=str)
 
     def fields(self, record: logging.LogRecord) -> Mapping[str, object]:
-        """The fields that say what this one line is about."""
+        """Returns the fields that say what this line is about."""
         return {name: getattr(record, name) for name in FIELDS if hasattr(record, name)}

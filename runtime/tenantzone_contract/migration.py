@@ -1,7 +1,7 @@
-"""Migration: what an engine's admin port is asked to do with a zone's cache, and what it says of that.
+"""Migration: the orders for a zone's cache at an engine's admin port, and the reports on them.
 
-Blocks go in chunks, as tiers move them. A prompt is named by the hashes of its blocks, which find nothing by
-themselves.
+Blocks move in chunks, as in tiers. A prompt is named by the hashes of its blocks; nothing can be read with hashes
+alone.
 """
 
 from typing import Annotated, Final, Literal
@@ -13,30 +13,32 @@ from tenantzone_contract.config_text import explain
 
 MIGRATION_PATH: Final = "/migration"
 TENANT_PARAMETER: Final = "tenant"
-"""Of the query: whose zone."""
+"""The query's parameter for the tenant of the zone."""
 PROMPTS_PARAMETER: Final = "prompts"
-"""Of the query: ``true``, if the prompts that the zone used last are to be named, too."""
+"""The query's parameter that asks for the prompts that the zone used last, if ``true``."""
 
 LONGEST_ORDER: Final = 8 * 2**20
-"""Bytes."""
+"""The most bytes of an order."""
 MAX_BLOCKS: Final = 65_536
-"""That one order names, and one report."""
+"""The most blocks that one order or report names."""
 
 PATIENCE_SECONDS: Final = 30.0
-"""An order ends when nobody has asked for so long how far it has come: whoever gave it is gone."""
+"""An order ends if no request for its report comes for this long, because its client is gone."""
 
 Work = Literal["look", "hand-down", "warm-up"]
-"""look: see what shared storages have of what the engine has cached. hand-down: have them get the rest. warm-up: bring
-prompts from them into CPU memory."""
+"""look: check what shared storages have of the engine's cache.
+
+hand-down: write the rest to them. warm-up: load prompts from them into CPU memory.
+"""
 Order = Literal[Work, "stop"]
 State = Literal["None", "Running", "Done", "Stopped", "Failed"]
 
 Count = Annotated[int, Field(ge=0)]
 Seconds = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 Hash = Annotated[bytes, Field(min_length=1, max_length=64)]
-# What is wrong with each of a million hashes would take an engine seconds to say.
+# Fail fast: reporting the errors of a million hashes would take an engine seconds.
 Prompt = Annotated[tuple[Hash, ...], Field(min_length=1, max_length=MAX_BLOCKS), FailFast()]
-"""The hashes of its blocks from its beginning."""
+"""The hashes of a prompt's blocks, from its beginning."""
 Prompts = Annotated[tuple[Prompt, ...], Field(max_length=MAX_BLOCKS), FailFast()]
 
 
@@ -56,26 +58,26 @@ class _Model(BaseModel):
 
 
 class MigrationOrder(_Model):
-    """What an engine is to do with the cache of one zone. It does one thing at a time; ``stop`` ends it."""
+    """An order to an engine for the cache of one zone. The engine does one thing at a time; ``stop`` ends it."""
 
     order: Order
     tenant: Annotated[str, Field(min_length=1, max_length=4096)]
     bytes_per_second: Annotated[float, Field(gt=0.0, le=1e15, allow_inf_nan=False)] = 1e15
-    """That it may move at most."""
+    """The most bytes per second that the engine may move."""
     prompts: Prompts = ()
-    """Of a warm-up: those to bring up, the one first that was used last."""
+    """The prompts that a warm-up loads, the most recently used first."""
 
 
 class MigrationReport(_Model):
-    """What an engine has done of an order, of one moment; amounts are chunks unless they say otherwise."""
+    """The progress of an order at one moment; amounts are chunks unless the name says otherwise."""
 
     pod: str = ""
     tenant: str
     work: Work | None = None
-    """None: nothing was asked for since the engine has started."""
+    """The current or last work; None if nothing was ordered since the engine's start."""
     state: State = "None"
     problem: str = ""
-    """Why it failed, or was stopped."""
+    """Why the work failed, or was stopped."""
     chunk_bytes: Count
     chunk_tokens: Count
     prompts_total: Count = 0
@@ -83,19 +85,19 @@ class MigrationReport(_Model):
     moved: Count = 0
     moved_bytes: Count = 0
     found: Count = 0
-    """At the end: that are where they should be, however they came there."""
+    """At the end: the chunks that are where they should be, whether moved or there before."""
     left: Count = 0
-    """At the end: that are not."""
+    """At the end: the chunks that are not where they should be."""
     seconds: Seconds = 0.0
-    """Since it began, or that it took."""
+    """The time since the work began, or that it took."""
     prompt_tokens_per_second: Annotated[float, Field(gt=0.0, allow_inf_nan=False)] | None = None
-    """That the engine computes in its largest steps of late; None: it has computed none."""
+    """The engine's recent prompt speed in its largest steps; None if it has computed none."""
     prompts: Prompts = ()
-    """If they were asked for: those of the zone that are cached, the one first that was used last."""
+    """The zone's cached prompts if they were asked for, the most recently used first."""
 
     @property
     def is_running(self) -> bool:
-        """Whether it goes on."""
+        """Whether the work is still running."""
         return self.state == "Running"
 
 
@@ -103,7 +105,7 @@ def parse_order(text: bytes) -> MigrationOrder:
     """Read an order from its JSON.
 
     Raises:
-        ValueError: it is none, or it names too much.
+        ValueError: it is not an order, or it names too many blocks.
     """
     try:
         order = MigrationOrder.model_validate_json(text)
@@ -118,6 +120,6 @@ def parse_migration(text: bytes) -> MigrationReport:
     """Read a report from its JSON.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a report.
     """
     return MigrationReport.model_validate_json(text)

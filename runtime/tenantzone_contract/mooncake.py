@@ -1,4 +1,4 @@
-"""The way into a pool of Mooncake's store, which is the same for the manager and for engines: Mooncake's own client."""
+"""Connects to a pool of Mooncake's store, for the manager and for engines, through Mooncake's own client."""
 
 import atexit
 import os
@@ -10,12 +10,12 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 MISSING: Final = -704
-"""What Mooncake answers where nothing has the name."""
+"""Mooncake's code if no object has the name."""
 _BUFFER_BYTES: Final = 256 * 2**20
 _ANSWER_SECONDS: Final = 3.0
-"""That a master may take before it is connected to."""
+"""How long a master may take to answer before the client connects to it."""
 _END_SECONDS: Final = 10.0
-"""That calls under way have when the process ends: as long as one may take whose master and node hang."""
+"""How long running calls may take when the process ends: as long as a call whose master and node hang."""
 _MASTER: Final = re.compile(r"(?P<host>[-_.A-Za-z0-9]+|\[[0-9A-Fa-f:.]+\]):(?P<port>[0-9]{1,5})")
 _PATIENCE: Final = {
     "MC_STORE_CLIENT_SETUP_RETRIES": "1",
@@ -23,14 +23,17 @@ _PATIENCE: Final = {
     "MC_TCP_PROGRESS_TIMEOUT_SEC": "5",
     "MC_TCP_STATUS_TIMEOUT_SEC": "5",
 }
-"""Of Mooncake's client with a master or a node that hangs; its own is 90 s to connect, and 30 s for each call."""
+"""Short time-outs of Mooncake's client for a master or node that hangs.
+
+Its defaults are 90 s to connect, and 30 s per call.
+"""
 _lock = threading.Lock()
 _clients: dict[str, Any] = {}
-"""By master."""
+"""The clients by master."""
 
 
 class _Calls:
-    """The calls under way."""
+    """The running calls."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -40,11 +43,11 @@ class _Calls:
 
     @contextmanager
     def one(self, size: int) -> Iterator[None]:
-        """One that moves so many bytes, as soon as there is room for them beside what others move."""
+        """Run one call that moves ``size`` bytes, once there is room for them next to those of other calls."""
         buffer = _buffer_bytes()
         if size > buffer:
             raise OSError(f"an object of {size} bytes needs a MOONCAKE_LOCAL_BUFFER_SIZE above {buffer}")
-        # The buffer has gaps: what others move must leave some of it.
+        # The buffer has gaps, so the other calls' bytes must leave some of it free.
         most = buffer * 3 // 4 - size
         with self._changed:
             self._changed.wait_for(lambda: self._is_over or not (size and self._bytes) or self._bytes <= most)
@@ -61,7 +64,7 @@ class _Calls:
                 self._changed.notify_all()
 
     def end(self) -> None:
-        """Let none begin any more, and wait for those under way."""
+        """Let no call begin any longer, and wait for the running ones."""
         with self._changed:
             self._is_over = True
             self._changed.notify_all()
@@ -73,17 +76,17 @@ _calls = _Calls()
 
 @contextmanager
 def using(master: str, size: int = 0) -> Iterator[Any]:
-    """The client of a pool, for one call; what the call gives is let go of before this ends.
+    """Yields the client of a pool, for one call; the caller must release the call's result before the block ends.
 
-    The process does not end in the midst of it, which would abort it. And Mooncake fails where what is on its way at a
-    time does not fit its buffer, so who would be too much waits.
+    The process waits for the call before it ends, because ending would abort it. A call waits if its bytes do not fit
+    into Mooncake's buffer together with those of other calls, because Mooncake would fail.
 
     Args:
         master: host and port of Mooncake's master.
-        size: bytes that are moved.
+        size: the number of bytes that the call moves.
 
     Raises:
-        OSError: as for :func:`connect`; or so much never fits, or the process ends.
+        OSError: as for :func:`connect`; or ``size`` never fits, or the process is ending.
     """
     client = connect(master)
     with _calls.one(size):
@@ -91,13 +94,13 @@ def using(master: str, size: int = 0) -> Iterator[Any]:
 
 
 def connect(master: str) -> Any:
-    """The process's client of a pool, to which it gives no memory of its own. Any number of threads may use it.
+    """Returns the process's client of a pool, which gives no memory to the pool. Any number of threads may use it.
 
-    It stays until the process ends: one that is closed while it is used, or is used after that, ends the process.
+    It stays until the process ends: closing a client during use, or using it after that, ends the process.
 
-    How it moves bytes is said by Mooncake's own variables: ``MOONCAKE_PROTOCOL`` (``tcp``), ``MOONCAKE_DEVICE`` (for
+    Mooncake's own variables configure how it moves bytes: ``MOONCAKE_PROTOCOL`` (``tcp``), ``MOONCAKE_DEVICE`` (for
     ``rdma``), ``MOONCAKE_LOCAL_HOSTNAME`` (the address from which the master is reached),
-    ``MOONCAKE_LOCAL_BUFFER_SIZE`` (bytes, 256 MiB; what is on its way at a time has to fit) and
+    ``MOONCAKE_LOCAL_BUFFER_SIZE`` (bytes, 256 MiB; the bytes of all running calls must fit) and
     ``MOONCAKE_TE_META_DATA_SERVER`` (``P2PHANDSHAKE``).
 
     Args:
@@ -141,13 +144,14 @@ def _connected(store: Any, master: str, own_address: str) -> Any:
     )
     if code:
         raise OSError(f"Mooncake's master at {master} can't be used (code {code})")
-    # After the threads of executors have ended, and before daemons are stopped in the midst of a call.
+    # This runs after the threads of executors have ended, and before daemon threads are stopped in the middle of a
+    # call.
     atexit.register(_calls.end)
     return store
 
 
 def pinned() -> Any:
-    """How objects are written: Mooncake evicts none of them, as quotas and floors of tenants are not known to it."""
+    """Returns how objects are written: Mooncake must not evict them, as it does not know tenants' quotas and floors."""
     from mooncake.store import ReplicateConfig
 
     config = ReplicateConfig()
@@ -156,10 +160,10 @@ def pinned() -> Any:
 
 
 def check_master(master: str) -> tuple[str, int]:
-    """Host and port of a master.
+    """Returns the host and port of a master.
 
     Raises:
-        ValueError: it is no ``HOST:PORT``.
+        ValueError: it is not ``HOST:PORT``.
     """
     found = _MASTER.fullmatch(master)
     if found is None or not 0 < int(found["port"]) < 65536:
@@ -168,13 +172,13 @@ def check_master(master: str) -> tuple[str, int]:
 
 
 def _answered(master: str) -> str:
-    """See that a master answers; returns the address that this machine has where it is.
+    """Check that a master answers; returns this machine's address in the master's network.
 
-    While Mooncake's client connects, no other thread of the process runs, for seconds where nobody answers. So it does
-    that only if somebody does: a master hangs up at once on what is no message to it.
+    While Mooncake's client connects, no other thread of the process runs, for seconds if no server answers. So the
+    client only connects after this check: a master closes the connection at once on bytes that are no message.
 
     Raises:
-        OSError: nobody answers there.
+        OSError: no server answers there.
     """
     try:
         with socket.create_connection(check_master(master), _ANSWER_SECONDS) as probe:

@@ -1,11 +1,11 @@
-"""How a snapshot lies in its ConfigMap, and so in the engine's config folder.
+"""The stored form of a snapshot in its ConfigMap, and so in the engine's config folder.
 
-Version 1 is plain text under ``config.json``. What is too large for that is of version 2: ``config.json`` says whose
-content ``config.jsonl.gz`` has, which is compressed JSON Lines (jsonlines.org): what all zones share, then one zone a
-line. Engines of releases that know version 1 alone say that they need an upgrade, and keep the config that they had; as
-long as the plain text has room they are given it.
+Version 1 is plain text under ``config.json``. A larger snapshot is stored in version 2: ``config.json`` names the
+content of ``config.jsonl.gz``, which is compressed JSON Lines (jsonlines.org): first the part that all zones share,
+then one zone per line. Engines that know only version 1 report that they need an upgrade, and keep the config that they
+had; they get version 1 as long as the plain text fits.
 
-Of both versions ``config.signature`` is the signature (`tenantzone_contract.config_signature`), which older engines
+In both versions ``config.signature`` is the signature (`tenantzone_contract.config_signature`), which older engines
 ignore.
 """
 
@@ -37,43 +37,43 @@ PACKED_KEY: Final = "config.jsonl.gz"
 """The ConfigMap's key of the compressed text, and so the name of its file."""
 
 MAX_PLAIN_BYTES: Final = 900_000
-"""What is longer is compressed."""
+"""A longer text is compressed."""
 
 MAX_TEXT_BYTES: Final = 32 * 2**20
-"""Whatever it is compressed to: a few bytes can become gigabytes."""
+"""The most bytes of the text before compression: a few bytes can expand to gigabytes."""
 
 MAX_CONFIG_MAP_BYTES: Final = 2**20
-"""The API server takes no more, all keys together (``MaxSecretSize`` in Kubernetes' validation)."""
+"""The API server's limit for all keys together (``MaxSecretSize`` in Kubernetes' validation)."""
 
 _LEVEL: Final = 6
 _PART_BYTES: Final = 2**16
 _MAX_LINE_BYTES: Final = 2 * 2**20
-"""Somewhat more than what all zones can share; a zone takes far less."""
+"""Slightly more than the part that all zones share can have; a zone needs far less."""
 _GZIP: Final = 16 + zlib.MAX_WBITS
 
 
 class PackedHead(BaseModel):
-    """The content of ``config.json`` where the snapshot itself is compressed beside it."""
+    """The content of ``config.json`` if the snapshot itself is compressed in the other file."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
 
     schema_version: Literal[2] = 2
     generation: Annotated[int, Field(ge=1)]
     hash: Hash
-    """Both are the content's."""
+    """The content's hash; ``generation`` is the content's, too."""
     content: Literal["config.jsonl.gz"] = PACKED_KEY
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigFiles:
-    """A snapshot as it is stored: its text, and its compressed content if that lies beside it."""
+    """A stored snapshot: its text, and its compressed content if there is one."""
 
     text: str
-    """Under ``config.json``."""
+    """The content of ``config.json``."""
     packed: bytes | None = None
-    """Under ``config.jsonl.gz``; None: the text is all of it."""
+    """The content of ``config.jsonl.gz``; None if the text is the whole snapshot."""
     signature: bytes | None = None
-    """Under ``config.signature``; None: it is not signed."""
+    """The content of ``config.signature``; None if the snapshot is not signed."""
 
     @property
     def size(self) -> int:
@@ -87,23 +87,23 @@ class ConfigFiles:
 
     @property
     def signed(self) -> dict[str, bytes]:
-        """What a signature covers: the content of each file, by name."""
+        """The signed data: the content of each file, by name."""
         return {CONFIG_KEY: self.text.encode()} | ({} if self.packed is None else {PACKED_KEY: self.packed})
 
     @property
     def binary(self) -> dict[str, bytes]:
-        """The content of each file that is no text, by name."""
+        """The content of each file that is not text, by name."""
         found = {PACKED_KEY: self.packed, SIGNATURE_KEY: self.signature}
         return {name: content for name, content in found.items() if content is not None}
 
 
 def pack_config(config: RuntimeConfig) -> ConfigFiles:
-    """Pack a snapshot as it is to be stored: in version 1 if it is small enough for that.
+    """Returns the stored form of a snapshot: version 1 if it is small enough.
 
-    It may be too large for a ConfigMap all the same.
+    The result may still be too large for a ConfigMap.
 
     Raises:
-        ConfigError: it is longer than what is read.
+        ConfigError: the text is longer than readers accept.
     """
     text = dump_config(config)
     if len(text) <= MAX_PLAIN_BYTES:
@@ -113,7 +113,7 @@ def pack_config(config: RuntimeConfig) -> ConfigFiles:
     if len(lines) > MAX_TEXT_BYTES:
         raise ConfigError(f"the config has {len(lines):,} bytes, more than {MAX_TEXT_BYTES:,}; use more pools")
     head = PackedHead(generation=config.generation, hash=config.hash)
-    # Without the time, so that the same snapshot is always the same file.
+    # Without a time stamp, so that the same snapshot always makes the same file.
     packed = gzip.compress(lines.encode(), _LEVEL, mtime=0)
     return ConfigFiles(head.model_dump_json(by_alias=True, indent=1) + "\n", packed)
 
@@ -121,7 +121,7 @@ def pack_config(config: RuntimeConfig) -> ConfigFiles:
 def unpack_config(files: ConfigFiles) -> RuntimeConfig:
     """Read a snapshot from its stored form, all of it or nothing.
 
-    What is long is read bit by bit: one call that takes long stops all threads of Python.
+    Long content is read in small parts: one long call would stop all Python threads.
 
     Raises:
         ConfigError: see `parse_config`; or the compressed content is missing, damaged, or another snapshot's.
@@ -147,10 +147,10 @@ def unpack_config(files: ConfigFiles) -> RuntimeConfig:
 
 
 def _lines(packed: bytes) -> Iterator[str]:
-    """The compressed content, line by line; at least one line.
+    """Yields the lines of the compressed content; at least one line.
 
     Raises:
-        ConfigError: it is damaged, or longer than what is read.
+        ConfigError: it is damaged, or longer than readers accept.
     """
     reader, rest, read = zlib.decompressobj(_GZIP), bytearray(), 0
     while not reader.eof:
@@ -185,18 +185,18 @@ def _read_line(line: str) -> object:
 
 
 def config_map_data(files: ConfigFiles) -> dict[str, dict[str, str]]:
-    """The ``data`` and ``binaryData`` of a ConfigMap that holds these files."""
+    """Returns the ``data`` and ``binaryData`` of a ConfigMap with these files."""
     binary = {name: base64.b64encode(content).decode() for name, content in files.binary.items()}
     return {"data": {CONFIG_KEY: files.text}, "binaryData": binary}
 
 
 def config_map_keys(files: ConfigFiles) -> dict[str, frozenset[str]]:
-    """The keys of ``data`` and ``binaryData`` of a ConfigMap that holds these files."""
+    """Returns the keys of ``data`` and ``binaryData`` of a ConfigMap with these files."""
     return {"data": frozenset({CONFIG_KEY}), "binaryData": frozenset(files.binary)}
 
 
 def files_of(config_map: Mapping[str, Any]) -> ConfigFiles:
-    """The files that a ConfigMap from the API server holds; the text is empty if it has none."""
+    """Returns the files in a ConfigMap from the API server; the text is empty if it has none."""
     text, binary = (config_map.get("data") or {}).get(CONFIG_KEY, ""), config_map.get("binaryData") or {}
     packed, signature = (
         base64.b64decode(binary[name]) if name in binary else None for name in (PACKED_KEY, SIGNATURE_KEY)

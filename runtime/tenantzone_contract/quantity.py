@@ -17,10 +17,10 @@ _TEN: Final = 10
 
 
 def parse_bytes(quantity: int | str) -> int:
-    """Read an amount of bytes, rounded down to a whole one.
+    """Parse an amount of bytes, rounded down to a whole number.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not an amount of bytes.
     """
     if isinstance(quantity, int):
         return quantity
@@ -31,7 +31,7 @@ def parse_bytes(quantity: int | str) -> int:
 
 
 def shown_bytes(count: float) -> str:
-    """An amount of bytes for people, rounded to two or three digits: ``7.9Gi``."""
+    """Format an amount of bytes for people, rounded to two or three digits: ``7.9Gi``."""
     if count < _THOUSAND:
         return f"{count:.0f}"
     for unit in _BINARY:

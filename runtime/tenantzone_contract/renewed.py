@@ -1,4 +1,4 @@
-"""Files that are renewed now and then, as those of a Secret are, and what they come to."""
+"""Caches a value made from files that are replaced from time to time, such as those of a Secret."""
 
 import logging
 import threading
@@ -12,14 +12,14 @@ _log = logging.getLogger(__name__)
 
 
 class Renewed(Generic[T]):
-    """What files come to, made anew whenever one of them has changed; any number of threads may ask.
+    """A value made from files, made again when one of them has changed; any number of threads may use it.
 
-    While they can't be used, as in the moment in which only one of two was replaced, it is what it was before.
+    While the files can't be used, for example because only one of two was replaced, the previous value stays.
 
     Args:
-        paths: of the files.
-        make: makes it of them; raises ValueError, such as a TlsError, while it can't.
-        about: what the files are for, as the log says it.
+        paths: the files.
+        make: makes the value; raises ValueError, such as a TlsError, while the files can't be used.
+        about: what the files are for, for the log.
     """
 
     def __init__(self, paths: Sequence[Path], make: Callable[[], T], *, about: str) -> None:
@@ -32,13 +32,13 @@ class Renewed(Generic[T]):
         self._complaint = ""
 
     def newest(self) -> T:
-        """What they come to now.
+        """Returns the current value.
 
         Raises:
-            ValueError: they can't be used, and never could.
+            ValueError: the files can't be used, and never could.
         """
         with self._lock:
-            # Looked at before they are read: what changes meanwhile is read again.
+            # Take the stamps before reading: a change in the meantime is then read again.
             stamps = [_stamp(path) for path in self._paths]
             if self._made is not None and stamps == self._stamps:
                 return self._made
@@ -47,7 +47,7 @@ class Renewed(Generic[T]):
             except ValueError as error:
                 if self._made is None:
                     raise
-                # Tried again next time, also if they stay as they are: it may have been no fault of theirs.
+                # Retry the next time even if the files are unchanged: the failure may not be their fault.
                 self._complain(str(error))
                 return self._made
             if self._made is not None:
@@ -62,7 +62,7 @@ class Renewed(Generic[T]):
 
 
 def _stamp(path: Path) -> object:
-    """Tells a file's content from the one before it, by what a look costs next to nothing."""
+    """Returns a stamp that changes with a file's content and costs next to nothing."""
     try:
         found = path.stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""The engine's report of what it applied and what each zone holds, which the operator reads from the admin port."""
+"""The engine's report on its config and on what each zone holds; the operator reads it from the admin port."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ METRICS_PATH = "/metrics"
 DEFAULT_ADMIN_PORT = 9464
 
 ZoneState = Literal["Active", "Idle", "Evicted"]
-"""Active: a request waits or runs. Idle: none does. Evicted: idle and all blocks gone; the binding is kept."""
+"""Active: a request waits or runs. Idle: none does. Evicted: idle, and all blocks are gone; the binding is kept."""
 
 EvictionReason = Literal[
     "quiet",
@@ -37,12 +37,12 @@ EvictionReason = Literal[
 ]
 """Why a cached block was evicted.
 
-quiet: S2, from a zone past its idle window, for another zone. reclaim: S0, surplus taken back by a zone that is within
-its reservation. own: S1, the zone's least recently used. relief: surplus of an active zone, for another zone's request
-that was denied blocks or grows. limit: held would pass the zone's limit. watermark: the engine ran low on free blocks.
-due: they stood on a loan whose time was over. idle: the zone has had no request for long. ttl: nobody used them for as
-long as the zone keeps them. no_store: the zone stores nothing any more. purge: somebody had all that the zone
-cached go. removed: the zone is gone from the config. reset: the prefix cache was reset.
+quiet: S2, from a zone past its idle window, for another zone. reclaim: S0, surplus reclaimed by a zone within its
+reservation. own: S1, the zone's least recently used. relief: surplus of an active zone, for another zone's request that
+was denied blocks or grows. limit: the zone would have exceeded its limit. watermark: the engine ran low on free blocks.
+due: the block was on a loan whose time was over. idle: the zone has had no request for long. ttl: the block was unused
+for the zone's ttl. no_store: the zone does not store blocks any longer. purge: a purge of the zone was requested.
+removed: the zone is gone from the config. reset: the prefix cache was reset.
 """
 
 _OLDER_WORDS: Final[Mapping[EvictionReason, str]] = {
@@ -53,19 +53,19 @@ _OLDER_WORDS: Final[Mapping[EvictionReason, str]] = {
     "no_store": "reset",
     "purge": "reset",
 }
-"""What an operator of the previous release knows these reasons as."""
+"""The names of these reasons for an operator of the previous release."""
 EVICTIONS_IN_NEWER_WORDS: Final[Mapping[str, str]] = {"recall": "reclaim", "reclaim": "watermark"}
-"""What the reasons of an engine of the previous release are now. Its ``reclaim`` may be relief: it does not say."""
+"""The current names of the reasons of an engine of the previous release. Its ``reclaim`` may also be relief."""
 
 LatencyReason = Literal[
     "Met", "NoTraffic", "Warming", "OwnLoad", "OwnPrompts", "ModelTooSlow", "Neighbours", "Blocks", "Seats"
 ]
-"""What a zone's latency target comes to.
+"""The state of a zone's latency target.
 
-Met, up to 1.15 times itself. NoTraffic: nothing was served in the last minute. Else it is missed. Warming: too few
-steps were seen to predict one. OwnLoad: what the zone's own requests generate takes longer. OwnPrompts: the zone's own
-prompts make its steps longer than the target allows. ModelTooSlow: one request alone takes longer. Neighbours: others
-were computed in the same steps. Blocks, Seats: the first token waited for these.
+Met: at most 1.15 times the target. NoTraffic: no request was served in the last minute. All others mean that the target
+is missed. Warming: too few steps were seen to predict one. OwnLoad: generating for the zone's own requests takes
+longer. OwnPrompts: the zone's own prompts make its steps longer than the target allows. ModelTooSlow: one request alone
+takes longer. Neighbours: other zones were computed in the same steps. Blocks, Seats: the first token waited for these.
 """
 
 WaitReason = Literal[
@@ -73,17 +73,17 @@ WaitReason = Literal[
 ]
 """Why a zone's next request waits.
 
-For blocks. limit: its own zone's limit is in use. reserved: the blocks are there, free or cached, and kept for others.
-in_use: other requests use them. For a seat. seats: the engine runs as many requests as it can. seat_limit: the zone
-runs as many as it may. For tokens. tokens: its share of the steps is used, or another zone's latency target needs them.
-For an adapter slot. adapter: requests for other LoRA adapters use all slots, or another zone is to have the next one.
-For the encoder. encoder: encodings of other requests' media use its room, or it is kept for another zone. For its own
-preparation, as all waiting requests of the zone do. grammar: its grammar is not compiled yet. load: the engine looks in
-a tier for blocks of its prompt, or copies blocks from there.
+For blocks. limit: its own zone's limit is in use. reserved: there are blocks, free or cached, but they are kept for
+other zones. in_use: other requests use them. For a seat. seats: the engine runs as many requests as it can. seat_limit:
+the zone runs as many as it may. For tokens. tokens: its share of the steps is used, or another zone's latency target
+needs them. For an adapter slot. adapter: requests for other LoRA adapters use all slots, or another zone gets the next
+one. For the encoder. encoder: encodings of other requests' media use its room, or it is kept for another zone. For its
+own preparation, like all waiting requests of the zone. grammar: its grammar is not compiled yet. load: the engine looks
+for blocks of its prompt in a tier, or copies blocks from there.
 """
 
 OlderWaitReason = Literal["limit", "reserved", "in_use"]
-"""What an operator of the previous release knows: it refuses a report with another word."""
+"""The reasons that an operator of the previous release knows: it refuses a report with any other."""
 
 _FOR_BLOCKS: Final[frozenset[str]] = frozenset(get_args(OlderWaitReason))
 
@@ -91,12 +91,12 @@ MAX_COUNT: Final = 2**53 - 1
 """The largest number that every reader of JSON knows exactly."""
 
 MAX_SECONDS: Final = 1e6
-"""Of what a zone's requests take. A longer time is told as this one: some clock was set."""
+"""The most seconds that a zone's requests take. A longer time is reported as this one: some clock was set."""
 
 Count = Annotated[int, Field(ge=0)]
 TierText = Annotated[str, Field(max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
 MAX_TIERS: Final = 8
-"""Of one engine."""
+"""The most tiers of one engine."""
 _Seconds = Annotated[float, Field(ge=0, le=MAX_SECONDS)]
 
 
@@ -110,42 +110,42 @@ class PurgeReport(_Model):
 
     id: str
     evicted: Count = 0
-    """Cached blocks that went."""
+    """The cached blocks that were evicted."""
     withdrawn: Count = 0
-    """Blocks that running requests used: nobody finds them since, and they are free once they are let go."""
+    """The blocks that running requests used: no later request finds them, and they become free when released."""
 
 
 class TargetReport(_Model):
-    """One latency target of a zone, and what its requests get."""
+    """One latency target of a zone, and the time that its requests get."""
 
     target_seconds: Annotated[float, Field(gt=0, le=MAX_SECONDS)]
     actual_seconds: _Seconds | None = None
-    """The 99th percentile of the last minute; None: nothing was served."""
+    """The 99th percentile of the last minute; None if no request was served."""
     met: bool | None = None
-    """Up to 1.15 times the target; None: nothing was served."""
+    """Whether the time was at most 1.15 times the target; None if no request was served."""
     reason: Annotated[str, Field(max_length=253)] = "NoTraffic"
     """A :data:`LatencyReason`; a newer engine may have reasons that this code does not know."""
 
 
 class LatencyReport(_Model):
-    """The latency targets that a zone has."""
+    """The latency targets of a zone."""
 
     token_time: TargetReport | None = None
     first_token: TargetReport | None = None
 
 
 class TierEffectReport(_Model):
-    """What a zone used of a tier in the last window, by :mod:`~tenantzone_contract.tier_effect`."""
+    """How a zone used a tier in the last window, by :mod:`~tenantzone_contract.tier_effect`."""
 
     offered_bytes: Count
-    """Stored, and not stored because of the zone's terms of admission only."""
+    """The bytes that were stored, or not stored only because of the zone's admission terms."""
     loaded_bytes: Count
     ineffective: bool
-    """Whether the tier gives back too little of what the zone offers."""
+    """Whether the zone loads too little of what it offers to the tier."""
 
 
 class ZoneTierReport(_Model):
-    """One zone in one tier of an engine; chunks are what the tier moves at once."""
+    """One zone in one tier of an engine; a chunk is what the tier moves at once."""
 
     tier: TierText
     """An :data:`~tenantzone_contract.tiers.AnyTierName`; a newer engine may have tiers that this code does not know."""
@@ -153,25 +153,25 @@ class ZoneTierReport(_Model):
     limit_bytes: Count
     held_bytes: Count
     awaited_bytes: Count = 0
-    """That its TenantZone reserves and that do not fit; ``reserved_bytes`` is 0 then."""
+    """The bytes that the TenantZone reserves and that do not fit; ``reserved_bytes`` is then 0."""
     hits: Count = 0
-    """Chunks that were found and began to be loaded; like all that follows, since the zone came."""
+    """The chunks that were found and began to load; like all that follows, since the zone was added."""
     evictions: Count = 0
-    """Chunks, for whatever reason."""
+    """The evicted chunks, for any reason."""
     writes_refused: Count = 0
-    """Chunks that were not stored."""
+    """The chunks that were not stored."""
     writes_refused_within_reservation: Count = 0
-    """Of these, the ones with which the zone would still have been within its reservation."""
+    """The refused chunks with which the zone would still have been within its reservation."""
     stored_bytes: Count = 0
-    """That were stored."""
+    """The bytes that were stored."""
     loaded_bytes: Count = 0
-    """That were found and began to be loaded."""
+    """The bytes that were found and began to load."""
     not_admitted_bytes: Count = 0
-    """That were not stored because of the zone's terms of admission."""
+    """The bytes that were not stored because of the zone's admission terms."""
     effect: TierEffectReport | None = None
-    """How the tier was judged last; None: it was not, or its release does not judge."""
+    """The last judgement of the tier; None if there was none, or if the release does not judge."""
     corrupt: Count = 0
-    """Chunks that were not what was stored: changed, cut off, swapped or another's. None was used."""
+    """The chunks that differed from what was stored: changed, cut off, swapped or another zone's. None was used."""
     byte_seconds: Annotated[float, Field(ge=0)] = 0.0
     """Bytes held times seconds."""
 
@@ -182,14 +182,14 @@ class ZoneReport(_Model):
     name: str
     tenant: str
     generation: int
-    """Of the TenantZone that is enforced now."""
+    """The generation of the TenantZone that is enforced now."""
     state: ZoneState
     reserved: Count
     limit: Count
     in_use: Count
-    """Referenced by a request."""
+    """The blocks that a request refers to."""
     cached: Count
-    """Kept for its prefix, referenced by nobody."""
+    """The blocks kept for their prefix that no request refers to."""
     waiting_requests: Count = 0
     running_requests: Count = 0
     prefix_query_tokens: Count = 0
@@ -197,51 +197,54 @@ class ZoneReport(_Model):
     prompt_tokens: Count = 0
     generation_tokens: Count = 0
     computed_tokens: Count = 0
-    """In steps, of prompts and generated, each once."""
+    """The tokens computed in steps, of prompts and generated, each counted once."""
     computed_first_tokens: Count = 0
-    """Computed in steps for the first time, but for drafts that were rejected."""
+    """The tokens computed in steps for the first time, without rejected drafts."""
     recomputed_tokens: Count = 0
-    """Computed in steps although their requests had them before: preemptions had lost them."""
+    """The tokens computed in steps again because preemptions had lost them."""
     withheld_tokens: Count = 0
-    """That its requests could have had computed in a step and that were kept for others."""
+    """The tokens that its requests could have had computed in a step and that were kept for other zones."""
     evictions: dict[str, Count] | None = None
-    """Evicted blocks by reason, to be read as ``evicted``; None: the engine is of the previous release."""
+    """The evicted blocks by reason, to be read through ``evicted``; None from an engine of the previous release."""
     evicted_blocks: dict[str, Count] = {}
     """The same by :func:`in_older_words`: an operator of the previous release refuses reasons unknown to it."""
     preemptions: Count = 0
     violations: Count = 0
-    """Requests that were failed because they were about to use a block of another zone: a defect, never normal."""
+    """The requests that were failed because they were about to use a block of another zone: a defect, never normal."""
     wait_reason: OlderWaitReason | None = None
     """``waits_for`` if that is for blocks; else None."""
     waits_for: str | None = None
-    """A :data:`WaitReason`: why its next request could not be admitted in the last step; None: it could, none waits, or
-    the engine is of the previous release. A newer engine may have reasons that this code does not know."""
+    """A :data:`WaitReason`: why its next request could not be admitted in the last step.
+
+    None if it could, if none waits, or from an engine of the previous release. A newer engine may have reasons that
+    this code does not know.
+    """
     auto_registered: bool = False
-    """Made for a tenant without a TenantZone, as the pool says of unknown tenants; ``generation`` is 0 then."""
+    """Whether the zone was registered for a tenant without a TenantZone; ``generation`` is then 0."""
     level: str = ""
-    """Of ``unknownTenants.levels``, the one that the tenant is of; empty: none."""
+    """The tenant's level of ``unknownTenants.levels``; empty for none."""
     awaited_reservation: Count = 0
-    """Blocks that its TenantZone or its level reserves and that do not fit now; ``reserved`` is 0 then."""
+    """The blocks that its TenantZone or its level reserves and that do not fit now; ``reserved`` is then 0."""
     reserved_seats: Count = 0
-    """Requests that can run at once whatever others do."""
+    """The number of requests that can run at once regardless of other zones."""
     latency: LatencyReport | None = None
-    """What becomes of its latency targets; None: it has none, or nothing was seen yet."""
+    """The state of its latency targets; None if it has none, or if nothing was seen yet."""
     awaited_seats: Count = 0
-    """What its TenantZone reserves of these by name and of which the engine has too few."""
+    """The seats that its TenantZone reserves explicitly and that the engine lacks."""
     lent: Count = 0
-    """Blocks of its reservation that others stand on now."""
+    """The blocks of its reservation that other zones use now."""
     borrowed: Count = 0
-    """Blocks that it holds on others' reservations now."""
+    """The blocks that it holds on other zones' reservations now."""
     block_seconds: Annotated[float, Field(ge=0)] = 0.0
     """Blocks held times seconds, since the engine started."""
     purge: PurgeReport | None = None
-    """None: there was no purge, or the engine is of the previous release."""
+    """The last purge; None if there was none, or from an engine of the previous release."""
     scrubbed_blocks: Count = 0
-    """Blocks that were zeroed because another tenant got them, since the engine started."""
+    """The blocks that were zeroed because another tenant got them, since the engine started."""
     unscrubbed_blocks: Count = 0
-    """Free blocks that still hold data of the zone: each is zeroed before another tenant gets it."""
+    """The free blocks that still hold data of the zone: each is zeroed before another tenant gets it."""
     tiers: Annotated[tuple[ZoneTierReport, ...], Field(max_length=MAX_TIERS)] = ()
-    """One for each tier of the engine; none: the engine has none, or is of the previous release."""
+    """The zone in each tier of the engine; empty without tiers, or from an engine of the previous release."""
 
     @property
     def held(self) -> int:
@@ -249,7 +252,7 @@ class ZoneReport(_Model):
 
     @property
     def waiting_for(self) -> str | None:
-        """Why its next request waits, whichever release's words the engine uses."""
+        """Why its next request waits, in the field of either release."""
         return self.waits_for or self.wait_reason
 
     @property
@@ -261,23 +264,23 @@ class ZoneReport(_Model):
 
     @property
     def blocks_evicted(self) -> int:
-        """For whatever reason."""
+        """The number of evicted blocks, for any reason."""
         return sum(self.evicted.values())
 
 
 class Rejection(_Model):
-    """A config that the engine refused; what it enforced before is still in force."""
+    """A config that the engine refused; its previous config is still in force."""
 
     generation: int | None = None
-    """None if the file was too broken, or not trusted enough, to read it."""
+    """The generation; None if the file was too broken, or not trusted enough, to read it."""
     error: str
     untrusted: bool = False
-    """Whether it is refused because its signature does not hold, or because a newer one was signed."""
+    """Whether the config is refused because its signature is invalid, or because a newer one was signed."""
     unix_time: float
 
 
 class ConfigStatus(_Model):
-    """Which config is in force on an engine, and which one it refused last."""
+    """The config in force on an engine, and the one that it refused last."""
 
     applied_generation: int | None = None
     applied_hash: str | None = None
@@ -285,31 +288,31 @@ class ConfigStatus(_Model):
     rejected: Rejection | None = None
     """The newest file, if it was refused."""
     demands_signature: bool | None = None
-    """Whether the engine refuses configs that the operator did not sign; None: it is of the previous release."""
+    """Whether the engine refuses configs that the operator did not sign; None from the previous release."""
 
 
 class IdentityReport(_Model):
-    """How an engine's frontend knows tenants."""
+    """How an engine's frontend identifies tenants."""
 
     kind: IdentityKind
     digest: str
-    """Of the declaration that it goes by; see `tenantzone_contract.identity.identity_digest`."""
+    """The digest of the declaration that it applies; see `tenantzone_contract.identity.identity_digest`."""
     problem: str = ""
-    """Why it lets nobody in; empty if it does."""
+    """Why it serves no tenant; empty if it does."""
     keys: str = ""
-    """The digest of the API keys that the engine core has read, equal in each process that has the same keys; empty:
-    there are none, or the engine is of the previous release.
+    """The digest of the API keys that the engine core has read, equal in each process with the same keys.
 
-    It is made under a random key that only the engine's processes have and that ends with them: it tells two states of
-    one engine apart, and nobody can test guesses of an API key by it.
+    It is empty if there are no keys, or from an engine of the previous release. It is made with a random key that only
+    the engine's processes have and that ends with them: it distinguishes two states of one engine, but cannot be used
+    to test guesses of an API key.
     """
 
 
 Lag = Literal["config", "keys", "salt_key", "silent"]
-"""In what an API server process has differed from its engine core for 30 seconds or longer.
+"""How an API server process has differed from its engine core for 30 seconds or longer.
 
 config: it enforces another config. keys: it knows other API keys than the engine core reads from the same folder.
-salt_key: it salts with another key. silent: it has not said what it enforces.
+salt_key: it salts with another key. silent: it has not reported what it enforces.
 """
 
 
@@ -320,51 +323,51 @@ class ApiServerReport(_Model):
     """Its process id, in the engine's container."""
     config_generation: int | None = None
     config_hash: str | None = None
-    """None: no config is in force there yet."""
+    """The hash of the config in force; None if none is in force there yet."""
     keys: str = ""
-    """The digest of the API keys that count, as in :class:`IdentityReport`."""
+    """The digest of the API keys in force, as in :class:`IdentityReport`."""
     salt_key: str = ""
-    """As ``SaltKeyStatus.id``."""
+    """The id of the salt key, as ``SaltKeyStatus.id``."""
     lags: tuple[Annotated[str, Field(max_length=253)], ...] = ()
-    """Each a :data:`Lag`; none: it does as the engine core says. A newer engine may have others."""
+    """Each a :data:`Lag`; empty if it agrees with the engine core. A newer engine may have others."""
 
 
 class LoanReport(_Model):
-    """Blocks of one zone's reservation that another zone holds, the zones named by their tenants."""
+    """Blocks of one zone's reservation that another zone holds; the zones are named by their tenants."""
 
     lender: str
     borrower: str
     blocks: Count
     since_unix_time: float
     due_unix_time: float | None = None
-    """None: when the lender asks for it."""
+    """When the loan is due; None if the lender may reclaim it when needed."""
 
 
 class SaltKeyStatus(_Model):
-    """Which salt key is in force on an engine."""
+    """The salt key in force on an engine."""
 
     id: str = ""
-    """Of the pool's key, never the key; empty: the engine has one of its own, which ends with it."""
+    """The id of the pool's key, never the key; empty if the engine has a key of its own, which ends with it."""
     error: str = ""
-    """Why the key's file as it is now is not in force; empty if it is, or if none is mounted."""
+    """Why the current key file is not in force; empty if it is, or if none is mounted."""
 
 
 class AdminPortStatus(_Model):
     """Who may read the engine's admin port."""
 
     open: bool = False
-    """Whoever reaches it; else who shows the pool's token."""
+    """Whether the port answers without the pool's token."""
     error: str = ""
-    """Why the file of tokens as it is now is not in force; empty if it is, or if none is needed."""
+    """Why the current token file is not in force; empty if it is, or if none is needed."""
 
 
 class AdapterReport(_Model):
     """One LoRA adapter that has a slot of an engine, because requests run with it."""
 
     adapter: str
-    """By the name that the engine was started with."""
+    """The name of the adapter that the engine was started with."""
     tenants: tuple[str, ...]
-    """Of the zones whose requests these are."""
+    """The tenants of the zones whose requests use it."""
 
 
 class EncoderUseReport(_Model):
@@ -378,65 +381,68 @@ class TierReport(_Model):
     """One tier of an engine."""
 
     tier: TierText
-    """As in :class:`ZoneTierReport`."""
+    """The tier's name, as in :class:`ZoneTierReport`."""
     capacity_bytes: Count
-    """Whole chunks only; 0 of a shared tier, which no engine has a part of."""
+    """The capacity in whole chunks; 0 for a shared tier, which no engine has a part of."""
     held_bytes: Count
-    """By zones, and by what came before any zone."""
+    """The bytes held by zones, and from before any zone."""
     chunk_bytes: Count
-    """What it moves at once."""
+    """The bytes that the tier moves at once."""
     problem: str = ""
-    """What keeps it from storing or loading now; empty: nothing does."""
+    """Why the tier can't store or load now; empty if it can."""
 
     @property
     def is_full(self) -> bool:
-        """Whether it has no room for another chunk unless one goes. A tier that is used is full most of the time."""
+        """Whether the tier has no room for another chunk without an eviction.
+
+        A tier in use is full most of the time.
+        """
         return self.held_bytes + self.chunk_bytes > self.capacity_bytes
 
 
 class EngineReport(_Model):
     """An immutable snapshot of one engine core: its config, its zones and their loans.
 
-    What is said of one zone is of one moment, and so is what is said of the engine. Two zones may be of moments some
-    milliseconds apart, so that what they hold need not add up with ``free_blocks`` to the capacity. The loans are those
-    that ``lent`` and ``borrowed`` are made of.
+    The numbers of one zone are from one moment, and so are those of the engine. Two zones may be from moments some
+    milliseconds apart, so their blocks and ``free_blocks`` need not add up to the capacity. The loans are those that
+    ``lent`` and ``borrowed`` sum.
     """
 
     version: Literal[1] = REPORT_VERSION
     engine_version: str
-    """vLLM's."""
+    """vLLM's version."""
     pod: str = ""
     capacity_blocks: Count
-    """Blocks that requests can use (vLLM's null block is not among them)."""
+    """The blocks that requests can use, without vLLM's null block."""
     block_size_tokens: Count
     free_blocks: Count
     seats: Count = 0
-    """Requests that can run at once; 0: the engine is of the previous release, and does not say."""
+    """The number of requests that can run at once; 0 from an engine of the previous release."""
     adapter_slots: Count = 0
-    """LoRA adapters with which requests can run at once; 0: it takes none, or its release does not report them."""
+    """The number of LoRA adapters that requests can run with at once; 0 if none, or if not reported."""
     adapters: tuple[AdapterReport, ...] = ()
-    """Those that have these slots."""
+    """The adapters that have these slots."""
     encoder_embeddings: Count = 0
-    """Embeddings that the encoder cache holds; 0: the model has no encoder, or the release does not report them."""
+    """The embeddings that the encoder cache holds; 0 if the model has no encoder, or the release does not report it."""
     encoder_use: tuple[EncoderUseReport, ...] = ()
-    """Of the zones that use some."""
+    """The zones that use some of it."""
     config: ConfigStatus
     salt_key: SaltKeyStatus | None = None
-    """None: the engine is of the previous release, with a key of its own."""
+    """None from an engine of the previous release, with a key of its own."""
     identity: IdentityReport | None = None
-    """None: the engine is of the previous release, and knows API keys only."""
+    """None from an engine of the previous release, which knows API keys only."""
     admin_port: AdminPortStatus | None = None
-    """None: the engine is of the previous release, and its port is open."""
+    """None from an engine of the previous release, whose port is open."""
     api_servers: tuple[ApiServerReport, ...] | None = None
-    """Its API server processes; None: none has said what it enforces, or the engine is of the previous release."""
+    """Its API server processes; None if none has reported yet, or from an engine of the previous release."""
     missing_api_servers: Count = 0
-    """API server processes that it was started with and that have not said for a minute what they enforce."""
+    """The started API server processes that have not reported for a minute what they enforce."""
     boot_id: str = ""
-    """Random, of this start of the engine core; empty: the engine is of the previous release."""
+    """A random id of this start of the engine core; empty from an engine of the previous release."""
     pod_uid: str = ""
-    """Of its pod, from the variable ``POD_UID``; empty: it is not set."""
+    """The uid of its pod, from the variable ``POD_UID``; empty if it is not set."""
     tiers: Annotated[tuple[TierReport, ...], Field(max_length=MAX_TIERS)] = ()
-    """The fastest first; none: it has none, or is of the previous release."""
+    """The tiers, the fastest first; empty if it has none, or from an engine of the previous release."""
     zones: tuple[ZoneReport, ...] = ()
     loans: tuple[LoanReport, ...] = ()
     started_unix_time: float
@@ -444,12 +450,12 @@ class EngineReport(_Model):
 
 
 def for_blocks(reason: WaitReason | None) -> OlderWaitReason | None:
-    """The reason, if it is blocks that are waited for."""
+    """Returns the reason if the request waits for blocks; else None."""
     return cast(OlderWaitReason, reason) if reason in _FOR_BLOCKS else None
 
 
 def in_older_words(evicted: Mapping[EvictionReason, int]) -> dict[str, int]:
-    """Evicted blocks by reason, in the words that the previous release uses."""
+    """Returns the evicted blocks by reason, in the names of the previous release."""
     older: Counter[str] = Counter()
     for reason, blocks in evicted.items():
         older[_OLDER_WORDS.get(reason, reason)] += blocks
@@ -457,7 +463,7 @@ def in_older_words(evicted: Mapping[EvictionReason, int]) -> dict[str, int]:
 
 
 def dump_report(report: EngineReport) -> bytes:
-    """The report as JSON, made zone by zone: one call that takes long stops all threads of Python."""
+    """Returns the report as JSON, made zone by zone: one long call would stop all Python threads."""
     head = report.model_dump_json(by_alias=True, exclude={"zones"}).removesuffix("}")
     zones = ",".join(zone.model_dump_json(by_alias=True) for zone in report.zones)
     return f'{head},"zones":[{zones}]}}'.encode()
@@ -467,6 +473,6 @@ def parse_report(text: str | bytes) -> EngineReport:
     """Read an engine's report from its JSON.
 
     Raises:
-        ValueError: it is not one, or it is of a version that this code does not know.
+        ValueError: it is not a report, or its version is unknown.
     """
     return EngineReport.model_validate_json(text)

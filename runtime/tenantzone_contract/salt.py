@@ -1,11 +1,11 @@
-"""Cache salts: what makes a tenant's prefix namespace, for whoever holds the pool's salt key.
+"""Cache salts, which make a tenant's prefix namespace; computed from the pool's salt key.
 
 vLLM hashes a request's ``cache_salt`` into its first block, and so into all that follow: two requests share cached
-blocks only under the same salt. Engines that hold one key give a tenant one salt, and so equal hashes for equal
-prompts. A gateway that holds the key, too, can put the same salt into a request's body before it chooses an engine by
-the hashes; the frontend knows the salt for the tenant's own, and leaves it as it is.
+blocks only under the same salt. Engines with the same key give a tenant the same salt, and so equal hashes for equal
+prompts. A gateway with the key can add the same salt to a request before it chooses an engine by the hashes; the
+frontend recognizes the tenant's own salt, and keeps it.
 
-vLLM publishes salts in its KV events, so they show neither the tenant nor the key.
+vLLM publishes salts in its KV events, so they reveal neither the tenant nor the key.
 """
 
 import base64
@@ -17,7 +17,7 @@ import secrets
 from typing import Final
 
 SALT_KEY_FILE: Final = "key"
-"""The name of the key in its Secret, and of the file where the Secret is mounted."""
+"""The name of the key in its Secret, and of the file if the Secret is mounted."""
 
 MIN_KEY_BYTES: Final = 32
 _MAX_KEY_BYTES: Final = 1024
@@ -27,21 +27,21 @@ _SALT: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class SaltKeyError(ValueError):
-    """The content of a file that is no salt key; the message never shows the content."""
+    """The content of a file that is no salt key; the message never contains the content."""
 
 
 def salt_secret_name(pool: str) -> str:
-    """The name of the Secret that holds the pool's salt key, in the pool's namespace."""
+    """Returns the name of the Secret with the pool's salt key, in the pool's namespace."""
     return f"tenantzone-salt-{pool}"
 
 
 def new_salt_key() -> bytes:
-    """A new random key."""
+    """Returns a new random key."""
     return secrets.token_bytes(MIN_KEY_BYTES)
 
 
 def parse_salt_key(content: bytes) -> bytes:
-    """The key that a file's content spells, in hexadecimal digits or in base64; white space around it is no part of it.
+    """Returns the key in a file, written in hexadecimal digits or in base64; surrounding white space is ignored.
 
     Raises:
         SaltKeyError: it is neither, or too short.
@@ -56,20 +56,21 @@ def parse_salt_key(content: bytes) -> bytes:
 
 
 def salt_key_id(key: bytes) -> str:
-    """The id of a key, 16 hexadecimal digits: it tells two keys apart, and tells nothing of either."""
+    """Returns the id of a key, 16 hexadecimal digits: it distinguishes keys without revealing them."""
     return _digest(key, "salt key id").hex()[:_KEY_ID_DIGITS]
 
 
 def tenant_salt(key: bytes, tenant: str, client_salt: str = "") -> str:
-    """The cache salt of a tenant's requests, 64 hexadecimal digits: the tenant's own namespace, and the client's in it.
+    """Returns the cache salt of a tenant's requests, 64 hexadecimal digits.
 
-    A salt of this tenant's is its own: salted once more it stays what it is, so it does not matter whether a gateway
-    has put it into the request already. Another tenant's is a client's salt like any other text.
+    It stands for the tenant's own namespace, with the client's namespace in it. A salt made for this tenant is returned
+    unchanged, so it does not matter whether a gateway has already added it. Another tenant's salt counts as a client's
+    salt, like any other text.
 
     Args:
-        key: the pool's.
-        tenant: whose.
-        client_salt: what the request says as its ``cache_salt``; empty: nothing.
+        key: the pool's key.
+        tenant: the tenant's name.
+        client_salt: the request's ``cache_salt``; empty if it has none.
     """
     if is_salt_of(key, tenant, client_salt):
         return client_salt
@@ -78,20 +79,20 @@ def tenant_salt(key: bytes, tenant: str, client_salt: str = "") -> str:
 
 
 def is_salt_of(key: bytes, tenant: str, salt: str) -> bool:
-    """Whether a salt was made for this tenant, under this key."""
+    """Returns whether a salt was made for this tenant with this key."""
     if not _SALT.fullmatch(salt):
         return False
     return hmac.compare_digest(salt[_PART_DIGITS:], _mark(key, tenant, salt[:_PART_DIGITS]))
 
 
 def _mark(key: bytes, tenant: str, namespace: str) -> str:
-    """The second half of a salt, which says whose it is to whoever holds the key."""
+    """Returns the second half of a salt, by which holders of the key recognize its tenant."""
     return _digest(key, "salt of", tenant, namespace).hex()[:_PART_DIGITS]
 
 
 def _digest(key: bytes, *parts: str) -> bytes:
-    # Each part's length goes in, so that no two lists of parts give the same message.
-    # JSON can spell half of a surrogate pair; a client that does must not make this raise.
+    # Include each part's length, so that no two lists of parts make the same message. JSON can express half of a
+    # surrogate pair, which must not raise here.
     encoded = [part.encode("utf-8", "surrogatepass") for part in parts]
     message = b"".join(len(part).to_bytes(4) + part for part in encoded)
     return hmac.digest(key, message, hashlib.sha256)

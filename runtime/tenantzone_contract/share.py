@@ -28,20 +28,20 @@ BlockShare = Annotated[int | Percent, BeforeValidator(_check)]
 
 
 def percentage(share: Percent) -> int:
-    """The number in a percentage such as ``"25%"``."""
+    """Returns the number in a percentage such as ``"25%"``."""
     return int(share.removesuffix("%"))
 
 
 def floor_blocks(share: int | Percent, base: int) -> int:
-    """The blocks that a share comes to, rounded down: promises never add up to more than there is.
+    """Returns a share in blocks, rounded down: reservations never add up to more than there is.
 
     Args:
         share: an absolute number of blocks, or a percentage of ``base``.
-        base: blocks that a percentage refers to.
+        base: the blocks that a percentage refers to.
     """
     return share if isinstance(share, int) else base * percentage(share) // 100
 
 
 def ceil_blocks(share: int | Percent, base: int) -> int:
-    """The blocks that a share comes to, rounded up: a limit never cuts below the same share as a reservation."""
+    """Returns a share in blocks, rounded up: a limit is never below the same share as a reservation."""
     return share if isinstance(share, int) else -(-base * percentage(share) // 100)

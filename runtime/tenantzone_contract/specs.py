@@ -1,4 +1,4 @@
-"""Specs of TenantZones and ZonePools in the contract's words: what the user has left out has the contract's default."""
+"""Converts specs of TenantZones and ZonePools to the contract's config; unset fields get the contract's defaults."""
 
 import sys
 from collections.abc import Mapping
@@ -36,20 +36,20 @@ Body = Mapping[str, Any]
 """An object as the API server sends it."""
 
 _SHARED = 1024
-"""How many different terms of lending and idling are kept to be shared."""
+"""The number of different lending and idle terms that are cached for sharing."""
 
 _COPIED = ("priority", "reserved", "limit", "weight", "scrub", "adapters", "offload")
-"""Fields of a zone's spec whose names and values the contract has too."""
+"""The fields of a zone's spec with the same names and values in the contract."""
 
 _LEVEL = ("name", "tenants", "reserved", "limit", "weight", "priority")
-"""The same of a level of unknown tenants."""
+"""The fields of a level of unknown tenants with the same names and values in the contract."""
 
 
 def zone_config(name: str, generation: int, tenant: str, spec: Body, purge: str) -> ZoneConfig:
-    """The spec of a TenantZone as the engine reads it.
+    """Returns the config of a TenantZone for the engine.
 
     Raises:
-        ValueError: it makes no sense; the message names the field and says what to change.
+        ValueError: the spec is invalid; the message names the field and says what to change.
     """
     return ZoneConfig(
         name=name,
@@ -71,10 +71,10 @@ def zone_config(name: str, generation: int, tenant: str, spec: Body, purge: str)
 
 
 def pool_config(namespace: str, name: str, spec: Body) -> PoolConfig:
-    """The spec of a ZonePool as the engine reads it.
+    """Returns the config of a ZonePool for the engine.
 
     Raises:
-        ValueError: it makes no sense; the message names the field and says what to change.
+        ValueError: the spec is invalid; the message names the field and says what to change.
     """
     unknown = spec.get("unknownTenants", {})
     template = unknown.get("template", {})
@@ -149,7 +149,7 @@ def _idle(spec: Body) -> Idle:
     return _shared_idle(*times, release.get("share"), release.get("every"))
 
 
-# Most of thousands of zones have the same terms, and need them in memory once.
+# Most of thousands of zones have the same terms, which need to be in memory only once.
 @lru_cache(_SHARED)
 def _shared_lending(
     lendable: int | str | None, borrowers: str | None, max_loan: str | None, grace: str | None
@@ -231,7 +231,7 @@ def _pool_tiers(spec: Body) -> PoolTiers:
 
 
 def _bytes(path: str, amount: int | str | None) -> Any:
-    """An amount of bytes; a percentage stays one."""
+    """Returns an amount of bytes; a percentage stays one."""
     if amount is None or (isinstance(amount, str) and amount.endswith("%")):
         return amount
     try:
@@ -252,5 +252,5 @@ def _seconds(path: str, text: Any) -> float | None:
 
 
 def _given(**fields: Any) -> dict[str, Any]:
-    """Those of these fields that the user has set, so that the contract's defaults hold for the others."""
+    """Returns the fields that the user has set, so that the others get the contract's defaults."""
     return {name: value for name, value in fields.items() if value is not None}

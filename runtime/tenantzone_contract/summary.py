@@ -1,4 +1,4 @@
-"""What one zone comes to, in one engine or over several: for the status, the operator's page and the plugin alike."""
+"""One zone's numbers in one engine or summed over several: for the status, the console and the plugin."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol, Self, get_args
 from tenantzone_contract.report import MAX_COUNT, ZoneState
 
 STATES: Final[tuple[ZoneState, ...]] = get_args(ZoneState)
-"""The busiest first."""
+"""The states, the busiest first."""
 
 STATUS_FIELDS: Final = (
     "state",
@@ -20,11 +20,11 @@ STATUS_FIELDS: Final = (
     "hitPercent",
     "recomputedPercent",
 )
-"""Of :meth:`ZoneSummary.fields`, what a zone's status says of all engines, and of each."""
+"""The names from :meth:`ZoneSummary.fields` that a zone's status has for all engines together, and for each."""
 
 
 class ZoneInEngine(Protocol):
-    """What a summary needs to know of a zone in one engine; the words are the report's."""
+    """The fields of a zone in one engine that a summary needs, named as in the report."""
 
     @property
     def state(self) -> ZoneState: ...
@@ -53,13 +53,13 @@ class ZoneInEngine(Protocol):
 
 
 def busiest(states: Iterable[ZoneState]) -> ZoneState:
-    """The state of what has these in several places; of nothing: ``Evicted``."""
+    """Returns the busiest of these states; ``Evicted`` if there are none."""
     return min(states, key=STATES.index, default="Evicted")
 
 
 @dataclass(frozen=True, slots=True)
 class ZoneSummary:
-    """One zone, over some engines. Amounts are KV-cache blocks; None: nobody says."""
+    """One zone over some engines. Amounts are KV-cache blocks; None if unknown."""
 
     state: ZoneState | None = None
     reserved: int | None = None
@@ -69,12 +69,14 @@ class ZoneSummary:
     lent: int | None = None
     borrowed: int | None = None
     evictions: int | None = None
-    """Blocks, since the engines' start."""
+    """The evicted blocks, since the engines' start."""
     hit_percent: int | None = None
-    """Of the prompts' tokens since the engines' start; None, too, if there were none."""
+    """The percentage of prompt tokens that were cached, since the engines' start; also None if there were no tokens."""
     recomputed_percent: int | None = None
-    """Of the tokens that steps computed since the engines' start, those that preemptions had lost. Drafts that were
-    rejected are left out. None, too, if there were no tokens."""
+    """The percentage of computed tokens that preemptions had lost, since the engines' start.
+
+    Rejected drafts do not count. Also None if there were no tokens.
+    """
 
     @property
     def held(self) -> int | None:
@@ -82,7 +84,7 @@ class ZoneSummary:
 
     @classmethod
     def of(cls, engines: Iterable[ZoneInEngine]) -> Self:
-        """What the engines say of the zone, added up."""
+        """Returns the sum of the engines' reports on the zone."""
         zones = list(engines)
         if not zones:
             return cls()
@@ -106,7 +108,7 @@ class ZoneSummary:
 
     @classmethod
     def read(cls, status: Mapping[str, Any]) -> Self:
-        """What a zone's status says, or one of its engines' rows."""
+        """Returns the summary in a zone's status, or in one of its engines' rows."""
         return cls(
             state=status.get("state"),
             reserved=_in_sum(status, "reserved"),
@@ -121,7 +123,7 @@ class ZoneSummary:
         )
 
     def fields(self) -> dict[str, Any]:
-        """All of it, in the words of the API."""
+        """Returns all fields, with the API's names."""
         return {
             "state": self.state,
             "reserved": self.reserved,
@@ -137,17 +139,17 @@ class ZoneSummary:
         }
 
     def status_fields(self) -> dict[str, Any]:
-        """What of it a status says; what nobody says is left out."""
+        """Returns the fields for a status, without those that are unknown."""
         fields = self.fields()
         return {name: fields[name] for name in STATUS_FIELDS if fields[name] is not None}
 
 
 def _percent(part: int, whole: int) -> int | None:
-    # Engines are not believed: a part may be more than its whole.
+    # Engines are not trusted: a part may exceed its whole.
     return min(100, 100 * part // whole) if whole else None
 
 
 def _in_sum(status: Mapping[str, Any], name: str) -> int | None:
-    """An amount that a status says of each engine only."""
+    """Returns the sum of an amount that a status has only for each engine."""
     rows = [row[name] for row in status.get("engines") or () if name in row]
     return sum(rows) if rows else status.get(name)

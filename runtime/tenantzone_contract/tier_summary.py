@@ -1,4 +1,4 @@
-"""What one zone comes to in tiers, over engines: for the status, the operator's page and the plugin alike."""
+"""One zone's numbers in tiers, summed over engines: for the status, the console and the plugin."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from tenantzone_contract.tiers import SHARED_TIER, TIER_NAMES
 
 
 class ZoneInTier(Protocol):
-    """What a summary needs to know of a zone in one tier of one engine; the words are the report's."""
+    """The fields of a zone in one tier of one engine that a summary needs, named as in the report."""
 
     @property
     def tier(self) -> str: ...
@@ -39,18 +39,18 @@ class TierSummary:
 
     @property
     def shown(self) -> str:
-        """What is held, and what is reserved, for people: ``7.9Gi/8Gi``. Of a shared tier no zone reserves any."""
+        """The held and the reserved bytes, for people: ``7.9Gi/8Gi``; only the held bytes of a shared tier."""
         held = shown_bytes(self.held)
         return held if self.tier == SHARED_TIER else f"{held}/{shown_bytes(self.reserved)}"
 
     @classmethod
     def read(cls, row: Mapping[str, Any]) -> Self:
-        """What a row of a status says."""
+        """Read a summary from a row of a status."""
         names = ("held", "reserved", "hits", "evictions", "writesRefused")
         return cls(row["tier"], *(row.get(name, 0) for name in names))
 
     def fields(self) -> dict[str, Any]:
-        """All of it, in the words of the API."""
+        """Returns all fields, with the API's names."""
         return {
             "tier": self.tier,
             "summary": self.shown,
@@ -63,7 +63,7 @@ class TierSummary:
 
 
 def tier_summaries(reported: Iterable[ZoneInTier]) -> list[TierSummary]:
-    """What engines say of a zone, added up for each tier; the fastest tier first."""
+    """Returns the sum of the engines' reports on a zone for each tier; the fastest tier first."""
     found: dict[str, list[ZoneInTier]] = {}
     for each in reported:
         found.setdefault(each.tier, []).append(each)
@@ -71,9 +71,9 @@ def tier_summaries(reported: Iterable[ZoneInTier]) -> list[TierSummary]:
 
 
 def _added_up(tier: str, reported: list[ZoneInTier]) -> TierSummary:
-    # Of a shared tier all engines tell the same bytes; what was counted is each one's own.
+    # All engines report the same bytes of a shared tier; each engine counts only its own events.
     in_all = max if tier == SHARED_TIER else sum
-    # Engines are not believed: a sum may be more than a status can show.
+    # Engines are not trusted: a sum may exceed what a status can show.
     return TierSummary(
         tier,
         held=min(in_all(each.held_bytes for each in reported), MAX_COUNT),
@@ -85,6 +85,6 @@ def _added_up(tier: str, reported: list[ZoneInTier]) -> TierSummary:
 
 
 def _place(tier: str) -> tuple[int, str]:
-    """Where a tier comes in a list: those of a newer engine last."""
+    """Returns a tier's place in a list; unknown tiers of newer engines come last."""
     known: Mapping[str, int] = {name: place for place, name in enumerate((*TIER_NAMES, SHARED_TIER))}
     return known.get(tier, len(known)), tier

@@ -1,4 +1,4 @@
-"""TLS from files that are renewed now and then, as those of a Secret are: what is shown, and who is believed."""
+"""TLS from files that are replaced from time to time, such as those of a Secret."""
 
 import ssl
 from dataclasses import dataclass
@@ -8,28 +8,28 @@ from typing import Final
 _CERTIFICATE: Final = b"CERTIFICATE-----"
 _KEY: Final = b"PRIVATE KEY-----"
 _ENCRYPTED: Final = b"ENCRYPTED"
-"""In the first line of a key in PKCS #8, in the header of an older one."""
+"""The mark of an encrypted key: in the first line in PKCS #8, in the header of older formats."""
 _ANOTHERS: Final = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH")
 
 
 class TlsError(ValueError):
-    """Files that TLS can't be made of; the message names them, and shows nothing of them."""
+    """Files that TLS can't use; the message names them, and never contains their content."""
 
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """Where certificates and a key are, in PEM.
+    """The paths of certificates and a key, in PEM.
 
     Raises:
         TlsError: there is a certificate without a key, or a key without a certificate.
     """
 
     certificate: Path | None = None
-    """What is shown, followed by the certificates between it and its authority; None: nothing is."""
+    """The certificate to present, followed by intermediate certificates; None to present none."""
     key: Path | None = None
-    """Of the certificate, without a pass phrase."""
+    """The certificate's key, without a pass phrase."""
     authorities: Path | None = None
-    """Certificates of those who must have signed what the other side shows; None: those that the system trusts."""
+    """The certificates of the trusted authorities for the peer; None for those that the system trusts."""
 
     def __post_init__(self) -> None:
         if (self.certificate is None) != (self.key is None):
@@ -37,16 +37,16 @@ class TlsFiles:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """All that there are."""
+        """The paths that are set."""
         return tuple(path for path in (self.certificate, self.key, self.authorities) if path is not None)
 
 
 DEFAULT_TLS: Final = TlsFiles()
-"""For who asks: believe those that the system trusts, and show nothing."""
+"""A client's default: trust the system's authorities, and present no certificate."""
 
 
 def client_context(files: TlsFiles) -> ssl.SSLContext:
-    """For who asks: it believes the authorities, and shows the certificate if there is one.
+    """Returns a client's context, which trusts the authorities and presents the certificate if there is one.
 
     Raises:
         TlsError: the files can't be used.
@@ -61,9 +61,9 @@ def client_context(files: TlsFiles) -> ssl.SSLContext:
 
 
 def server_context(files: TlsFiles) -> ssl.SSLContext:
-    """For who answers. With authorities it asks each client for a certificate of theirs, and refuses any other.
+    """Returns a server's context. With authorities, it requests a client certificate of theirs, and refuses any other.
 
-    A client that shows none at all is let in: whether it may do what it asks for is not TLS' to say.
+    A client without a certificate is accepted: whether it may make its request is not decided by TLS.
 
     Raises:
         TlsError: the files can't be used.
@@ -89,7 +89,7 @@ def _show(context: ssl.SSLContext, files: TlsFiles) -> None:
         return
     _read(files.certificate, _CERTIFICATE, "certificate")
     if _ENCRYPTED in _read(files.key, _KEY, "private key"):
-        # OpenSSL would ask a terminal for it.
+        # OpenSSL would ask for it on a terminal.
         raise TlsError(f"{files.key} has a pass phrase, which nobody can be asked for; give it a key without one")
     try:
         context.load_cert_chain(files.certificate, files.key)
@@ -110,5 +110,5 @@ def _read(path: Path, mark: bytes, what: str) -> bytes:
 
 
 def _reason(error: OSError) -> str:
-    """In OpenSSL's word, if it has one."""
+    """Returns OpenSSL's name of the reason, if it has one."""
     return (isinstance(error, ssl.SSLError) and error.reason) or str(error)

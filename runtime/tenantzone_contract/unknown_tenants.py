@@ -1,4 +1,4 @@
-"""What happens to requests of tenants that have no zone: refused, or given zones by level."""
+"""The handling of requests of tenants without a zone: refused, or given zones by level."""
 
 from functools import cached_property
 from typing import Annotated, Any, Final, Literal, Self
@@ -11,14 +11,17 @@ from tenantzone_contract.zone_terms import Idle
 
 MAX_LEVELS: Final = 64
 MAX_TENANTS_OF_A_LEVEL: Final = 64
-"""As in the CRD. Who reads a config that somebody else wrote must not be made to read on for ever."""
+"""The most tenants of a level, as in the CRD.
+
+A config written by another client must not keep its reader busy forever.
+"""
 
 TenantPattern = Annotated[str, Field(max_length=253, pattern=r"^([A-Za-z0-9][-_.A-Za-z0-9]*\*?|\*)$")]
-"""A tenant's name; or how the names of several begin, and ``*``."""
+"""A tenant's name; or a prefix of names, followed by ``*``."""
 
 
 class UnknownTenantTemplate(ConfigModel):
-    """What an auto-registered zone is given if its tenant is of no level; its reservation is 0 and its weight 1."""
+    """The terms of an auto-registered zone whose tenant has no level; its reservation is 0 and its weight 1."""
 
     limit: BlockShare | None = None
     priority: Priority = 0
@@ -26,13 +29,13 @@ class UnknownTenantTemplate(ConfigModel):
 
 
 class TenantLevel(ConfigModel):
-    """What the auto-registered zones of some tenants are given; their idle times are the template's."""
+    """The terms of auto-registered zones of some tenants; their idle times are the template's."""
 
     name: Name
     tenants: Annotated[tuple[TenantPattern, ...], Field(min_length=1, max_length=MAX_TENANTS_OF_A_LEVEL), FailFast()]
-    """Whose tenant's name is one of these, or begins with what stands before a ``*``."""
+    """The tenants' names; a pattern that ends with ``*`` matches names that begin with the text before it."""
     reserved: BlockShare = 0
-    """Taken only while it fits beside all that is declared and all that was taken before."""
+    """The reservation; granted only while it fits next to all declared reservations and all earlier ones."""
     limit: BlockShare | None = None
     weight: Weight = 1
     priority: Priority = 0
@@ -44,7 +47,7 @@ class TenantLevel(ConfigModel):
         return self
 
     def has(self, tenant: str) -> bool:
-        """Whether the tenant is of this level, provided that it is of none before it."""
+        """Returns whether the tenant matches this level; an earlier level takes precedence."""
         return tenant in self._names or tenant.startswith(self._prefixes)
 
     @cached_property
@@ -57,12 +60,12 @@ class TenantLevel(ConfigModel):
 
 
 class UnknownTenants(ConfigModel):
-    """What happens to a request whose tenant has no zone."""
+    """The handling of a request whose tenant has no zone."""
 
     mode: Literal["Reject", "AutoRegister"] = "Reject"
     template: UnknownTenantTemplate = UnknownTenantTemplate()
     levels: Annotated[tuple[TenantLevel, ...], Field(max_length=MAX_LEVELS), FailFast()] = ()
-    """In the order in which they are tried."""
+    """The levels, in the order in which they are tried."""
 
     @model_validator(mode="after")
     def _levels_are_distinct(self) -> Self:
@@ -77,5 +80,5 @@ class UnknownTenants(ConfigModel):
         return without_unset(self, dump(self), "levels")
 
     def level_of(self, tenant: str) -> TenantLevel | None:
-        """The first level that the tenant is of; None: the template is for it."""
+        """Returns the first level that the tenant matches; None if the template applies."""
         return next((level for level in self.levels if level.has(tenant)), None)

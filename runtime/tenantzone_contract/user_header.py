@@ -1,4 +1,4 @@
-"""Headers that can't name a tenant's user, because something else reads them already."""
+"""Headers that can't name a tenant's user, because other code already reads them."""
 
 from typing import Final
 
@@ -25,17 +25,18 @@ READ_BY_OTHERS: Final = frozenset(
         "x-vllm-priority",
     }
 )
-"""By servers and gateways, by vLLM, or by the frontend; as in the CRD."""
+"""The headers that servers, gateways, vLLM or the frontend read; as in the CRD."""
 
 
 def taken_by_identity(header: str, identity: IdentityConfig | None) -> str:
-    """The pool's field that names the same header, which the frontend reads for another purpose; empty if none does.
+    """Returns the pool's field that names the same header for another purpose; empty if none does.
 
-    The tenant's header would make one user of each tenant, and the gateway's secret is gone before users are looked at.
+    The tenant's header would make one user of each tenant, and the gateway's secret is removed before users are
+    identified.
 
     Args:
-        header: in small letters.
-        identity: how the pool's engines know tenants.
+        header: the header's name in lower case.
+        identity: how the pool's engines identify tenants.
     """
     trusted = None if identity is None else identity.trusted_header
     if trusted is None:

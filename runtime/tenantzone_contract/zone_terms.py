@@ -1,4 +1,4 @@
-"""What a TenantZone may say of its zone besides its shares: lending, idleness, queue, requests, seats, time."""
+"""The terms of a TenantZone apart from its shares: lending, idleness, queue, requests, seats, time."""
 
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -23,10 +23,10 @@ def _not_none_at_all(share: int | str) -> int | str:
 
 
 AdapterName = Annotated[str, Field(min_length=1, max_length=253)]
-"""Of a LoRA adapter, as requests name it in ``model``."""
+"""The name of a LoRA adapter, as requests name it in ``model``."""
 
 MAX_ADAPTERS: Final = 256
-"""Of one zone, as in the CRD."""
+"""The most adapters of one zone, as in the CRD."""
 
 Adapters = Annotated[tuple[AdapterName, ...], Field(max_length=MAX_ADAPTERS)]
 
@@ -35,13 +35,13 @@ Borrowers = Literal["SameOrHigherPriority", "AnyPriority"]
 
 
 class Lending(ConfigModel):
-    """What others may borrow of a reservation that its owner does not use."""
+    """What other zones may borrow of a reservation that its owner does not use."""
 
     lendable: BlockShare = "100%"
-    """Blocks, or a percentage of the reservation."""
+    """The blocks that may be lent, or a percentage of the reservation."""
     borrowers: Borrowers = "SameOrHigherPriority"
     max_loan_seconds: Seconds | None = None
-    """After this time a loan is due; None: when the lender asks for it."""
+    """The time after which a loan is due; None if it is due when the lender asks for it."""
     grace_seconds: Seconds = 30.0
     """How long a loan that is due may stay in use before the borrower's requests are preempted for it."""
 
@@ -50,19 +50,19 @@ class Release(ConfigModel):
     """The steps in which a quiet zone's cached blocks are freed."""
 
     share: Annotated[str, Field(pattern=r"^(100|[1-9][0-9]?)%$")]
-    """Of what the zone kept cached when it became quiet."""
+    """The part freed per step, of what the zone had cached when it became quiet."""
     every_seconds: Annotated[float, Field(ge=1)]
-    """From one step to the next, and from the moment when the zone became quiet to the first one."""
+    """The seconds between two steps, and from the moment when the zone became quiet to the first one."""
 
 
 class Idle(ConfigModel):
-    """What happens to a zone without requests, and after how many seconds; None: never."""
+    """What happens to a zone without requests, and after how many seconds; None for never."""
 
     after_seconds: Seconds = 60.0
     evict_after_seconds: Seconds | None = None
     forget_after_seconds: Seconds | None = None
     release: Release | None = None
-    """None: all at once, at ``evict_after_seconds``."""
+    """The steps; None to free all blocks at once, after ``evict_after_seconds``."""
 
     @model_serializer(mode="wrap")
     def _for_older_engines(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -70,31 +70,31 @@ class Idle(ConfigModel):
 
 
 class Queue(ConfigModel):
-    """What of a zone may wait in one engine to be scheduled for the first time; None: as much as comes."""
+    """What of a zone may wait in one engine to be scheduled for the first time; None for no bound."""
 
     requests: Count | None = None
     tokens: Count | None = None
-    """Of their prompts."""
+    """The prompt tokens of the waiting requests."""
 
 
 class RequestLimits(ConfigModel):
-    """What one request of a zone may ask for; None: whatever the engine can do."""
+    """What one request of a zone may ask for; None for whatever the engine can do."""
 
     max_tokens: Count | None = None
-    """Of an answer; a request that names no length is bounded, too."""
+    """The most tokens of an answer; also bounds a request that names no length."""
     choices: Count | None = None
-    """Answers to one prompt."""
+    """The most answers to one prompt."""
     logprobs: Annotated[int, Field(ge=0, lt=2**31)] | None = None
-    """The likeliest tokens that are told with each token."""
+    """The most alternatives that are returned for each token, by likelihood."""
     body_bytes: Count | None = None
     prompts: Count | None = None
-    """In one body; each of them is a request of its own for the engine."""
+    """The most prompts in one body; each is a request of its own for the engine."""
     structured_outputs: Literal["Any", "Schemas"] | None = None
-    """What an answer's form may be said by; `Schemas`: by nothing that has patterns or grammars in it. None: `Any`."""
+    """How an answer's structure may be specified; `Schemas`: without patterns and grammars. None for `Any`."""
 
 
 class RequestPriority(ConfigModel):
-    """The range of ``priority`` in requests of a zone; None: unbounded on that side. 0, that of most, is in it."""
+    """The range of ``priority`` in requests of a zone; None: unbounded on that side. It includes 0, the default."""
 
     min: Annotated[int, Field(ge=-(2**31), le=0)] | None = None
     max: Annotated[int, Field(ge=0, lt=2**31)] | None = None
@@ -104,9 +104,9 @@ class SeatShare(ConfigModel):
     """Requests of a zone that run at once in one engine; each a number, or a percentage of what the engine can run."""
 
     reserved: BlockShare | None = None
-    """None: the share that comes with the blocks that the zone reserves."""
+    """The reserved seats; None for the share that comes with the blocks that the zone reserves."""
     limit: Annotated[BlockShare, AfterValidator(_not_none_at_all)] | None = None
-    """None: as many as are free."""
+    """The most seats; None for as many as are free."""
 
     @model_validator(mode="after")
     def _amounts_agree(self) -> Self:
@@ -116,10 +116,10 @@ class SeatShare(ConfigModel):
 
 
 class Retention(ConfigModel):
-    """How long what a zone's requests have computed is kept for others that begin alike."""
+    """How long a zone's computed blocks are kept for other requests with the same beginning."""
 
     ttl_seconds: Annotated[float, Field(gt=0)] | None = None
-    """A cached block goes when it was not used for so long; None: it stays as long as there is room."""
+    """A cached block unused for this long is evicted; None to keep it as long as there is room."""
     no_store: bool = False
     """Whether nothing is kept at all."""
 
@@ -133,14 +133,14 @@ class Retention(ConfigModel):
 HeaderName = Annotated[
     str, StringConstraints(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", to_lower=True)
 ]
-"""Of an HTTP header. However it is spelled, it is kept in small letters."""
+"""The name of an HTTP header, converted to lower case."""
 
 
 class Fairness(ConfigModel):
-    """Who shares a zone's service, besides zones among themselves."""
+    """How a zone's service is shared among its users, in addition to the sharing among zones."""
 
     header: HeaderName | None = None
-    """Of requests: it names the user, and users are served alike; None: first come, first served."""
+    """The request header that names the user; users are served alike. None for first come, first served."""
 
     @model_validator(mode="after")
     def _is_its_own(self) -> Self:
@@ -153,9 +153,9 @@ TargetSeconds = Annotated[float, Field(ge=0.001, le=600.0)]
 
 
 class Latency(ConfigModel):
-    """Targets for the time that a zone's requests take, at the 99th percentile; None: no target."""
+    """Targets for the time that a zone's requests take, at the 99th percentile; None for no target."""
 
     token_time_seconds: TargetSeconds | None = None
-    """Between two tokens of a request."""
+    """The seconds between two tokens of a request."""
     first_token_seconds: TargetSeconds | None = None
-    """From a request's arrival to its first token."""
+    """The seconds from a request's arrival to its first token."""

@@ -1,1 +1,1 @@
-"""``doctor``: what is broken, from the CRDs to the engines' clocks, and what to do about it."""
+"""``doctor``: finds what is broken, from the CRDs to the engines' clocks, and says what to do about it."""

@@ -1,4 +1,4 @@
-"""What holds for the whole cluster: the CRDs, rights, the operator, the clock. Pure."""
+"""Checks of the whole cluster: the CRDs, rights, the operator, the clock. Pure."""
 
 from collections.abc import Iterator, Sequence
 
@@ -19,9 +19,9 @@ from tenantzone_cli.table import duration
 
 SKEW_SECONDS = 5.0
 _LEASE_SECONDS = 15.0
-"""If it does not say how long it lasts."""
+"""The duration of a Lease that does not name one."""
 _LONGEST_LEASE_SECONDS = 4 * _LEASE_SECONDS
-"""A standby operator waits no longer than this, so a longer duration is an edit."""
+"""A standby operator waits no longer than this, so a longer duration was edited by hand."""
 _INSTALL_CRDS = "kubectl apply --server-side -f crds/"
 _INSTALL_OPERATOR = "kubectl apply -k manifests"
 _PROCESS = f"good for playing, but nothing starts a process again when it ends; in a cluster: {_INSTALL_OPERATOR}"
@@ -34,7 +34,7 @@ _LOST_WITHOUT = {
 
 
 def check_definitions(facts: Facts) -> Iterator[Finding]:
-    """Check that each CRD is installed and established, and has the schema that this version ships."""
+    """Check that each CRD is installed and established, with the schema that this version ships."""
     for name, found in facts.definitions.items():
         subject = f"CRD {name.partition('.')[0]}"
         if not isinstance(found, ApiError):
@@ -111,7 +111,7 @@ def check_operator_rights(facts: Facts) -> Iterator[Finding]:
 
 
 def check_operator(facts: Facts) -> Iterator[Finding]:
-    """Check that the operator's Deployment is there, and its pods are ready."""
+    """Check that the operator's Deployment exists, and that its pods are ready."""
     subject = "operator"
     if _leads_without_deployment(facts):
         yield warn(
@@ -165,7 +165,7 @@ def check_leader(facts: Facts) -> Iterator[Finding]:
 
 
 def _is_led(facts: Facts) -> bool:
-    """Whether some operator holds the Lease now, as far as clocks agree."""
+    """Returns whether an operator holds the Lease now, provided that clocks agree."""
     if isinstance(facts.lease, ApiError):
         return False
     return bool(_holder(facts.lease)) and _age(facts, facts.lease) <= _lasts(facts.lease)
@@ -176,7 +176,7 @@ def _leads_without_deployment(facts: Facts) -> bool:
 
 
 def _holder(lease: Body) -> str:
-    """The identity of the process that holds the Lease; empty if nobody does."""
+    """Returns the identity of the Lease's holder; empty if it has none."""
     return (lease["spec"].get("renewTime") and lease["spec"].get("holderIdentity")) or ""
 
 
@@ -185,7 +185,7 @@ def _lasts(lease: Body) -> float:
 
 
 def _age(facts: Facts, lease: Body) -> float:
-    """Seconds since the leader renewed the Lease, by its own clock."""
+    """Returns the seconds since the leader renewed the Lease, by the leader's clock."""
     renewed = unix_time(lease["spec"].get("renewTime"))
     return max(0.0, facts.now - renewed) if renewed is not None else 0.0
 
@@ -196,7 +196,7 @@ def check_clock(facts: Facts) -> Iterator[Finding]:
     if clock.server is None:
         yield warn("clock", "the API server does not say what time it is")
         return
-    # It is in whole seconds, and of some moment between the question and the answer.
+    # The server's time is in whole seconds, from a moment between the request and the answer.
     ahead = clock.before - (clock.server + 1)
     behind = clock.server - clock.after
     skew = max(ahead, behind)

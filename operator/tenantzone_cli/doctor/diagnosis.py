@@ -1,4 +1,4 @@
-"""All checks of ``doctor``, in the order in which one breaks the next; pure but for `examine`."""
+"""All checks of ``doctor``, ordered so that causes come before effects; pure except `examine`."""
 
 from tenantzone_cli.api import Api, ApiError, Unreachable
 from tenantzone_cli.doctor.cluster_checks import (
@@ -29,12 +29,12 @@ _CHECKS = (
 
 
 def diagnose(facts: Facts) -> list[Finding]:
-    """The findings of all checks on these facts."""
+    """Returns the findings of all checks on these facts."""
     return [ok("API server", f"answers, {facts.server}"), *(found for check in _CHECKS for found in check(facts))]
 
 
 def examine(api: Api, namespace: str | None, operator_namespace: str) -> list[Finding]:
-    """Ask the cluster for all facts and return what the checks find, also if the API server does not answer."""
+    """Collect all facts of the cluster, and return the findings, also if the API server does not answer."""
     try:
         return diagnose(gather(api, namespace, operator_namespace))
     except Unreachable as error:

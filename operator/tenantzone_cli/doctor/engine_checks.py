@@ -1,4 +1,4 @@
-"""What holds for each engine: whether it is there, has the newest config, and what time it is there. Pure."""
+"""Checks of each engine: whether it is ready, has the newest config, and has the right time. Pure."""
 
 from collections.abc import Iterator, Sequence
 
@@ -14,16 +14,16 @@ from tenantzone_contract.report import EngineReport
 from tenantzone_contract.text import printable
 
 _FROZEN_SECONDS = 15.0
-"""An engine renews its report all the time; an older one comes from an engine that hangs."""
+"""Engines renew their reports all the time; an older report means that the engine hangs."""
 
 
 def check_engines(facts: Facts, pool: Pool, newest: str | None) -> Iterator[Finding]:
-    """Check that a pool's engines are there, and that each is healthy and has the newest config.
+    """Check that a pool's engines exist, and that each is healthy and has the newest config.
 
     Args:
-        facts: all there is to know.
-        pool: whose engines.
-        newest: hash of the config that they should have; None: it is not known.
+        facts: all facts of the cluster.
+        pool: the engines' pool.
+        newest: the hash of the config that they should have; None if unknown.
     """
     subject, pods = f"engines {pool.namespace}/{pool.name}", facts.pods[pool.key]
     if isinstance(pods, ApiError):
@@ -57,7 +57,7 @@ def check_engines(facts: Facts, pool: Pool, newest: str | None) -> Iterator[Find
 
 
 def _together(subject: str, wrong: Sequence[tuple[str, Finding]]) -> Iterator[Finding]:
-    """One finding for all engines that have the same trouble."""
+    """Yields one finding for all engines with the same trouble."""
     pods: dict[Finding, list[str]] = {}
     for pod, found in wrong:
         pods.setdefault(found, []).append(pod)
@@ -66,7 +66,7 @@ def _together(subject: str, wrong: Sequence[tuple[str, Finding]]) -> Iterator[Fi
 
 
 def _check_engine(pod: Pod, answer: EngineAnswer | None, newest: str | None) -> Iterator[Finding]:
-    """What is wrong with one engine, in words that do not name it, so that engines with the same trouble share them."""
+    """Yields what is wrong with one engine, without its name: engines with the same trouble share a finding."""
     if not pod.ready or answer is None:
         yield warn("", f"not ready ({pod.trouble})", f"kubectl -n {pod.namespace} describe pods")
         return
@@ -97,7 +97,7 @@ def _check_engine(pod: Pod, answer: EngineAnswer | None, newest: str | None) -> 
 
 
 def _check_api_servers(report: EngineReport) -> Iterator[Finding]:
-    """Compare what the API server processes of an engine enforce with what its engine core does."""
+    """Compare the config that an engine's API server processes enforce to that of its engine core."""
     for process in report.api_servers or ():
         if process.lags:
             differs = ", ".join(map(printable, process.lags))
@@ -112,11 +112,11 @@ def _check_api_servers(report: EngineReport) -> Iterator[Finding]:
 
 
 def _check_clock(pod: Pod, age: float) -> Iterator[Finding]:
-    """Compare an engine's clock with the API server's, by the age of the engine's report.
+    """Compare an engine's clock to the API server's, by the age of the engine's report.
 
     Args:
-        pod: whose report it is.
-        age: seconds since the report was made, by the API server's clock and the engine's.
+        pod: the engine's pod.
+        age: the report's age in seconds: the API server's time minus the engine's time of the report.
     """
     if age > _FROZEN_SECONDS:
         yield fail("", f"report is {duration(age)} old: it hangs, or its clock is behind", f"see the log of {pod.name}")

@@ -1,4 +1,4 @@
-"""What ``doctor`` asks the API server for. Each question may be refused; the rest is asked all the same."""
+"""Collects what ``doctor`` needs from the API server. Each request may be refused without stopping the others."""
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ from tenantzone_cli.names import (
 from tenantzone_cli.resources import Pod, Pool, Thing, Zone, read_pod, read_pool, read_thing, read_zone
 
 NOT_SERVED: Final = "PoolNotServed"
-"""The reason of Accepted where the operator has no rights for a pool."""
+"""The reason of Accepted if the operator has no rights for a pool."""
 
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
@@ -41,22 +41,22 @@ USER_RIGHTS = (ZONES_RIGHT, POOLS_RIGHT, PODS_RIGHT, REPORTS_RIGHT, CONFIG_RIGHT
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The API server's clock, and this machine's before and after it was asked; Unix times."""
+    """The API server's clock, and this machine's before and after the request; Unix times."""
 
     server: float | None
-    """Whole seconds; None: it did not say."""
+    """The server's time in whole seconds; None if it sent none."""
     before: float
-    """Ours, when it was asked."""
+    """This machine's time before the request."""
     after: float
-    """Ours, when it had answered."""
+    """This machine's time after the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Everything about a cluster that ``doctor``'s checks look at."""
+    """All facts of a cluster that ``doctor`` checks."""
 
     namespace: str | None
-    """That zones are checked in; None: all."""
+    """The namespace of the zones to check; None for all."""
     operator_namespace: str
     shipped: Shipped
     server: str
@@ -77,7 +77,7 @@ class Facts:
     pods: Mapping[Key, Outcome[Sequence[Pod]]] = field(default_factory=dict)
     """The pods that each pool selects and no older pool of its namespace does."""
     answers: Sequence[EngineAnswer] = ()
-    """Of those that are ready."""
+    """The answers of the ready engines."""
     storages: Outcome[Sequence[Thing]] = ()
     groups: Outcome[Sequence[Thing]] = ()
     manager: Outcome[Body] = field(default_factory=dict)
@@ -85,15 +85,15 @@ class Facts:
 
     @property
     def now(self) -> float:
-        """The API server's time if it tells it, as objects' timestamps do; else this machine's."""
+        """The API server's time if it sends one, as in objects' timestamps; else this machine's."""
         return self.clock.server if self.clock.server is not None else self.clock.after
 
 
 def gather(api: Api, namespace: str | None, operator_namespace: str) -> Facts:
-    """Ask the API server and the engines for all that the checks look at.
+    """Ask the API server and the engines for all facts that the checks need.
 
     Raises:
-        ApiError: the API server refuses to tell even its version.
+        ApiError: the API server refuses even the request for its version.
         Unreachable: it does not answer.
     """
     shipped = read_shipped()
@@ -133,7 +133,7 @@ def gather(api: Api, namespace: str | None, operator_namespace: str) -> Facts:
 def _own_pods(
     pools: Sequence[Pool], selected: Mapping[Key, Outcome[Sequence[Pod]]]
 ) -> Mapping[Key, Outcome[Sequence[Pod]]]:
-    """The pods of each pool: those that it selects and no older pool of its namespace does."""
+    """Returns the pods of each pool: those that it selects and no older pool of its namespace does."""
     own: dict[Key, Outcome[Sequence[Pod]]] = {}
     taken: set[Key] = set()
     for pool in sorted(pools, key=lambda pool: pool.age_order):
@@ -179,13 +179,13 @@ def _may_user(api: Api, right: Right, namespace: str | None) -> bool:
 def needed_rights(
     rights: Iterable[Right], pools: Iterable[Pool], namespace: str | None, operator_namespace: str
 ) -> Iterator[Right]:
-    """The rights that the operator needs for these pools: in their namespaces, on ConfigMaps by name.
+    """Yields the rights that the operator needs for these pools: in their namespaces, on ConfigMaps by name.
 
     Args:
-        rights: as they are shipped, for all pools.
-        pools: that there are.
-        namespace: that is looked at; None: all.
-        operator_namespace: the operator's own.
+        rights: the shipped rights, which are for all pools.
+        pools: the existing pools.
+        namespace: the namespace that is checked; None for all.
+        operator_namespace: the operator's own namespace.
     """
     for right in rights:
         if right.namespace is not None:
@@ -200,7 +200,7 @@ def needed_rights(
 
 
 def is_served(pool: Pool) -> bool:
-    """Whether the operator does not say that its rights are for other pools than this one."""
+    """Returns whether the operator serves the pool: its status does not say PoolNotServed."""
     accepted = pool.condition("Accepted")
     return accepted is None or accepted.reason != NOT_SERVED
 

@@ -1,4 +1,4 @@
-"""Findings: what ``doctor``'s checks say, and how they are shown."""
+"""Findings: the results of ``doctor``'s checks, and how they are shown."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ class Level(StrEnum):
 
     OK = "OK"
     WARN = "WARN"
-    """It works, but something is not as it should be, or could not be checked."""
+    """It works, but something is wrong, or could not be checked."""
     FAIL = "FAIL"
     """Zones are not enforced as declared, or soon will not be."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a check says about one subject, with advice on what to do."""
+    """The result of a check of one subject, with advice on what to do."""
 
     level: Level
     subject: str
@@ -27,22 +27,22 @@ class Finding:
 
 
 def ok(subject: str, message: str) -> Finding:
-    """A finding that all is well."""
+    """Returns a finding that all is well."""
     return Finding(Level.OK, subject, message)
 
 
 def warn(subject: str, message: str, advice: str = "") -> Finding:
-    """A finding that something may be wrong, or could not be checked."""
+    """Returns a finding that something may be wrong, or could not be checked."""
     return Finding(Level.WARN, subject, message, advice)
 
 
 def fail(subject: str, message: str, advice: str = "") -> Finding:
-    """A finding that something is broken."""
+    """Returns a finding that something is broken."""
     return Finding(Level.FAIL, subject, message, advice)
 
 
 def lines(findings: Sequence[Finding]) -> Iterator[str]:
-    """The findings as lines for a person: one line for each, one with what to do, and the counts at the end."""
+    """Yields the findings as lines for a person: one per finding, one per advice, and the counts at the end."""
     width = max((len(finding.subject) for finding in findings), default=0)
     for finding in findings:
         yield f"{finding.level:<4}  {finding.subject:<{width}}  {finding.message}"
@@ -54,6 +54,6 @@ def lines(findings: Sequence[Finding]) -> Iterator[str]:
 
 
 def name_some(names: Sequence[str], max_names: int = 5) -> str:
-    """The first few of these names, separated by commas, and how many more there are."""
+    """Returns the first names, separated by commas, and the number of the others."""
     more = f" and {len(names) - max_names} more" if len(names) > max_names else ""
     return ", ".join(names[:max_names]) + more

@@ -1,4 +1,4 @@
-"""What holds for each pool and its zones: what the operator has made of them, and the config for the engines. Pure."""
+"""Checks of each pool and its zones: the operator's decisions on them, and the config for the engines. Pure."""
 
 from collections.abc import Iterator
 
@@ -15,16 +15,16 @@ from tenantzone_contract.packing import files_of, unpack_config
 from tenantzone_contract.salt import salt_secret_name
 
 _LARGEST_BYTES = 900_000
-"""Of a compressed config: zones that would take it further are not accepted. The API server takes a little more."""
+"""The bytes of a compressed config beyond which zones are not accepted. The API server accepts a little more."""
 _NEARLY = 0.8
 _FRESH_SECONDS = 120.0
-"""Within which the operator should have looked at what is new."""
+"""The time within which the operator should have handled a new object."""
 
 
 def check_pools(facts: Facts) -> Iterator[Finding]:
     """Check each pool's status, the config in its ConfigMap, and its engines."""
     if isinstance(facts.pools, ApiError):
-        # That there are no CRDs, or no rights, others say.
+        # Missing CRDs and missing rights are reported by other checks.
         if not facts.pools.is_not_found and not facts.pools.is_forbidden:
             yield fail("pools", f"can't be listed: {facts.pools.message}")
         return
@@ -72,7 +72,7 @@ def _check_status(facts: Facts, pool: Pool) -> Finding:
 
 
 def _check_selector(pool: Pool) -> Iterator[Finding]:
-    """What the operator says of other pools that select the same pods."""
+    """Yields the operator's finding on other pools that select the same pods."""
     found = pool.condition("SelectorOverlaps")
     if found is not None and found.status == "True":
         advice = f"kubectl edit zp/{pool.name} -n {pool.namespace}, or the other pool: no pod has two pools' configs"
@@ -80,7 +80,7 @@ def _check_selector(pool: Pool) -> Iterator[Finding]:
 
 
 def _check_salt(pool: Pool) -> Iterator[Finding]:
-    """What the operator says of engines that do not have the pool's salt key in common."""
+    """Yields the operator's finding on engines that do not share the pool's salt key."""
     found = pool.condition("SaltNotShared")
     if found is not None and found.status == "True":
         advice = f"mount the Secret {salt_secret_name(pool.name)} into all engines; docs/salts.md says what it is for"
@@ -88,7 +88,7 @@ def _check_salt(pool: Pool) -> Iterator[Finding]:
 
 
 def _check_admin_port(pool: Pool) -> Iterator[Finding]:
-    """What the operator says of engines that refuse it at their admin ports, or that tell everybody."""
+    """Yields the operator's finding on engines that refuse it at their admin ports, or that need no token."""
     found = pool.condition("AdminPortNotSecured")
     if found is not None and found.status == "True":
         advice = f"mount the Secret {admin_secret_name(pool.name)} into all engines; docs/operator.md says how"
@@ -96,7 +96,7 @@ def _check_admin_port(pool: Pool) -> Iterator[Finding]:
 
 
 def _check_tiers(pool: Pool) -> Iterator[Finding]:
-    """What the operator says of the tiers that the pool says its engines have."""
+    """Yields the operator's finding on the tiers that the pool declares."""
     found = pool.condition("TiersEnforced")
     if found is None:
         return
@@ -108,7 +108,7 @@ def _check_tiers(pool: Pool) -> Iterator[Finding]:
 
 
 def _check_config(facts: Facts, pool: Pool) -> tuple[RuntimeConfig | None, list[Finding]]:
-    """The pool's config if it can be used, and what there is to say about it."""
+    """Returns the pool's config if it can be used, and the findings on it."""
     subject, name = f"config {pool.namespace}/{pool.name}", config_map_name(pool.name)
     found = facts.configs[pool.key]
     if isinstance(found, ApiError):
@@ -132,7 +132,7 @@ def _check_config(facts: Facts, pool: Pool) -> tuple[RuntimeConfig | None, list[
 
 
 def _age(facts: Facts, body: Body) -> str:
-    """How long ago the operator wrote the object last, in words."""
+    """Returns how long ago the operator last wrote the object, in words."""
     entries = body["metadata"].get("managedFields", [])
     times = [unix_time(entry.get("time")) for entry in entries if entry.get("manager") == OPERATOR]
     written = max((time for time in times if time is not None), default=None)
@@ -140,7 +140,7 @@ def _age(facts: Facts, body: Body) -> str:
 
 
 def _refusal(zone: Zone) -> Condition | None:
-    """The condition by which the operator refuses the zone; None: it does not, or the zone is being deleted."""
+    """Returns the condition by which the operator refuses the zone; None if accepted or being deleted."""
     found = zone.condition("Accepted")
     return found if found is not None and found.status == "False" and found.reason != "Deleting" else None
 
@@ -163,7 +163,7 @@ def check_zones(facts: Facts) -> Iterator[Finding]:
         text = f"{len(without)} do not have of tiers what they reserve: {name_some([zone.name for zone in without])}"
         yield warn("zones", text, f"kubectl tenantzone explain {without[0].name}")
     refused = [(zone.name, refusal.reason) for zone in facts.zones if (refusal := _refusal(zone)) is not None]
-    # Of a pool that another operator may serve, the zones are no worse than the pool.
+    # If another operator may serve the pool, the finding on its zones is as mild as that on the pool.
     for say, those in (
         (fail, [each for each in refused if each[1] != NOT_SERVED]),
         (warn, [each for each in refused if each[1] == NOT_SERVED]),

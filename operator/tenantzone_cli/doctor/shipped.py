@@ -1,4 +1,4 @@
-"""What this version of TenantZone ships, and in what a cluster differs from it; pure but for one packaged file."""
+"""Reads what this version ships, and compares a cluster to it; pure except for one packaged file."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,8 +15,8 @@ class Right:
     """A right to do something with a resource, as RBAC grants it.
 
     Attributes:
-        namespace: None: in those that are served.
-        name: of the one object; None: of any.
+        namespace: the right's namespace; None for those that are served.
+        name: the name of the only object; None for any.
     """
 
     group: str
@@ -38,7 +38,7 @@ class Shipped:
     definitions: Mapping[str, Mapping[str, Any]]
     """Schemas without their texts, by the CRD's name and the version."""
     rights: Sequence[Right]
-    """That the operator needs."""
+    """The rights that the operator needs."""
 
 
 def read_shipped() -> Shipped:
@@ -53,11 +53,11 @@ class Difference:
 
     path: str
     is_missing: bool
-    """The cluster's schema lacks a field that this version has: the API server drops what users write there."""
+    """Whether the cluster's schema lacks a field of this version: the API server drops what users write there."""
 
 
 def differences(shipped: Any, installed: Any, path: str = "") -> Iterator[Difference]:
-    """Where an installed schema differs from the shipped one, apart from descriptions and other texts."""
+    """Yields where an installed schema differs from the shipped one, apart from descriptions and other texts."""
     if isinstance(shipped, Mapping) and isinstance(installed, Mapping):
         fields = path.endswith(".properties")
         for key in sorted(shipped.keys() | installed.keys()):
@@ -76,5 +76,5 @@ def differences(shipped: Any, installed: Any, path: str = "") -> Iterator[Differ
 
 
 def field_path(path: str) -> str:
-    """The path of a field in a resource, such as ``spec.lending.grace``, from its path in the schema."""
+    """Returns a field's path in a resource, such as ``spec.lending.grace``, from its path in the schema."""
     return path.replace(".properties", "").replace(".items", "[]").removeprefix(".")

@@ -1,6 +1,6 @@
-"""What holds for the KV-cache manager, its storages and its groups. Pure.
+"""Checks of the KV-cache manager, its storages and its groups. Pure.
 
-A cluster that declares neither, and whose operator is told of no manager, hears nothing of all this.
+A cluster without storages and groups, whose operator has no manager, gets no findings from these checks.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,12 +18,12 @@ _INSTALL = "kubectl apply -k manifests/overlays/manager"
 
 
 def check_manager(facts: Facts) -> Iterator[Finding]:
-    """Check that somebody looks at what is declared, and that the manager beside the operator runs."""
+    """Check that an operator handles the declared objects, and that the manager next to the operator runs."""
     subject = "KV-cache manager"
     declared = [*_listed(facts.storages), *_listed(facts.groups)]
     url = _manager_url(facts)
     if url is None:
-        # An operator that is no Deployment may have been told.
+        # An operator without a Deployment may have the flag, too.
         if declared and not any(thing.status for thing in declared):
             text = f"{len(declared)} KVStorages and KVCacheGroups are declared, and nobody looks at them"
             yield fail(subject, text, f"start {OPERATOR} with {_FLAG}=URL: {_INSTALL}")
@@ -50,7 +50,7 @@ def check_storages(facts: Facts) -> Iterator[Finding]:
     """Check that storages and groups can be used."""
     for what, kind, found in (("storages", "kvs", facts.storages), ("groups", "kvg", facts.groups)):
         if isinstance(found, ApiError):
-            # A cluster without these kinds is told so by the check of definitions.
+            # The check of the CRDs reports a cluster without these kinds.
             if not found.is_not_found:
                 yield warn(what, f"were not checked: {found.message}")
             continue
@@ -73,7 +73,7 @@ def _ready_or_not(what: str, kind: str, found: Sequence[Thing]) -> Iterator[Find
 
 
 def _manager_url(facts: Facts) -> str | None:
-    """What the operator's Deployment says of the manager; None: nothing."""
+    """Returns the manager's URL from the operator's Deployment; None if it has none."""
     if isinstance(facts.deployment, ApiError):
         return None
     containers = facts.deployment["spec"].get("template", {}).get("spec", {}).get("containers", ())

@@ -1,1 +1,1 @@
-"""What would help a pool, by its engines' reports, and whether what was applied did; pure."""
+"""Recommends changes to a pool from its engines' reports, and judges whether an applied change helped; pure."""

@@ -1,4 +1,4 @@
-"""One field that is other than its spec says, or was, as a row of the pool's status."""
+"""One field whose value differs, or differed, from its spec: a row of the pool's status."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,39 +10,39 @@ State = Literal["Trial", "Kept", "Undone"]
 _STATES: Final[tuple[State, ...]] = get_args(State)
 
 MAX_ADJUSTMENTS: Final = 128
-"""As in the CRD."""
+"""The same limit as in the CRD."""
 
 
 class Field(StrEnum):
-    """What can be changed, by its path in the spec."""
+    """The fields that can be changed, by their path in the spec."""
 
     LIMIT = "limit"
     WEIGHT = "weight"
     TTL = "retention.ttl"
     EVICTION_POLICY = "evictionPolicy"
     WATERMARK = "watermarks.high"
-    """The only one of a pool."""
+    """The only field of a pool; all others belong to zones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Adjustment:
-    """What became of one field of one zone. Values are as the spec would have them; empty: nothing is set."""
+    """The history of one field of one zone. Values are written as in the spec; an empty value means unset."""
 
     zone: str
-    """Empty: it is the pool's."""
+    """The zone's name; empty if the field belongs to the pool."""
     field: Field
     spec: str
-    """What the spec says. If it says something else one day, the adjustment is over: the user's word counts."""
+    """The value in the spec. If the user changes it, the adjustment ends: the user's value counts."""
     value: str
-    """What is tried or kept; if it was undone, what was tried last."""
+    """The value on trial or kept; if it was undone, the value tried last."""
     previous: str
-    """What was in force before; empty: what the spec says."""
+    """The value in force before; empty for the spec's value."""
     state: State
     reason: str
     since: float
     """Unix time, in whole seconds."""
     undone: int = 0
-    """How often in succession it was."""
+    """How many times in succession the change was undone."""
     message: str = ""
 
     @property
@@ -51,11 +51,11 @@ class Adjustment:
 
     @property
     def in_force(self) -> str:
-        """The value in place of the spec's; empty: none."""
+        """The value used in place of the spec's; empty if the spec's is used."""
         return self.previous if self.state == "Undone" else self.value
 
     def row(self) -> dict[str, Any]:
-        """As the status has it."""
+        """Returns the adjustment as a row of the status."""
         fields = {
             "zone": self.zone,
             "field": self.field.value,
@@ -72,7 +72,7 @@ class Adjustment:
 
 
 def read_adjustments(status: Mapping[str, Any]) -> tuple[Adjustment, ...]:
-    """Those that a pool's status has. A row that nobody here has written makes no sense, and is passed over."""
+    """Returns the adjustments in a pool's status, without rows that this operator cannot read."""
     rows = status.get("adjustments")
     return tuple(_read(rows)) if isinstance(rows, list) else ()
 
@@ -105,5 +105,5 @@ def _state(text: Any) -> State:
 
 
 def timestamp(unix_time: float) -> str:
-    """RFC 3339, in whole seconds."""
+    """Format a Unix time as RFC 3339, in whole seconds."""
     return datetime.fromtimestamp(unix_time, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

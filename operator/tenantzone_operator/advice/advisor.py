@@ -1,8 +1,8 @@
-"""Decides what a pool is advised, and in mode Auto what is tried, kept and undone: one change at a time.
+"""Decides what to recommend to a pool and, in mode Auto, what to try, keep and undo: one change at a time.
 
-A window without a change, then a change, then a window with it; the two are compared. What is decided stands in the
-pool's status, and is in force because it stands there (`tenantzone_operator.advice.overlay`). What was seen before a
-change does not: an operator that was started again takes back what was on trial, and may try it again.
+The advisor compares a window without a change to a window with it. Its decisions are stored in the pool's status and
+take effect from there (`tenantzone_operator.advice.overlay`). The figures from before a change are not stored: after a
+restart the operator reverts what was on trial, and may try it again.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,38 +34,38 @@ from tenantzone_operator.engines.observation import Observation
 from tenantzone_operator.kube.resources import Pool, Zone
 
 REST_WINDOWS: Final = 6
-"""For how long a value that was undone is not tried again, and one that was kept not taken back, ..."""
+"""How many windows an undone value is not tried again, and a kept value is not reverted. Doubles with each undo."""
 MOST_DOUBLINGS: Final = 6
-"""... doubled each time in succession that it is undone, up to so often."""
+"""How many times the rest is doubled at most."""
 _PATIENCE_WINDOWS: Final = 3
-"""For how long a trial of which nothing is seen goes on."""
+"""How many windows a trial without any measurement lasts."""
 _MOST_UNDONE: Final = 1_000_000
-"""Nothing was, in a lifetime."""
+"""An upper bound for a counter that never gets near it."""
 _TOLD: Final = ("recommendation", "adjustments")
 _LOOKS: Final = 20
-"""In a window."""
+"""Looks at the engines per window."""
 _LEAST_LOOKS: Final = 3
 _LONGEST_PAUSE_SECONDS: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What is known at one moment."""
+    """Everything that is known at one moment."""
 
     pool: Pool
-    """As the API server has it."""
+    """The pool as the API server has it."""
     zones: Sequence[Zone]
-    """The same; those that name the pool."""
+    """The zones of the pool, as the API server has them."""
     in_force: Overlaid
-    """Both, as the engines are to have them."""
+    """The pool and its zones with the adjustments in force, as the engines should have them."""
     observations: Sequence[Observation]
-    """One for each ready engine."""
+    """One observation for each ready engine."""
     newest: RuntimeConfig | None
-    """The snapshot that was given out last."""
+    """The snapshot that was published last."""
     is_acknowledged: bool
-    """Whether all these engines have it."""
+    """Whether all these engines have acknowledged that snapshot."""
     seconds: float
-    """Of a clock that only goes on."""
+    """The time of a monotonic clock, in seconds."""
     unix_time: float
 
 
@@ -74,31 +74,31 @@ class _Trial:
     proposal: Proposal
     before: Figures
     began: float
-    """When it was decided, by the clock."""
+    """When the trial was decided, by the monotonic clock, in seconds."""
     is_in_force: bool = False
 
 
 class Advisor:
-    """Of one pool."""
+    """The advisor of one pool."""
 
     def __init__(self) -> None:
         self._window = Window()
         self._began: float | None = None
-        """The window; None: it has to begin."""
+        """When the window began, in seconds; None if it has yet to begin."""
         self._looked = float("-inf")
         self._trial: _Trial | None = None
 
     def look(self, now: Moment, before: Mapping[str, Any]) -> dict[str, Any]:
-        """The part of the pool's status that is about advice.
+        """Returns the part of the pool's status that is about advice.
 
         Args:
             now: what is known.
-            before: the pool's status until now: as it was made here, whatever somebody wrote since.
+            before: the pool's status that this operator wrote last, regardless of later changes by others.
         """
         if now.pool.advice.mode == "Never" or now.pool.config is None:
-            # What is counted until somebody wants advice again is of no window.
+            # Figures counted while advice is off belong to no window.
             self._trial, self._began, self._window = None, None, Window()
-            # Of a pool that makes no sense the engines keep what they have.
+            # The engines keep the config that they have if the pool is invalid.
             return {} if now.pool.config is not None else {name: before[name] for name in _TOLD if name in before}
         credible = (_credible(each, now.unix_time) for each in read_adjustments(before))
         adjustments = holding(now.pool, now.zones, credible)
@@ -113,7 +113,7 @@ class Advisor:
         return found | ({"adjustments": rows} if rows else {})
 
     def _after_a_restart(self, adjustments: list[Adjustment]) -> list[Adjustment]:
-        """Without trials of which nobody knows how it was before them; forget the own one if it is over."""
+        """Drop trials whose figures from before are lost, and forget the own trial if it has ended."""
         on_trial = {each.key for each in adjustments if each.state == "Trial"}
         if self._trial is not None and self._trial.proposal.key not in on_trial:
             self._trial = self._began = None
@@ -121,7 +121,7 @@ class Advisor:
         return [each for found in adjustments if (each := _settled(found, known)) is not None]
 
     def _is_over(self, now: Moment) -> bool:
-        """Whether the window is; looks at the engines, if it is time for it."""
+        """Returns whether the window has ended; looks at the engines if a look is due."""
         if self._began is None:
             self._began, self._looked = now.seconds, float("-inf")
             self._window.begin()
@@ -134,7 +134,7 @@ class Advisor:
     def _advise(
         self, now: Moment, adjustments: list[Adjustment], recommendation: Mapping[str, Any] | None
     ) -> tuple[list[Adjustment], Mapping[str, Any] | None]:
-        """After a window without a change: what would help, which is tried or recommended."""
+        """After a window without a change: starts a trial of the best change, or recommends it."""
         figures, advice = self._window.figures, now.pool.advice
         self._began = None
         if advice.mode == "Auto":
@@ -150,14 +150,14 @@ class Advisor:
         return adjustments, _recommended(now, next(wanted, None), recommendation)
 
     def _try(self, now: Moment, adjustments: list[Adjustment]) -> list[Adjustment]:
-        """Go on with what is on trial, and end it if enough was seen."""
+        """Continue the trial, and end it if enough was seen."""
         trial, window_seconds = self._trial, now.pool.advice.window_seconds
         assert trial is not None, "there is one"
         if not trial.is_in_force:
             if _is_in_force(now, trial.proposal):
                 trial.is_in_force, self._began = True, None
             elif now.seconds - trial.began < window_seconds:
-                # What is counted until then is not of the window with the change.
+                # Figures counted until the change is in force do not belong to the window with the change.
                 self._is_over(now)
                 return adjustments
             else:
@@ -179,22 +179,22 @@ class Advisor:
 
 
 def pause_seconds(window_seconds: float) -> float:
-    """Between two looks at the engines."""
+    """Returns the seconds between two looks at the engines."""
     return min(max(1.0, window_seconds / _LOOKS), _LONGEST_PAUSE_SECONDS)
 
 
 def _credible(found: Adjustment, unix_time: float) -> Adjustment:
-    """A row as it may be written and waited for: somebody else wrote it, or a clock that was ahead."""
+    """Returns a row with its time and count in valid bounds: another client or a fast clock may have written it."""
     since, undone = min(max(found.since, 0.0), _whole(unix_time)), min(max(found.undone, 0), _MOST_UNDONE)
     return replace(found, since=since, undone=undone)
 
 
 def _settled(found: Adjustment, known: tuple[str, Field] | None) -> Adjustment | None:
-    """A row without a trial that is not the known one; None: nothing is left of it."""
+    """Returns a row without its trial, unless it is the known one; None if nothing remains of the row."""
     if found.state != "Trial" or found.key == known:
         return found
     if found.undone:
-        # So many trials are not forgotten.
+        # The row stays: it keeps the count of undone trials.
         return replace(found, state="Undone", message="was undone before a trial that was cut off")
     if not found.previous:
         return None
@@ -211,7 +211,7 @@ def _judged(each: Adjustment, judgement: Judgement, unix_time: float) -> Adjustm
 
 
 def _found(now: Moment, figures: Figures, *, within_bounds: bool) -> Iterable[Proposal]:
-    """What would help, as far as it makes sense in a spec."""
+    """Returns the changes that would help and are valid in a spec."""
     pool, bounds = now.in_force.pool, now.pool.advice.bounds if within_bounds else ANYTHING
     assert pool is not None, "there is one"
     zones = {zone.meta.name: zone for zone in now.in_force.zones}
@@ -226,7 +226,7 @@ def _found(now: Moment, figures: Figures, *, within_bounds: bool) -> Iterable[Pr
 
 
 def _rests(now: Moment, adjustments: Iterable[Adjustment], wanted: Proposal) -> bool:
-    """Whether the field was changed too short a time ago to be changed so."""
+    """Returns whether the field was changed too recently to get this change."""
     known = next((each for each in adjustments if each.key == wanted.key), None)
     if known is None:
         return False
@@ -239,17 +239,17 @@ def _rests(now: Moment, adjustments: Iterable[Adjustment], wanted: Proposal) -> 
 
 
 def _goes_on(known: Adjustment, wanted: Proposal) -> bool:
-    """Whether a further change has the direction of the one before."""
+    """Returns whether a further change has the same direction as the previous one."""
     from_, to = amount(known.field, known.previous or known.spec), amount(known.field, known.value)
     further = amount(known.field, wanted.value)
     if known.field in (Field.LIMIT, Field.TTL):
-        # Unset is without a bound.
+        # An unset limit or ttl is infinite.
         from_ = float("inf") if from_ is None else from_
     return None not in (from_, to, further) and (to - from_) * (further - to) > 0  # type: ignore[operator]
 
 
 def _begun(now: Moment, adjustments: list[Adjustment], wanted: Proposal) -> list[Adjustment] | None:
-    """The rows with a trial among them; None: there is no room for it."""
+    """Returns the rows with a new trial among them; None if there is no room for it."""
     known = next((each for each in adjustments if each.key == wanted.key), None)
     others = [each for each in adjustments if each is not known]
     if len(others) >= MAX_ADJUSTMENTS:
@@ -277,7 +277,7 @@ def _begun(now: Moment, adjustments: list[Adjustment], wanted: Proposal) -> list
 
 
 def _is_in_force(now: Moment, wanted: Proposal) -> bool:
-    """Whether all engines have the snapshot with the change."""
+    """Returns whether all engines have the snapshot with the change."""
     if now.newest is None or not now.is_acknowledged or not now.observations:
         return False
     if not wanted.zone:

@@ -1,4 +1,4 @@
-"""Whether a change has helped: what was seen before it beside what was seen since."""
+"""Judges whether a change has helped: compares the figures from before it to those since."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -7,33 +7,33 @@ from tenantzone_operator.advice.rules import Proposal
 from tenantzone_operator.advice.window import MET, Figures, ZoneFigures
 
 _WORSE: Final = 1.1
-"""By which part a target that is missed must be missed more, to be worse; so much is chance."""
+"""The factor by which a missed target must get worse to count as worse; less may be chance."""
 _BETTER: Final = 0.95
-"""To which part of itself a miss must come down, to be better."""
+"""The factor to which a miss must fall to count as better."""
 _WORSE_HITS: Final = 0.01
-"""By how much the hit rate of all may fall, ..."""
+"""How far the hit rate of all zones together may fall, as a fraction."""
 _WORSE_HITS_OF_ONE: Final = 0.05
-"""... and that of one zone, ..."""
+"""How far the hit rate of one zone may fall, as a fraction."""
 _BETTER_HITS: Final = 0.005
-"""... and by how much it must rise, to be better."""
+"""How far the hit rate must rise to count as better, as a fraction."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What is to become of a change."""
+    """The outcome of a trial."""
 
     helped: bool | None
-    """None: too little was seen to say."""
+    """None if there were too few measurements to decide."""
     message: str
 
 
 def judge(tried: Proposal, before: Figures, after: Figures) -> Judgement:
-    """Whether a change has helped, and made nothing worse.
+    """Judge whether a change has helped and made nothing worse.
 
     Args:
         tried: the change.
-        before: what was seen until it was made.
-        after: what was seen since it is in force.
+        before: the figures from before the change.
+        after: the figures since the change took effect.
     """
     if worse := _worse_target(before, after) or _worse_hits(before, after):
         return Judgement(False, worse)
@@ -41,7 +41,7 @@ def judge(tried: Proposal, before: Figures, after: Figures) -> Judgement:
 
 
 def _worse_target(before: Figures, after: Figures) -> str:
-    """Who misses a latency target that was met, or misses it by more, in words; empty: nobody."""
+    """Name a zone that newly misses a latency target or misses it by more; an empty text if there is none."""
     for name in sorted(after.zones):
         was, now = _of(before, name).mean_ratio, after.zones[name].mean_ratio
         if was is not None and now is not None and now > MET and now > _WORSE * was:

@@ -1,4 +1,4 @@
-"""What the engines get: the specs, with what the pool's status says is in force in place of some values."""
+"""Overlays a pool and its zones with the adjustments that the pool's status says are in force."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ from tenantzone_operator.kube.resources import Pool, Zone
 
 
 def holding(pool: Pool, zones: Iterable[Zone], adjustments: Iterable[Adjustment]) -> list[Adjustment]:
-    """Those that still count: the zone is there, and its spec says what it said; the mode is Auto.
+    """Returns the adjustments that still count: the zone exists, its spec is unchanged, and the mode is Auto.
 
-    What is in force is within the bounds and makes sense there, or it does not count either.
+    A value in force must also be within the bounds and valid in the spec.
     """
     if pool.advice.mode != "Auto" or pool.config is None:
         return []
@@ -23,7 +23,7 @@ def _holds(pool: Pool, zone: Zone | None, each: Adjustment) -> bool:
     if each.field is Field.WATERMARK:
         spec = value_of_pool(pool.config) if pool.config is not None and not each.zone else None
     elif zone is not None and zone.config is None:
-        # The engines keep what they had of a zone that makes no sense, what was applied included.
+        # The engines keep the last valid config of an invalid zone, adjustments included.
         return not each.in_force or within(pool.advice.bounds, each.field, each.in_force)
     else:
         spec = value_of(zone.config, each.field) if zone is not None and zone.config is not None else None
@@ -40,16 +40,16 @@ def _holds(pool: Pool, zone: Zone | None, each: Adjustment) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Overlaid:
-    """A pool and its zones as the engines are to have them."""
+    """A pool and its zones as the engines should have them."""
 
     pool: Pool | None
     zones: Sequence[Zone]
 
 
 class Overlay:
-    """Puts into force what a pool's status says, and remembers what it made of each zone.
+    """Applies the adjustments in a pool's status, and caches the result for each zone.
 
-    What makes a plan compares thousands of objects, fastest where they are the very same.
+    Planning compares thousands of objects, which is fastest if they are identical.
     """
 
     def __init__(self) -> None:
@@ -57,11 +57,11 @@ class Overlay:
         self._pool: tuple[Pool, tuple[Adjustment, ...], Pool] | None = None
 
     def over(self, pool: Pool | None, zones: Sequence[Zone]) -> Overlaid:
-        """What the engines get of these.
+        """Returns the pool and zones with their adjustments.
 
         Args:
             pool: None if it does not exist.
-            zones: all that name it.
+            zones: all zones that name the pool.
         """
         found = holding(pool, zones, read_adjustments(pool.status)) if pool is not None else []
         if pool is None or not found:

@@ -1,4 +1,4 @@
-"""Which change would help, by what was seen in a window: a rule for each field and direction, the most urgent first."""
+"""The rules that propose changes from a window's figures: one per field and direction, the most urgent first."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,27 +15,27 @@ from tenantzone_operator.kube.resources import Pool, Zone
 Reason = Literal["TargetMissed", "LimitTooLow", "KeptTooShort", "KeptInVain", "CacheTurnedOver", "EvictedEarly"]
 
 _STEP: Final = 1.25
-"""By which part a limit is raised or lowered."""
+"""The factor by which a limit is raised or lowered."""
 _FACTOR: Final = 2.0
-"""By which weights, times and watermarks are."""
+"""The factor by which a weight, time or watermark is changed."""
 _MUCH: Final = 0.1
-"""Of an engine's blocks: what is less is not worth a change."""
+"""The smallest fraction of an engine's blocks that is worth a change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A change of one value."""
+    """A proposed change of one value."""
 
     zone: str
-    """Empty: it is the pool's."""
+    """The zone's name; empty if the field belongs to the pool."""
     field: Field
     current: str
-    """What is in force; empty: nothing is set."""
+    """The value in force; empty if unset."""
     value: str
     reason: Reason
     message: str
     for_zone: str
-    """Who is to be better off; empty: all together."""
+    """The zone that should benefit; empty for all zones together."""
 
     @property
     def key(self) -> tuple[str, Field]:
@@ -43,13 +43,13 @@ class Proposal:
 
 
 def proposals(pool: Pool, zones: Mapping[str, Zone], figures: Figures, bounds: Bounds) -> Iterator[Proposal]:
-    """All changes that would help, as far as bounds let them; each is of one step.
+    """Yields all changes that would help and that the bounds allow; each changes a value by one step.
 
     Args:
-        pool: as it is in force.
-        zones: the same, by name.
-        figures: of the last window.
-        bounds: how far values may go; what has none is not changed.
+        pool: the pool with the adjustments in force.
+        zones: its zones with the adjustments in force, by name.
+        figures: the figures of the last window.
+        bounds: the allowed range of each field; a field without bounds is not changed.
     """
     configs = {name: zone.config for name, zone in zones.items() if zone.config is not None and name in figures.zones}
     found = _Rules(pool, configs, figures, bounds)
@@ -64,10 +64,10 @@ class _Rules:
         self._figures = figures
         self._bounds = bounds
         self._much = _MUCH * figures.capacity / max(1, figures.looks)
-        """Blocks."""
+        """The number of blocks that is worth a change."""
 
     def for_targets(self) -> Iterator[Proposal]:
-        """Zones that miss a latency target get what they wait for."""
+        """Propose changes for zones that miss a latency target, by what their requests wait for."""
         for name in self._figures.missing:
             if name not in self._configs:
                 continue
@@ -83,7 +83,7 @@ class _Rules:
                 yield from self._raise_weight(name, f"{name} misses a latency target, and {words}")
 
     def for_hits(self) -> Iterator[Proposal]:
-        """What is evicted or kept to no use."""
+        """Propose changes where cached blocks are evicted too early or kept without use."""
         is_short = sum(each.evicted_for_room for each in self._figures.zones.values()) >= self._much
         by_evictions = sorted(self._configs, key=lambda name: (-self._lost(name), name))
         for name in by_evictions:
@@ -115,7 +115,7 @@ class _Rules:
                 yield self._of_zone(name, Field.LIMIT, f"{value}%", reason, message, for_zone=name)
 
     def _lower_largest(self, name: str) -> Iterator[Proposal]:
-        """Whoever holds most above its reservation, and misses no target itself, gets a limit or a lower one."""
+        """Lower the limit of the zone that holds most above its reservation and misses no target itself."""
         zones, bound = self._figures.zones, self._bounds.limit
         others = [other for other in self._configs if other != name and not zones[other].misses]
         surplus = {other: self._mean(zones[other].held - zones[other].reserved) for other in others}
@@ -127,7 +127,7 @@ class _Rules:
             return
         held = 100 * zones[largest].held / max(1.0, self._figures.capacity)
         now = self._limit(largest)
-        # A limit that nobody reaches would do nothing.
+        # A limit above what the zone holds would have no effect.
         lower = int(min(held, 100.0 if now is None else now) / _STEP)
         floor = percentage(config.reserved) if isinstance(config.reserved, str) else 0
         value = max(lower, floor, int(bound.least), 1)
@@ -136,7 +136,7 @@ class _Rules:
             yield self._of_zone(largest, Field.LIMIT, f"{value}%", "TargetMissed", message, for_zone=name)
 
     def _limit(self, name: str) -> int | None:
-        """Percent of an engine; None: none, or it is in blocks."""
+        """The zone's limit in percent of an engine; None if it has none or counts blocks."""
         config = self._configs[name]
         return percentage(config.limit) if isinstance(config.limit, str) and not counts_blocks(config) else None
 
@@ -156,7 +156,7 @@ class _Rules:
                 yield self._of_zone(name, Field.TTL, duration(value), "KeptTooShort", message, for_zone=name)
 
     def _shorter_ttl(self, name: str) -> Iterator[Proposal]:
-        """Of who keeps much, asks for much, and finds nothing of it, while others are short."""
+        """Shorten the ttl of a zone that keeps many blocks and gets no hits, while others lack blocks."""
         seen, bound = self._figures.zones[name], self._bounds.ttl
         is_in_vain = seen.prefix_query_tokens > 0 and not seen.prefix_hit_tokens
         config = self._configs[name]
@@ -169,7 +169,7 @@ class _Rules:
             yield self._of_zone(name, Field.TTL, duration(value), "KeptInVain", message, for_zone="")
 
     def _other_policy(self, name: str) -> Iterator[Proposal]:
-        """Of who turns its cache over and finds a part of it: another order may find more."""
+        """Propose another eviction policy for a zone that turns its cache over and hits part of it."""
         seen = self._figures.zones[name]
         if self._lost(name) < max(1.0, self._mean(seen.cached), self._much) or not seen.prefix_hit_tokens:
             return
@@ -180,7 +180,7 @@ class _Rules:
                 yield self._of_zone(name, Field.EVICTION_POLICY, policy, "CacheTurnedOver", message, for_zone=name)
 
     def _lower_watermark(self) -> Iterator[Proposal]:
-        """What is evicted before anybody needs it costs hits."""
+        """Lower the watermark if it evicts many blocks that no zone needs yet."""
         config, bound = self._pool.config, self._bounds.watermarks
         evicted = sum(each.evicted_by_watermark for each in self._figures.zones.values())
         if config is None or bound is None or evicted < max(1.0, self._much):

@@ -1,4 +1,4 @@
-"""The values that can be changed: what a spec has, what is within bounds, and a spec with another value."""
+"""The values that can be changed: reads them from a spec, checks them against bounds, and replaces them."""
 
 from dataclasses import replace
 from math import isfinite
@@ -20,11 +20,11 @@ ANYTHING = Bounds(
     eviction_policies=("LRU", "Clock", "LFU"),
     watermarks=Range(0, 1),
 )
-"""What is recommended at most, whatever may be applied."""
+"""The bounds of recommendations, whatever bounds trials have."""
 
 
 def value_of(zone: ZoneConfig, field: Field) -> str:
-    """What a zone's config has, as its spec would have it; empty: nothing."""
+    """Returns the value in a zone's config, written as in the spec; empty if unset."""
     match field:
         case Field.LIMIT:
             return "" if zone.limit is None else str(zone.limit)
@@ -40,24 +40,24 @@ def value_of(zone: ZoneConfig, field: Field) -> str:
 
 
 def value_of_pool(pool: PoolConfig) -> str:
-    """A pool's high watermark, as its spec would have it."""
+    """Returns a pool's high watermark, written as in the spec."""
     return fraction(pool.watermarks.high)
 
 
 def duration(seconds: float) -> str:
-    """As a user would write it."""
+    """Format a duration in seconds as a user would write it."""
     if seconds % 60 == 0:
         return f"{seconds / 60:.0f}m"
     return f"{seconds:.0f}s" if seconds % 1 == 0 else f"{int(1000 * seconds)}ms"
 
 
 def fraction(part: float) -> str:
-    """To a thousandth."""
+    """Format a fraction with at most three decimals."""
     return f"{part:.3f}".rstrip("0").rstrip(".")
 
 
 def within(bounds: Bounds, field: Field, value: str) -> bool:
-    """Whether a value is within bounds; what is no value of the field is not."""
+    """Returns whether a value is within bounds; a value that is invalid for the field is not."""
     if field is Field.EVICTION_POLICY:
         return value in bounds.eviction_policies
     ranges = {
@@ -72,7 +72,7 @@ def within(bounds: Bounds, field: Field, value: str) -> bool:
 
 
 def amount(field: Field, value: str) -> float | None:
-    """The number that a value is; None: it is none of this field."""
+    """Returns the number that a value stands for; None if the value is invalid for this field."""
     try:
         match field:
             case Field.LIMIT:
@@ -90,12 +90,15 @@ def amount(field: Field, value: str) -> float | None:
 
 
 def counts_blocks(zone: ZoneConfig) -> bool:
-    """Whether it reserves, or is limited to, a number of blocks: whether a percentage is less depends on the engine."""
+    """Returns whether the zone reserves, or is limited to, a number of blocks.
+
+    If so, whether a percentage is less depends on the engine.
+    """
     return any(isinstance(share, int) and share > 0 for share in (zone.reserved, zone.limit))
 
 
 def with_value(zone: Zone, field: Field, value: str) -> Zone | None:
-    """The zone with another value in its config; None: it would make no sense there."""
+    """Returns the zone with another value in its config; None if the result would be invalid."""
     config = zone.config
     if config is None or field is Field.WATERMARK or value_of(config, field) == value:
         return None
@@ -119,12 +122,12 @@ def _changed(config: ZoneConfig, field: Field, value: str) -> ZoneConfig:
             fields["retention"] = Retention(ttl_seconds=parse_duration(value), no_store=config.retention.no_store)
         case Field.EVICTION_POLICY:
             fields["eviction_policy"] = value
-    # Checked anew as a whole: a limit may contradict a reservation, and a ttl that of a tier.
+    # Validate the whole config again: a limit may contradict a reservation, and a ttl may contradict that of a tier.
     return ZoneConfig(**fields)
 
 
 def pool_with_value(pool: Pool, value: str) -> Pool | None:
-    """The pool with another high watermark; None: it would make no sense."""
+    """Returns the pool with another high watermark; None if the result would be invalid."""
     if pool.config is None or value_of_pool(pool.config) == value:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What the engines' reports come to over some time: counters as they grew, latency targets as they were told."""
+"""Sums the engines' reports over a window: the growth of counters, and latency targets as reported."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -11,11 +11,11 @@ from tenantzone_operator.engines.reports import TargetReport
 from tenantzone_operator.engines.views import ZoneView
 
 MET: float = 1.15
-"""Times a latency target up to which it is met, as the engines have it."""
+"""The ratio of a time to its latency target up to which the target counts as met, as in the engines."""
 _MOST = 1e6
 _REASONS: Final[frozenset[str]] = frozenset(get_args(LatencyReason))
 _OTHER_REASON: Final = "another"
-"""Of a newer engine; nobody may have thousands of them remembered."""
+"""Stands for reasons of newer engines, so that an engine cannot make the operator store thousands of them."""
 
 _COUNTERS = (
     "prefix_query_tokens",
@@ -29,7 +29,7 @@ _COUNTERS = (
 
 @dataclass(slots=True)
 class ZoneFigures:
-    """One zone over all engines; blocks, if nothing else is said."""
+    """The figures of one zone over all engines; in blocks unless stated otherwise."""
 
     prefix_query_tokens: int = 0
     prefix_hit_tokens: int = 0
@@ -38,21 +38,21 @@ class ZoneFigures:
     evicted_by_watermark: int = 0
     evicted_for_room: int = 0
     held: float = 0.0
-    """As are all that follow: summed over the looks."""
+    """Summed over the looks, like the fields that follow."""
     cached: float = 0.0
     reserved: float = 0.0
     reported: int = 0
-    """Looks at which some engine said what a latency target comes to."""
+    """Looks at which at least one engine reported a latency target."""
     ratio: float = 0.0
-    """Of the time to its target, the worst of each look."""
+    """The sum over the looks of the worst ratio of a time to its target."""
     missed: Counter[str] = field(default_factory=Counter)
-    """Looks at which a target was missed, by the reason of the worst."""
+    """Looks at which a target was missed, by the reason of the worst miss."""
     waited_at_limit: int = 0
     """Looks at which a request waited for the zone's own limit."""
 
     @property
     def hit_rate(self) -> float | None:
-        """Of the prompt tokens that were looked up; None: there was none."""
+        """The fraction of the looked-up prompt tokens that were cached; None if none were looked up."""
         return self.prefix_hit_tokens / self.prefix_query_tokens if self.prefix_query_tokens else None
 
     @property
@@ -67,13 +67,13 @@ class ZoneFigures:
 
 @dataclass(slots=True)
 class Figures:
-    """A pool over a window."""
+    """The figures of a pool over a window."""
 
     looks: int = 0
     capacity: float = 0.0
     """Blocks of all engines, summed over the looks."""
     zones: dict[str, ZoneFigures] = field(default_factory=dict)
-    """By name."""
+    """The figures of each zone, by name."""
 
     @property
     def hit_rate(self) -> float | None:
@@ -82,24 +82,24 @@ class Figures:
 
     @property
     def missing(self) -> list[str]:
-        """Zones that miss a latency target, the worst first."""
+        """The zones that miss a latency target, the worst first."""
         missing = [(name, each.mean_ratio or 0.0) for name, each in self.zones.items() if each.misses]
         return [name for name, _ in sorted(missing, key=lambda each: (-each[1], each[0]))]
 
 
 class Window:
-    """Adds up what is seen, look by look."""
+    """Sums observations, look by look."""
 
     def __init__(self) -> None:
         self.figures = Figures()
         self._counted: dict[tuple[str, str], tuple[int, ...]] = {}
 
     def begin(self) -> None:
-        """Begin a new one now; counters go on from where they are."""
+        """Begin a new window; counters continue from their current values."""
         self.figures = Figures()
 
     def look(self, observations: Sequence[Observation], names: Collection[str]) -> None:
-        """Add what the engines say now of the zones of these names.
+        """Add the engines' current observations of the zones with these names.
 
         An engine that is seen for the first time counts from now on.
         """
@@ -110,7 +110,7 @@ class Window:
         at_limit: set[str] = set()
         for seen in observations:
             if seen.report is None:
-                # It may answer again, and has gone on counting.
+                # The engine may answer again, and its counters have gone on.
                 counted |= {key: found for key, found in self._counted.items() if key[0] == seen.pod}
                 continue
             figures.capacity += seen.report.capacity_blocks
@@ -119,7 +119,7 @@ class Window:
                     continue
                 before = self._counted.get((seen.pod, name))
                 now = tuple(getattr(zone, counter) for counter in _COUNTERS)
-                # Of thousands most have nothing to tell, and need not be in memory twice.
+                # Share one tuple while the counters do not change: most of thousands of zones are idle.
                 counted[seen.pod, name] = now = before if before == now else now
                 if before is now and name not in figures.zones and _is_empty(zone):
                     continue
@@ -146,12 +146,12 @@ def _grow(found: ZoneFigures, before: tuple[int, ...] | None, now: tuple[int, ..
     if before is None:
         return
     for counter, was, is_now in zip(_COUNTERS, before, now, strict=True):
-        # An engine that was started again counts from nothing.
+        # A restarted engine counts from zero.
         setattr(found, counter, getattr(found, counter) + (is_now - was if is_now >= was else is_now))
 
 
 def _worst(zone: ZoneView) -> tuple[float, str] | None:
-    """The latency target that is missed most in an engine, as times the target, and why."""
+    """Returns the latency target that an engine misses most, as a ratio to the target, and the reason."""
     latency = zone.latency
     targets: Iterable[TargetReport | None] = () if latency is None else (latency.token_time, latency.first_token)
     reported = [

@@ -1,1 +1,1 @@
-"""Has the KV-cache manager know what KVStorages, KVCacheGroups and ZonePools declare, and says what it reports."""
+"""Registers what KVStorages, KVCacheGroups and ZonePools declare with the KV-cache manager, and reports their state."""

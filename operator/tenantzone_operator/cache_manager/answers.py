@@ -1,7 +1,7 @@
-"""What the KV-cache manager's answers must be like for the rest to believe them; pure.
+"""Validates the KV-cache manager's answers; pure.
 
-All else here takes them as they came, to compare them with what is declared. So the types below say what is read of an
-answer, and no more: what a newer manager adds is no fault of it.
+The rest of this package uses answers unchanged, to compare them with the declared objects. So these types contain only
+the fields that are read: a newer manager may add others.
 """
 
 from collections.abc import Mapping
@@ -11,9 +11,9 @@ import msgspec
 from msgspec import Meta, Struct
 
 LONGEST_MESSAGE: Final = 1000
-"""Characters of what the manager says in words; the rest is cut off."""
+"""The longest message of the manager, in characters; the rest is cut off."""
 Bytes = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-"""As a status can have it."""
+"""A byte count that fits in a status."""
 Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 
@@ -89,14 +89,14 @@ _TYPES: Final[Mapping[str, type[Struct]]] = {
     "ListInstances": _Instances,
     "ListServiceAccounts": _Accounts,
 }
-"""By call; of the others nothing is read."""
+"""By call; the operator reads nothing from the answers to other calls."""
 
 
 def check_answer(call: str, answer: Mapping[str, Any]) -> None:
-    """Refuse an answer that is not like one of the manager's to this call.
+    """Refuse an answer that the manager cannot have given to this call.
 
     Raises:
-        ValueError: says what of it is not.
+        ValueError: the answer is invalid; the message says where.
     """
     if call in _TYPES:
         msgspec.convert(answer, _TYPES[call])

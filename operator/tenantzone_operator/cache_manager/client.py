@@ -1,4 +1,4 @@
-"""The KV-cache manager's control plane over HTTP, as the operator asks it; its API is ``tenantzone_manager/server``."""
+"""A client of the KV-cache manager's control plane over HTTP; the server is ``tenantzone_manager/server``."""
 
 import asyncio
 import json
@@ -18,17 +18,17 @@ from tenantzone_operator.cache_manager.answers import LONGEST_MESSAGE, check_ans
 TIMEOUT_SECONDS: Final = 10.0
 _CONNECT_SECONDS: Final = 3.0
 MAX_ANSWER_BYTES: Final = 32 * 2**20
-"""That are believed: an instance, of which the manager may list the most, takes it some 400."""
+"""The longest answer that is accepted. Instances are the longest list, at about 400 bytes each."""
 _NOT_OUR_FAULT: Final = ("UNAUTHENTICATED", "PERMISSION_DENIED", "UNAVAILABLE", "INTERNAL")
-"""Codes of refusals that are not about what was asked: the same may succeed later."""
+"""Error codes that are not about the request itself: the same request may succeed later."""
 
 
 class ManagerUnavailable(Exception):
-    """The manager does not answer, or answers nobody now; what it knows stays as it is."""
+    """The manager does not answer, or serves no caller now; its state is unchanged."""
 
 
 class ManagerRefused(Exception):
-    """The manager has looked at a request and does not do it; the message says what to change."""
+    """The manager refuses a request; the message says what to change."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -36,27 +36,27 @@ class ManagerRefused(Exception):
 
     @property
     def is_missing(self) -> bool:
-        """Whether what was asked about is not there."""
+        """Whether the object that the request names does not exist."""
         return self.code == "NOT_FOUND"
 
 
 @dataclass(frozen=True, slots=True)
 class ManagerAddress:
-    """Where the manager is, and what the operator shows it."""
+    """The manager's address, and the operator's credentials for it."""
 
     url: str
     token_file: Path | None
-    """Read for each request, since a projected token is another one after some time; None: it is shown nothing."""
+    """Read for each request, because a projected token is replaced after some time; None to send no token."""
     tls: TlsFiles = DEFAULT_TLS
-    """Whom to believe, and what to show, where the URL begins with https."""
+    """The trusted CAs and the client certificate, if the URL begins with https."""
 
 
 class ManagerClient:
-    """A session with the manager, to be used as a context manager.
+    """A session with the manager, used as a context manager.
 
     Args:
-        address: of the manager.
-        trace_configs: see each request before it goes out, and may stop it by an exception.
+        address: the manager's address.
+        trace_configs: called before each request is sent; they may stop it by an exception.
     """
 
     def __init__(self, address: ManagerAddress, *, trace_configs: Sequence[aiohttp.TraceConfig] = ()) -> None:
@@ -70,7 +70,7 @@ class ManagerClient:
         self._session = aiohttp.ClientSession(
             timeout=timeout,
             trace_configs=self._trace_configs,
-            # A few bytes could be unpacked to any number.
+            # A few compressed bytes could expand without limit.
             headers={"Accept-Encoding": "identity"},
             auto_decompress=False,
         )
@@ -84,15 +84,15 @@ class ManagerClient:
         """Make a call of the manager's API, and return its answer.
 
         Raises:
-            ManagerUnavailable: there is no answer, or it is not about what was asked.
-            ManagerRefused: it was not done.
+            ManagerUnavailable: there is no answer, or the refusal is not about the request.
+            ManagerRefused: the manager refuses the request.
         """
         headers, tls = await self._headers(), await self._context()
         try:
             try:
                 status, body = await self._post(name, fields, headers, tls)
             except aiohttp.ServerDisconnectedError:
-                # It has closed a connection that was kept, as when it was started anew; all calls may be repeated.
+                # The manager closed an idle connection, for example by a restart; all calls are idempotent.
                 status, body = await self._post(name, fields, headers, tls)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise ManagerUnavailable(f"{self.address.url}: {str(error) or type(error).__name__}") from error
@@ -120,7 +120,7 @@ class ManagerClient:
             return response.status, await _read(response)
 
     async def _context(self) -> ssl.SSLContext | bool:
-        """What the next connection is made with; True: as without files of its own."""
+        """Returns the TLS context of the next connection; True for the default without own files."""
         if not self.address.tls.paths:
             return True
         try:

@@ -1,4 +1,4 @@
-"""What KVStorages and KVCacheGroups declare, in the words of the manager's API; pure."""
+"""Translates KVStorages and KVCacheGroups to the terms of the manager's API; pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,10 +11,10 @@ from tenantzone_operator.kube.resources import Meta, read_meta
 from tenantzone_operator.kube.store import Key
 
 NO_END: Final = 2**63
-"""More bytes than anybody has."""
+"""A number of bytes that no storage reaches."""
 
 FINALIZER: Final = "tenantzone.io/kv-cache-manager"
-"""Keeps a deleted object until the manager has let its blocks go: nobody else would know where they are."""
+"""Keeps a deleted object until the manager has freed its blocks: only the object says where they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +24,14 @@ class Declared:
     meta: Meta
     finalizers: tuple[str, ...]
     wanted: Body
-    """What the manager shall know, as its API says it and shows it again: without what is the default."""
+    """The object in the terms of the manager's API, without fields at their default, as the manager lists it."""
     invalid: str
-    """Why it can't be used; empty: it can."""
+    """Why the object can't be used; empty if it can."""
     status: Body
 
     @property
     def is_held(self) -> bool:
-        """Whether it outlives its deletion until our finalizer is taken off."""
+        """Whether the object outlives its deletion until the operator removes its finalizer."""
         return FINALIZER in self.finalizers
 
 
@@ -40,16 +40,16 @@ class DeclaredStorage(Declared):
     """A KVStorage."""
 
     place: str
-    """Where it is, in one line."""
+    """The location in one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class ZoneQuotas:
-    """A TenantZone that a group names, and what it is promised and bounded to there."""
+    """A TenantZone that a group names, with its reservations and limits there."""
 
     zone: Key
     types: Mapping[str, Body]
-    """By storage type, as the manager says it of an instance: ``reserved`` and ``limit``, as far as they are given."""
+    """By storage type: ``reserved`` and ``limit`` as in the manager's API, where they are set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +62,11 @@ class DeclaredGroup(Declared):
 
     @property
     def namespaces(self) -> tuple[str, ...]:
-        """Those in which it names pools and zones."""
+        """The namespaces of the pools and zones that the group names."""
         return tuple(sorted({namespace for namespace, _ in (*self.pools, *(each.zone for each in self.zones))}))
 
     def within(self, namespace: str | None) -> "DeclaredGroup":
-        """The same without the pools and zones that it names in other namespaces; None: all stay."""
+        """Returns the group without pools and zones in other namespaces; None keeps all."""
         if namespace is None:
             return self
         return replace(
@@ -77,14 +77,14 @@ class DeclaredGroup(Declared):
 
 
 def read_storage(body: Body) -> DeclaredStorage:
-    """A KVStorage from its JSON in the API."""
+    """Read a KVStorage from its JSON in the API."""
     meta, spec = read_meta(body), body.get("spec", {})
     wanted, invalid = _build(lambda: _storage(meta.name, spec))
     return DeclaredStorage(meta, _finalizers(body), wanted, invalid, body.get("status", {}), _place(spec))
 
 
 def read_group(body: Body) -> DeclaredGroup:
-    """A KVCacheGroup from its JSON in the API."""
+    """Read a KVCacheGroup from its JSON in the API."""
     meta, spec = read_meta(body), body.get("spec", {})
     zones: list[ZoneQuotas] = []
     wanted, invalid = _build(lambda: _group(meta.name, spec, zones))
@@ -95,12 +95,12 @@ def read_group(body: Body) -> DeclaredGroup:
 
 
 def emptied_storage(storage: Body) -> Body:
-    """A storage that the manager knows, as it shall know it until nothing lies there: all that does is too much."""
+    """Returns a registered storage with limit 0, so that the manager evicts everything in it."""
     return {**storage, "limit": 0, "watermark": 1.0}
 
 
 def emptied_group(group: Body) -> Body:
-    """The same of a group, in which nobody may register any more."""
+    """Returns a group with limit 0 and no other setting, in which no instance can register."""
     return {"name": group["name"], "storages": group["storages"], "total": {"limit": 0, "watermark": 1.0}}
 
 
@@ -129,7 +129,7 @@ def _storage(name: str, spec: Body) -> Body:
 
 
 def _group(name: str, spec: Body, zones: list[ZoneQuotas]) -> Body:
-    """What the spec says without what depends on others: who its pools and zones are. Adds the zones that it names."""
+    """Translate the spec without its pools and zones; append the zones that it names to ``zones``."""
     zones += [ZoneQuotas(_key(each), _types_of_zone(each)) for each in spec.get("zones", ())]
     quota = spec.get("quota") or {}
     policy, ttl = spec.get("evictionPolicy", "LRU"), spec.get("ttl")
@@ -165,10 +165,10 @@ def _types_of_zone(spec: Body) -> dict[str, Body]:
 
 
 def _check_promises(zones: Sequence[ZoneQuotas], types: Mapping[str, Body], limit: int | str | None) -> None:
-    """Refuse what can't all be kept at the same time.
+    """Refuse reservations that can't all be met at the same time.
 
     Raises:
-        ValueError: says what is promised, and what there is.
+        ValueError: says what is reserved, and what the group has.
     """
     promised: dict[str, int] = {}
     for zone in zones:
@@ -216,7 +216,7 @@ def _moves(moves: Body | None) -> Body:
 
 
 def _place(spec: Body) -> str:
-    """Where it is, as one writes it: a path, or a URL with the server's if it is not AWS."""
+    """Returns the location as a user would write it: a path or a URL, with the server's URL if it is not AWS."""
     if (files := spec.get("fileSystem")) is not None:
         return str(files["path"])
     if (pool := spec.get("mooncake")) is not None:
@@ -227,7 +227,7 @@ def _place(spec: Body) -> str:
 
 
 def _given(**fields: Any) -> dict[str, Any]:
-    """Those of these fields that say anything: the manager shows none of the others again."""
+    """Returns the fields that are set: the manager lists none of the others."""
     return {name: value for name, value in fields.items() if value}
 
 

@@ -1,4 +1,4 @@
-"""Which pools and zones share which group, and by whose tokens their engines are known; pure."""
+"""Decides which pools and zones belong to which group, and which service accounts their engines use; pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,22 +17,22 @@ MISSING: Final = "it does not name the service account of its engines in spec.ti
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """Who shares a group."""
+    """The members of a group."""
 
     pools: tuple[str, ...]
-    """Whose engines may register instances in it, as NAMESPACE/POOL."""
+    """The pools whose engines may register instances in the group, as NAMESPACE/POOL."""
     aliases: tuple[str, ...]
-    """Names by which engines mean it: those of its pools and zones."""
+    """The names that engines use for the group: those of its pools and zones."""
     zones: Mapping[Key, Zone]
-    """The TenantZones that it names, as far as they are there."""
+    """The TenantZones that the group names and that exist."""
     problems: tuple[tuple[str, str], ...]
-    """Why others that it names do not share it: the namespace of each, and a line."""
+    """The named objects that are not members: the namespace of each, and why."""
 
 
 def service_accounts(pools: Iterable[Pool]) -> tuple[dict[str, str], dict[Key, str]]:
-    """Each service account's pool, as NAMESPACE/NAME both, and why other pools have none.
+    """Returns each service account's pool, both as NAMESPACE/NAME, and why other pools have no account.
 
-    Of two pools that name one service account the older has it: else each could touch the other's blocks.
+    If two pools name one service account, it belongs to the older pool: otherwise each could access the other's blocks.
     """
     owners: dict[str, str] = {}
     problems: dict[Key, str] = {}
@@ -58,14 +58,16 @@ def members(
     problems: Mapping[Key, str],
     namespace: str | None = None,
 ) -> dict[str, Members]:
-    """Who shares each group, by its uid. Of two groups that name one pool or zone the older has it.
+    """Returns the members of each group, by the group's uid.
+
+    If two groups name one pool or zone, it belongs to the older group.
 
     Args:
-        groups: all of them.
-        pools: all that there are in the namespaces that are served.
-        zones: the same.
+        groups: all groups.
+        pools: all pools in the namespaces that are served.
+        zones: all zones in the namespaces that are served.
         problems: why pools have no service account.
-        namespace: the only one that is served: what groups name in others is not looked at. None: all are.
+        namespace: the only namespace that is served; None for all. Objects that groups name elsewhere are ignored.
     """
     known_pools = {(pool.meta.namespace, pool.meta.name) for pool in pools if not pool.meta.deleting}
     known_zones = {(zone.meta.namespace, zone.meta.name): zone for zone in zones if not zone.meta.deleting}
@@ -79,7 +81,7 @@ def members(
 
 
 def with_members(group: DeclaredGroup, shared: Members) -> dict[str, Any]:
-    """A group in the manager's words, with who shares it and what its zones are promised."""
+    """Returns a group in the terms of the manager's API, with its members and the quotas of its zones."""
     made = {**group.wanted}
     if quotas := _zone_quotas(group, shared):
         made["zones"] = quotas
@@ -93,9 +95,9 @@ def with_members(group: DeclaredGroup, shared: Members) -> dict[str, Any]:
 def zone_rows(
     group: DeclaredGroup, shared: Members, instances: Sequence[Body], namespace: str | None = None
 ) -> list[dict[str, Any]]:
-    """What each zone that a group names stores in each storage type, and what it is promised.
+    """Returns the bytes that each zone of a group stores and reserves in each storage type.
 
-    Where one namespace only is served, zones of others have the rows of the status that is there.
+    If only one namespace is served, zones of other namespaces keep their rows from the current status.
     """
     rows = []
     for quotas in group.zones:
@@ -117,9 +119,9 @@ def zone_rows(
 
 
 def namespace_rows(group: DeclaredGroup, shared: Members, namespace: str | None = None) -> list[dict[str, str]]:
-    """Of each namespace that a group names, whether all that it names there shares it: without a message it does.
+    """Returns one row for each namespace that a group names, with a message if something named there is not a member.
 
-    Where one namespace only is served, others have the row of the status that is there: none, if nobody has looked.
+    If only one namespace is served, other namespaces keep their rows from the current status.
     """
     known = {row["namespace"]: row for row in group.status.get("namespaces", ())}
     rows = []
@@ -170,7 +172,7 @@ def _members(
 
 
 def _zone_quotas(group: DeclaredGroup, shared: Members) -> dict[str, dict[str, dict[str, int]]]:
-    """By zone, as the manager knows it, and by storage type; without what is the default."""
+    """Returns quotas by the manager's name of the zone and by storage type, without default values."""
     quotas: dict[str, dict[str, dict[str, int]]] = {}
     for declared in group.zones:
         zone = shared.zones.get(declared.zone)

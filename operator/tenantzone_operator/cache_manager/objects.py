@@ -1,4 +1,4 @@
-"""KVStorages and KVCacheGroups at the API server: listings, what is written to them, and word that one has changed."""
+"""KVStorages and KVCacheGroups at the API server: lists them, writes to them, and waits for changes."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -18,7 +18,7 @@ STORAGES: Final = "kvstorages"
 GROUPS: Final = "kvcachegroups"
 KINDS: Final = {STORAGES: "KVStorage", GROUPS: "KVCacheGroup"}
 OUTDATED: Final = (404, 409)
-"""Answers to a write of an object that has changed, or gone, since it was listed: the next round sees it as it is."""
+"""The statuses of a write to an object that changed or disappeared since the listing; the next round sees it."""
 _OURS: Final = f"/apis/{GROUP}/{VERSION}"
 _PAGE: Final = 500
 _GRACE_SECONDS: Final = 5.0
@@ -28,17 +28,17 @@ class Objects:
     """The cluster's KVStorages and KVCacheGroups.
 
     Args:
-        api: of the API server.
+        api: a client of the API server.
     """
 
     def __init__(self, api: Api) -> None:
         self._api = api
         self._versions: dict[str, str] = {}
         self._written: dict[str, set[str]] = {plural: set() for plural in KINDS}
-        """The versions of objects that were written here since the kind was listed."""
+        """The versions that this process wrote since it listed the kind."""
 
     async def list_all(self, plural: str, read: Callable[[Body], T]) -> list[T]:
-        """All objects of a kind, each as what ``read`` makes of it.
+        """Returns all objects of a kind, each converted by ``read``.
 
         Raises:
             RestError, aiohttp.ClientError, TimeoutError: see `Rest.call`.
@@ -56,7 +56,7 @@ class Objects:
             params = {"limit": str(_PAGE), "continue": token}
 
     async def await_change(self, seconds: float) -> bool:
-        """Return True when an object has changed since it was listed, not by us; False after so many seconds."""
+        """Returns True once another client has changed an object since the listing; False after ``seconds``."""
         watches = [asyncio.create_task(self._watch(plural, seconds)) for plural in KINDS]
         try:
             done, _ = await asyncio.wait(watches, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -67,16 +67,16 @@ class Objects:
             await asyncio.gather(*watches, return_exceptions=True)
 
     async def hold(self, plural: str, declared: Declared) -> None:
-        """Have an object outlive its deletion until it is let go, if it is still as it was listed.
+        """Add the finalizer to an object, if the object is unchanged since the listing.
 
         Raises:
-            RestError: it is not, or can't be held.
+            RestError: the object has changed, or the finalizer is refused.
             aiohttp.ClientError, TimeoutError: see `Rest.call`.
         """
         await self._set_finalizers(plural, declared, dict.fromkeys([*declared.finalizers, FINALIZER]))
 
     async def let_go(self, plural: str, declared: Declared) -> None:
-        """Have an object go that was deleted."""
+        """Remove the finalizer from a deleted object."""
         await self._set_finalizers(plural, declared, [each for each in declared.finalizers if each != FINALIZER])
 
     async def apply_status(self, plural: str, declared: Declared, status: Body) -> None:
@@ -92,7 +92,7 @@ class Objects:
         await self._write(plural, path, body, "application/apply-patch+yaml", applied)
 
     async def _set_finalizers(self, plural: str, declared: Declared, finalizers: Iterable[str]) -> None:
-        # With the version, nobody else's finalizer is lost who came in between.
+        # The version keeps the write from removing a finalizer that another client has added since.
         metadata = {
             "uid": declared.meta.uid,
             "resourceVersion": str(declared.meta.version),
@@ -110,7 +110,7 @@ class Objects:
             self._written[plural].add(version)
 
     async def _watch(self, plural: str, seconds: float) -> None:
-        """Return at the first event of a kind that is not ours; if none can be had, after the caller has given up."""
+        """Return at the first event of a kind that another client caused; sleep past ``seconds`` without events."""
         params = {"resourceVersion": self._versions.get(plural, "0"), "timeoutSeconds": str(int(seconds) + 1)}
         with suppress(RestError, aiohttp.ClientError, TimeoutError):
             async for event in self._api.rest.watch(f"{_OURS}/{plural}", params, seconds + _GRACE_SECONDS):
@@ -120,5 +120,5 @@ class Objects:
 
 
 def _version(body: Body) -> str:
-    """An object's version; empty: it has none, as an error has none."""
+    """Returns an object's version; empty if it has none, like an error."""
     return str(body.get("metadata", {}).get("resourceVersion", ""))

@@ -1,8 +1,8 @@
-"""Has the manager know what is declared, over and over; one round looks at everything.
+"""Keeps the KV-cache manager in line with the declared objects; each round looks at everything.
 
-The manager itself is the record of what it was told: what it has is compared with what is declared in each round, so
-nothing is remembered here, and a new leader goes on where the one before it ended. What nobody declares stays as it is:
-that an object is missing is no command. What was deleted is held by a finalizer until its blocks are gone.
+The manager is the only record of what was registered. Each round compares its state to the declared objects, so this
+process stores nothing, and a new leader continues where the previous one stopped. The operator leaves alone what no
+object declares: a missing object is no command. A finalizer holds a deleted object until its blocks are gone.
 """
 
 import asyncio
@@ -30,27 +30,27 @@ from tenantzone_operator.writing.refusals import Refusals
 logger = logging.getLogger(__name__)
 
 ROUND_SECONDS: Final = 5.0
-"""Between two rounds in which nothing was declared anew: how old the manager's figures may be here."""
+"""The seconds between two rounds while nothing changes: the greatest age of the manager's figures here."""
 LONGEST_SECONDS: Final = 20.0
-"""Between two, after several in which somebody did not answer."""
+"""The longest time between two rounds, after several rounds in which a server did not answer."""
 GAUGES_SECONDS: Final = 5.0
-"""Between two writes of an object's status in which only amounts have changed, ..."""
+"""The least time between two writes of one status in which only amounts have changed, in seconds."""
 GAUGE_WRITES_PER_SECOND: Final = 20
-"""... and longer where there are many objects: no more than so many of such writes at a time."""
+"""The most such writes per second over all objects; with many objects, each is written less often."""
 _NOBODY: Final = Members((), (), {}, ())
 _PAUSE_SECONDS: Final = 0.3
-"""Between two rounds, whatever changes: what comes together is done together."""
+"""The least time between two rounds: changes that arrive together are handled together."""
 NEEDS_CRDS: Final = "the API server does not know KVStorages and KVCacheGroups: kubectl apply -f crds/"
 
 
 class ManagerReconciler:
-    """What the leader does for one KV-cache manager.
+    """The leader's work for one KV-cache manager.
 
     Args:
-        api: of the API server.
-        client: of the manager.
-        store: has the pools.
-        namespace: the only one that is served; None: all.
+        api: a client of the API server.
+        client: a client of the manager.
+        store: has the pools and zones.
+        namespace: the only namespace that is served; None for all.
     """
 
     def __init__(self, api: Api, client: ManagerClient, store: Store, namespace: str | None) -> None:
@@ -60,18 +60,18 @@ class ManagerReconciler:
         self._store = store
         self._namespace = namespace
         self.answers: bool | None = None
-        """Whether the manager did when it was asked last; None: it was not asked in this term."""
+        """Whether the manager answered the last call; None if it was not called in this term as leader."""
         self._complaint = ""
         self._refused_accounts = Refusals()
         self._refused_statuses = Refusals()
-        """What is refused in round after round is logged once."""
+        """Refused statuses, so that a refusal that repeats in each round is logged once."""
         self._count = 0
-        """Of objects."""
+        """The number of objects."""
         self._told_at: dict[str, float] = {}
-        """When an object's status was last written, by uid."""
+        """When each object's status was last written, by uid, in monotonic seconds."""
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Run rounds until cancelled."""
         recorder = Recorder(self._api)
         recording = asyncio.create_task(recorder.run(), name="events of the manager's objects")
         wait = ROUND_SECONDS
@@ -93,7 +93,7 @@ class ManagerReconciler:
                 self._complaint = complaint
                 await asyncio.sleep(_PAUSE_SECONDS)
                 has_changed = await self._objects.await_change(wait)
-                # What is declared meanwhile, or written of it, is no reason to ask the manager less often.
+                # Changes in the meantime are no reason to ask an unreachable manager more often.
                 if not complaint:
                     wait = ROUND_SECONDS
                 elif not has_changed:
@@ -104,7 +104,7 @@ class ManagerReconciler:
             await asyncio.gather(recording, return_exceptions=True)
 
     async def _round(self, recorder: Recorder) -> str:
-        """Look at everything once; returns why the manager does not answer, empty if it does.
+        """Run one round; returns why the manager does not answer, empty if it does.
 
         Raises:
             RestError, aiohttp.ClientError, TimeoutError: the API server is in trouble.
@@ -117,7 +117,7 @@ class ManagerReconciler:
         try:
             await turn.look()
             await turn.keep_storages()
-            # Before others are told of names that these have.
+            # First, because others may be about to use the names of these groups.
             await turn.let_groups_go()
             await turn.keep_groups()
             await turn.keep_service_accounts(owners)
@@ -125,7 +125,7 @@ class ManagerReconciler:
         except ManagerUnavailable as error:
             turn.unreachable = str(error)
         except ManagerRefused as error:
-            # Of what was asked for no object in particular, such as what it has.
+            # A refusal of a call that is about no particular object, such as a listing.
             turn.unreachable = f"{self._client.address.url}: {error}"
         self.answers = not turn.unreachable
         self._count = len(storages) + len(groups)
@@ -144,14 +144,14 @@ class ManagerReconciler:
         return turn.unreachable
 
     def _pause(self, status: Body, *, is_news: bool) -> float:
-        """Seconds between two writes of one object's status."""
+        """Returns the least time between two writes of one object's status, in seconds."""
         if self._namespace is not None and (not self.answers or is_refused(status)):
-            # The manager may do it for the operator of another namespace, which writes the opposite each time.
+            # The operator of another namespace may write the opposite each time.
             return LONGEST_SECONDS
         return 0.0 if is_news else max(GAUGES_SECONDS, self._count / GAUGE_WRITES_PER_SECOND)
 
     async def _tell(self, recorder: Recorder, plural: str, declared: Declared, status: Body) -> None:
-        """Write a status that differs from the one that is there, amounts less often."""
+        """Write a status if it differs from the current one; less often if only amounts differ."""
         before, uid, now = declared.status, declared.meta.uid, time.monotonic()
         if status == before:
             self._refused_statuses.done(uid)
@@ -164,7 +164,7 @@ class ManagerReconciler:
             await self._objects.apply_status(plural, declared, status)
         except RestError as error:
             if error.is_lasting:
-                # Such as what a webhook of somebody's refuses; it keeps no other object from being told.
+                # For example a webhook refuses it. Other objects' statuses must still be written.
                 if self._refused_statuses.note(uid, str(error), now):
                     logger.warning("the status of %s %s: %s", KINDS[plural], declared.meta.name, error)
             elif error.status not in OUTDATED:

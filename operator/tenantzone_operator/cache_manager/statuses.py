@@ -1,4 +1,4 @@
-"""The statuses of KVStorages and KVCacheGroups, from what the manager reports; pure."""
+"""Computes the statuses of KVStorages and KVCacheGroups from the manager's reports; pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,28 +12,28 @@ from tenantzone_operator.cache_manager.declared import Declared, DeclaredGroup, 
 from tenantzone_operator.kube.conditions import Condition, Reason, Type, name_some, render
 
 GAUGES: Final = ("held", "summary", "types", "zones", "instances", "evictedBlocks", "evictedBytes")
-"""What changes all the time, and is written less often."""
+"""The fields that change all the time; they are written less often."""
 _STALLING: Final = (Reason.INVALID, Reason.MANAGER_REFUSED)
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What became of an object when the manager was last told of it."""
+    """The result for one object after the last calls to the manager."""
 
     unreachable: str = ""
-    """Why the manager does not answer; empty: it does."""
+    """Why the manager does not answer; empty if it does."""
     refused: str = ""
-    """Why it does not do it; empty: it has, or nobody asked."""
+    """Why the manager refuses the object; empty if it accepts it or was not asked."""
     reason: Reason = Reason.MANAGER_REFUSED
-    """Of a refusal."""
+    """The condition's reason for a refusal."""
     leaving: str = ""
     """What a deleted object waits for."""
     report: Body | None = None
-    """What the manager says of it; None: it has no such thing."""
+    """The manager's report on the object; None if the manager does not have it."""
 
 
 def storage_status(storage: DeclaredStorage, found: Found, *, now: str) -> Body:
-    """The status that a KVStorage should have."""
+    """Returns the status that a KVStorage should have."""
     registered = _registered(storage, found)
     healthy = _healthy(found)
     ready = _first_problem([registered, healthy])
@@ -58,15 +58,15 @@ def group_status(
     *,
     now: str,
 ) -> Body:
-    """The status that a KVCacheGroup should have.
+    """Returns the status that a KVCacheGroup should have.
 
     Args:
-        group: as it is declared.
-        found: what became of it.
-        namespaces: of each namespace that it names and that somebody looks at, why what it names there can't use it.
-        usable: how many of its storages can be used now.
-        zones: what zones that it names store.
-        now: RFC 3339.
+        group: the declared group.
+        found: the result of the last calls to the manager.
+        namespaces: one row for each namespace that was looked at, with why objects named there can't use the group.
+        usable: the number of its storages that can be used now.
+        zones: what the zones that it names store.
+        now: the time as RFC 3339.
     """
     registered = _registered(group, found)
     resolved = _resolved(group, namespaces)
@@ -82,12 +82,12 @@ def group_status(
 
 
 def is_refused(status: Body) -> bool:
-    """Whether a status says that the manager does not do what is declared."""
+    """Returns whether a status says that the manager refuses the declared object."""
     return any(each["reason"] == Reason.MANAGER_REFUSED for each in status["conditions"])
 
 
 def without_gauges(status: Body) -> Body:
-    """A status without what changes all the time."""
+    """Returns a status without the fields that change all the time."""
     return {name: value for name, value in status.items() if name not in GAUGES}
 
 
@@ -124,7 +124,7 @@ def _registered(declared: Declared, found: Found) -> Condition:
     if found.unreachable:
         before = _before(declared, kind)
         if before is not None and before.get("observedGeneration") == declared.meta.generation:
-            # What the manager was told it still knows.
+            # The manager still has what was registered before it became unreachable.
             return Condition(kind, before["status"], Reason(before["reason"]), before["message"])
         return Condition(kind, "Unknown", Reason.MANAGER_UNREACHABLE, found.unreachable)
     if found.refused:
@@ -146,7 +146,7 @@ def _healthy(found: Found) -> Condition:
 
 
 def _place_shared(found: Found) -> list[Condition]:
-    """The condition of a storage whose place another one names; none, if none does or the manager is not known to."""
+    """Returns the condition of a storage whose place another storage names, too; empty if there is none."""
     others = found.report.get("shares_place_with", ()) if found.report is not None else ()
     if not others:
         return []
@@ -170,7 +170,7 @@ def _resolved(group: DeclaredGroup, namespaces: Sequence[Mapping[str, str]]) -> 
 
 
 def _first_problem(conditions: Sequence[Condition]) -> Condition | None:
-    """Why an object is not ready, of what it takes; None: it is."""
+    """Returns the first reason why an object is not ready; None if it is ready."""
     for each in sorted(conditions, key=lambda one: one.status == "Unknown"):
         if each.status != "True":
             return replace(each, type=Type.READY)
@@ -194,7 +194,7 @@ def _status(
 
 
 def _kept(declared: Declared) -> dict[str, Any]:
-    """The figures of the last status: a manager that is away has lost nothing."""
+    """Returns the figures of the last status: an unreachable manager has lost nothing."""
     return {name: declared.status[name] for name in GAUGES if name in declared.status}
 
 

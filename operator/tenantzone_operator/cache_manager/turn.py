@@ -1,4 +1,4 @@
-"""What one round finds and does at the KV-cache manager, object by object: one that is refused holds up no other."""
+"""One round of calls to the KV-cache manager, object by object: a refusal of one delays no other."""
 
 import logging
 import time
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class Turn:
-    """What one round finds, and does, at the manager."""
+    """The calls and results of one round at the manager."""
 
     def __init__(
         self,
@@ -42,11 +42,11 @@ class Turn:
     ) -> None:
         self.unreachable = ""
         self.instances: list[Body] = []
-        """All that the manager knows, where zones have quotas of their own."""
+        """All instances of the manager, listed only if zones have quotas of their own."""
         self._shared = shared
         self._refused_accounts = refused_accounts
         self._namespace = namespace
-        """The only one that is served, for which the manager is spoken to; None: all."""
+        """The only namespace that is served; None for all."""
         self._of = {} if namespace is None else {"namespace": namespace}
         self._client = client
         self._objects = objects
@@ -56,13 +56,13 @@ class Turn:
         self._known_groups: dict[str, Body] = {}
         self._found: dict[str, Found] = {}
         self._passed_over: set[str] = set()
-        """The uids of objects that were let go, or have changed meanwhile: nothing is to be told of them now."""
+        """The uids of objects that were released or have changed: their status is not written in this round."""
 
     async def look(self) -> None:
-        """Ask the manager what it has.
+        """Ask the manager for its storages and groups.
 
         Raises:
-            ManagerUnavailable: it does not answer.
+            ManagerUnavailable: the manager does not answer.
         """
         listed = await self._ask("ListStorages")
         self._known_storages = {each["storage"]["name"]: each for each in listed["storages"]}
@@ -72,7 +72,7 @@ class Turn:
             self.instances = (await self._ask("ListInstances"))["instances"]
 
     async def keep_storages(self) -> None:
-        """Have each storage registered as it is declared."""
+        """Register each storage as it is declared."""
         for storage in _present(self._storages):
             name = storage.meta.name
             known = self._known_storages.get(name)
@@ -82,8 +82,8 @@ class Turn:
                 self._known_storages[name] = found.report
 
     async def keep_groups(self) -> None:
-        """Have each group as it is declared, and none on storages that nobody declares."""
-        # A name can be another group's alias only after the one that had it has lost it.
+        """Register each group as it is declared, if all its storages are registered."""
+        # A group can only get an alias after the group that had it has lost it, so groups that lose aliases go first.
         for group in sorted(_present(self._groups), key=self._loses_no_alias):
             known = self._known_groups.get(group.meta.name)
             missing = [name for name in group.storages if name not in self._known_storages]
@@ -99,7 +99,7 @@ class Turn:
         return set(known.get("aliases", ())) <= set(self._shared[group.meta.uid].aliases)
 
     async def keep_service_accounts(self, owners: dict[str, str]) -> None:
-        """Have exactly the engines of these pools let in, of the namespace that is served."""
+        """Register exactly the service accounts of these pools, within the namespace that is served."""
         listed = await self._ask("ListServiceAccounts")
         known = {each["name"]: each["pool"] for each in listed["accounts"]}
         for name, pool in owners.items():
@@ -119,7 +119,7 @@ class Turn:
 
     @contextmanager
     def _told_if_refused(self, account: str, what: str) -> Iterator[None]:
-        """Go on after a refusal that is about one account, of which no status tells: it is logged once."""
+        """Continue after a refusal of one account, and log it once: no status reports it."""
         try:
             yield
         except ManagerRefused as error:
@@ -148,28 +148,29 @@ class Turn:
                 await self._empty_storage(storage, known)
 
     def found(self, declared: Declared) -> Found:
-        """What became of an object."""
+        """Returns the result for an object."""
         found = self._found.get(declared.meta.uid)
         if found is not None and (not self.unreachable or declared.meta.deleting):
             return found
         return Found(unreachable=self.unreachable)
 
     def usable(self, group: DeclaredGroup) -> int:
-        """How many of a group's storages can be used now."""
+        """Returns the number of a group's storages that can be used now."""
         return sum(self._known_storages.get(name, {}).get("available", False) for name in group.storages)
 
     def left(self, declared: Sequence[Any]) -> list[Any]:
-        """Those of which something is to be told."""
+        """Returns the objects whose status is to be written."""
         return [each for each in declared if each.meta.uid not in self._passed_over]
 
     async def _keep(
         self, plural: str, declared: Declared, wanted: Body, known: Body | None, field: str, call: str, **more: str
     ) -> None:
-        """Have the manager know an object as it is declared, after it is held; ``more`` goes with the call."""
+        """Register an object as it is declared, after adding its finalizer; ``more`` is added to the call."""
         if declared.invalid:
             self._found[declared.meta.uid] = Found(refused=declared.invalid, report=known)
             return
-        # What the manager does not have another operator may just have let go, as this one would have seen since.
+        # An object without a finalizer, or unknown to the manager, may just have been released by another operator.
+        # Adding the finalizer fails if the object has changed since the listing.
         if (known is None or not declared.is_held) and not await self._hold(plural, declared, known):
             return
         if known is not None and known[field] == wanted:
@@ -186,7 +187,7 @@ class Turn:
         self._found[declared.meta.uid] = Found(report=report)
 
     async def _hold(self, plural: str, declared: Declared, known: Body | None) -> bool:
-        """Have an object outlive its deletion; False: it can't be, or it is another one by now."""
+        """Add the finalizer to an object; returns False if that is refused or the object has changed."""
         try:
             await self._objects.hold(plural, declared)
         except RestError as error:
@@ -201,7 +202,7 @@ class Turn:
         return True
 
     async def _has_gone(self, group: DeclaredGroup) -> bool:
-        """Whether the manager has let a group go; else it is emptied meanwhile."""
+        """Returns whether the manager has removed a group; otherwise empties the group."""
         name = group.meta.name
         known = self._known_groups.get(name)
         if known is None:
@@ -254,7 +255,7 @@ class Turn:
         return await self._client.call(call, **fields)
 
     async def _remove(self, call: str, /, **fields: Any) -> None:
-        """Make a call that removes something; that it is not there is as good."""
+        """Make a call that removes something; succeeds also if the thing does not exist."""
         try:
             await self._ask(call, **fields)
         except ManagerRefused as error:

@@ -1,6 +1,6 @@
-"""What has changed since this process began to watch: zones and pools that came, went, or have another status.
+"""The changes since this process began to watch: zones and pools that were added, deleted or got another status.
 
-It is read from the store, so a replica that does not lead knows it, too, and nobody needs the right to read Events.
+They are derived from the store, so replicas that do not lead have them too, and no user needs the right to read Events.
 """
 
 import time
@@ -17,7 +17,7 @@ from tenantzone_operator.status.notices import Notice, pool_notices, zone_notice
 
 MAX_CHANGES = 500
 _LOOK_BACK = 20
-"""The same again within so many changes is counted, not told once more."""
+"""A change that repeats within this many changes is counted instead of listed again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +35,10 @@ class Change:
 
 
 class Changes:
-    """The newest changes of all zones and pools, found by comparing one look at the store with the next.
+    """The newest changes of all zones and pools, from comparing each look at the store to the previous one.
 
     Args:
-        now: Unix time in seconds.
+        now: returns the Unix time in seconds.
     """
 
     def __init__(self, now: Callable[[], float] = time.time) -> None:
@@ -48,11 +48,11 @@ class Changes:
         self._pools: dict[Key, Pool] | None = None
 
     def of(self, pool: Key, max_changes: int) -> list[Change]:
-        """The newest changes of a pool, the newest first."""
+        """Returns the newest changes of a pool, the newest first."""
         return [change for change in reversed(self._known) if change.pool == pool][:max_changes]
 
     def look(self, zones: Iterable[Zone], pools: Iterable[Pool]) -> None:
-        """Compare zones and pools with the last look, and keep what has changed; at the first look nothing is new."""
+        """Compare zones and pools to the last look, and keep the changes; the first look finds none."""
         now_zones = {(zone.meta.namespace, zone.meta.name): zone for zone in zones}
         now_pools = {(pool.meta.namespace, pool.meta.name): pool for pool in pools}
         if self._zones is not None and self._pools is not None:
@@ -63,7 +63,7 @@ class Changes:
     def _compare_zones(self, before: dict[Key, Zone], now: dict[Key, Zone]) -> None:
         for key, zone in now.items():
             known = before.get(key)
-            # A listing brings everything anew, most of it as it was.
+            # A listing delivers all objects again, most of them unchanged.
             if known is not None and known.meta.version == zone.meta.version:
                 continue
             if known is None or known.meta.uid != zone.meta.uid:
@@ -109,7 +109,7 @@ class Changes:
 
 
 def _readiness(before: Body, after: Body) -> list[tuple[Literal["Normal", "Warning"], str, str]]:
-    """The change of readiness between two statuses, as type, reason and note; empty if there is none."""
+    """Returns the change of readiness between two statuses, as type, reason and note; empty if there is none."""
     was, is_now = condition_of(before, Type.READY), condition_of(after, Type.READY)
     if not is_now or was.get("status") == is_now["status"]:
         return []
@@ -119,5 +119,5 @@ def _readiness(before: Body, after: Body) -> list[tuple[Literal["Normal", "Warni
 
 
 def condition_of(status: Body, kind: Type) -> Body:
-    """The condition of a kind in a status; empty if there is none."""
+    """Returns the condition of a kind in a status; empty if there is none."""
     return next((found for found in status.get("conditions", []) if found["type"] == kind), {})

@@ -1,11 +1,11 @@
-"""Who may see the console: whoever can forward a port to the pod, and no web page that a browser has open."""
+"""Restricts access to the console: users who can forward a port to the pod, but no other web page in their browser."""
 
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
 ADDRESS = "127.0.0.1"
-"""Within the pod nobody but the pod's own containers and the API server's port-forward gets there."""
+"""Only the pod's own containers and the API server's port-forward can reach this address."""
 
 _HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _METHODS = ("GET", "HEAD")
@@ -38,7 +38,7 @@ _HEADERS = {
 async def guarded(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
-    """Middleware that refuses what is not a look at this page, and gives each answer its headers."""
+    """Middleware that refuses all but this page's own requests, and sets the security headers on each answer."""
     response = _refusal(request)
     if response is None:
         try:
@@ -46,7 +46,7 @@ async def guarded(
         except web.HTTPException as error:
             response = web.Response(status=error.status, text=f"{error.reason}\n")
     response.headers.update(_HEADERS)
-    # kopf waits at the end for everything that was begun during its run.
+    # At its end, kopf waits for everything that was started during its run.
     response.force_close()
     return response
 
@@ -55,7 +55,7 @@ def _refusal(request: web.Request) -> web.StreamResponse | None:
     if request.method not in _METHODS:
         return web.Response(status=405, headers={"Allow": ", ".join(_METHODS)}, text="this page is read-only\n")
     if not is_own_host(request.headers.get("Host", "")):
-        # A name of somebody else's that was made to point here (DNS rebinding), or a forward that others can reach.
+        # A foreign name that points here (DNS rebinding), or a forward that others can reach.
         return web.Response(status=403, text="open it as http://localhost:PORT, by way of kubectl port-forward\n")
     if not _is_from_here(request):
         return web.Response(status=403, text="not for other sites\n")
@@ -63,7 +63,7 @@ def _refusal(request: web.Request) -> web.StreamResponse | None:
 
 
 def is_own_host(host: str) -> bool:
-    """Whether a Host header names this machine; the port is whatever the forward has chosen."""
+    """Returns whether a Host header names this machine; any port is accepted, because the forward chooses it."""
     name, colon, port = host.rpartition(":")
     if not colon or host.endswith("]"):
         name, port = host, "0"
@@ -71,6 +71,6 @@ def is_own_host(host: str) -> bool:
 
 
 def _is_from_here(request: web.Request) -> bool:
-    """Whether a person or this very page asks: browsers say so, and other clients need not."""
+    """Returns whether a user or this page sent the request. Browsers say so; other clients need not."""
     asked_by = request.headers.get("Sec-Fetch-Site", "none")
     return asked_by in ("none", "same-origin") or request.headers.get("Sec-Fetch-Mode") == "navigate"

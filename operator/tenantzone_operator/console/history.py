@@ -1,4 +1,4 @@
-"""What each zone held in the last minutes, in memory whose size depends on the number of zones alone; pure."""
+"""What each zone held in the last minutes; memory use depends on the number of zones alone; pure."""
 
 import time
 from array import array
@@ -9,17 +9,17 @@ from tenantzone_operator.kube.store import Key
 
 SAMPLE_SECONDS = 2.0
 SAMPLES = 150
-"""Five minutes. Four bytes a sample: 3 MB for 5,000 zones."""
+"""Five minutes. Four bytes per sample: 3 MB for 5,000 zones."""
 _UNKNOWN = -1
 _MOST = 2**31 - 1
 
 
 class History:
-    """The newest samples of the blocks that each zone holds, in a ring per zone.
+    """The newest samples of the blocks that each zone holds, in one ring per zone.
 
     Args:
-        now: Unix time in seconds.
-        samples: how many are kept.
+        now: returns the Unix time in seconds.
+        samples: the number of samples to keep.
     """
 
     def __init__(self, now: Callable[[], float] = time.time, samples: int = SAMPLES) -> None:
@@ -31,24 +31,24 @@ class History:
 
     @property
     def times(self) -> list[float]:
-        """When the samples were taken, oldest first; Unix times."""
+        """The Unix times of the samples, the oldest first."""
         return list(self._times)
 
     def add(self, held: Mapping[Key, int | None]) -> None:
-        """Take a sample of all zones.
+        """Add a sample of all zones.
 
         Args:
-            held: by namespace and name of each zone that there is, its blocks; None if that is not known.
+            held: the number of blocks of each existing zone, by namespace and name; None if unknown.
         """
         self._times.append(self._now())
         self._newest = (self._newest + 1) % self._samples
         self._rings = {key: self._rings.get(key) or array("i", [_UNKNOWN]) * self._samples for key in held}
         for key, blocks in held.items():
-            # Of many engines that claim much, the sum may be more than four bytes hold.
+            # The sum over many engines with large claims may exceed four bytes.
             self._rings[key][self._newest] = _UNKNOWN if blocks is None else min(blocks, _MOST)
 
     def of(self, key: Key) -> list[int | None]:
-        """The zone's samples, one for each of the times; None where it was not known or not there."""
+        """Returns the zone's samples, one for each time; None where unknown."""
         ring = self._rings.get(key)
         count = len(self._times)
         if ring is None:

@@ -1,4 +1,4 @@
-"""What the engines of a pool say now, for those who look at the console: when nobody looks, nobody asks."""
+"""The engines' current reports, for the console: engines are only asked while a page is open."""
 
 import asyncio
 import time
@@ -21,21 +21,21 @@ from tenantzone_operator.kube.rest import RestError
 from tenantzone_operator.kube.store import Key, Store, View
 
 FRESH_SECONDS = 0.8
-"""However many look, no engine is asked again before this has passed."""
+"""The least time between two requests to an engine, however many pages are open."""
 _AT_ONCE = 16
-"""Engines that are asked at a time."""
+"""The number of engines that are asked at a time."""
 CURRENT_SECONDS = 3.0
-"""What was heard longer ago is not what is now."""
+"""The age from which an answer no longer counts as current."""
 _PICTURE_SECONDS = 5.0
-"""A picture of half a million blocks takes an engine its time."""
+"""How long to wait for a block map: half a million blocks take an engine some time."""
 _MAX_PICTURE_BYTES = 2**20
 _KEPT_SECONDS = 30.0
 _LONGEST_REFUSAL = 1000
 _MAX_POOLS = 4
-"""Pools that are looked at at the same time; the one that was looked at longest ago is forgotten."""
+"""The number of pools that are watched at a time; the pool that was viewed longest ago is dropped."""
 
 TRANSIENT = (OSError, ValueError)
-"""What asking an engine may raise."""
+"""The errors that asking an engine may raise."""
 
 
 class NotThereError(Exception):
@@ -44,7 +44,7 @@ class NotThereError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LiveZone:
-    """A zone in one engine, cut down to what is shown."""
+    """The parts of a zone's report from one engine that the console shows."""
 
     name: str
     tenant: str
@@ -53,15 +53,15 @@ class LiveZone:
     running_requests: int
     wait_reason: str | None
     reserved_seats: int
-    """Requests that can run at once whatever others do."""
+    """The number of requests that can run at once regardless of other zones."""
     computed_tokens: int
-    """In steps, since the engine's start."""
+    """The tokens computed in steps since the engine's start."""
     amounts: ZoneView
 
 
 @dataclass(frozen=True, slots=True)
 class LiveReport:
-    """What an engine said of itself in its newest report."""
+    """The parts of an engine's newest report that the console shows."""
 
     engine_version: str
     capacity_blocks: int
@@ -69,7 +69,7 @@ class LiveReport:
     free_blocks: int
     generation: int | None
     refusal: str
-    """Why it refuses the newest config; empty if it does not."""
+    """Why the engine refuses the newest config; empty if it does not."""
     tiers: tuple[TierReport, ...]
     zones: tuple[LiveZone, ...]
     loans: tuple[LoanReport, ...]
@@ -77,7 +77,7 @@ class LiveReport:
 
 @dataclass(slots=True, weakref_slot=True)
 class LiveEngine:
-    """One ready engine, with what it said last or why it says nothing."""
+    """One ready engine, with its last report or why there is none."""
 
     pod: Pod
     live_report: LiveReport | None = None
@@ -85,7 +85,7 @@ class LiveEngine:
     """Why there is no report."""
     answered_at: float = float("-inf")
     published: float = 0.0
-    """The engine's own time; only compared with itself."""
+    """The report's time by the engine's clock; only compared to itself."""
     renewed_at: float = 0.0
 
     def hear(self, report: EngineReport, now: float) -> None:
@@ -98,7 +98,7 @@ class LiveEngine:
             self.live_report, self.error = _live_report(report), ""
 
     def miss(self, error: Exception, now: float) -> None:
-        """Note that the engine did not answer; one late answer is forgiven."""
+        """Note that the engine did not answer; a single late answer is tolerated."""
         if now - self.answered_at > SILENCE_SECONDS:
             self.live_report, self.error = None, reason(error)
 
@@ -106,7 +106,7 @@ class LiveEngine:
 @dataclass(slots=True)
 class _PoolLook:
     pods: list[Pod] = field(default_factory=list)
-    """That its selector selects, if this replica does not watch them."""
+    """The pods that the pool's selector matches, if this replica does not watch them."""
     engines: dict[tuple[str, str], LiveEngine] = field(default_factory=dict)
     asked_at: float = float("-inf")
     fresh_until: float = float("-inf")
@@ -115,13 +115,13 @@ class _PoolLook:
 
 
 class LiveEngines:
-    """Asks the engines of those pools that somebody looks at.
+    """Asks the engines of the pools whose pages are open.
 
     Args:
-        store: which pools and engines there are.
-        list_pods: that a pool selects; a replica that stands by watches none.
-        read_tokens: that open the admin ports of a pool's engines, by its namespace and name.
-        clock: seconds that only grow.
+        store: has the pools and engines.
+        list_pods: lists the pods that a pool selects; a standby replica watches none.
+        read_tokens: returns the tokens for the admin ports of a pool's engines, by its namespace and name.
+        clock: returns monotonic seconds.
     """
 
     def __init__(
@@ -138,15 +138,15 @@ class LiveEngines:
         self._pools: dict[Key, _PoolLook] = {}
 
     def view(self, key: Key) -> View:
-        """The pool's objects from the store, its pods from when its engines were asked if nobody watches them."""
+        """Returns the pool's objects from the store; unwatched pods are those of the last poll of its engines."""
         view, look = self._store.view(key), self._pools.get(key)
         if view.pool is None or look is None or key in self._store.pods:
             return view
         return replace(view, pods=self._store.own_pods(view.pool, look.pods))
 
     async def engines(self, key: Key) -> list[LiveEngine]:
-        """The pool's ready engines, by name; asked now, or a moment ago for somebody else."""
-        # The last one in the dictionary is the one that was looked at last.
+        """Returns the pool's ready engines, by name; asked now, or a moment ago for another page."""
+        # The dictionary is ordered by the last view, the newest at the end.
         look = self._pools[key] = self._pools.pop(key) if key in self._pools else _PoolLook()
         while len(self._pools) > _MAX_POOLS:
             del self._pools[next(iter(self._pools))]
@@ -156,11 +156,11 @@ class LiveEngines:
         return list(look.engines.values())
 
     async def block_map(self, key: Key, pod_name: str, cells: int, tier: str = "") -> BlockMap:
-        """Ask an engine for a picture of its blocks, or of a tier's chunks.
+        """Ask an engine for a map of its blocks, or of a tier's chunks.
 
         Raises:
             NotThereError: the pool has no such engine.
-            ValueError, OSError: it does not answer as it should.
+            ValueError, OSError: the engine does not answer, or not correctly.
         """
         view = self.view(key)
         pod = next((pod for pod in view.engines if pod.meta.name == pod_name), None)
@@ -179,7 +179,10 @@ class LiveEngines:
         )
 
     def held(self, key: Key) -> dict[str, int] | None:
-        """Blocks held by each declared zone of a pool; None if nobody looks at it, or not all its engines answer."""
+        """Returns the blocks held by each declared zone of a pool.
+
+        None if no page of the pool is open, or if not all its engines answer.
+        """
         look = self._pools.get(key)
         if look is None or self._clock() - look.asked_at > CURRENT_SECONDS:
             return None
@@ -190,7 +193,7 @@ class LiveEngines:
         return {name: summarized(zones).held or 0 for name, zones in looks.items()}
 
     def forget_unseen(self) -> None:
-        """Let go of pools that nobody has looked at for a while."""
+        """Drop pools that no page has requested for a while."""
         now = self._clock()
         self._pools = {
             key: look
@@ -236,12 +239,12 @@ class LiveEngines:
 
 
 def declared(live_reports: Iterable[LiveReport]) -> Iterable[LiveZone]:
-    """The zones in these engines' reports that a TenantZone declares."""
+    """Returns the zones in these reports that a TenantZone declares."""
     return (zone for live_report in live_reports for zone in live_report.zones if not zone.is_registered)
 
 
 def by_name(zones: Iterable[LiveZone]) -> dict[str, list[LiveZone]]:
-    """What several engines say of each zone."""
+    """Returns the reports of several engines grouped by zone name."""
     found: dict[str, list[LiveZone]] = {}
     for zone in zones:
         found.setdefault(zone.name, []).append(zone)
@@ -249,7 +252,7 @@ def by_name(zones: Iterable[LiveZone]) -> dict[str, list[LiveZone]]:
 
 
 def summarized(zones: Iterable[LiveZone]) -> ZoneSummary:
-    """Zones of some engines, added up."""
+    """Returns the sum of the reports of a zone."""
     return ZoneSummary.of(zone.amounts for zone in zones)
 
 

@@ -1,4 +1,4 @@
-"""Takes a sample of the store every other second, for the console's history and its list of changes."""
+"""Samples the store every other second, for the console's history and its list of changes."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -11,12 +11,12 @@ from tenantzone_operator.kube.store import Key, Store
 
 
 class Recording:
-    """The recording of what zones hold and of what has changed.
+    """Records what zones hold and which objects have changed.
 
     Args:
-        store: as the watches see it.
-        live: knows better what zones hold, while somebody looks.
-        has_listed: whether the store is filled yet.
+        store: filled by the watches.
+        live: has newer numbers of zones while a page is open.
+        has_listed: returns whether the store is filled yet.
     """
 
     def __init__(self, store: Store, live: LiveEngines, has_listed: Callable[[], bool]) -> None:

@@ -1,4 +1,4 @@
-"""The console over HTTP: the page's files, and the JSON that the page asks for."""
+"""Serves the console over HTTP: the page's files, and the JSON that the page requests."""
 
 import re
 import socket
@@ -33,13 +33,13 @@ _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg"
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What this replica of the operator is at the moment."""
+    """The current state of this replica of the operator."""
 
     is_leading: bool
     is_ready: bool
-    """Whether what it knows is up to date."""
+    """Whether its data is up to date."""
     has_listed: bool
-    """Whether it knows anything yet."""
+    """Whether it has any data yet."""
 
 
 @asynccontextmanager
@@ -54,16 +54,16 @@ async def console_served(
 ) -> AsyncIterator[int]:
     """Serve the console on this machine's loopback address, and nowhere else, for as long as the block runs.
 
-    It gives the port that it listens on.
+    Yields the port that it listens on.
 
     Args:
-        port: to listen on.
-        store: as the watches see it.
-        list_pods: that a pool selects, for what this replica does not watch.
-        read_tokens: that open the admin ports of a pool's engines, by its namespace and name.
-        standing: of this replica.
-        list_stored: lists KVStorages and KVCacheGroups; None: this operator is told of no KV-cache manager.
-        bounds: of what slow clients may take; the default ones without.
+        port: the port to listen on.
+        store: filled by the watches.
+        list_pods: lists the pods that a pool selects, for pools that this replica does not watch.
+        read_tokens: returns the tokens for the admin ports of a pool's engines, by its namespace and name.
+        standing: returns the state of this replica.
+        list_stored: lists KVStorages and KVCacheGroups; None if this operator has no KV-cache manager.
+        bounds: limits for slow clients; the default ones if None.
     """
     live = LiveEngines(store, list_pods, read_tokens)
     storages = None if list_stored is None else LiveStorages(list_stored)
@@ -147,7 +147,7 @@ class Console:
         return web.json_response(whole)
 
     def _history(self, key: Key, zones: list[dict[str, Any]]) -> dict[str, Any]:
-        """What the declared ones among these zones held, or those that hold most, if they are many."""
+        """Returns the history of the declared zones among these; only of the largest if there are many."""
         history = self.recording.history
         largest = sorted((zone for zone in zones if not zone["registered"]), key=lambda zone: -(zone["held"] or 0))
         names = sorted(zone["name"] for zone in largest[:_MAX_CHARTS])

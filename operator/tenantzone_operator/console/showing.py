@@ -1,4 +1,4 @@
-"""What the console shows, as JSON, with amounts in blocks unless the name says otherwise; pure."""
+"""Converts the console's data to JSON, with amounts in blocks unless the name says otherwise; pure."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -14,9 +14,9 @@ from tenantzone_operator.kube.resources import Pool, Zone
 from tenantzone_operator.kube.store import Key, Store, View
 
 MAX_ZONES = 100
-"""Shown at once; a filter finds the others."""
+"""The number of zones shown at once; a filter finds the others."""
 _MAX_NAMES = 1000
-"""Zones that are told apart by colour and mark, in the order of names."""
+"""The number of zones that get a colour and mark of their own, in the order of names."""
 _POOL_FIGURES = (
     "capacityBlocks",
     "reservedBlocks",
@@ -31,7 +31,7 @@ _POOL_FIGURES = (
 
 
 def show_pools(store: Store) -> list[dict[str, Any]]:
-    """All pools as JSON, those that zones name although they do not exist among them."""
+    """Returns all pools as JSON, including pools that zones name although they do not exist."""
     zones: dict[Key, int] = {}
     for zone in store.zones:
         key = (zone.meta.namespace, zone.pool)
@@ -49,12 +49,12 @@ def _pool(pool: Pool | None) -> dict[str, Any]:
 
 
 def show_pool(view: View, engines: Sequence[LiveEngine], wanted: str) -> dict[str, Any]:
-    """One pool as JSON, with its zones and engines.
+    """Returns one pool as JSON, with its zones and engines.
 
     Args:
-        view: what the store has.
-        engines: what they say.
-        wanted: zones whose name or tenant contains this; all if it is empty.
+        view: the pool's objects in the store.
+        engines: the pool's engines with their reports.
+        wanted: selects zones whose name or tenant contains this text; empty selects all.
     """
     live_reports = [engine.live_report for engine in engines if engine.live_report is not None]
     rows = [*_declared_rows(view.zones, live_reports), *_registered_rows(live_reports)]
@@ -75,7 +75,7 @@ def show_pool(view: View, engines: Sequence[LiveEngine], wanted: str) -> dict[st
 
 
 def show_change(change: Change) -> dict[str, Any]:
-    """One change of a zone or pool as JSON."""
+    """Returns one change of a zone or pool as JSON."""
     return {
         "unixTime": change.unix_time,
         "kind": change.kind,
@@ -108,14 +108,14 @@ def _declared_rows(zones: Iterable[Zone], live_reports: Sequence[LiveReport]) ->
 
 
 def _registered_rows(live_reports: Sequence[LiveReport]) -> Iterable[dict[str, Any]]:
-    # Named after their tenants.
+    # Auto-registered zones are named after their tenants.
     reported = by_name(zone for live_report in live_reports for zone in live_report.zones if zone.is_registered)
     for tenant, looks in reported.items():
         yield {"name": tenant, "tenant": tenant, "registered": True, "ready": {}, "latency": {}, **_live(looks)}
 
 
 def _live(looks: Sequence[LiveZone]) -> dict[str, Any]:
-    """As the engines say it."""
+    """Returns a zone's fields from the engines' reports."""
     return {
         "live": True,
         **summarized(looks).fields(),
@@ -131,7 +131,7 @@ def _live(looks: Sequence[LiveZone]) -> dict[str, Any]:
 
 
 def _reported(zone: Zone) -> dict[str, Any]:
-    """As the status says it, which is written every so often."""
+    """Returns a zone's fields from its status, which is written less often."""
     in_tiers = [TierSummary.read(row).fields() for row in zone.status.get("tiers") or ()]
     return {"live": False, **ZoneSummary.read(zone.status).fields(), "tiers": in_tiers}
 
@@ -162,7 +162,7 @@ def _engine(engine: LiveEngine) -> dict[str, Any]:
 
 
 def _tiers(engine: LiveEngine) -> Iterable[dict[str, Any]]:
-    """The tiers below an engine's blocks, in bytes."""
+    """Yields the tiers below an engine's blocks, in bytes."""
     for tier in engine.live_report.tiers if engine.live_report is not None else ():
         yield {
             "pod": engine.pod.meta.name,
@@ -197,13 +197,13 @@ def _loan(engine: LiveEngine, zones: Iterable[Zone]) -> dict[str, Any]:
 
 
 def shown_condition(status: Any, kind: Type) -> dict[str, Any]:
-    """A condition of a status; empty if there is none."""
+    """Returns a condition of a status; empty if there is none."""
     found = condition_of(status, kind)
     return {name: found[name] for name in ("status", "reason", "message")} if found else {}
 
 
 def show_blocks(found: BlockMap) -> dict[str, Any]:
-    """An engine's picture, and what its kinds come to: first by zone, then what no zone has, then what is free."""
+    """Returns an engine's block map, and the sum per owner: zones first, then blocks without a zone, then free ones."""
     owners: dict[tuple[bool, str | None], list[BlockKind]] = {}
     for kind in found.kinds:
         is_free = kind.use == "free"
@@ -229,5 +229,5 @@ def _owner(is_free: bool, zone: str | None, kinds: Sequence[BlockKind], found: B
 
 
 def _percent(blocks: int, capacity: int) -> float:
-    """With one decimal; whatever numbers an engine has sent."""
+    """Returns a percentage with one decimal, for any numbers that an engine may send."""
     return min(1000, (1000 * blocks + capacity // 2) // capacity) / 10 if capacity else 0.0

@@ -1,6 +1,6 @@
-"""KVStorages and KVCacheGroups, for those who look at the console: the API server is asked while somebody does.
+"""Lists KVStorages and KVCacheGroups for the console, only while a page is open.
 
-However many look, it is asked once. No replica but the one that leads lists them otherwise.
+The API server is asked once, however many pages are open. Otherwise only the leader lists these objects.
 """
 
 import asyncio
@@ -16,20 +16,20 @@ from tenantzone_operator.kube.api import Api, explain
 from tenantzone_operator.kube.rest import RestError
 
 FRESH_SECONDS = 2.0
-"""No sooner is it asked again."""
+"""The least time between two listings, in seconds."""
 _PATIENCE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """All KVStorages and KVCacheGroups, by name."""
+    """All KVStorages and KVCacheGroups, sorted by name."""
 
     storages: tuple[DeclaredStorage, ...] = ()
     groups: tuple[DeclaredGroup, ...] = ()
 
 
 async def list_stored(api: Api) -> Stored:
-    """What the API server has of them.
+    """Returns the objects that the API server has.
 
     Raises:
         RestError, aiohttp.ClientError, TimeoutError: see `Rest.call`.
@@ -43,11 +43,11 @@ async def list_stored(api: Api) -> Stored:
 
 
 class LiveStorages:
-    """What was listed last, and what was wrong with the newest listing.
+    """The last successful listing, and the error of the newest one.
 
     Args:
-        list_all: lists them; raises as :func:`list_stored` does.
-        now: monotonic, in seconds.
+        list_all: lists the objects; raises as :func:`list_stored` does.
+        now: returns monotonic seconds.
     """
 
     def __init__(self, list_all: Callable[[], Awaitable[Stored]], now: Callable[[], float] = time.monotonic) -> None:
@@ -57,10 +57,10 @@ class LiveStorages:
         self._listed_at = float("-inf")
         self.stored = Stored()
         self.problem = ""
-        """Why there is nothing newer; empty: it is as new as it should be."""
+        """Why the newest listing failed; empty if it succeeded."""
 
     async def look(self) -> None:
-        """List them again, unless that was just done."""
+        """List the objects again, unless that was just done."""
         async with self._turn:
             if self._now() - self._listed_at < FRESH_SECONDS:
                 return

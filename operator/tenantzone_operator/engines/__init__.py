@@ -1,1 +1,1 @@
-"""Reads the engines' reports, and believes no more of them than it must."""
+"""Reads the engines' reports, and trusts them no more than necessary."""

@@ -1,4 +1,4 @@
-"""The operator's key, of which the tokens are made that open engines' admin ports."""
+"""The operator's key, from which the tokens for engines' admin ports are derived."""
 
 import asyncio
 import logging
@@ -22,20 +22,21 @@ from tenantzone_operator.kube.rest import RestError
 logger = logging.getLogger(__name__)
 
 AGAIN_SECONDS = 10.0
-"""Between two looks at the Secret, however many engines refuse what is made of it."""
+"""The least time between two reads of the Secret, however many engines refuse its tokens."""
 LOOK_SECONDS = 60.0
-"""Between two reads of the Secret while no engine refuses: if it was deleted, the operator makes it again."""
+"""The time between two reads of the Secret while no engine refuses: if it was deleted, the operator restores it."""
 _CONFLICT = 409
 
 
 class AdminKey:
-    """The key from its Secret in the operator's own namespace, made where there is none and never overwritten.
+    """The key from its Secret in the operator's own namespace; created if missing, never overwritten.
 
-    If the Secret is deleted, it is made again with the known keys: with the one before, too, while it is being changed.
+    If the Secret is deleted, the operator creates it again with the known keys. During a key change that includes the
+    previous key.
 
     Args:
-        api: for reading and making it.
-        namespace: the operator's own.
+        api: a client to read and create the Secret.
+        namespace: the operator's own namespace.
     """
 
     def __init__(self, api: Api, namespace: str) -> None:
@@ -45,27 +46,26 @@ class AdminKey:
         self._looked_at = float("-inf")
         self._looking = asyncio.Lock()
         self.problem = ""
-        """Why there is none; empty if there is one, or if nobody has asked for it yet."""
+        """Why there is no key; empty if there is one, or if it was not needed yet."""
 
     def tokens(self, namespace: str, pool: str) -> tuple[str, ...]:
-        """The tokens of a pool, the newest first; none without a key."""
+        """Returns the tokens of a pool, the newest first; empty without a key."""
         return tuple(admin_token(key, namespace, pool) for key in self._keys)
 
     async def look_up(self, namespace: str, pool: str) -> tuple[str, ...]:
-        """The tokens of a pool, after a look at the Secret if there is no key yet; none while none can be had."""
+        """Returns the tokens of a pool; reads the Secret if there is no key yet, and returns none if that fails."""
         with suppress(RestError, aiohttp.ClientError, TimeoutError):
             await self.ensure()
         return self.tokens(namespace, pool)
 
     async def ensure(self, *, again: bool = False) -> None:
-        """Have the key, if it can be had.
+        """Read the key, and create it if it is missing.
 
         Args:
-            again: look whether it is another one by now.
+            again: also check whether the key has changed.
 
         Raises:
-            RestError, aiohttp.ClientError, TimeoutError: there is none, and the API server is in trouble; it may be
-                over soon.
+            RestError, aiohttp.ClientError, TimeoutError: there is no key, because the API server is in trouble for now.
         """
         async with self._looking:
             pause = AGAIN_SECONDS if again or not self._keys else LOOK_SECONDS
@@ -74,13 +74,13 @@ class AdminKey:
             try:
                 self._keys = parse_admin_keys(await self._read_or_make())
             except (RestError, aiohttp.ClientError, TimeoutError) as error:
-                # Where there is no such namespace, there is none tomorrow.
+                # A missing namespace is a lasting problem: retrying soon does not help.
                 is_lasting = isinstance(error, RestError) and (error.is_lasting or error.status == 404)
                 if is_lasting:
                     self._complain(explain(error))
                 elif not self._keys:
                     raise
-                # Else the known key is good enough until the next look: no pool waits for it.
+                # Otherwise the known key is good enough until the next read: no pool has to wait.
             except AdminTokenError as error:
                 self._complain(str(error))
             else:
@@ -88,9 +88,9 @@ class AdminKey:
             self._looked_at = time.monotonic()
 
     async def keep_learning(self) -> None:
-        """Read the Secret again and again, until cancelled, and never make it.
+        """Read the Secret repeatedly, until cancelled, without ever creating it.
 
-        So a replica that begins to lead knows the key, though the Secret was deleted meanwhile.
+        So a replica that becomes the leader knows the key, even if the Secret was deleted in the meantime.
         """
         while True:
             await self._learn()
@@ -98,14 +98,14 @@ class AdminKey:
 
     async def _learn(self) -> None:
         async with self._looking:
-            # Who leads says what is wrong.
+            # The leader reports errors.
             with suppress(RestError, aiohttp.ClientError, TimeoutError, AdminTokenError):
                 found = await self._api.read_secret(self._namespace, ADMIN_KEY_SECRET)
                 if found is not None:
                     self._keys = parse_admin_keys(found)
 
     async def _read_or_make(self) -> dict[str, str]:
-        """The data of the Secret. A deleted Secret is made again with the keys that engines know."""
+        """Returns the data of the Secret; a deleted Secret is created again with the keys that engines know."""
         found = await self._api.read_secret(self._namespace, ADMIN_KEY_SECRET)
         if found is None:
             keys, what = (self._keys, "the known key again") if self._keys else ((new_admin_key(),), "a new key")
@@ -114,7 +114,7 @@ class AdminKey:
                 await self._api.create_secret(self._namespace, ADMIN_KEY_SECRET, data)
                 logger.info("the Secret %s/%s has %s", self._namespace, ADMIN_KEY_SECRET, what)
             except RestError as error:
-                # Another replica was faster.
+                # Another replica may have created it first.
                 if error.status != _CONFLICT:
                     raise
             found = await self._api.read_secret(self._namespace, ADMIN_KEY_SECRET)

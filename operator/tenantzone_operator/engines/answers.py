@@ -1,4 +1,4 @@
-"""Reads what engines say at their admin ports, and tells why one does not answer."""
+"""Reads the answers of engines' admin ports, and explains why an engine does not answer."""
 
 import os
 from collections.abc import Awaitable, Callable, Sequence
@@ -26,10 +26,10 @@ class _Answer(Protocol):
 async def read_report(
     pod: Pod, port: int, max_bytes: int, quota: ReadingQuota, tokens: Sequence[str] = ()
 ) -> EngineReport:
-    """Read an engine's report from its admin port, which one of the tokens opens; for errors see `read_answer`.
+    """Read an engine's report from its admin port, with the first token that is accepted; see also `read_answer`.
 
     Raises:
-        ValueError: it is not a report, or another engine's, or longer than it can be.
+        ValueError: it is not a report, another engine's report, or too long.
         OSError: the engine does not answer, or not in time.
     """
     report = await read_answer(
@@ -58,21 +58,21 @@ async def read_answer(
     patience: float,
     tokens: Sequence[str],
 ) -> Answer:
-    """Ask an engine's admin port for a path, and wait for ``patience`` seconds at most for each token.
+    """Request a path from an engine's admin port, and wait at most ``patience`` seconds for each token.
 
     Args:
-        pod: the engine's.
-        port: its admin port.
-        path: with its query.
-        parse: raises ValueError at what is not what was asked for.
-        max_bytes: of the answer.
-        quota: pays for it.
-        patience: in seconds.
-        tokens: of the engine's pool, the newest first; the next is shown where one is refused.
+        pod: the engine's pod.
+        port: the engine's admin port.
+        path: the path with its query.
+        parse: parses the body; raises ValueError if it is invalid.
+        max_bytes: the most bytes that the body may have.
+        quota: charged for the answer.
+        patience: seconds to wait for each token.
+        tokens: the tokens of the engine's pool, the newest first; if one is refused, the next is tried.
 
     Raises:
-        TokenRefusedError: it refuses all of them.
-        ValueError: it is not what was asked for, or another engine's, or longer than that.
+        TokenRefusedError: the engine refuses all tokens.
+        ValueError: the answer is invalid, another engine's, or too long.
         OSError: the engine does not answer, or not in time.
     """
     ask = partial(fetch, pod.ip, port, path, max_bytes=max_bytes, quota=quota, patience=patience)
@@ -95,7 +95,7 @@ async def read_answer(
 
 
 async def _first_let_in(ask: Callable[..., Awaitable[bytes]], tokens: Sequence[str]) -> bytes:
-    """The answer to the first of the tokens that is not refused; without any, none is shown."""
+    """Returns the answer to the first token that is not refused; sends no token if there are none."""
     *others, last = tokens or ("",)
     for token in others:
         with suppress(TokenRefusedError):
@@ -104,7 +104,7 @@ async def _first_let_in(ask: Callable[..., Awaitable[bytes]], tokens: Sequence[s
 
 
 def reason(error: Exception) -> str:
-    """Why an engine did not answer, without details, such as ports of ours, that differ from attempt to attempt."""
+    """Returns why an engine did not answer, without details that differ between attempts, such as local ports."""
     match error:
         case TimeoutError():
             return "it does not answer in time"

@@ -1,8 +1,8 @@
-"""Asks an engine's admin port over HTTP, and takes what an engine sends: one head, and as many bytes as it announces.
+"""Requests an engine's admin port over HTTP, and accepts one form of answer: a head and a body of known length.
 
-A library does not do here. It understands all that HTTP allows: interim answers without end, chunks of one byte, each
-with an extension, trailers. Any pod can send those, and they cost the event loop its time while no body comes that
-could be counted.
+An HTTP library would accept everything that HTTP allows: endless interim answers, chunks of one byte, each with an
+extension, and trailers. Any pod can send those. They would cost the event loop time without a body that could be
+counted.
 """
 
 import asyncio
@@ -17,23 +17,23 @@ _END_OF_HEAD = b"\r\n\r\n"
 _READ_BYTES = 2**16
 
 PIECES = 64
-"""An answer may come in so many pieces, whatever its length, ..."""
+"""The number of pieces in which an answer of any length may arrive."""
 PIECE_BYTES = 512
-"""... and in one more for so many bytes: networks cut larger ones."""
+"""The number of bytes for which one more piece is allowed: networks split larger ones."""
 PIECE_COSTS_BYTES = 2 * 2**10
-"""To receive a piece takes about as long as to read a report of this length: the least that it takes of the quota."""
+"""The least that a piece costs of the quota: receiving it takes about as long as reading a report of this length."""
 
 
 class UnbelievableError(ValueError):
-    """An answer that no engine of ours gives; to read another one like it would cost as much."""
+    """An answer that no engine of ours gives; reading another one like it would cost as much."""
 
 
 class TokenRefusedError(ValueError):
-    """An engine of ours answers, and refuses the token that it was shown."""
+    """An engine of ours answers, and refuses the token."""
 
 
 class SlowError(TimeoutError):
-    """The connection to an engine was accepted, and the answer was not there in time."""
+    """The connection to an engine was accepted, but the answer did not arrive in time."""
 
 
 async def fetch(
@@ -41,21 +41,21 @@ async def fetch(
 ) -> bytes:
     """Get the content at a path of an engine's admin port.
 
-    Nothing is decompressed, no redirect followed, no proxy asked, and the connection is closed in any case.
+    Decompresses nothing, follows no redirect, uses no proxy, and always closes the connection.
 
     Args:
         host: an IP address.
         port: the engine's admin port.
-        path: with its query.
-        max_bytes: that are believed, without the head.
-        quota: pays for all that comes.
-        patience: in seconds, for all of it.
-        token: to show; empty: none.
+        path: the path with its query.
+        max_bytes: the most bytes that the body may have.
+        quota: charged for all bytes that arrive.
+        patience: seconds for the whole request.
+        token: the token to send; empty for none.
 
     Raises:
         UnbelievableError, TokenRefusedError: see there.
-        ValueError: the status is not 200, or the host is no address.
-        SlowError, TimeoutError: it was not there in time.
+        ValueError: the status is not 200, or the host is not an IP address.
+        SlowError, TimeoutError: the answer did not arrive in time.
         OSError: there is no connection, or it broke.
     """
     address = ip_address(host)
@@ -86,7 +86,7 @@ class _Answer:
         self._pieces = 0
 
     async def read(self, what: str, max_bytes: int) -> bytes:
-        """The body of the answer, after its head."""
+        """Returns the body of the answer, after reading its head."""
         while (end := self._came.find(_END_OF_HEAD)) < 0:
             if len(self._came) >= MAX_HEAD_BYTES:
                 raise UnbelievableError(f"{what} answers with a head of more than {MAX_HEAD_BYTES:,} bytes")
@@ -100,7 +100,7 @@ class _Answer:
         return bytes(memoryview(self._came)[begin : begin + length])
 
     async def _receive(self, until: int) -> None:
-        """Receive some more, until so many bytes have come."""
+        """Receive one more piece, up to ``until`` bytes in all."""
         count = min(until - len(self._came), _READ_BYTES)
         piece = await asyncio.get_running_loop().sock_recv(self._connection, count)
         if not piece:
@@ -113,7 +113,7 @@ class _Answer:
 
 
 def _read_head(head: bytes, what: str) -> int:
-    """The length of the body, as the answer's head announces it."""
+    """Returns the length of the body, as the answer's head announces it."""
     first, *lines = head.split(b"\r\n")
     version, _, rest = first.partition(b" ")
     status = rest[:3]

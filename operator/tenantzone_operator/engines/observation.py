@@ -1,4 +1,4 @@
-"""What is known of one engine now; pure."""
+"""The current knowledge about one engine; pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,16 +8,16 @@ from tenantzone_operator.engines.views import EngineView, TierView, ZoneView
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What is known of one ready engine: its newest report, or why there is none."""
+    """The newest report of one ready engine, or why there is none."""
 
     pod: str
     report: EngineView | None
     error: str = ""
     """Why there is no report."""
     refuses: bool = False
-    """Whether there is none because it refuses the operator's tokens."""
+    """Whether there is no report because the engine refuses the operator's tokens."""
     blocks: int | None = None
-    """The engine's size, even if it does not answer now; None: it never told."""
+    """The engine's number of blocks, also while it does not answer; None if it never reported it."""
 
     @property
     def zones(self) -> Mapping[str, ZoneView]:
@@ -26,12 +26,12 @@ class Observation:
 
     @property
     def tiers(self) -> Mapping[str, TierView]:
-        """The tiers that the engine reports, by name; empty if it has none, or there is no report."""
+        """The tiers that the engine reports, by name; empty if it has none, or if there is no report."""
         return self.report.tiers if self.report is not None else {}
 
     @property
     def lag(self) -> str:
-        """In what an API server process differs from its engine core, in words; empty: in nothing that is known."""
+        """How an API server process differs from its engine core, in words; empty if no difference is known."""
         return self.report.lag if self.report is not None else ""
 
     @property

@@ -1,8 +1,8 @@
-"""An engine's report as the operator reads it: whatever a pod sends that matches a pool's labels.
+"""An engine's report as the operator reads it. Any pod that matches a pool's labels may have sent it.
 
-The contract's own model is for who writes reports. Here nothing is taken that no status could show: numbers are
-bounded, and of what a report says only what is used comes into memory, about as much as its text. Fields that
-are not known are passed over, since an engine may be newer.
+The contract's own model is for those who write reports. This model accepts no value that a status could not show:
+numbers are bounded. It keeps only the fields that are used, so that a report takes about as much memory as its text. It
+ignores unknown fields, since an engine may be newer.
 """
 
 import asyncio
@@ -23,15 +23,15 @@ from tenantzone_contract.report import (
 
 MAX_BLOCKS = 2**31 - 1
 MAX_API_SERVERS = 1024
-"""Processes of one engine."""
+"""The most processes of one engine."""
 MAX_LAGS = 16
-"""In what one of them may differ from its engine core."""
+"""The most differences between one process and its engine core."""
 
 _BASE_BYTES = 64 * 2**10
 _ZONE_BYTES = 4 * 2**10
-"""Several times what a zone and its loans take."""
+"""The bytes for one zone: several times what a zone and its loans take."""
 _REGISTERED_ZONES = 4096
-"""For how many unknown tenants' zones there is room in the report of an engine that may have any."""
+"""The number of unknown tenants' zones that fit in the report of an engine that may register any."""
 
 Blocks = Annotated[int, msgspec.Meta(ge=0, le=MAX_BLOCKS)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
@@ -41,7 +41,7 @@ UnixTime = Annotated[float, msgspec.Meta(ge=-1e12, le=1e12)]
 
 _IN_THREAD_BYTES = 64 * 2**10
 _THREADS = ThreadPoolExecutor(2, thread_name_prefix="reports")
-"""For what would keep everybody else waiting."""
+"""Parses long reports, so that the event loop is not blocked."""
 
 
 class PurgeReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
@@ -56,7 +56,7 @@ Seconds = Annotated[float, msgspec.Meta(ge=0, le=MAX_SECONDS)]
 
 
 class TargetReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """One latency target of a zone, and what its requests get."""
+    """One latency target of a zone, and the time that its requests get."""
 
     target_seconds: Annotated[float, msgspec.Meta(gt=0, le=MAX_SECONDS)]
     actual_seconds: Seconds | None = None
@@ -64,14 +64,14 @@ class TargetReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
 
 class LatencyReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """The latency targets that a zone has."""
+    """The latency targets of a zone."""
 
     token_time: TargetReport | None = None
     first_token: TargetReport | None = None
 
 
 class TierEffectReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """What a zone used of a tier in the last window."""
+    """How a zone used a tier in the last window."""
 
     offered_bytes: Count
     loaded_bytes: Count
@@ -79,7 +79,7 @@ class TierEffectReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
 
 class ZoneTierReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """One zone in one tier of an engine; what are no bytes are chunks."""
+    """One zone in one tier of an engine; amounts that are not in bytes are in chunks."""
 
     tier: TierName
     reserved_bytes: Count
@@ -105,7 +105,7 @@ class TierReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
 
 class ZoneReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """One zone on one engine, as the contract's ``ZoneReport`` has it."""
+    """One zone on one engine, as in the contract's ``ZoneReport``."""
 
     name: Name
     tenant: Name
@@ -134,7 +134,7 @@ class ZoneReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
     @property
     def waiting_for(self) -> str | None:
-        """Why its next request waits, whichever release's words the engine uses."""
+        """Why the zone's next request waits, in the field of either release."""
         return self.waits_for or self.wait_reason
 
     purge: PurgeReport | None = None
@@ -144,7 +144,7 @@ class ZoneReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
     @property
     def evicted(self) -> Mapping[str, int]:
-        """Evicted blocks by reason, whichever release's words the engine uses."""
+        """The evicted blocks by reason, with older reasons renamed to the newer ones."""
         if self.evictions is not None:
             return self.evictions
         return {EVICTIONS_IN_NEWER_WORDS.get(reason, reason): count for reason, count in self.evicted_blocks.items()}
@@ -167,7 +167,7 @@ class ConfigStatus(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
 
 class SaltKeyStatus(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """Which salt key the engine uses, and what is wrong with the file that it has of it."""
+    """The salt key that the engine uses, and what is wrong with its key file."""
 
     id: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{0,64}$")] = ""
     error: str = ""
@@ -184,21 +184,21 @@ class LoanReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
 
 class IdentityReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """By which declaration the engine's frontend knows tenants, and why it lets nobody in."""
+    """The identity declaration that the engine's frontend applies, and why it serves no tenant."""
 
     digest: Name
     problem: str = ""
 
 
 class AdminPortStatus(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """Who may read the engine's admin port, and what is wrong with the file of tokens that it has."""
+    """Who may read the engine's admin port, and what is wrong with its token file."""
 
     open: bool = False
     error: str = ""
 
 
 class ApiServerReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """What one API server process of the engine enforces."""
+    """The config that one API server process of the engine enforces."""
 
     process: Count
     config_generation: Count | None = None
@@ -207,7 +207,7 @@ class ApiServerReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
 
 class EngineReport(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """An engine's report, cut down to the fields that the operator reads."""
+    """An engine's report, reduced to the fields that the operator reads."""
 
     version: Literal[1]
     engine_version: Annotated[str, msgspec.Meta(max_length=253)]
@@ -233,11 +233,11 @@ _DECODER = msgspec.json.Decoder(EngineReport)
 
 
 def max_report_bytes(declared: int, *, may_register: bool) -> int:
-    """How long an engine's report can be, in bytes.
+    """Returns the most bytes that an engine's report can have.
 
     Args:
-        declared: zones that name the pool.
-        may_register: whether the engine makes zones for unknown tenants.
+        declared: the number of zones that name the pool.
+        may_register: whether the engine registers zones for unknown tenants.
     """
     return _BASE_BYTES + _ZONE_BYTES * (declared + (_REGISTERED_ZONES if may_register else 0))
 
@@ -246,7 +246,7 @@ def read_report_text(text: bytes) -> EngineReport:
     """Parse the text of an engine's report.
 
     Raises:
-        ValueError: it is not a report, it is of a version that this code does not know, or a number in it is absurd.
+        ValueError: it is not a report, its version is unknown, or a number in it is out of bounds.
     """
     try:
         return _DECODER.decode(text)
@@ -255,7 +255,7 @@ def read_report_text(text: bytes) -> EngineReport:
 
 
 async def read_report_text_aside(text: bytes) -> EngineReport:
-    """Parse a report like `read_report_text`, in a thread if it is long, so that the event loop goes on.
+    """Parse a report like `read_report_text`, in a thread if it is long, so that the event loop is not blocked.
 
     Raises:
         ValueError: see `read_report_text`.

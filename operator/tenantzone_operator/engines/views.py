@@ -1,4 +1,4 @@
-"""An engine's report, cut down to what is shown and decided on, since thousands of them are in memory at a time."""
+"""Reduces an engine's report to what the operator shows and decides on: thousands are in memory at a time."""
 
 import asyncio
 import sys
@@ -21,14 +21,14 @@ _LONGEST_ERROR = 1000
 _HASH_CHARACTERS = 20
 _IN_THREAD_ZONES = 200
 _TAKEN_BACK: tuple[EvictionReason, ...] = ("reclaim", "due")
-"""Reasons of evictions that hit what a zone had borrowed."""
+"""The reasons of evictions of blocks that a zone had borrowed."""
 _FOR_ROOM: tuple[EvictionReason, ...] = ("quiet", "reclaim", "own", "relief")
-"""Reasons of evictions that somebody's request was the cause of, other than its zone's limit."""
+"""The reasons of evictions that a request caused, other than its own zone's limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class ZoneView:
-    """A declared zone in one engine, with the report's numbers and sums of its evictions."""
+    """A declared zone in one engine, with the report's numbers and the sums of its evictions."""
 
     generation: int
     state: ZoneState
@@ -44,73 +44,73 @@ class ZoneView:
     recomputed_tokens: int
     blocks_evicted: int
     taken_back: int
-    """Of the evicted blocks: those that it had borrowed."""
+    """The evicted blocks that the zone had borrowed."""
     awaited_seats: int
-    """What it reserves by name of the requests that run at once, and of which the engine has too few."""
+    """The seats that the zone reserves explicitly and that the engine lacks."""
     waiting_for: str | None = None
-    """Why its next request waits; None: none does, or it has all that it needs."""
+    """Why the zone's next request waits; None if no request waits."""
     evicted_by_limit: int = 0
-    """Of the evicted blocks: those that went because the zone was at its own limit, ..."""
+    """The blocks evicted because the zone was at its own limit."""
     evicted_by_ttl: int = 0
-    """... that nobody had used for as long as it keeps them, ..."""
+    """The blocks evicted because they were unused for the zone's ttl."""
     evicted_by_watermark: int = 0
-    """... that went although nobody needed them yet, ..."""
+    """The blocks evicted by the watermarks, before any zone needed them."""
     evicted_for_room: int = 0
-    """... and that its own or others' requests needed."""
+    """The blocks evicted for requests of this or other zones."""
     purge: PurgeReport | None = None
-    """The last one that the engine has carried out; None: there was none, or it is too old to carry one out."""
+    """The last purge that the engine has carried out; None if there was none or the engine is too old."""
     unscrubbed: int = 0
-    """Free blocks that hold data of the zone until another tenant gets them."""
+    """The free blocks that hold data of the zone until another tenant gets them."""
     latency: LatencyReport | None = None
-    """What becomes of its latency targets; None: it has none, or the engine is too old to have any."""
+    """The state of the zone's latency targets; None if it has none or the engine is too old."""
     tiers: tuple[ZoneTierReport, ...] = ()
-    """What it has of each tier of the engine; none: the engine has no tiers, or is too old to have any."""
+    """The zone's share of each tier of the engine; empty if there are no tiers or the engine is too old."""
 
 
 @dataclass(frozen=True, slots=True)
 class TierView:
-    """A tier of an engine, without what moves with each request."""
+    """A tier of an engine, without the numbers that change with each request."""
 
     capacity_bytes: int
-    """In whole chunks."""
+    """The capacity in whole chunks."""
     chunk_bytes: int
     problem: str
-    """What keeps it from storing or loading, in the engine's words; empty: nothing."""
+    """Why the tier can't store or load, in the engine's words; empty if it can."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineView:
-    """An engine's report, cut down to what statuses and plans need."""
+    """An engine's report, reduced to what statuses and plans need."""
 
     capacity_blocks: int
     seats: int
-    """Requests that can run at once; 0: it does not say."""
+    """The number of requests that can run at once; 0 if the engine does not report it."""
     applied_generation: int | None
     applied_hash: str | None
     nack: str
     """Why the engine refuses the newest config, in its own words; empty if it does not."""
     is_untrusted: bool
-    """Whether the engine refuses a config because the operator's signature does not hold, or is of an older config."""
+    """Whether the engine refuses a config because its signature is invalid or belongs to an older config."""
     identity: str
-    """The digest of the declaration by which its frontend knows tenants."""
+    """The digest of the identity declaration that the frontend applies."""
     identity_problem: str
-    """Why its frontend lets nobody in, in its own words; empty if it does."""
+    """Why the frontend serves no tenant, in its own words; empty if it does."""
     zones: Mapping[str, ZoneView]
     """The declared zones, by name."""
     salt_key_id: str | None
-    """Empty: it uses one of its own; None: it does not say."""
+    """The id of the salt key; empty if the engine uses a key of its own, None if it does not report it."""
     salt_key_error: str
-    """Why the file of the pool's key is not in force, in its own words; empty if it is, or if there is none."""
+    """Why the pool's key file is not in force, in the engine's words; empty if it is, or if there is none."""
     admin_is_open: bool
-    """Whether its admin port tells everybody; one of the previous release knows no tokens."""
+    """Whether the admin port answers without a token; engines of the previous release know no tokens."""
     admin_error: str
-    """Why the file of tokens as it is now is not in force, in its own words; empty if it is."""
+    """Why the current token file is not in force, in the engine's words; empty if it is."""
     tiers: Mapping[str, TierView]
-    """Below its blocks, by name."""
+    """The tiers below the engine's blocks, by name."""
     api_servers: tuple[tuple[int | None, str | None], ...] = ()
-    """Generation and hash of the config that each API server process enforces; none: the engine does not report it."""
+    """Generation and hash of the config that each API server process enforces; empty if not reported."""
     lag: str = ""
-    """In what an API server process has differed from the engine core for long, with the process; empty: in nothing."""
+    """How an API server process has differed from the engine core for long, with the process; empty if in nothing."""
 
     @property
     def enforced(self) -> tuple[tuple[int | None, str | None], ...]:
@@ -119,7 +119,7 @@ class EngineView:
 
 
 def view(report: EngineReport) -> EngineView:
-    """Cut a report down to its view."""
+    """Returns the view of a report."""
     config, salt_key, admin_port = report.config, report.salt_key, report.admin_port
     return EngineView(
         capacity_blocks=report.capacity_blocks,
@@ -128,7 +128,7 @@ def view(report: EngineReport) -> EngineView:
         applied_hash=config.applied_hash,
         nack=printable(config.rejected.error, _LONGEST_ERROR) if config.rejected is not None else "",
         is_untrusted=config.rejected is not None and config.rejected.untrusted,
-        # One of the previous release knows API keys only.
+        # An engine of the previous release knows API keys only.
         identity=report.identity.digest if report.identity is not None else identity_digest(None),
         identity_problem=printable(report.identity.problem, _LONGEST_ERROR) if report.identity is not None else "",
         # An auto-registered zone is named after its tenant, and a TenantZone of that name may be another tenant's.
@@ -150,7 +150,7 @@ def view(report: EngineReport) -> EngineView:
 
 
 def _lag(process: ApiServerReport, applied_hash: str | None) -> str:
-    """In what an API server process differs from its engine core, in words."""
+    """Returns how an API server process differs from its engine core, in words."""
     words = {
         "config": f"enforces config {_short(process.config_hash)}, not {_short(applied_hash)}",
         "keys": "knows other API keys than its key files have",
@@ -162,7 +162,7 @@ def _lag(process: ApiServerReport, applied_hash: str | None) -> str:
 
 
 def _missing(count: int) -> str:
-    """How many API server processes have never reported, in words; empty: none."""
+    """Returns how many API server processes have never reported, in words; empty if none."""
     if not count:
         return ""
     return (
@@ -175,14 +175,14 @@ def _short(config_hash: str | None) -> str:
 
 
 async def view_aside(report: EngineReport) -> EngineView:
-    """Cut a report down like `view`, in a thread if it has many zones, so that the event loop goes on."""
+    """Returns the view of a report like `view`, in a thread if there are many zones."""
     if len(report.zones) <= _IN_THREAD_ZONES:
         return view(report)
     return await asyncio.to_thread(view, report)
 
 
 def zone_view(report: ZoneReport) -> ZoneView:
-    """What is kept of a zone's report."""
+    """Returns the view of a zone's report."""
     evicted = report.evicted
     return ZoneView(
         generation=report.generation,
@@ -206,7 +206,7 @@ def zone_view(report: ZoneReport) -> ZoneView:
         evicted_by_watermark=evicted.get("watermark", 0),
         evicted_for_room=sum(evicted.get(reason, 0) for reason in _FOR_ROOM),
         purge=report.purge,
-        # It changes with each block, and only what is known of a purge is shown.
+        # The number changes with each block, and is shown only with a purge.
         unscrubbed=report.unscrubbed_blocks if report.purge is not None else 0,
         latency=report.latency,
         tiers=report.tiers,

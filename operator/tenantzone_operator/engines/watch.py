@@ -1,4 +1,4 @@
-"""Reads the engines' reports, over and over; what an engine sends is checked, what it does not send is not guessed."""
+"""Polls the engines' reports; validates what an engine sends, and guesses nothing that is missing."""
 
 import asyncio
 import logging
@@ -20,56 +20,62 @@ logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
 QUICK_POLL_SECONDS = 0.1
-"""While something that was sent out is not acknowledged yet, ..."""
+"""The poll interval while a published config is not acknowledged yet, in seconds."""
 QUICK_FOR_SECONDS = 30.0
-"""... but no longer than this."""
+"""How long the quick interval lasts at most."""
 
 _AT_ONCE = 16
-"""Engines of one pool that are asked at a time: so many answers may be in memory."""
+"""The number of engines of one pool that are asked at a time, and so of answers in memory."""
 
 MAX_BACKOFF_SECONDS = 30.0
-"""An engine whose answer could not be believed is asked again later each time, at last this long after. So is one that
-accepts connections and does not answer in time, once it is unreachable: a busy one may be late."""
+"""The longest backoff of an engine that sends an invalid answer. The delay doubles with each such answer.
+
+An engine that accepts connections and does not answer in time is treated alike once it is unreachable: a busy engine
+may be late.
+"""
 
 SILENCE_SECONDS = 3.0
-"""An engine that has not answered for this long is unreachable. One late answer is not worth a change of status."""
+"""An engine that has not answered for this long is unreachable. One late answer must not change a status."""
 FROZEN_SECONDS = 15.0
-"""A report that has not been renewed for this long comes from an engine that hangs. (They renew it all the time.)"""
+"""An engine whose report was not renewed for this long hangs; engines renew it all the time."""
 
 SAY_AGAIN_SECONDS = 60.0
-"""An engine that gives other reasons all the time gets no more lines of the log than one in so many seconds."""
+"""An engine whose errors keep changing gets at most one log line per this many seconds."""
 HANGS = "its report is not renewed any more; the engine hangs"
 
 
 @dataclass(slots=True)
 class _Engine:
-    """One pod that is watched; times are of this machine's monotonic clock, since the engine's own clock may differ."""
+    """One watched pod. Times are of this machine's monotonic clock, since the engine's clock may differ."""
 
     pod: Pod
     report: EngineView | None = None
     error: str = ""
-    """Why there is no report, as statuses say it: in the same words whatever is at the port. Who makes a pool chooses
-    the port, and a pod's status says the address; nobody should learn by them who answers there, and how."""
+    """Why there is no report, as statuses show it: the same words whatever answers at the port.
+
+    The pool's author chooses the port, and a pod's status contains the address. The words must not reveal who answers
+    there.
+    """
     refuses: bool = False
-    """Whether that is because it refuses the pool's tokens."""
+    """Whether the reason is that it refuses the pool's tokens."""
     said: str = ""
-    """The reason that the log has."""
+    """The reason that was logged last."""
     said_at: float = float("-inf")
     answered_at: float = 0.0
     published: float = 0.0
-    """The engine's own time of its newest report; only compared with itself."""
+    """The time of its newest report by the engine's clock; only compared to itself."""
     renewed_at: float = 0.0
     blocks: int | None = None
     asking: asyncio.Task[bool] | None = None
-    """Under way."""
+    """The running request, if there is one."""
     is_prompt: bool = True
-    """Whether it answered when it was asked last: then others wait for its answer, which takes no time."""
+    """Whether the last answer came in time. If so, a round waits for its next answer."""
     backoff: float = 0.0
-    """Seconds for which it was not asked after the last answer that could not be believed, or that did not come."""
+    """The current backoff in seconds, after an invalid or missing answer."""
     ask_after: float = 0.0
 
     def forget(self) -> None:
-        """Wait for the engine's answer no longer."""
+        """Stop waiting for the engine's answer."""
         if self.asking is not None:
             self.asking.cancel()
 
@@ -81,10 +87,10 @@ class EngineWatch:
     """Watches the reports of one pool's engines.
 
     Args:
-        changed: called when an observation differs from the one before.
-        quota: of the pool's namespace.
-        log: where it says whether engines answer.
-        tokens: that open their admin ports at the moment, the newest first.
+        changed: called when an observation differs from the previous one.
+        quota: the reading quota of the pool's namespace.
+        log: logs whether engines answer.
+        tokens: returns the current tokens for their admin ports, the newest first.
     """
 
     def __init__(
@@ -106,14 +112,14 @@ class EngineWatch:
         self._wake = asyncio.Event()
 
     async def look_at(self, pods: Sequence[Pod], port: int, max_bytes: int) -> list[Observation]:
-        """Watch these pods from now on, and say what is known of them, in the order of their names.
+        """Watch these pods from now on, and return the observations in the order of their names.
 
-        One that is new is asked first, so that nobody decides anything without having heard it.
+        A new pod is asked first, so that no decision is made before it was heard.
 
         Args:
-            pods: that are ready.
-            port: of their admin servers.
-            max_bytes: of a report.
+            pods: the ready pods.
+            port: the port of their admin servers.
+            max_bytes: the most bytes of a report.
         """
         known, self._port, self._max_bytes = self._engines, port, max_bytes
         self._engines = {}
@@ -126,29 +132,29 @@ class EngineWatch:
             began = time.monotonic()
             await asyncio.gather(*(self._ask(engine) for engine in new))
             if any(engine.report is None for engine in new):
-                # As long as if nobody were there: the time would tell what the words do not.
+                # Wait as long as if no server were there: otherwise the time would reveal what the error does not.
                 await asyncio.sleep(ANSWER_SECONDS - (time.monotonic() - began))
             self._wake.set()
         return [engine.observation() for engine in self._engines.values()]
 
     def hurry(self) -> None:
-        """Ask more often for a while: a config was sent out, so an acknowledgement is expected soon."""
+        """Poll faster for a while: a config was published, so an acknowledgement is expected soon."""
         self._quick_until = time.monotonic() + QUICK_FOR_SECONDS
         self._wake.set()
 
     def relax(self) -> None:
-        """Ask at the usual pace again: everything is acknowledged."""
+        """Poll at the usual interval again: everything is acknowledged."""
         self._quick_until = 0.0
 
     def stop(self) -> None:
-        """Wait for no engine's answer any more."""
+        """Stop waiting for any engine's answer."""
         for engine in self._engines.values():
             engine.forget()
 
     async def run(self) -> None:
-        """Ask all engines until cancelled."""
+        """Poll all engines until cancelled."""
         while True:
-            # Reports of thousands of zones take their time to be read, and asking must not take all of it.
+            # Reports of thousands of zones take long to read; polling must not use all the time.
             quick = max(QUICK_POLL_SECONDS, self._quota.pause_seconds())
             is_quick = time.monotonic() < self._quick_until
             try:
@@ -162,9 +168,9 @@ class EngineWatch:
             await self.ask_all()
 
     async def ask_all(self) -> None:
-        """Ask each engine once, but for those that have not answered yet and those that are not believed for now.
+        """Ask each engine once, except those that have not answered yet and those in backoff.
 
-        Who answered promptly the last time is waited for; whoever did not is heard when it answers.
+        Waits for engines that answered promptly the last time; the others are handled when they answer.
         """
         now, prompt = time.monotonic(), []
         for engine in self._engines.values():
@@ -185,7 +191,7 @@ class EngineWatch:
             self._changed()
 
     async def _ask(self, engine: _Engine) -> bool:
-        """Ask one engine. Returns whether what is known of it has changed."""
+        """Ask one engine. Returns whether its observation has changed."""
         before, why, unexpected = (engine.report, engine.error), "", None
         async with self._slots:
             now = time.monotonic()
@@ -193,7 +199,7 @@ class EngineWatch:
                 report = await read_report(engine.pod, self._port, self._max_bytes, self._quota, self._tokens())
                 seen = await view_aside(report)
             except Exception as error:
-                # What nobody expected of an engine is that engine's trouble, too, and the log has all of it.
+                # An unexpected error affects only this engine, too; the log has the details.
                 unexpected = None if isinstance(error, (OSError, ValueError)) else error
                 ENGINE_POLLS.labels("failed").inc()
                 engine.is_prompt = not isinstance(error, TimeoutError)
@@ -230,7 +236,7 @@ class EngineWatch:
 
 
 def _no_report(pod: Pod, port: int) -> str:
-    """The error of an engine without a report. It depends on the pod only, and not on what answers at the port."""
+    """Returns the error of an engine without a report. It depends on the pod only, not on what answers at the port."""
     if pod.host_network:
         return (
             f"no report that names this pod from its admin port {port} on the host network (set POD_NAME to "

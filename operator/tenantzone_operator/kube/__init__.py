@@ -1,1 +1,1 @@
-"""What speaks with the Kubernetes API: clients, the objects that are watched, and where they are kept."""
+"""The Kubernetes API: clients, the watched objects, and the store that keeps them."""

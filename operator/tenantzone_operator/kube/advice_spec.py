@@ -1,4 +1,4 @@
-"""What a ZonePool says of advice: whether it is given, whether it is applied, and within which bounds."""
+"""``spec.advice`` of a ZonePool: whether changes are recommended or applied, and within which bounds."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -14,7 +14,7 @@ _DEFAULT_WINDOW = "10m"
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """From the least to the most, both included; percent, seconds or fractions, as the field has them."""
+    """A range with both ends included; in percent, seconds or fractions, depending on the field."""
 
     least: float
     most: float
@@ -25,16 +25,16 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How far fields may be changed; None or nothing: not at all."""
+    """How far fields may be changed; None or empty if not at all."""
 
     limit: Range | None = None
-    """Percent of an engine's blocks."""
+    """The range in percent of an engine's blocks."""
     weight: Range | None = None
     ttl: Range | None = None
-    """Seconds."""
+    """The range in seconds."""
     eviction_policies: tuple[str, ...] = ()
     watermarks: Range | None = None
-    """Fractions of an engine's blocks."""
+    """The range in fractions of an engine's blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +44,14 @@ class AdviceSpec:
     mode: Mode = "Recommend"
     window_seconds: float = 600.0
     bounds: Bounds = Bounds()
-    """Of what mode Auto changes."""
+    """The bounds of changes in mode Auto."""
 
 
 def read_advice(spec: Body) -> AdviceSpec:
-    """``spec.advice``, whose absence means that changes are recommended.
+    """Read ``spec.advice``; without it, changes are recommended.
 
     Raises:
-        ValueError: it makes no sense; the message names the field.
+        ValueError: a value is invalid; the message names the field.
     """
     try:
         window_seconds = parse_duration(spec.get("window", _DEFAULT_WINDOW))

@@ -1,6 +1,6 @@
-"""The API server, as the operator uses it: full listings, and the few writes that it makes.
+"""The operator's calls to the API server: full listings, and a few writes.
 
-Each write is a server-side apply or a merge patch of just our fields, so what others have set on the objects survives.
+Each write is a server-side apply or a merge patch of only our fields, so that fields set by others survive.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ from tenantzone_operator.kube.rest import Rest, RestError
 T = TypeVar("T")
 
 _PAGE = 100
-"""Objects in one answer: what is read at once is in memory at once."""
+"""Objects per page: one page is in memory at a time."""
 _GRACE_SECONDS = 5.0
-"""For the API server to end a watch that is over."""
+"""The time for the API server to end a watch that is over."""
 _APPLY = "application/apply-patch+yaml"
 _MERGE = "application/merge-patch+json"
 _APPLIED = {"fieldManager": FIELD_MANAGER, "force": "true"}
@@ -40,35 +40,35 @@ class Api:
     """The API server, with the calls that the operator makes.
 
     Args:
-        rest: connected.
-        namespace: the only one that is listed; None: all.
+        rest: a connected client.
+        namespace: the only namespace that is listed; None for all.
     """
 
     def __init__(self, rest: Rest, namespace: str | None) -> None:
         self.rest = rest
         self._namespace = namespace
         self.turn = asyncio.Lock()
-        """To be held while something is written that nobody waits for: what the API server can take is for the rest."""
+        """Held during writes that no user waits for, so that the API server's capacity is left for the others."""
         self.writes = 0
-        """How many were made since the start."""
+        """The number of writes since the start."""
 
     async def list_zones(self, read: Callable[[Body], T]) -> tuple[list[T], int]:
-        """All TenantZones, each as what ``read`` makes of it, and the version of the listing."""
+        """Returns all TenantZones, each converted by ``read``, and the version of the listing."""
         return await self._list(_OURS, ZONES, read)
 
     async def list_pools(self, read: Callable[[Body], T]) -> tuple[list[T], int]:
         return await self._list(_OURS, POOLS, read)
 
     async def list_pods(self, namespace: str, query: str, read: Callable[[Body], T]) -> tuple[list[T], int]:
-        """The pods of a namespace that a ``labelSelector`` selects, and the version of the listing."""
+        """Returns the pods of a namespace that a ``labelSelector`` selects, and the version of the listing."""
         return await self._list_all(_path("/api/v1", namespace, "pods"), {"labelSelector": query}, read)
 
     def watch_pods(
         self, namespace: str, query: str, version: int, seconds: int
     ) -> AsyncGenerator[dict[str, Any], None]:
-        """Watch pods from the version of a listing on, as events, for so many seconds.
+        """Watch pods from the version of a listing on, as events, for ``seconds``.
 
-        One whose labels are changed so that it is not selected any more is told as deleted.
+        A pod whose labels stop matching is reported as deleted.
 
         Raises:
             RestError, aiohttp.ClientError, TimeoutError: see `Rest.watch`.
@@ -77,9 +77,9 @@ class Api:
         return self.rest.watch(_path("/api/v1", namespace, "pods"), params, seconds + _GRACE_SECONDS)
 
     async def secret_version(self, namespace: str, name: str) -> tuple[str, int]:
-        """The uid and version of a Secret without its content, empty if it is not there, and the listing's version.
+        """Returns a Secret's uid and version, empty if it does not exist, and the version of the listing.
 
-        It asks for the one Secret of this name, so that a right to that one is enough.
+        It reads the Secret without its content, and by its name, so that a right to that one is enough.
         """
         params = {"fieldSelector": f"metadata.name={name}"}
         found = await self.rest.call("GET", _path("/api/v1", namespace, "secrets"), params=params, headers=_ONLY_LIST)
@@ -87,7 +87,9 @@ class Api:
         return (versions[0] if versions else ""), int(found["metadata"]["resourceVersion"])
 
     async def watch_secret(self, namespace: str, name: str, version: int, seconds: int) -> AsyncGenerator[str, None]:
-        """Watch a Secret from the version of a listing on, for so many seconds: its uid and version, empty if it went.
+        """Watch a Secret from the version of a listing on, for ``seconds``.
+
+        Yields its uid and version, empty if it was deleted.
 
         Raises:
             RestError, aiohttp.ClientError, TimeoutError: see `Rest.watch`.
@@ -102,12 +104,12 @@ class Api:
                 yield "" if event.get("type") == "DELETED" else _version_of(event["object"]["metadata"])
 
     async def read_config(self, namespace: str, pool: str) -> ConfigMap | None:
-        """The ConfigMap of the pool's runtime config, whoever made it; None if there is none."""
+        """Returns the ConfigMap of the pool's runtime config, even if another client made it; None if there is none."""
         found = await self._read_config(namespace, pool, {})
         return None if found is None else read_config_map(found)
 
     async def config_version(self, namespace: str, pool: str) -> str | None:
-        """The version of the pool's ConfigMap, without its content; None if there is none."""
+        """Returns the version of the pool's ConfigMap, without its content; None if there is none."""
         found = await self._read_config(namespace, pool, _ONLY_METADATA)
         return None if found is None else str(found["metadata"]["resourceVersion"])
 
@@ -124,15 +126,15 @@ class Api:
         """Write the pool's runtime config into its ConfigMap.
 
         Args:
-            pool: whose it is.
+            pool: the pool of the config.
             files: the whole config.
-            found: the ConfigMap that is to be replaced; None: there is none.
+            found: the ConfigMap to replace; None if there is none.
 
         Returns:
-            As it is then.
+            The ConfigMap as written.
 
         Raises:
-            RestError: with status 409, it is another one by now, or there is one.
+            RestError: with status 409, the ConfigMap has changed, or exists already.
         """
         name = config_map_name(pool.meta.name)
         body: dict[str, Any] = {
@@ -146,16 +148,16 @@ class Api:
             **data_to_write(files, found),
         }
         if found is None:
-            # An apply would take over what somebody else makes in this moment.
+            # An apply would take over a ConfigMap that another client creates at this moment.
             path = _path("/api/v1", pool.meta.namespace, "configmaps")
             return read_config_map(await self._write("POST", path, body, "application/json", _PATCHED))
-        # A merge replaces all owners: an apply would leave those that another pool of this name had.
+        # A merge replaces all owners: an apply would keep the owners of an earlier pool of this name.
         body["metadata"] |= {"resourceVersion": found.version, "uid": found.uid}
         path = _path("/api/v1", pool.meta.namespace, "configmaps", name)
         return read_config_map(await self._write("PATCH", path, body, _MERGE, _PATCHED))
 
     async def read_secret(self, namespace: str, name: str) -> dict[str, str] | None:
-        """What a Secret holds, in base64; None if there is none."""
+        """Returns the content of a Secret, in base64; None if there is none."""
         try:
             found = await self.rest.call("GET", _path("/api/v1", namespace, "secrets", name))
         except RestError as error:
@@ -170,7 +172,7 @@ class Api:
         """Create a Secret.
 
         Raises:
-            RestError: with status 409, there is one.
+            RestError: with status 409, it exists already.
         """
         body = {
             "apiVersion": "v1",
@@ -182,26 +184,26 @@ class Api:
         await self._write("POST", _path("/api/v1", namespace, "secrets"), body, "application/json", _PATCHED)
 
     async def create_pool_secret(self, pool: Pool, name: str, data: Mapping[str, bytes]) -> None:
-        """Create a Secret that goes when the pool goes.
+        """Create a Secret that is deleted together with the pool.
 
         Raises:
-            RestError: with status 409, there is one.
+            RestError: with status 409, it exists already.
         """
         metadata = {"labels": config_map_labels(pool.meta.name), "ownerReferences": [_owner(pool.meta)]}
         await self.create_secret(pool.meta.namespace, name, data, metadata)
 
     async def annotate(self, pod: Pod, annotation: str, value: str) -> None:
-        """Give a pod an annotation, which makes kubelet sync the pod's volumes."""
+        """Set an annotation of a pod, which makes kubelet sync the pod's volumes."""
         body = {"metadata": {"uid": pod.meta.uid, "annotations": {annotation: value}}}
         path = _path("/api/v1", pod.meta.namespace, "pods", pod.meta.name)
         await self._write("PATCH", path, body, _MERGE, _PATCHED)
 
     async def apply_zone_status(self, meta: Meta, status: Mapping[str, Any]) -> Body:
-        """Apply a zone's status, and return the zone as it is then."""
+        """Apply a zone's status, and return the zone as written."""
         return await self._apply_status("TenantZone", ZONES, meta, status)
 
     async def apply_pool_status(self, meta: Meta, status: Mapping[str, Any]) -> Body:
-        """Apply a pool's status, and return the pool as it is then."""
+        """Apply a pool's status, and return the pool as written."""
         return await self._apply_status("ZonePool", POOLS, meta, status)
 
     async def create_event(self, namespace: str, event: Body) -> None:
@@ -215,7 +217,7 @@ class Api:
         body = {
             "apiVersion": f"{GROUP}/{VERSION}",
             "kind": kind,
-            # With the uid a status is never written onto another object of the same name.
+            # With the uid, a status is never written to another object of the same name.
             "metadata": {"name": meta.name, "uid": meta.uid},
             "status": status,
         }
@@ -236,11 +238,11 @@ class Api:
         params = {**query, "limit": str(_PAGE)}
         while True:
             page = await self.rest.call("GET", path, params=params)
-            # Read at once: as plain JSON, all objects together would need many times the memory.
+            # Convert each page at once: all objects together as plain JSON would need many times the memory.
             found += map(read, page["items"])
             token = page["metadata"].get("continue")
             if not token:
-                # All pages show the moment of the first one.
+                # All pages show the state at the first one.
                 return found, int(page["metadata"]["resourceVersion"])
             params = {**query, "limit": str(_PAGE), "continue": token}
 
@@ -249,18 +251,18 @@ class Api:
 async def connected(
     connection: Connection, namespace: str | None, *, trace_configs: Sequence[aiohttp.TraceConfig] = ()
 ) -> AsyncIterator[Api]:
-    """The API server, with sessions that are closed when the block ends."""
+    """Yields the API server, with sessions that are closed when the block ends."""
     async with Rest(connection.for_kopf, trace_configs=trace_configs) as rest:
         yield Api(rest, namespace)
 
 
 def is_gone(error: RestError) -> bool:
-    """Whether a write failed because the object was deleted; an event tells, or has told, the rest."""
+    """Returns whether a write failed because the object was deleted; an event reports the deletion."""
     return error.status == 404
 
 
 def explain(error: Exception) -> str:
-    """An error of a request as one line for the log."""
+    """Returns a request's error as one line for the log."""
     if isinstance(error, RestError) or not str(error):
         return str(error) or type(error).__name__
     advice = ""

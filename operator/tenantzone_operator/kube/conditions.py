@@ -12,41 +12,41 @@ class Type(StrEnum):
     """The types of conditions that the operator writes."""
 
     ACCEPTED = "Accepted"
-    """The spec is valid, and what it reserves fits into the pool."""
+    """The spec is valid, and its reservation fits into the pool."""
     PROGRAMMED = "Programmed"
-    """Every ready engine reports the zone at this generation, with the amounts that it asks for."""
+    """Every ready engine reports the zone at this generation, with the amounts that its spec asks for."""
     READY = "Ready"
-    """Both: the guarantee holds now."""
+    """Accepted and Programmed: the guarantee holds now."""
     IDENTITY_ENFORCED = "IdentityEnforced"
-    """Every ready engine knows tenants as the pool says. Of a ZonePool only."""
+    """Every ready engine identifies tenants as the pool declares. Only on a ZonePool."""
     STALLED = "Stalled"
-    """Nothing will come of it until somebody changes something. Present only then, as kstatus knows it."""
+    """Nothing will happen until a user changes something. Present only then, as kstatus expects."""
     DEGRADED = "Degraded"
-    """An engine is too small for what is accepted; the others are not concerned. Present only then."""
+    """An engine is too small for what is accepted; the other engines are not affected. Present only then."""
     SELECTOR_OVERLAPS = "SelectorOverlaps"
-    """Another pool of the namespace selects some of the same pods. Of a ZonePool only, and present only then."""
+    """Another pool of the namespace selects some of the same pods. Only on a ZonePool, and present only then."""
     SALT_NOT_SHARED = "SaltNotShared"
-    """Not all engines have the pool's salt key, so hashes of prefixes differ. Present only then."""
+    """Some engines lack the pool's salt key, so hashes of prefixes differ. Present only then."""
     ADMIN_PORT_NOT_SECURED = "AdminPortNotSecured"
-    """An engine refuses the operator at its admin port, or tells everybody there. Present only then."""
+    """An engine refuses the operator at its admin port, or answers there without a token. Present only then."""
     PURGED = "Purged"
-    """The purge that somebody asked for is carried out by every ready engine. Of a TenantZone, and only if one did."""
+    """Every ready engine has carried out the requested purge. Only on a TenantZone whose purge was requested."""
     LATENCY_TARGET_MET = "LatencyTargetMet"
-    """No engine misses a latency target of the zone. Of a TenantZone, and only if it has one."""
+    """No engine misses a latency target of the zone. Only on a TenantZone with a latency target."""
     TIERS_ENFORCED = "TiersEnforced"
-    """Every ready engine has the tiers below its blocks as the spec says. Only where the spec says anything of them."""
+    """Every ready engine has the tiers that the spec declares. Present only if the spec declares tiers."""
     TIER_INEFFECTIVE = "TierIneffective"
-    """A tier gives a zone back too little of what the zone stores there. Of a TenantZone, and present only then."""
+    """A zone loads too little of what it stores in a tier. Only on a TenantZone, and present only then."""
     NOT_ENFORCED = "NotEnforced"
-    """A field is set on which nothing acts. Present only then."""
+    """A field is set that this version does not enforce. Present only then."""
     REGISTERED = "Registered"
-    """The KV-cache manager has it as the spec says. Of a KVStorage or KVCacheGroup only."""
+    """The KV-cache manager has the object as the spec declares it. Only on a KVStorage or KVCacheGroup."""
     HEALTHY = "Healthy"
-    """The KV-cache manager could use it when it last tried. Of a KVStorage only."""
+    """The KV-cache manager could use the storage when it last tried. Only on a KVStorage."""
     PLACE_SHARED = "PlaceShared"
-    """Another KVStorage names the same place. Of a KVStorage only, and present only then."""
+    """Another KVStorage names the same place. Only on a KVStorage, and present only then."""
     POOLS_RESOLVED = "PoolsResolved"
-    """Each pool that it names is there, and its engines are known. Of a KVCacheGroup only."""
+    """Each named pool exists, and its engines' service account is known. Only on a KVCacheGroup."""
 
 
 class Reason(StrEnum):
@@ -55,7 +55,7 @@ class Reason(StrEnum):
     # Accepted
     ACCEPTED = "Accepted"
     ACCEPTED_PROVISIONALLY = "AcceptedProvisionally"
-    """Whether it fits is decided when the first engine reports its size."""
+    """Whether the zone fits is decided when the first engine reports its size."""
     INVALID = "Invalid"
     POOL_NOT_FOUND = "PoolNotFound"
     POOL_INVALID = "PoolInvalid"
@@ -72,14 +72,14 @@ class Reason(StrEnum):
     ENGINES_OF_ANOTHER_POOL = "EnginesOfAnotherPool"
     CONFIG_REJECTED = "ConfigRejected"
     CONFIG_UNTRUSTED = "ConfigUntrusted"
-    """An engine refuses a config whose signature does not hold, or that is older than the one that it has."""
+    """An engine refuses a config whose signature is invalid, or that is older than its current config."""
     CONFIG_NOT_WRITTEN = "ConfigNotWritten"
     API_SERVER_DIFFERS = "ApiServerDiffers"
     ENGINE_UNREACHABLE = "EngineUnreachable"
     ZONE_MISSING = "ZoneMissing"
     ZONE_DIFFERS = "ZoneDiffers"
     ENGINE_UNFIT = "EngineUnfit"
-    """Of Degraded, too."""
+    """Also a reason of Degraded."""
     # Ready
     ENFORCED = "Enforced"
     # SelectorOverlaps
@@ -111,7 +111,7 @@ class Reason(StrEnum):
     BLOCKS = "Blocks"
     SEATS = "Seats"
     MISSED = "Missed"
-    """For a reason of an engine that is newer."""
+    """For a reason that only newer engines know."""
     # TiersEnforced, and Enforced, NoEngines, Pending and NotAccepted
     TIER_MISSING = "TierMissing"
     TIER_TOO_SMALL = "TierTooSmall"
@@ -124,7 +124,7 @@ class Reason(StrEnum):
     REGISTERED = "Registered"
     MANAGER_REFUSED = "ManagerRefused"
     MANAGER_UNREACHABLE = "ManagerUnreachable"
-    """Of Healthy, too."""
+    """Also a reason of Healthy."""
     STORAGE_NOT_FOUND = "StorageNotFound"
     NOT_HELD = "NotHeld"
     # Healthy
@@ -137,7 +137,7 @@ class Reason(StrEnum):
     RESOLVED = "Resolved"
     NO_POOLS = "NoPools"
     POOLS_UNRESOLVED = "PoolsUnresolved"
-    # Ready of a KVStorage or KVCacheGroup, and those above
+    # Ready of a KVStorage or KVCacheGroup, in addition to the reasons above
     READY = "Ready"
     DISABLED = "Disabled"
     NO_STORAGE = "NoStorage"
@@ -151,7 +151,7 @@ class Condition:
     status: Status
     reason: Reason
     message: str
-    """Holds nothing that changes by itself, such as an age: each change is a write."""
+    """A text without anything that changes over time, such as an age: each change is a write."""
 
 
 _NAMED = 3
@@ -169,17 +169,17 @@ _STALLING = frozenset(
 
 
 def stalled(accepted: Condition) -> list[Condition]:
-    """The condition that tells kstatus not to wait any longer; none if waiting may help."""
+    """Returns the condition that tells kstatus not to wait any longer; empty if waiting may help."""
     if accepted.reason not in _STALLING:
         return []
     return [Condition(Type.STALLED, "True", accepted.reason, accepted.message)]
 
 
 def degraded(unfit: Sequence[str]) -> list[Condition]:
-    """The condition that names engines which are too small; none if there are none.
+    """Returns the condition that names engines which are too small; empty if there are none.
 
     Args:
-        unfit: for each of them, what it lacks.
+        unfit: what each of these engines lacks.
     """
     if not unfit:
         return []
@@ -187,13 +187,13 @@ def degraded(unfit: Sequence[str]) -> list[Condition]:
 
 
 def name_some(items: Sequence[str], separator: str = ", ") -> str:
-    """The first few of them, and how many more there are."""
+    """Returns the first few items as text, and the number of the others."""
     more = [f"and {len(items) - _NAMED} more"] if len(items) > _NAMED else []
     return separator.join([*items[:_NAMED], *more])
 
 
 def not_enforced(fields: Sequence[str]) -> list[Condition]:
-    """The condition that names fields on which nothing acts; none if there are none."""
+    """Returns the condition that names fields which are not enforced; empty if there are none."""
     if not fields:
         return []
     names = " and ".join([", ".join(fields[:-1]), fields[-1]] if len(fields) > 1 else fields)
@@ -204,13 +204,13 @@ def not_enforced(fields: Sequence[str]) -> list[Condition]:
 def render(
     conditions: Sequence[Condition], previous: Sequence[Mapping[str, Any]], *, generation: int, now: str
 ) -> list[dict[str, Any]]:
-    """Conditions as they go into a status, always all of them.
+    """Returns all conditions in the form of a status.
 
     Args:
-        conditions: as they are now.
-        previous: the ones in the status until now; a condition that keeps its status keeps its transition time.
-        generation: the object's, which they are about.
-        now: RFC 3339.
+        conditions: the current conditions.
+        previous: the conditions in the status until now; a condition that keeps its status keeps its transition time.
+        generation: the object's generation that the conditions are about.
+        now: the time as RFC 3339.
     """
     before = {condition["type"]: condition for condition in previous}
     rendered = []

@@ -1,4 +1,4 @@
-"""The ConfigMap that carries a pool's runtime config, and whose it is; pure."""
+"""The ConfigMap that carries a pool's runtime config, and its ownership; pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,18 +18,18 @@ class ConfigMap:
     version: str
     labels: Mapping[str, str]
     owners: tuple[str, ...]
-    """Uids of the objects with which it goes."""
+    """The uids of the owners: the ConfigMap is deleted together with them."""
     keys: Mapping[str, frozenset[str]]
-    """Of ``data`` and ``binaryData``."""
+    """The keys in ``data`` and ``binaryData``."""
     files: ConfigFiles
     """The config; its text is empty if there is none."""
 
     def belongs_to(self, pool: Pool) -> bool:
-        """Whether the operator made it for a pool of this name, which may be another pool by now."""
+        """Returns whether the operator made the ConfigMap for a pool of this name, possibly an earlier pool."""
         return self._is_labelled(pool) or pool.meta.uid in self.owners
 
     def is_in_order(self, pool: Pool) -> bool:
-        """Whether it has the pool's labels and owner, and holds nothing but the config and its signature."""
+        """Returns whether labels and owner are the pool's, and the content is only the config and its signature."""
         is_config_alone = self.keys == config_map_keys(self.files)
         return self._is_labelled(pool) and self.owners == (pool.meta.uid,) and is_config_alone
 
@@ -38,12 +38,12 @@ class ConfigMap:
 
 
 def config_map_labels(pool: str) -> dict[str, str]:
-    """The labels that say whose a ConfigMap is: the operator's, for this pool."""
+    """Returns the labels that mark a ConfigMap as the operator's, for this pool."""
     return {MANAGED_BY_LABEL: FIELD_MANAGER, POOL_LABEL: pool}
 
 
 def read_config_map(body: Body) -> ConfigMap:
-    """A ConfigMap from its JSON in the API."""
+    """Read a ConfigMap from its JSON in the API."""
     metadata = body["metadata"]
     return ConfigMap(
         uid=metadata["uid"],
@@ -56,7 +56,7 @@ def read_config_map(body: Body) -> ConfigMap:
 
 
 def data_to_write(files: ConfigFiles, found: ConfigMap | None) -> dict[str, Any]:
-    """The fields ``data`` and ``binaryData`` for a merge into what was found, with null for keys that have to go."""
+    """Returns ``data`` and ``binaryData`` for a merge into the found ConfigMap, with null for keys to remove."""
     wanted = config_map_data(files)
     if found is None:
         return {**wanted}

@@ -1,4 +1,4 @@
-"""Which cluster to use, and as whom: one answer for both clients, kopf's and ours."""
+"""The cluster and the credentials that both clients use: kopf's and ours."""
 
 import asyncio
 import ssl
@@ -13,10 +13,10 @@ __all__ = ["Connection", "CredentialsError", "LenientConnection"]
 
 
 class LenientConnection(kopf.ConnectionInfo):
-    """A connection that takes certificates without key identifiers, as Python before 3.13 does."""
+    """A connection that accepts certificates without key identifiers, as Python before 3.13 does."""
 
     def as_ssl_context(self) -> ssl.SSLContext:
-        """The context by which certificates are checked, without the checks that Python 3.13 has added."""
+        """Returns the context that validates certificates, without the checks that Python 3.13 added."""
         context = super().as_ssl_context()
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         return context
@@ -24,12 +24,12 @@ class LenientConnection(kopf.ConnectionInfo):
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """The cluster and the credentials that the operator was told to use."""
+    """The configured cluster and credentials."""
 
     kubeconfig: str | None
-    """None: the cluster in which this process runs in a pod."""
+    """The kubeconfig's path; None for the cluster in which this process runs in a pod."""
     is_lenient: bool = False
-    """Whether the API server's certificate may be without key identifiers."""
+    """Whether the API server's certificate may lack key identifiers."""
 
     async def for_kopf(self) -> kopf.ConnectionInfo:
         """Read the credentials, for kopf and for our own requests.
@@ -37,7 +37,7 @@ class Connection:
         Raises:
             CredentialsError: the kubeconfig or the pod's service account can't be used.
         """
-        # In a thread: a kubeconfig may name a program that takes its time.
+        # In a thread: a kubeconfig may name a program that takes long.
         return await asyncio.to_thread(self._read)
 
     def _read(self) -> kopf.ConnectionInfo:

@@ -1,4 +1,4 @@
-"""Credential plugins as kubectl runs them: programs that a kubeconfig names (``client.authentication.k8s.io``)."""
+"""Runs credential plugins as kubectl does: programs that a kubeconfig names (``client.authentication.k8s.io``)."""
 
 import base64
 import json
@@ -14,24 +14,24 @@ Section = Mapping[str, Any]
 
 _SECONDS = 60.0
 _OWN_CONFIG = "client.authentication.k8s.io/exec"
-"""The extension of a cluster that is meant for plugins."""
+"""The name of the cluster's extension that is passed to plugins."""
 _FIELDS = {
     "token": "token",
     "clientCertificateData": "client-certificate-data",
     "clientKeyData": "client-key-data",
 }
-"""Of what a plugin gives, as a user's section names it."""
+"""The fields of a plugin's answer, with their names in a user's section."""
 
 
 def ask_plugin(plugin: Section, cluster: Section) -> dict[str, Any]:
-    """What a plugin says, as the fields of a user's section.
+    """Run a plugin, and return its answer as the fields of a user's section.
 
     Args:
-        plugin: a user's section ``exec``.
-        cluster: for which credentials are needed; the plugin is told of it if it wants to be.
+        plugin: the user's section ``exec``.
+        cluster: the cluster that needs credentials; passed to the plugin if it asks for cluster info.
 
     Raises:
-        ValueError: it can't be run, takes too long, or gives nothing by which a server would know the user.
+        ValueError: the plugin can't be run, takes too long, or returns no credentials.
         OSError: the cluster's certificate can't be read.
     """
     if plugin.get("interactiveMode") == "Always":
@@ -46,7 +46,7 @@ def ask_plugin(plugin: Section, cluster: Section) -> dict[str, Any]:
             {**os.environ, **variables, "KUBERNETES_EXEC_INFO": json.dumps(request)},
         )
     except subprocess.TimeoutExpired:
-        # The error itself shows the arguments, which may be secret.
+        # The error itself contains the arguments, which may be secret.
         raise ValueError(f"{plugin['command']} timed out after {_SECONDS:g} s") from None
     except OSError as error:
         hint = f"; {plugin['installHint']}" if plugin.get("installHint") else ""
@@ -64,7 +64,10 @@ def ask_plugin(plugin: Section, cluster: Section) -> dict[str, Any]:
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str, str]:
-    """A program's exit code, output and errors; it has no terminal. If it takes too long, it and its children end."""
+    """Run a program without a terminal; returns its exit code, output and errors.
+
+    A timeout kills it and its children.
+    """
     with subprocess.Popen(
         command,
         env=environment,
@@ -85,7 +88,7 @@ def _run(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, s
 
 
 def _about(cluster: Section) -> dict[str, Any]:
-    """A cluster as plugins are told of it: complete in itself, where a kubeconfig may name a file."""
+    """Returns a cluster's section for plugins, with the content of the certificate file that a kubeconfig may name."""
     same = ("server", "insecure-skip-tls-verify", "certificate-authority-data", "proxy-url", "disable-compression")
     about = {key: cluster[key] for key in same if cluster.get(key)}
     if "certificate-authority-data" not in about and cluster.get("certificate-authority"):

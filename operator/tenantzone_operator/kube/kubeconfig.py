@@ -1,6 +1,6 @@
-"""Credentials as kubectl finds them in a kubeconfig, and as a pod finds them in its service account.
+"""Reads credentials from a kubeconfig as kubectl does, and from a pod's service account.
 
-Why no client library does this is in docs/decisions/0006-own-requests-to-kubernetes.md.
+docs/decisions/0006-own-requests-to-kubernetes.md explains why no client library does this.
 """
 
 import os
@@ -21,7 +21,7 @@ _UNSUPPORTED = {
     "tls-server-name": "name the server as its certificate does",
     "as": "the operator acts as itself; give it a user of its own",
 }
-"""Fields of a cluster or a user without which the connection would be another one, and what to do."""
+"""Fields of a cluster or user that can't be ignored without connecting differently, and what to do instead."""
 
 
 class CredentialsError(Exception):
@@ -29,18 +29,18 @@ class CredentialsError(Exception):
 
 
 def from_kubeconfig(paths: str) -> kopf.ConnectionInfo:
-    """The cluster and the user of a kubeconfig's current context.
+    """Read the cluster and the user of a kubeconfig's current context.
 
     Args:
-        paths: one file, or several as in the variable KUBECONFIG; what the first one says of a name counts. Of
-            several, those that are not there are passed over, as kubectl does.
+        paths: one file, or several as in the variable KUBECONFIG; the first file that defines a name wins. Missing
+            files are skipped if another exists, as in kubectl.
 
     Raises:
-        CredentialsError: none is there, one can't be read, or what they say can't be used.
+        CredentialsError: no file exists, one can't be read, or the content can't be used.
     """
     try:
         named = [Path(path).expanduser() for path in paths.split(os.pathsep) if path]
-        # If none is there, reading the first one says so.
+        # If no file exists, reading the first one raises the error.
         config = _merged([path for path in named if path.exists()] or named[:1])
         if "current-context" not in config:
             raise ValueError("no context is chosen; kubectl config use-context NAME does")
@@ -54,9 +54,9 @@ def from_kubeconfig(paths: str) -> kopf.ConnectionInfo:
 
 
 def from_service_account(folder: Path = _SERVICE_ACCOUNT) -> kopf.ConnectionInfo:
-    """The cluster and the service account of the pod that this process runs in.
+    """Read the cluster and the service account of the pod that this process runs in.
 
-    The token is another one after some time: call again when it is refused.
+    The token is replaced after some time: call this again when it is refused.
 
     Raises:
         CredentialsError: this process does not run in a pod, or has no token at the moment.
@@ -73,7 +73,7 @@ def from_service_account(folder: Path = _SERVICE_ACCOUNT) -> kopf.ConnectionInfo
 
 
 def _merged(paths: Sequence[Path]) -> dict[str, Any]:
-    """All kubeconfig files as one, with their lists of named sections as dicts."""
+    """Merge all kubeconfig files into one, with their lists of named sections as dicts."""
     merged: dict[str, Any] = {"clusters": {}, "users": {}, "contexts": {}}
     for path in paths:
         content = _read(path)
@@ -90,7 +90,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         content = yaml.safe_load(path.read_text()) or {}
     except yaml.MarkedYAMLError as error:
-        # The whole error shows the line, which may have a token in it.
+        # The whole error contains the line, which may contain a token.
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark is not None else ""
         raise ValueError(f"{path}{line}: {error.problem}") from None
     except (UnicodeDecodeError, yaml.YAMLError):
@@ -108,7 +108,7 @@ def _section(config: dict[str, Any], kind: str, name: str) -> Section:
 
 
 def _located(section: Section, folder: Path) -> dict[str, Any]:
-    """A section whose files have full paths: a kubeconfig names them from where it lies itself."""
+    """Returns a section with full paths: a kubeconfig's paths are relative to its own folder."""
     files = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
     located = {key: str(folder / value) if key in files and value else value for key, value in section.items()}
     plugin = section.get("exec")
@@ -149,20 +149,20 @@ def _check_server(cluster: Section) -> None:
         raise ValueError("server is not a URL that begins with https:// or http://")
     insecure = cluster.get("insecure-skip-tls-verify")
     if insecure not in (None, True, False):
-        # In quotes, even "false" would be something.
+        # In quotes, even "false" would count as true.
         raise ValueError("insecure-skip-tls-verify is true or false, without quotes")
     if insecure and _has(cluster, "certificate-authority"):
         raise ValueError("a certificate-authority beside insecure-skip-tls-verify; take out one of them")
 
 
 def _token_in(path: Path) -> str:
-    """The token in a file, which for a moment may be empty while another one is written into it."""
+    """Returns the token in a file; the file may be empty for a moment while a new token is written."""
     try:
         token = _checked_token(str(path), path.read_text().strip())
     except UnicodeDecodeError:
         token = None
     if not token:
-        # Without one the requests would be those of nobody, which the API server may let through to fewer things.
+        # Without a token the requests would be anonymous, and the API server might allow them less.
         raise ValueError(f"{path} holds no token")
     return token
 
@@ -180,12 +180,12 @@ def _has(section: Section, field: str) -> bool:
 
 
 def _unless(section: Section, data: str, file: str) -> str | None:
-    """The file that a section names, unless it holds the data itself, which counts for more."""
+    """Returns the file that a section names, or None if the section holds the data itself, which takes precedence."""
     return None if section.get(data) else section.get(file)
 
 
 def _proxy(cluster: Section) -> str | None:
-    """That of the cluster, else that of the environment."""
+    """Returns the cluster's proxy, else the environment's."""
     url: str | None = cluster.get("proxy-url") or proxy_of_the_environment(cluster["server"])
     if not url:
         return None
@@ -193,13 +193,13 @@ def _proxy(cluster: Section) -> str | None:
     if parts.scheme not in ("http", "https"):
         raise ValueError(f"a proxy of http or https is supported, not of {parts.scheme or 'a URL without either'}")
     if not parts.hostname or not _has_port(url):
-        # What it is instead may have a password in it.
+        # The invalid part may contain a password.
         raise ValueError("the URL of the proxy has no host, or a port that there is not")
     return url
 
 
 def _has_port(url: str) -> bool:
-    """Whether a URL's port can be one, named or not."""
+    """Returns whether a URL's port is valid or absent."""
     try:
         return urlsplit(url).port != 0
     except ValueError:

@@ -1,4 +1,4 @@
-"""How kopf logs in, and goes on when what it has is refused."""
+"""Logs kopf in, and again when its credentials are refused."""
 
 import asyncio
 import logging
@@ -15,10 +15,10 @@ PAUSE_SECONDS = 2.0
 
 
 class KopfLogin:
-    """Logs kopf in, as often as the API server refuses what it has, and for as long as it takes.
+    """Logs kopf in whenever the API server refuses its credentials, and retries until that succeeds.
 
-    kopf would wait for a minute after an error, and take no credentials that were refused once: its watches would end
-    for a token that is refused for a moment, as tokens are while etcd is away.
+    kopf itself would wait for a minute after an error, and would not accept credentials that were refused once. Its
+    watches would end over a token that is refused for a moment, as happens while etcd is away.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -26,7 +26,7 @@ class KopfLogin:
         self._last = float("-inf")
 
     async def log_in(self) -> kopf.ConnectionInfo:
-        """Credentials that kopf has not seen before, some seconds after the last ones."""
+        """Returns credentials that are new to kopf, some seconds after the last ones."""
         complaint = ""
         while True:
             await asyncio.sleep(self._last + PAUSE_SECONDS - time.monotonic())
@@ -34,7 +34,7 @@ class KopfLogin:
             try:
                 found = await self._connection.for_kopf()
             except CredentialsError as error:
-                # A plugin that is out of order for an hour is worth a line, not one each two seconds.
+                # A plugin that fails for an hour is worth one log line, not one every two seconds.
                 if str(error) != complaint:
                     logger.warning("logging in: %s; trying again", error)
                 complaint = str(error)
@@ -44,11 +44,11 @@ class KopfLogin:
 
 
 class _Login(kopf.ConnectionInfo):
-    """Equal to itself alone: kopf compares credentials with those that were refused."""
+    """Credentials that equal only themselves: kopf compares new credentials to those that were refused."""
 
     __eq__ = object.__eq__
     __hash__ = object.__hash__
 
 
 class _LenientLogin(_Login, LenientConnection):
-    """The same, of a connection that takes certificates without key identifiers."""
+    """The same for a connection that accepts certificates without key identifiers."""

@@ -12,5 +12,5 @@ MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 
 
 def config_map_name(pool: str) -> str:
-    """The name of the ConfigMap that carries the pool's runtime config."""
+    """Returns the name of the ConfigMap that carries the pool's runtime config."""
     return f"tenantzone-{pool}"

@@ -1,4 +1,4 @@
-"""Lists and watches the pods that one pool selects, and puts no other pods into memory."""
+"""Lists and watches the pods that one pool selects, and keeps no other pods in memory."""
 
 import asyncio
 import random
@@ -17,22 +17,22 @@ from tenantzone_operator.kube.store import InformerCache, Key, Store
 from tenantzone_operator.logs import About
 
 WATCH_SECONDS = (45, 60)
-"""After so many, chosen at random, all are listed again: so what the watch has missed is put right."""
+"""The range of the time after which all pods are listed again, which repairs what the watch has missed."""
 FIRST_PAUSE_SECONDS = 0.1
-"""Between a watch that broke, or a listing that failed, and the next listing, ..."""
+"""The first pause between a broken watch or failed listing and the next listing, in seconds."""
 LAST_PAUSE_SECONDS = 5.0
-"""... and when it has happened again and again."""
+"""The longest pause, after repeated failures."""
 LONGEST_ASKED_SECONDS = 30.0
-"""How long the API server may ask us to wait (``Retry-After``)."""
+"""The longest wait that the API server may request (``Retry-After``)."""
 STALE_SECONDS = 150.0
-"""Pods that were listed longer ago are not relied on silently."""
+"""Pods whose last listing is older than this are not used without a warning."""
 
 _FORBIDDEN = 403
 _TRANSIENT = (RestError, aiohttp.ClientError, TimeoutError)
 
 
 async def list_selected(api: Api, pool: Pool) -> list[Pod]:
-    """The pods that a pool selects now; an older pool may select them, too.
+    """Returns the pods that a pool selects now; an older pool may select them, too.
 
     Raises:
         RestError, aiohttp.ClientError, TimeoutError: see `Rest.call`.
@@ -45,22 +45,22 @@ async def list_selected(api: Api, pool: Pool) -> list[Pod]:
 
 
 class PodsUnknownError(Exception):
-    """The pool's pods could not be listed, which is tried again; the message says why."""
+    """The pool's pods could not be listed, which will be retried; the message says why."""
 
 
 class PodsForbiddenError(PodsUnknownError):
-    """The operator may not list them."""
+    """The operator may not list the pods."""
 
 
 class PodWatch:
     """Keeps the pods that one pool selects in the store.
 
     Args:
-        key: of the pool.
-        store: where its pods are, for as long as they are watched.
-        api: to list and watch with.
-        changed: called when the pods are others than before.
-        log: where it says that they can't be watched.
+        key: the pool's key.
+        store: holds the pods as long as they are watched.
+        api: lists and watches pods.
+        changed: called when the pods have changed.
+        log: logs that the pods can't be watched.
     """
 
     def __init__(self, key: Key, store: Store, api: Api, changed: Callable[[], None], log: About) -> None:
@@ -72,18 +72,18 @@ class PodWatch:
         self._selector: Body | None = None
         self._task: asyncio.Task[None] | None = None
         self._tried = asyncio.Event()
-        """Whether pods were listed, or could not be."""
+        """Whether a listing has succeeded or failed."""
         self._complaint = ""
-        """Why they could not the last time."""
+        """Why the last listing failed."""
         self._is_forbidden = False
-        """Whether that is because the operator may not."""
+        """Whether the last listing failed because the operator may not list pods."""
         self._said = ""
-        """What the log has of it; a watch that goes on for a while makes an end of that."""
+        """The error that was logged last; reset by a watch that lasts for a while."""
         self._is_listed = False
         self._listed_at = 0.0
 
     async def follow(self, pool: Pool | None) -> None:
-        """Watch the pods of this pool from now on, if it is there, and wait until they are known.
+        """Watch the pods of this pool from now on, if it exists, and wait until they are listed.
 
         Raises:
             PodsUnknownError: they can't be listed.
@@ -100,13 +100,13 @@ class PodWatch:
                 raise error(f"its pods can't be listed: {self._complaint}")
 
     def knows_pods_of(self, pool: Pool | None) -> bool:
-        """Whether the store has the pods that the pool selects as it is now."""
+        """Returns whether the store has the pods that the pool selects now."""
         selector = pool.selector if pool is not None else None
         return selector == self._selector and (selector is None or self._is_listed)
 
     @property
     def is_followed(self) -> bool:
-        """Whether there is a pool whose pods are, or are to be, watched."""
+        """Whether there is a pool whose pods are watched, or will be."""
         return self._selector is not None
 
     @property
@@ -115,7 +115,7 @@ class PodWatch:
         return self._task is not None and time.monotonic() - self._listed_at > STALE_SECONDS
 
     def check_age(self) -> None:
-        """Check that the pods were listed not too long ago.
+        """Check that the pods were listed recently enough.
 
         Raises:
             PodsUnknownError: they have not been listed for long.
@@ -124,7 +124,7 @@ class PodWatch:
             raise PodsUnknownError(f"its pods have not been listed for {STALE_SECONDS:.0f} s: {self._complaint}")
 
     def stop(self) -> None:
-        """Watch no pods any more, and take them out of the store."""
+        """Stop watching pods, and remove them from the store."""
         if self._task is not None:
             self._task.cancel()
         self._store.pods.pop(self._key, None)
@@ -153,11 +153,11 @@ class PodWatch:
                 self._complain(explain(error), isinstance(error, RestError) and error.status == _FORBIDDEN)
                 asked = (isinstance(error, RestError) and error.retry_after) or 0.0
             except Exception as error:
-                # A watch that has ended for good would let its pool grow old in silence.
+                # If the watch ended for good, its pool would silently become outdated.
                 self._log.exception("pods of %s/%s", *self._key)
                 self._complain(explain(error))
             if time.monotonic() - began >= WATCH_SECONDS[0] / 2:
-                # It was a good one, however it ended.
+                # The watch lasted long enough, however it ended.
                 pause, self._said = FIRST_PAUSE_SECONDS, ""
             await asyncio.sleep(max(pause, min(asked, LONGEST_ASKED_SECONDS)))
             pause = min(2 * pause, LAST_PAUSE_SECONDS)
@@ -190,7 +190,7 @@ class PodWatch:
                         if cache.remove(event["object"]) is not None:
                             self._changed()
                     case "ERROR":
-                        # It can't go on from this version: 410, most of the time.
+                        # The watch can't continue from this version: usually status 410.
                         return
 
     def _complain(self, complaint: str, is_forbidden: bool = False) -> None:

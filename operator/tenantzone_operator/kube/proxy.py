@@ -1,4 +1,4 @@
-"""The proxy that the environment names for a server, by the rules that kubectl has from Go (``httpproxy``)."""
+"""The proxy that the environment names for a server, by the rules of Go's ``httpproxy``, which kubectl uses."""
 
 import os
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
@@ -8,12 +8,12 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def proxy_of_the_environment(server: str) -> str | None:
-    """As the variables HTTPS_PROXY, HTTP_PROXY and NO_PROXY have it, in capitals or not; None: no proxy.
+    """Returns the proxy from HTTPS_PROXY, HTTP_PROXY and NO_PROXY, in capitals or not; None if there is none.
 
-    What runs on this machine itself is never asked for through one.
+    Servers on this machine itself never use a proxy.
 
     Args:
-        server: the URL of what is to be reached.
+        server: the URL of the server.
     """
     target = urlsplit(server)
     url = _variable(f"{target.scheme}_proxy")
@@ -37,7 +37,7 @@ def _is_left_out(host: str, port: int) -> bool:
 
 
 def _leaves_out(rule: str, host: str, address: IPv4Address | IPv6Address | None, port: int) -> bool:
-    """Whether an entry of NO_PROXY means this: ``*``, a network, or an address or domain with or without a port."""
+    """Returns whether an entry of NO_PROXY matches: ``*``, a network, or an address or domain, maybe with a port."""
     if rule == "*":
         return True
     if "/" in rule:
@@ -47,7 +47,7 @@ def _leaves_out(rule: str, host: str, address: IPv4Address | IPv6Address | None,
         return False
     if (excepted := _address(named)) is not None:
         return excepted == address
-    # A name is meant with all that is below it; with a dot or a star before it, only what is below.
+    # A domain also matches its subdomains; with a leading dot or star it matches only those.
     named = named.removeprefix("*")
     return host.endswith(named) if named.startswith(".") else host == named or host.endswith(f".{named}")
 
@@ -60,12 +60,12 @@ def _has(network: str, address: IPv4Address | IPv6Address | None) -> bool:
 
 
 def _split_port(rule: str) -> tuple[str, str]:
-    """An entry's address or domain, without the brackets of IPv6, and its port, if it names one."""
+    """Returns an entry's address or domain, without the brackets of IPv6, and its port or an empty text."""
     if rule.startswith("["):
         named, _, port = rule[1:].partition("]")
         return named, port.removeprefix(":")
     named, _, port = rule.partition(":")
-    # An address of IPv6 without brackets has more of them.
+    # An IPv6 address without brackets contains more colons.
     return (named, port) if ":" not in port else (rule, "")
 
 

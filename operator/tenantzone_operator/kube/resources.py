@@ -1,7 +1,7 @@
-"""The objects that the operator watches, read into what it needs of them.
+"""The objects that the operator watches, reduced to the fields that it needs.
 
-The API server has checked them against the CRDs; what it could not check makes a zone or pool ``invalid`` with a
-message for its status, never an exception.
+The API server has validated them against the CRDs. A zone or pool that fails further checks is ``invalid``, with a
+message for its status; reading it raises no exception.
 """
 
 import sys
@@ -32,10 +32,10 @@ class Meta:
     uid: str
     generation: int
     created: str
-    """RFC 3339 in UTC, so it sorts by time."""
+    """RFC 3339 in UTC, so that texts sort by time."""
     deleting: bool
     version: int = field(compare=False)
-    """Of this object's content: higher is newer."""
+    """The resource version: higher is newer."""
 
     @property
     def age_order(self) -> tuple[str, str]:
@@ -51,11 +51,11 @@ class Zone:
     pool: str
     tenant: str
     config: ZoneConfig | None
-    """What the spec asks the engines for; None if it is invalid."""
+    """The zone's config for the engines; None if the spec is invalid."""
     invalid: str
     status: Body
     purge_invalid: str = ""
-    """What is wrong with the id of the purge that somebody asks for; empty: nothing, or nobody asks."""
+    """What is wrong with the id of the requested purge; empty if it is valid or no purge is requested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,37 +66,37 @@ class Pool:
     selector: Body
     admin_port: int
     blocks_per_engine: int | None
-    """Of the engines that it is planned for; None: as many as they say."""
+    """The blocks of the engines that the pool is planned for; None to use the reported sizes."""
     config: PoolConfig | None
     invalid: str
     not_enforced: tuple[str, ...]
-    """Fields that are set although nothing acts on them."""
+    """Fields that are set but not enforced."""
     status: Body
     advice: AdviceSpec
     service_account: str = ""
-    """Whose tokens its engines show the KV-cache manager; empty: they have nothing to do with it."""
+    """The service account whose tokens the engines send to the KV-cache manager; empty if they do not use one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod, whose labels tell which pools it serves."""
+    """A pod; its labels determine which pools it serves."""
 
     meta: Meta
     labels: Mapping[str, str]
     ip: str
     ready: bool
     config_hash: str
-    """Of the config that kubelet was last told to project."""
+    """The hash of the config that kubelet was last asked to project."""
     secrets: tuple[str, ...] = ()
-    """The names of the Secrets that are mounted into it, sorted."""
+    """The names of the Secrets that the pod mounts, sorted."""
     secrets_hash: str = ""
-    """Of the versions of these that kubelet was last told about."""
+    """The hash of the Secrets' versions that kubelet was last asked to project."""
     host_network: bool = False
-    """Whether it has its node's address, which other pods may have as well."""
+    """Whether the pod has its node's address, which other pods may have, too."""
 
 
 def read_zone(body: Body) -> Zone:
-    """A TenantZone from its JSON in the API."""
+    """Read a TenantZone from its JSON in the API."""
     meta, spec = read_meta(body), body.get("spec", {})
     tenant = spec.get("tenant", meta.name)
     purge = (body["metadata"].get("annotations") or {}).get(PURGE_ANNOTATION, "")
@@ -116,15 +116,18 @@ def read_zone(body: Body) -> Zone:
 
 
 def share_config(found: Zone, known: Zone) -> Zone:
-    """The zone, with the config object of the known one if the two are equal.
+    """Returns the zone, with the config object of the known zone if the two are equal.
 
-    Each status that is written brings the zone anew; thousands of configs are compared faster where they are the same.
+    Each status write delivers the zone again; comparing thousands of configs is faster if they are identical.
     """
     return replace(found, config=known.config) if found.config == known.config else found
 
 
 def read_pool(body: Body, *, has_manager: bool = False) -> Pool:
-    """A ZonePool from its JSON in the API, for an operator that is told of a KV-cache manager or of none."""
+    """Read a ZonePool from its JSON in the API.
+
+    ``has_manager`` says whether the operator has a KV-cache manager.
+    """
     meta, spec = read_meta(body), body.get("spec", {})
     config, invalid = _build(lambda: pool_config(meta.namespace, meta.name, spec))
     advice, advice_invalid = _build(lambda: read_advice(spec.get("advice") or {}))
@@ -143,7 +146,7 @@ def read_pool(body: Body, *, has_manager: bool = False) -> Pool:
 
 
 def read_pod(body: Body) -> Pod:
-    """A pod from its JSON in the API."""
+    """Read a pod from its JSON in the API."""
     metadata, status = body["metadata"], body.get("status", {})
     conditions = {condition["type"]: condition["status"] for condition in status.get("conditions") or []}
     return Pod(
@@ -168,7 +171,7 @@ def _mounted_secrets(volumes: Sequence[Body]) -> tuple[str, ...]:
 
 
 def read_meta(body: Body) -> Meta:
-    """The metadata of an object from its JSON in the API; of one in no namespace, the namespace is empty."""
+    """Read an object's metadata from its JSON in the API; the namespace is empty for cluster-wide objects."""
     metadata = body["metadata"]
     return Meta(
         namespace=sys.intern(metadata.get("namespace", "")),
@@ -182,7 +185,7 @@ def read_meta(body: Body) -> Meta:
 
 
 def _shared(value: Any) -> Any:
-    """The same JSON value, with equal strings in memory once: statuses consist of them."""
+    """Returns the same JSON value with equal strings stored once: statuses mostly consist of strings."""
     match value:
         case str():
             return sys.intern(value)
@@ -194,7 +197,7 @@ def _shared(value: Any) -> Any:
 
 
 def _build(make: Callable[[], Model]) -> tuple[Model | None, str]:
-    """The model that ``make`` makes, or the message of the error that says why it can't."""
+    """Returns the model that ``make`` returns, or the message of its error."""
     try:
         return make(), ""
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""Requests to the API server: JSON there, JSON back, and one kind of error for each answer that is none."""
+"""Requests to the API server: JSON in both directions, and one type of error for each refusal."""
 
 import asyncio
 import json
@@ -19,11 +19,11 @@ TIMEOUT_SECONDS = 10.0
 _CONNECT_SECONDS = 5.0
 _HEADERS = {"Accept": "application/json", "User-Agent": "tenantzone-operator"}
 _AT_ONCE = 32
-"""Requests at a time. The others wait here, where no time-out runs yet."""
+"""The most requests at a time. Others wait here, before their time-out starts."""
 _LONGEST_EVENT = 8 * 2**20
-"""Bytes of a line of a watch: several times the largest object that the API server keeps."""
+"""The most bytes of a watch's line: several times the largest object that the API server stores."""
 
-# asyncio keeps a buffer for each TLS connection, by default 16 times as long as a record can be; each pool has a watch.
+# asyncio keeps a buffer per TLS connection, by default 16 times as long as a record; each pool has a watch.
 sslproto.SSLProtocol.max_size = 16 * 2**10
 
 Login = Callable[[], Awaitable[kopf.ConnectionInfo]]
@@ -37,11 +37,11 @@ class RestError(Exception):
         self.status = status
         self.message = message
         self.retry_after = retry_after
-        """Seconds after which to come again, if it named any."""
+        """The seconds after which to retry, if the API server named any."""
 
     @property
     def is_lasting(self) -> bool:
-        """Whether the same request will be refused again, so that neither another look nor waiting settles it."""
+        """Whether the same request will be refused again, so that neither another look nor waiting helps."""
         return 400 <= self.status < 500 and self.status not in (401, 404, 409, 429)
 
 
@@ -50,15 +50,15 @@ class _Session:
     client: aiohttp.ClientSession
     server: str
     requests: int = 0
-    """How many are under way."""
+    """The number of running requests."""
 
 
 class Rest:
-    """A session with the API server, to be used as a context manager.
+    """A session with the API server, used as a context manager.
 
     Args:
-        log_in: called at first, and again when the credentials are refused.
-        trace_configs: see each request before it goes out, and may stop it by an exception.
+        log_in: called at the start, and again when the credentials are refused.
+        trace_configs: called before each request is sent; they may stop it by an exception.
     """
 
     def __init__(self, log_in: Login, *, trace_configs: Sequence[aiohttp.TraceConfig] = ()) -> None:
@@ -87,12 +87,12 @@ class Rest:
         headers: Mapping[str, str] | None = None,
         timeout: float = TIMEOUT_SECONDS,  # noqa: ASYNC109 (aiohttp's own is what it sets)
     ) -> dict[str, Any]:
-        """Send a request to the API server, and return its answer's object.
+        """Send a request to the API server, and return the object in the answer.
 
         Raises:
-            RestError: the answer is a refusal.
-            aiohttp.ClientError: there was none.
-            TimeoutError: nor in time.
+            RestError: the API server refused the request.
+            aiohttp.ClientError: there was no answer.
+            TimeoutError: there was no answer in time.
         """
         async with self._slots:
             async with self._used() as session:
@@ -101,7 +101,7 @@ class Rest:
                 except RestError as error:
                     if error.status != 401:
                         raise
-                # A service account's token is another one after some time.
+                # A service account's token is replaced after some time.
                 await self._renew(session)
             async with self._used() as session:
                 return await self._call(session, method, path, body, content_type, params, headers, timeout)
@@ -109,18 +109,20 @@ class Rest:
     async def watch(
         self, path: str, params: Mapping[str, str], patience: float, headers: Mapping[str, str] | None = None
     ) -> AsyncGenerator[dict[str, Any], None]:
-        """The events of a watch until the API server ends it; it takes none of the places that other requests wait for.
+        """Yields the events of a watch until the API server ends it.
+
+        A watch does not count against the limit of requests at a time.
 
         Args:
-            path: of the kind.
-            params: further ones.
-            patience: seconds after which nothing more is expected.
-            headers: further ones.
+            path: the path of the kind.
+            params: further query parameters.
+            patience: seconds after which the watch must have ended.
+            headers: further headers.
 
         Raises:
-            RestError: the answer is a refusal.
-            aiohttp.ClientError: there is none, or it broke.
-            TimeoutError: it has not ended by then.
+            RestError: the API server refused the request.
+            aiohttp.ClientError: there is no connection, or it broke.
+            TimeoutError: the watch has not ended in time.
         """
         async with self._used() as session:
             async with session.client.get(
@@ -141,7 +143,7 @@ class Rest:
 
     @asynccontextmanager
     async def _used(self) -> AsyncIterator[_Session]:
-        """The session for one request, which is not closed under it when another one has taken its place."""
+        """Yields the session for one request; a replaced session is closed only after its last request."""
         session = self._session
         assert session is not None, "it is not entered"
         session.requests += 1
@@ -184,7 +186,7 @@ class Rest:
         headers: Mapping[str, str] | None,
         timeout: float,  # noqa: ASYNC109
     ) -> tuple[aiohttp.ClientResponse, str]:
-        """The answer to a request, whatever its status, and its text."""
+        """Returns the answer to a request, of any status, and its text."""
         async with session.client.request(
             method,
             session.server + path,
@@ -197,7 +199,7 @@ class Rest:
             return response, await response.text(errors="replace")
 
     async def _renew(self, refused: _Session | None) -> None:
-        """Log in again, unless somebody has done so since the session was refused."""
+        """Log in again, unless another request has done so since the session was refused."""
         async with self._login:
             if self._session is not refused:
                 return
@@ -207,7 +209,7 @@ class Rest:
             except (CredentialsError, OSError) as error:
                 if refused is None:
                     raise
-                # They may be there soon: the next request comes by here again.
+                # Credentials may be there soon: the next request tries again.
                 raise RestError(401, f"no new credentials: {error}") from None
             client = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(ssl=tls, limit=0),
@@ -220,7 +222,7 @@ class Rest:
 
 
 async def _lines(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
-    """The whole lines of an answer's body, without a last one that was cut off."""
+    """Yields the whole lines of an answer's body, without a truncated last one."""
     begun = bytearray()
     async for chunk in response.content.iter_any():
         *ended, rest = chunk.split(b"\n")
@@ -247,7 +249,7 @@ def _refusal(response: aiohttp.ClientResponse, text: str) -> RestError:
 
 
 def _message(text: str) -> str:
-    """The API server's own words, from a ``Status``, else the beginning of the text."""
+    """Returns the message of a ``Status``, else the beginning of the text."""
     try:
         return str(json.loads(text)["message"])
     except (ValueError, KeyError, TypeError):

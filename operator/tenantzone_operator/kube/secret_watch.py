@@ -16,21 +16,21 @@ from tenantzone_operator.kube.rest import RestError
 from tenantzone_operator.logs import About
 
 MAX_SECRETS = 16
-"""Of one pool: who makes a pod decides how many it mounts."""
+"""The most watched Secrets per pool: a pod's author decides how many it mounts."""
 FORBIDDEN_SECONDS = 30.0
-"""Until a Secret is tried again that the operator may not watch."""
+"""The time until a Secret that the operator may not watch is tried again."""
 
 _TRANSIENT = (RestError, aiohttp.ClientError, TimeoutError)
 
 
 class SecretWatches:
-    """Knows the versions of some Secrets of a namespace.
+    """Tracks the versions of some Secrets of a namespace.
 
     Args:
-        namespace: whose.
-        api: to list and watch with.
-        changed: called when a version is another one, or whether a Secret may be watched.
-        log: where it says that one can't be watched.
+        namespace: the namespace of the Secrets.
+        api: lists and watches Secrets.
+        changed: called when a version changes, or whether a Secret can be watched.
+        log: logs that a Secret can't be watched.
     """
 
     def __init__(self, namespace: str, api: Api, changed: Callable[[], None], log: About) -> None:
@@ -41,20 +41,20 @@ class SecretWatches:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._versions: dict[str, str] = {}
         self._unwatched: dict[str, str] = {}
-        """Why they can't be watched, by name."""
+        """Why these Secrets can't be watched, by name."""
         self._too_many: frozenset[str] = frozenset()
 
     @property
     def unwatched(self) -> Collection[str]:
-        """The names of those that can't be watched: they are forbidden or too many, or have not been seen yet."""
+        """The names of Secrets that can't be watched: forbidden, too many, or not seen yet."""
         return self._unwatched.keys() | self._too_many
 
     def hash_for(self, pod: Pod) -> str:
-        """What :func:`secrets_hash` makes of the Secrets as they are known now."""
+        """Returns :func:`secrets_hash` for the current versions."""
         return secrets_hash(pod, self._versions, self.unwatched)
 
     def follow(self, names: Sequence[str]) -> None:
-        """Watch these Secrets from now on, and no others; of too many the first."""
+        """Watch these Secrets from now on, and no others; if there are too many, only the first ones."""
         wanted = names[:MAX_SECRETS]
         self._too_many = frozenset(names).difference(wanted)
         for name in self._tasks.keys() - set(wanted):
@@ -77,7 +77,7 @@ class SecretWatches:
                 pause = FIRST_PAUSE_SECONDS
             except _TRANSIENT as error:
                 is_forbidden = isinstance(error, RestError) and error.status == 403
-                # One that is known is still what it was when the connection breaks.
+                # After a broken connection the known version still counts.
                 if is_forbidden or name not in self._versions:
                     self._complain(name, explain(error))
                 wait = FORBIDDEN_SECONDS if is_forbidden else pause
@@ -113,21 +113,21 @@ class SecretWatches:
 
 
 def most_mounted(pods: Iterable[Pod]) -> list[str]:
-    """The names of the Secrets that pods mount, those of most pods first: an odd pod's many come behind theirs."""
+    """Returns the names of the mounted Secrets, the most mounted first, so that one odd pod's many come last."""
     mounts = Counter(name for pod in pods for name in set(pod.secrets))
     return sorted(mounts, key=lambda name: (-mounts[name], name))
 
 
 def secrets_hash(pod: Pod, versions: Mapping[str, str], unwatched: Collection[str]) -> str:
-    """The hash of the versions of the Secrets that a pod mounts.
+    """Returns the hash of the versions of the Secrets that a pod mounts.
 
     Args:
-        pod: whose.
-        versions: of those that are known, by name; empty where one is not there.
-        unwatched: those that can't be watched.
+        pod: the pod.
+        versions: the known versions by name; empty for a Secret that does not exist.
+        unwatched: the names of Secrets that can't be watched.
 
     Returns:
-        It is empty if the pod mounts none, or some are not known yet.
+        The hash; empty if the pod mounts no watched Secret, or a version is not known yet.
     """
     watched = [name for name in pod.secrets if name not in unwatched]
     if not watched or not all(name in versions for name in watched):

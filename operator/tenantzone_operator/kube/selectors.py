@@ -1,4 +1,4 @@
-"""Label selectors, as the API server understands them."""
+"""Label selectors, with the API server's semantics."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -10,11 +10,11 @@ _LONGEST_PREFIX = 253
 
 
 def matches(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    """Whether an object with these labels is selected; a selector that names no label selects nothing here.
+    """Returns whether a selector matches these labels; a selector that names no label matches nothing here.
 
     Args:
         selector: a ``LabelSelector``: ``matchLabels`` and ``matchExpressions``, all of which must hold.
-        labels: the object's.
+        labels: the object's labels.
     """
     wanted = selector.get("matchLabels", {})
     expressions = selector.get("matchExpressions", [])
@@ -41,9 +41,9 @@ def _meets(value: str | None, operator: str, values: list[str]) -> bool:
 
 
 def query(selector: Mapping[str, Any]) -> str | None:
-    """A selector as the ``labelSelector`` of a request; None if no object can be selected.
+    """Returns a selector as the ``labelSelector`` of a request; None if it can match no object.
 
-    The API server refuses keys and values that no label can have. What they ask for is decided here.
+    The API server refuses keys and values that no label can have, so those are resolved here.
     """
     requirements = list(_requirements(selector))
     if not requirements or None in requirements:
@@ -52,7 +52,7 @@ def query(selector: Mapping[str, Any]) -> str | None:
 
 
 def _requirements(selector: Mapping[str, Any]) -> Iterator[str | None]:
-    """The text of each requirement of a selector: empty if every object meets it, None if no object can."""
+    """Yields the text of each requirement of a selector: empty if every object meets it, None if no object can."""
     for key, value in selector.get("matchLabels", {}).items():
         yield _requirement(key, "In", [value])
     for expression in selector.get("matchExpressions", []):

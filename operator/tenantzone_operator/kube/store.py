@@ -1,7 +1,7 @@
-"""The zones, pools and pods as they are, in memory: what the watches saw, put right by full listings.
+"""The current zones, pools and pods in memory: filled by watches, corrected by full listings.
 
-Watches alone are not enough: an object that is deleted while a watch is broken leaves no event. So each listing puts
-everything right. Events may come late, twice or in a wrong order: of two versions the higher one is newer, for all
+Watches alone are not enough: an object that is deleted while a watch is broken leaves no event. So each listing
+corrects everything. Events may arrive late, twice or out of order: of two versions the higher one is newer, for all
 objects of a kind. Kubernetes guarantees that since 1.35; etcd's revisions have always been so.
 """
 
@@ -20,11 +20,11 @@ Key = tuple[str, str]
 
 
 class InformerCache(Generic[T]):
-    """All objects of one kind, as listings and events have shown them.
+    """All objects of one kind, from listings and events.
 
     Args:
-        read: makes an object of what the API server sends.
-        share: lets an object have what is equal in the one that was known before.
+        read: converts the API server's JSON to an object.
+        share: replaces equal parts of a new object by those of the known one.
     """
 
     def __init__(self, read: Callable[[Body], T], share: Callable[[T, T], T] = lambda found, known: found) -> None:
@@ -32,10 +32,16 @@ class InformerCache(Generic[T]):
         self._share: Callable[[T, T], T] = share
         self._objects: dict[Key, T] = {}
         self._doubtful: dict[Key, T] = {}
-        """What was known when the API server's data was set back: shown until all is listed again, compared to nothing,
-        for the same version may be of something else."""
+        """The objects known when the API server's data was set back.
+
+        They stay visible until the next listing. They are not compared to new ones, because the same version may stand
+        for different content.
+        """
         self._gone: dict[str, int] = {}
-        """Versions in which objects went since the last listing, by uid. A newer one is back: its labels match."""
+        """The versions at which objects were deleted since the last listing, by uid.
+
+        A higher version means that the object is back, because its labels match again.
+        """
         self._listed_at = 0
 
     def __iter__(self) -> Iterator[T]:
@@ -51,9 +57,9 @@ class InformerCache(Generic[T]):
         return [found for (where, _), found in self._objects.items() if where == namespace]
 
     def read_listed(self, body: Body) -> T:
-        """What a listing has of an object: the known one, if it is of the same version.
+        """Returns a listed object: the known one, if it has the same version.
 
-        To read thousands takes time that nobody else has meanwhile.
+        Reading thousands of objects would block the event loop.
         """
         metadata = body["metadata"]
         known = self._trusted((metadata["namespace"], metadata["name"]))
@@ -65,11 +71,11 @@ class InformerCache(Generic[T]):
         return known if known is not None and is_known else self.read(body)
 
     def put(self, body: Body) -> tuple[T | None, T | None]:
-        """Take over one object, unless a newer one is known; returns what was there, and what is now."""
+        """Store one object, unless a newer version is known; returns the object before and after."""
         found = self.read_listed(body)
         key = _key(found.meta)
         before, trusted = self._objects.get(key), self._trusted(key)
-        # What the last listing would have shown and has not shown was deleted before it.
+        # An object that the last listing should have shown, but did not, was deleted before it.
         known = trusted.meta.version if trusted is not None else self._listed_at
         if found.meta.version < known or (trusted is None and found.meta.version == known) or self._is_gone(found):
             return before, before
@@ -77,14 +83,14 @@ class InformerCache(Generic[T]):
         return before, found
 
     def update(self, body: Body) -> None:
-        """Take over an object from the answer to a write of ours, unless it was deleted meanwhile."""
+        """Store an object from the answer to a write of ours, unless it was deleted in the meantime."""
         meta = body["metadata"]
         known = self._objects.get((meta["namespace"], meta["name"]))
         if known is not None and known.meta.uid == meta["uid"]:
             self.put(body)
 
     def remove(self, body: Body) -> T | None:
-        """Forget an object that is gone, unless it is back or another one has its name; returns the forgotten one."""
+        """Remove a deleted object, unless it is back or another one has its name; returns the removed object."""
         gone = self.read(body)
         key = _key(gone.meta)
         if gone.meta.version > self._listed_at:
@@ -97,15 +103,15 @@ class InformerCache(Generic[T]):
         return self._objects.pop(key)
 
     def relist(self, found: Iterable[T], version: int) -> bool:
-        """Take over a listing of all objects of the kind.
+        """Store a listing of all objects of the kind.
 
         Args:
-            found: all objects, as `read_listed` makes them.
-            version: the listing's own; events may have told about newer things already.
+            found: all objects, as `read_listed` returns them.
+            version: the listing's own version; events may have delivered newer objects already.
 
         Returns:
-            Whether it holds. If not, the API server's data was set back, as by a restored backup: what was known is
-            doubtful, and all is to be listed again.
+            Whether the listing is valid. If not, the API server's data was set back, as by a restored backup: the known
+            objects are doubtful, and the caller must list again.
         """
         if version < self._listed_at:
             self._doubtful, self._gone, self._listed_at = dict(self._objects), {}, 0
@@ -132,30 +138,30 @@ class InformerCache(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """Pods that a pool selects and another pool of its namespace selects, too."""
+    """Pods that a pool and another pool of its namespace select."""
 
     pool: str
     """The other pool's name."""
     has_pods: bool
-    """Whether the pods belong to the other pool: of the pools that select them it is the oldest."""
+    """Whether the pods belong to the other pool, because it is the oldest pool that selects them."""
     pods: tuple[str, ...]
     """The names of the pods, sorted."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Everything that matters to one pool, at one moment."""
+    """All objects that matter to one pool, at one moment."""
 
     pool: Pool | None
     zones: list[Zone]
-    """Those that are to be enforced."""
+    """The zones to enforce."""
     leaving: list[Zone]
-    """Those that somebody's finalizer holds after they were deleted."""
+    """The deleted zones that a finalizer still holds."""
     pods: list[Pod]
     leaving_pool: Pool | None = None
-    """The pool, if somebody's finalizer holds it after it was deleted; then there is no `pool`."""
+    """The pool, if a finalizer holds it after its deletion; then there is no `pool`."""
     overlaps: tuple[Overlap, ...] = ()
-    """With the pools that have pods which this pool selects, and with those that select pods of this pool."""
+    """The overlaps with pools that own pods selected by this pool, and with pools that select this pool's pods."""
 
     @property
     def status_pool(self) -> Pool | None:
@@ -183,14 +189,14 @@ class Store:
     """The zones and pools of the cluster, and the pods of each pool.
 
     Args:
-        has_manager: whether the operator is told of a KV-cache manager.
+        has_manager: whether the operator has a KV-cache manager.
     """
 
     def __init__(self, *, has_manager: bool = False) -> None:
         self.zones: InformerCache[Zone] = InformerCache(read_zone, share_config)
         self.pools: InformerCache[Pool] = InformerCache(partial(read_pool, has_manager=has_manager))
         self.pods: dict[Key, InformerCache[Pod]] = {}
-        """By pool, as far as somebody watches them: what the pool selects, and for a moment what it did before."""
+        """The pods of each watched pool: those that it selects, and for a moment those of its previous selector."""
 
     def view(self, key: Key) -> View:
         namespace, name = key
@@ -206,13 +212,13 @@ class Store:
         return View(pool, zones, leaving, pods, leaving_pool, overlaps)
 
     def pool_keys(self, namespace: str | None = None) -> set[Key]:
-        """The keys of all pools that exist or that a zone names, in one namespace or all."""
+        """Returns the keys of all pools that exist or that a zone names, in one namespace or all."""
         exist = {_key(pool.meta) for pool in self.pools}
         named = {(zone.meta.namespace, zone.pool) for zone in self.zones}
         return {key for key in exist | named if namespace in (None, key[0])}
 
     def own_pods(self, pool: Pool, pods: Iterable[Pod]) -> list[Pod]:
-        """Those of these pods that the pool selects and no older pool does: an engine can't hold two configs."""
+        """Returns the pods that the pool selects and no older pool does: an engine can't have two configs."""
         older = [other for other in self._others(pool) if other.meta.age_order < pool.meta.age_order]
         return [
             pod
@@ -231,7 +237,7 @@ class Store:
                 continue
             rivals = [other for other in others if matches(other.selector, pod.labels)]
             oldest = min([pool, *rivals], key=lambda rival: rival.meta.age_order)
-            # A pod belongs to the oldest pool that selects it: the others need that pool's name, and it needs theirs.
+            # A pod belongs to the oldest pool that selects it. The others report that pool, and that pool reports them.
             for rival in rivals if oldest is pool else [oldest]:
                 shared.setdefault((rival.meta.name, rival is oldest), []).append(pod.meta.name)
         return tuple(Overlap(*which, tuple(sorted(names))) for which, names in sorted(shared.items()))

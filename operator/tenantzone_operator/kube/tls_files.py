@@ -1,4 +1,4 @@
-"""Whether certificates and keys can be used, before a client finds out in its own way."""
+"""Checks certificates and keys before a client uses them, for clearer errors."""
 
 import base64
 import ssl
@@ -8,16 +8,16 @@ import kopf
 
 _BEGIN = b"-----BEGIN "
 _ENCRYPTED = b"ENCRYPTED"
-"""In the first line of a key in PKCS #8, in the header of an older one."""
+"""The mark of an encrypted key: in the first line in PKCS #8, in the header of older formats."""
 
 
 def check_tls(connection: kopf.ConnectionInfo) -> None:
-    """Look at the certificates and the key of a connection as its clients will.
+    """Check the certificates and the key of a connection as its clients will.
 
     Raises:
         OSError: a file can't be read.
-        ValueError: what is there is no certificate, no key, or not the certificate's own key, as for the moment in
-            which only one of both was replaced; or the key has a pass phrase, for which OpenSSL would ask a terminal.
+        ValueError: a certificate or key is invalid, or the key does not belong to the certificate, for example while
+            only one of them was replaced; or the key has a pass phrase, for which OpenSSL would ask on a terminal.
     """
     _pem("certificate-authority", connection.ca_path, connection.ca_data)
     _pem("client-certificate", connection.certificate_path, connection.certificate_data)
@@ -31,7 +31,7 @@ def check_tls(connection: kopf.ConnectionInfo) -> None:
 
 
 def _pem(field: str, path: object, data: str | bytes | None) -> bytes:
-    """What a file has, or the data in its place; empty if there is neither."""
+    """Returns the content of a file, or the data in its place; empty if there is neither."""
     if path:
         text = Path(str(path)).read_bytes()
     elif data:

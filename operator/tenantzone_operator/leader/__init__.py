@@ -1,1 +1,1 @@
-"""Who of several replicas leads, and what only the leader does."""
+"""Leader election, and the work that only the leader does."""

@@ -1,4 +1,4 @@
-"""What only the leader does: it reconciles pools."""
+"""The work that only the leader does: reconciling pools."""
 
 import asyncio
 import time
@@ -11,11 +11,11 @@ from tenantzone_operator.pool.reconcile import Reconciler
 
 
 class Leader:
-    """Reconciles while this process leads, and takes no notice of changes while it does not.
+    """Reconciles while this process leads, and ignores changes while it does not.
 
     Args:
-        make_reconciler: called for each term, so that nothing of an earlier one is believed.
-        beside: what else is to be done throughout a term, each until it is cancelled.
+        make_reconciler: called at the start of each term, so that no state survives from an earlier one.
+        beside: further work during a term; each runs until it is cancelled.
     """
 
     def __init__(
@@ -30,23 +30,23 @@ class Leader:
         self._listed_at: float | None = None
 
     def mark(self, key: Key) -> None:
-        """Note that something about a pool has changed; a standby does not, as its term begins with everything."""
+        """Note that a pool has changed; a standby ignores it, since its term will begin with all pools."""
         if self._reconciler is not None:
             self._reconciler.mark(key)
 
     def mark_namespace(self, namespace: str) -> None:
-        """Note that something has changed that any pool of the namespace may depend on."""
+        """Note a change that any pool of the namespace may depend on."""
         if self._reconciler is not None:
             self._reconciler.mark_namespace(namespace)
 
     def check_all(self) -> None:
-        """Have everything looked at again: the store was just put right by a listing."""
+        """Reconcile everything again: the store was just corrected by a listing."""
         self._listed_at = time.monotonic()
         if self._reconciler is not None:
             self._reconciler.check_all()
 
     def age_seconds(self) -> float | None:
-        """How long ago all pools were looked at, or the term began; None on a standby."""
+        """Returns the seconds since all pools were reconciled, or since the term began; None on a standby."""
         if self._reconciler is not None:
             return self._reconciler.age_seconds()
         return time.monotonic() - self._began_at if self._began_at is not None else None
@@ -59,18 +59,18 @@ class Leader:
         return self._reconciler.without_pods() if self._reconciler is not None else (0, 0)
 
     def outcomes(self) -> Mapping[Key, Outcome]:
-        """What became of each pool when it was looked at last; empty on a standby."""
+        """Returns the outcome of each pool's last reconcile; empty on a standby."""
         return self._reconciler.outcomes() if self._reconciler is not None else {}
 
     def listing_age_seconds(self) -> float | None:
-        """How long ago a listing put zones and pools right; None if none ever did."""
+        """Returns the seconds since a listing last corrected zones and pools; None before the first one."""
         return time.monotonic() - self._listed_at if self._listed_at is not None else None
 
     async def run(self, list_all: Callable[[], Awaitable[None]]) -> None:
         """Lead for one term, until cancelled.
 
         Args:
-            list_all: puts the store right. A watch that lags would make the new leader undo what the old one did.
+            list_all: corrects the store. Otherwise a lagging watch would make the new leader undo the old one's work.
         """
         self._began_at = time.monotonic()
         beside: list[asyncio.Task[None]] = []

@@ -22,15 +22,15 @@ _RELEASE_SECONDS = 2.0
 _OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 Term = Callable[[], Coroutine[Any, Any, None]]
-"""What a leader does until it is cancelled."""
+"""The leader's work, which runs until it is cancelled."""
 
 
 class LeaseExpired(aiohttp.ClientConnectionError):
-    """A write that was not sent, because this process leads no longer."""
+    """A write that was not sent, because this process does not lead any longer."""
 
 
 class Alone:
-    """The leadership of a process that knows of no other: it leads from its start to its end."""
+    """The leadership of a process that runs without leader election: it leads from its start to its end."""
 
     is_leading = True
     silence_seconds = 0.0
@@ -40,15 +40,15 @@ class Alone:
 
 
 class Leadership:
-    """The leadership of one of several processes, of which one leads.
+    """The leadership of a process that shares a Lease with others.
 
     Args:
-        election: nobody else uses it.
+        election: this process's part in the election; used by no other object.
     """
 
     def __init__(self, election: Election) -> None:
         self._election = election
-        # One request that gets lost leaves time for another.
+        # If one request is lost, there is time for another.
         self._patience = election.timing.renew_deadline / 2
         self._complaint = ""
 
@@ -59,11 +59,11 @@ class Leadership:
 
     @property
     def silence_seconds(self) -> float:
-        """For how long the API server has not answered to the election."""
+        """The seconds since the API server last answered the election."""
         return self._election.silence_seconds
 
     async def run(self, term: Term) -> None:
-        """Lead whenever it is possible, until cancelled or until a term fails; then let another process lead."""
+        """Lead whenever possible, until cancelled or until a term fails; then release the Lease to another process."""
         try:
             while True:
                 await self._acquire()
@@ -97,16 +97,16 @@ class Leadership:
             working.result()
 
     async def _keep(self) -> None:
-        """Renew the Lease until that was not possible for too long."""
+        """Renew the Lease until renewing has failed for too long."""
         while self._election.is_leading:
             await asyncio.sleep(min(self._election.timing.retry, self._election.remaining_seconds))
             if self._election.is_leading:
-                # What is late is lost: the deadline is the moment from which on nothing may be written.
+                # A late answer is useless: after the deadline this process may not write.
                 limit = min(self._patience, self._election.remaining_seconds)
                 await self._try(self._election.attempt, limit)
 
     async def _try(self, what: Callable[[], Awaitable[Any]], limit: float) -> Any:
-        """What a request to the API server returns; None if it fails, or takes longer than ``limit`` seconds."""
+        """Returns the result of a request to the API server; None if it fails or takes over ``limit`` seconds."""
         try:
             async with asyncio.timeout(limit):
                 done = await what()
@@ -114,7 +114,7 @@ class Leadership:
             complaint = f"the Lease: {explain(error)}"
             if isinstance(error, RestError) and error.status in (403, 404):
                 complaint += " (--leader-elect-namespace says where it lies, --no-leader-elect does without it)"
-            # An API server that is away for an hour is worth a line, not one a second.
+            # An API server that is away for an hour is worth one log line, not one per second.
             if complaint != self._complaint:
                 logger.warning("%s; trying again", complaint)
             self._complaint = complaint
@@ -124,10 +124,10 @@ class Leadership:
 
 
 def fence(may_write: Callable[[], bool]) -> aiohttp.TraceConfig:
-    """A trace config that stops requests which write while this process may not.
+    """Returns a trace config that stops writing requests while this process may not write.
 
-    It looks when a connection is there, for which a request may have waited while the process was stopped, and once
-    more when the body is handed over: aiohttp writes that in a task of its own, after all others had their turn.
+    It checks once there is a connection, because the request may have waited for one while the process was stopped. It
+    checks again when the body is sent: aiohttp does that in a task of its own, after all other tasks had their turn.
     """
 
     async def began(_: aiohttp.ClientSession, request: SimpleNamespace, start: aiohttp.TraceRequestStartParams) -> None:
@@ -146,12 +146,12 @@ def fence(may_write: Callable[[], bool]) -> aiohttp.TraceConfig:
 
 
 def new_identity() -> str:
-    """An identity that no other process has: the host's or pod's name for people, and a random part."""
+    """Returns an identity that no other process has: the host's or pod's name and a random part."""
     return f"{socket.gethostname()}_{uuid.uuid4()}"
 
 
 def own_namespace() -> str:
-    """The namespace of the pod that this process runs in, else the one in which the manifests put it."""
+    """Returns the namespace of this process's pod, else the one that the manifests use."""
     try:
         return _OWN_NAMESPACE.read_text().strip()
     except OSError:

@@ -1,11 +1,11 @@
-"""A Lease of the API group ``coordination.k8s.io``: which of several processes leads.
+"""Leader election by a Lease of the API group ``coordination.k8s.io``.
 
 The rules are those of client-go's leader election. No two clocks are ever compared:
 
-- Who leads stops ``renew_deadline`` after it *began* to ask for its last renewal.
-- The others wait for ``lease_seconds`` after they *saw* the last renewal, each by its own clock. They see it after it
-  was asked for, so the leader has stopped ``lease_seconds - renew_deadline`` before anybody else may begin.
-- Of several writes to one version of the Lease the API server takes one.
+- The leader stops ``renew_deadline`` after it *began* its last successful renewal.
+- The others wait for ``lease_seconds`` after they *saw* the last renewal, each by its own clock. They see a renewal
+  after it began, so the leader has stopped ``lease_seconds - renew_deadline`` before another process may begin.
+- Of several writes to one version of the Lease, the API server accepts one.
 
 kubernetes_asyncio has an election, too. It compares the time of day, never hands over, and waits for requests forever.
 """
@@ -21,15 +21,15 @@ from tenantzone_operator.kube.names import FIELD_MANAGER
 from tenantzone_operator.kube.rest import Rest, RestError
 
 _MAX_LEASES = 4
-"""A Lease that claims to last for more than so many of one's own was edited by hand."""
+"""A Lease that claims to last longer than this multiple of the own duration was edited by hand."""
 
 _MAX_TRANSITIONS = 2**31 - 1
 """The API server refuses a Lease with a greater number."""
 
 
 def elapsed_seconds() -> float:
-    """Seconds of a clock that nobody sets, and that goes on while the machine sleeps."""
-    # Only Linux tells them apart; elsewhere the monotonic clock is the best there is.
+    """Returns the seconds of a clock that is never set and that continues while the machine sleeps."""
+    # Only Linux has this clock; elsewhere the monotonic clock is the best choice.
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
@@ -38,15 +38,15 @@ class Timing:
     """The times of the leader election, in seconds.
 
     Raises:
-        ValueError: with these two processes could lead at once, or one could not keep the Lease.
+        ValueError: with these times two processes could lead at once, or one could not keep the Lease.
     """
 
     lease_seconds: int = 15
-    """How long the others wait for a leader that they do not hear of; the Lease's own field is a whole number."""
+    """How long the others wait after the last renewal that they saw; the Lease's own field is a whole number."""
     renew_deadline: float = 10.0
-    """How long a leader goes on without a renewal."""
+    """How long a leader continues without a renewal."""
     retry: float = 2.0
-    """From one renewal to the next. The others look twice as often."""
+    """The time between two renewals. The others check twice as often."""
 
     def __post_init__(self) -> None:
         if not 0 < 2 * self.retry <= self.renew_deadline < self.lease_seconds:
@@ -73,7 +73,7 @@ class LeaseObject:
         """Replace the version of the Lease that was read before, or create the Lease.
 
         Raises:
-            RestError: with status 409 or 404, it is another version by now.
+            RestError: with status 409 or 404, the Lease has changed.
         """
         params = {"fieldManager": FIELD_MANAGER}
         if before is None:
@@ -93,9 +93,10 @@ class Election:
     """One process's part in the leader election, for use by one task.
 
     Args:
-        lease: what is fought for.
-        identity: of this process; no other one has it, nor will a later one.
-        clock: seconds of a clock that nobody sets.
+        lease: the Lease that the processes compete for.
+        identity: the identity of this process, which no other or later process has.
+        timing: the times of the election.
+        clock: returns the seconds of a clock that is never set.
     """
 
     def __init__(
@@ -108,11 +109,11 @@ class Election:
         self._found: Body | None = None
         self._is_known = False
         self._spec: Body = {}
-        """As it was last seen; of a Lease that was deleted, too."""
+        """The Lease's spec when it was last seen, also after the Lease was deleted."""
         self._seen_at = clock()
         self._leads_until = float("-inf")
         self.answered_at = float("-inf")
-        """When the API server last answered to any of this."""
+        """When the API server last answered any of these requests."""
 
     @property
     def remaining_seconds(self) -> float:
@@ -126,16 +127,16 @@ class Election:
 
     @property
     def holder(self) -> str:
-        """The identity of whoever held the Lease when it was last seen; empty if nobody did."""
+        """The identity of the Lease's holder when it was last seen; empty if it had none."""
         return str(self._spec.get("holderIdentity") or "")
 
     @property
     def silence_seconds(self) -> float:
-        """For how long the API server has not answered."""
+        """The seconds since the API server last answered."""
         return self._clock() - self.answered_at
 
     async def attempt(self) -> bool:
-        """Take the Lease if it is free, or renew it if it is ours; returns whether it is ours then.
+        """Take the Lease if it is free, or renew it if this process holds it; returns whether this process holds it.
 
         Raises:
             RestError: the API server refused.
@@ -152,16 +153,16 @@ class Election:
         except RestError as error:
             if error.status not in (404, 409):
                 raise
-            return False  # somebody was quicker
+            return False  # another process was faster
         self._leads_until = began + self.timing.renew_deadline
         return True
 
     def step_down(self) -> None:
-        """Lead no longer, whatever the Lease says."""
+        """Stop leading, whatever the Lease says."""
         self._leads_until = float("-inf")
 
     async def release(self) -> None:
-        """Give the Lease up if it is ours, so that the next process may take it at once.
+        """Release the Lease if this process holds it, so that the next process can take it at once.
 
         Raises:
             RestError: the API server refused.
@@ -175,12 +176,12 @@ class Election:
             await self._write({"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": now, "renewTime": now})
 
     def _is_anothers(self) -> bool:
-        """Whether another process may be leading."""
+        """Returns whether another process may be leading."""
         if self._found is None:
-            # Nobody ever held it; or somebody deleted it, and whoever held it then has not noticed yet.
+            # No process ever held it; or it was deleted, and its holder may not have noticed yet.
             lasts, is_free = self.timing.lease_seconds, not self._spec or self.is_leading
         else:
-            # Replicas may have other flags than this one; a Lease for hours is nobody's flag.
+            # Other replicas may have other flags; but a Lease that lasts for hours comes from no flag.
             asked = self._spec.get("leaseDurationSeconds") or self.timing.lease_seconds
             lasts = min(asked, _MAX_LEASES * self.timing.lease_seconds)
             is_free = self.holder in ("", self._identity)
@@ -196,7 +197,7 @@ class Election:
         if self.holder != self._identity:
             claim["acquireTime"] = now
             known = self._spec.get("leaseTransitions", -1)
-            # The API server would refuse a greater number each time, and no replica would lead.
+            # The API server would refuse a greater number each time, and no replica could lead.
             claim["leaseTransitions"] = known + 1 if known < _MAX_TRANSITIONS else 0
         return claim
 
@@ -208,7 +209,7 @@ class Election:
             raise
 
     async def _write(self, changes: Body) -> None:
-        # Unless it is answered with success, nobody knows what the Lease is now.
+        # Until a write succeeds, the state of the Lease is unknown.
         self._is_known = False
         try:
             self._see(await self._lease.write(self._found, {**self._spec, **changes}))
@@ -226,5 +227,5 @@ class Election:
 
 
 def _now() -> str:
-    """The time of day as the Lease shows it to people; the API server wants all six digits."""
+    """Returns the time of day as the Lease shows it; the API server requires all six digits."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,4 +1,4 @@
-"""What can be said of one of the operator's metrics without any sample of it."""
+"""The description of one of the operator's metrics, without samples."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,20 +6,20 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A metric's name and type, its labels, and what it tells."""
+    """A metric's name, type, labels and help text."""
 
     name: str
-    """As a scrape shows it."""
+    """The name in a scrape."""
     type: Literal["counter", "gauge", "histogram", "info"]
     labels: tuple[str, ...]
     help: str
 
 
 def gauge(name: str, text: str, *labels: str) -> Family:
-    """A gauge with these labels."""
+    """Returns a gauge with these labels."""
     return Family(name, "gauge", labels, text)
 
 
 def info(name: str, text: str, *labels: str) -> Family:
-    """An info metric: one series that is always 1, and whose labels tell something."""
+    """Returns an info metric: a series that is always 1 and carries its information in labels."""
     return Family(f"{name}_info", "info", labels, text)

@@ -1,4 +1,4 @@
-"""What this process of the operator counts, whether it leads or not, with no object's name in a label."""
+"""The counters of this operator process, whether it leads or not; no label contains an object's name."""
 
 import re
 
@@ -8,7 +8,7 @@ from tenantzone_operator.metrics.family import Family
 
 _families: list[Family] = []
 
-# A time stamp beside each counter and histogram, as a gauge: Prometheus sees a restart without it.
+# These gauges would accompany each counter and histogram with a time stamp; Prometheus detects restarts without them.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 REGISTRY = CollectorRegistry()
 ProcessCollector(registry=REGISTRY)
@@ -53,7 +53,7 @@ _API_REQUEST_SECONDS = _histogram(
 )
 
 FAMILIES = tuple(_families)
-"""All of them. (Those of the process itself, ``process_…``, are prometheus_client's.)"""
+"""All metric families except those of the process itself (``process_…``), which prometheus_client defines."""
 
 for _result in ("changed", "unchanged", "failed"):
     RECONCILES.labels(_result)
@@ -67,7 +67,7 @@ _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete
 
 
 def verb_and_resource(method: str, path: str) -> tuple[str, str]:
-    """What a request does and to which resource, in Kubernetes' words: ``patch``, ``tenantzones/status``."""
+    """Returns a request's verb and resource in Kubernetes' terms: ``patch``, ``tenantzones/status``."""
     match = _RESOURCE.fullmatch(path)
     if match is None:
         return method.lower(), "other"
@@ -76,13 +76,13 @@ def verb_and_resource(method: str, path: str) -> tuple[str, str]:
 
 
 def count_api_request(method: str, path: str, code: str, seconds: float) -> None:
-    """Count a request to the API server, and the time that it took.
+    """Count a request to the API server, and its duration.
 
     Args:
-        method: HTTP's.
-        path: of the resource.
+        method: the HTTP method.
+        path: the path of the resource.
         code: the answer's HTTP status, or ``error`` if there was none.
-        seconds: that it took.
+        seconds: the duration of the request.
     """
     verb, resource = verb_and_resource(method, path)
     _API_REQUESTS.labels(verb, resource, code).inc()

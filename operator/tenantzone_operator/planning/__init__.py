@@ -1,1 +1,1 @@
-"""What the engines of a pool should enforce: from its zones and its pool to the next config; pure."""
+"""Computes the next config of a pool's engines from its zones and the pool; pure."""

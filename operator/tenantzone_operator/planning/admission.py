@@ -1,13 +1,14 @@
-"""Which zones fit into their pool: oldest first, and what was granted once is not taken away for a newer wish.
+"""Decides which zones fit into their pool: the oldest first, and no newer request revokes an earlier grant.
 
-The snapshot that the engines already have is the memory of what was granted, so a restart changes nothing. No engine
-that comes, goes or lies takes it back: one that is too small has what fits of it (`tenantzone_contract.fitting`), and
-says what it lacks.
+The snapshot that the engines already have records what was granted, so a restart changes nothing. No engine that joins,
+leaves or lies revokes a grant: an engine that is too small gets the part that fits (`tenantzone_contract.fitting`), and
+reports what it lacks.
 
-What was accepted before any engine had reported its size is granted provisionally. When a size is known, it is decided
-again, by priority, then age, after all that was granted finally.
+Zones accepted before any engine reported its size have provisional grants. Once a size is known, they are decided again
+by priority, then age, after all final grants.
 
-What only the status or only the ConfigMap says may be forged. It stays if it fits with what both say.
+A grant that only the status or only the ConfigMap contains may be forged. It stays if it fits with the grants that both
+contain.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -31,12 +32,12 @@ _NOTHING_DOUBTFUL: Mapping[str, Evidence] = {}
 
 @dataclass(frozen=True, slots=True)
 class AdmissionDecision:
-    """What became of one zone's spec: accepted or refused, why, and its entry in the config."""
+    """The decision on one zone's spec: accepted or refused, why, and the zone's entry in the config."""
 
     reason: Reason
     message: str
     entry: ZoneConfig | None
-    """The zone in the new snapshot: as its spec says, or as it was accepted last, or None: it has no part in it."""
+    """The zone in the new snapshot: by its spec, as last accepted, or None if it has no place in the config."""
 
     @property
     def accepted(self) -> bool:
@@ -47,10 +48,10 @@ class Budget:
     """Adds up reservations in an engine of the size that the pool is planned for.
 
     Args:
-        size: its blocks. None: nothing is known of any engine, and one of 100 blocks stands in, so that percentages are
-            counted; absolute numbers then count as nothing, because there is nothing to compare them with.
-        tiers: what the pool says that it has below its blocks.
-        seats: the number of requests that the engine runs at once; None: unknown.
+        size: the engine's blocks. None if no engine's size is known: then percentages count in an engine of 100 blocks,
+            and absolute numbers count as 0, because they can't be compared to anything.
+        tiers: the tiers below its blocks, as the pool declares them.
+        seats: the number of requests that the engine runs at once; None if unknown.
     """
 
     def __init__(self, size: int | None, tiers: PoolTiers = NO_TIERS, seats: int | None = None) -> None:
@@ -59,33 +60,33 @@ class Budget:
         self.tiers = TierBudget(tiers)
         self._contradiction = partial(contradiction, blocks=size, seats=seats, tiers=tiers)
         self.reserved = 0
-        """Blocks that are granted."""
+        """The number of blocks that are granted."""
 
     @property
     def allocatable(self) -> int:
-        """Blocks that another zone can still reserve."""
+        """The number of blocks that can still be reserved."""
         return max(0, self.size - self.reserved)
 
     def contradiction(self, entry: ZoneConfig) -> str:
-        """The first contradiction between amounts of the entry in an engine of this size; empty if there is none."""
+        """Returns the entry's first contradiction between amounts in an engine of this size; empty if there is none."""
         return self._contradiction(entry)
 
     def fits(self, share: Share) -> bool:
         return self.blocks(share) <= self.size - self.reserved or not self.blocks(share)
 
     def holds(self, entry: ZoneConfig) -> bool:
-        """Whether the entry fits into what is left, and does not contradict itself."""
+        """Returns whether the entry fits into what is left, and does not contradict itself."""
         fits = self.fits(entry.reserved) and self.tiers.missing(entry) is None
         return fits and not self.contradiction(entry)
 
     def asks_for_no_more(self, wanted: ZoneConfig, granted: ZoneConfig) -> bool:
-        """Whether one entry of a zone reserves no more than another, of blocks and of each tier."""
+        """Returns whether ``wanted`` reserves at most as many blocks, and as much of each tier, as ``granted``."""
         if self.blocks(wanted.reserved) > self.blocks(granted.reserved):
             return False
         return self.tiers.asks_for_no_more(wanted, granted)
 
     def take(self, entry: ZoneConfig) -> None:
-        """Count what the entry reserves as granted."""
+        """Count the entry's reservations as granted."""
         self.reserved += self.blocks(entry.reserved)
         self.tiers.take(entry)
 
@@ -109,23 +110,24 @@ def admit(
     provisional: Collection[str] = frozenset(),
     doubtful: Mapping[str, Evidence] = _NOTHING_DOUBTFUL,
 ) -> dict[str, AdmissionDecision]:
-    """The decisions on all zones of a pool, by name.
+    """Returns the decisions on all zones of a pool, by name.
 
     Args:
-        zones: in any order; what counts is their age.
+        zones: all zones, in any order; their age decides.
         granted: the entries of the snapshot in force, by zone name. They stay, whatever engines there are.
-        size: blocks of the engines that the pool is planned for; None if nothing is known of them.
-        left_out: names of zones for whose change the config has no room. What they have stays; what they give back and
-            what they ask for, nobody else is told of.
-        tiers: what the pool says that each engine has below its blocks.
-        seats: the number of requests that these engines run at once; None: unknown.
-        provisional: names of zones to which what they have was granted while no size was known.
-        doubtful: for each zone whose grant only its status or only the ConfigMap says, by name: which of the two.
+        size: the blocks of the engines that the pool is planned for; None if unknown.
+        left_out: the names of zones whose change does not fit into the config. Their old entries stay, and neither what
+            they release nor what they ask for counts for other zones.
+        tiers: the tiers below each engine's blocks, as the pool declares them.
+        seats: the number of requests that these engines run at once; None if unknown.
+        provisional: the names of zones whose entries were granted while no size was known.
+        doubtful: the zones whose grant only the status or only the ConfigMap contains, by name: which of the two.
     """
     by_age = sorted(zones, key=lambda zone: zone.meta.age_order)
     budget = Budget(size, tiers, seats)
     owners: dict[str, str] = {}
-    # Who has the tenant keeps it: within one second the name says who is older, and a later one may have the lower.
+    # A zone keeps the tenant that it has: zones created in the same second are ordered by name, so a later one may sort
+    # first.
     by_claim = sorted(by_age, key=lambda zone: (not _has_its_tenant(zone, granted), _evidence(zone, doubtful)))
     for zone in by_claim:
         owners.setdefault(zone.tenant, zone.meta.name)
@@ -146,13 +148,13 @@ def admit(
 
 
 def _has_its_tenant(zone: Zone, granted: Mapping[str, ZoneConfig]) -> bool:
-    """Whether what was granted to the zone was for the tenant that it names now."""
+    """Returns whether the zone's grant was for the tenant that it names now."""
     entry = granted.get(zone.meta.name)
     return entry is not None and entry.tenant == zone.tenant
 
 
 def _evidence(zone: Zone, doubtful: Mapping[str, Evidence]) -> Evidence:
-    """What says what was granted to the zone, if anything was."""
+    """Returns the evidence for the zone's grant, if it has one."""
     return doubtful.get(zone.meta.name, Evidence.BOTH)
 
 
@@ -164,9 +166,9 @@ def _keep(
     provisional: Collection[str],
     doubtful: Mapping[str, Evidence],
 ) -> dict[str, ZoneConfig]:
-    """First pass of `admit`: what was granted stays, or less of it where less is wanted.
+    """First pass of `admit`: grants stay, reduced where the spec asks for less.
 
-    Of what is doubtful, what fits stays. So does what fits of what was granted provisionally, once a size is known.
+    Doubtful grants stay if they fit. So do provisional grants, once a size is known.
     """
     kept: dict[str, ZoneConfig] = {}
     claimed: list[tuple[Zone, ZoneConfig]] = []
@@ -196,7 +198,7 @@ def _keep(
 
 
 def _is_within_spec(entry: ZoneConfig, zone: Zone, budget: Budget) -> bool:
-    """Whether an entry reserves no more than its zone's spec asks for; no if the spec is invalid."""
+    """Returns whether an entry reserves at most what its zone's spec asks for; False if the spec is invalid."""
     return zone.config is not None and budget.asks_for_no_more(entry, zone.config)
 
 
@@ -204,10 +206,10 @@ def _decide(zone: Zone, kept: ZoneConfig | None, budget: Budget, is_final: bool)
     """Second pass of `admit`: a new zone or an increase gets what is left.
 
     Args:
-        zone: as the API server has it.
-        kept: what it keeps of what was granted; None: nothing.
-        budget: what else is granted.
-        is_final: whether what it wants was granted while a size was known.
+        zone: the zone as the API server has it.
+        kept: the part of its grant that it keeps; None if nothing.
+        budget: the grants of all zones so far.
+        is_final: whether its current spec was granted while a size was known.
     """
     wanted = zone.config
     if wanted is None:
@@ -265,5 +267,5 @@ def _conflict(zone: Zone, owner: str) -> AdmissionDecision:
 
 
 def _stays(kept: ZoneConfig | None) -> str:
-    """The sentence that a refusal ends with if an older generation of the zone stays in force; else empty."""
+    """Returns the sentence that ends a refusal if an older generation stays in force; else an empty text."""
     return f". Generation {kept.generation} stays in force" if kept is not None else ""

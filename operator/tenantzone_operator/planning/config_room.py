@@ -1,7 +1,8 @@
-"""Whether a pool's config fits into its ConfigMap, and which changes have to wait if it does not; pure.
+"""Decides whether a pool's config fits into its ConfigMap, and which changes must wait if not; pure.
 
-How small a config is compressed can only be tried. So what is too large is tried with fewer changes, until as many as
-fit are found: of zones that change before new ones, and of these the oldest first. What is in force always stays.
+The compressed size of a config can only be found by trying. If a config is too large, smaller sets of changes are
+tried, up to the largest that fits: changed zones come before new ones, and older ones first. What is in force always
+stays.
 """
 
 from bisect import bisect_left
@@ -12,10 +13,10 @@ from tenantzone_contract.config import MAX_GENERATION, ConfigError, PoolConfig, 
 from tenantzone_contract.packing import MAX_CONFIG_MAP_BYTES, pack_config
 
 NEW_ZONES_BYTES = 900_000
-"""New zones may fill a pool's ConfigMap up to this; the rest is for what changes."""
+"""How far new zones may fill a pool's ConfigMap, in bytes; the rest is for changes."""
 
 CHANGES_BYTES = MAX_CONFIG_MAP_BYTES - 4096
-"""What any change may fill it up to. Another hash compresses a little differently."""
+"""How far any change may fill it, in bytes. Another hash compresses to a slightly different size."""
 
 _REMEMBERED = 4
 _ANY_HASH = "sha256:" + 64 * "0"
@@ -26,13 +27,13 @@ class Choice:
     """The pool's config that fits, and the zones whose changes are left out."""
 
     pool: PoolConfig | None
-    """What all zones share, as it is wanted or as it is in force; None: it does not fit, and nothing is in force."""
+    """The part that all zones share, new or in force; None if it does not fit and none is in force."""
     left_out: frozenset[str] = frozenset()
-    """Zones that stay as they are in force, or out of the config if they are new."""
+    """The zones that keep their entry in force, or stay out of the config if they are new."""
 
 
 class ConfigRoom:
-    """Chooses the changes that fit, and remembers its last answers: at the limit the same ones are wanted again."""
+    """Chooses the changes that fit, and caches its last answers: at the limit the same changes recur."""
 
     def __init__(self) -> None:
         self._answers: list[tuple[tuple[PoolConfig, Sequence[ZoneConfig], RuntimeConfig | None], Choice]] = []
@@ -41,8 +42,8 @@ class ConfigRoom:
         """Choose as many of these changes as fit into the ConfigMap.
 
         Args:
-            pool: what all zones should share.
-            entries: the zones as they should be, in the order in which they have room.
+            pool: the part that all zones should share.
+            entries: the zones' new entries, in the order in which they get room.
             in_force: the snapshot that the engines have.
         """
         asked = pool, entries, in_force
@@ -58,14 +59,14 @@ def _choose(pool: PoolConfig, entries: Sequence[ZoneConfig], in_force: RuntimeCo
     if _fits(pool, entries, NEW_ZONES_BYTES):
         return Choice(pool)
     known = {entry.name: entry for entry in in_force.zones} if in_force is not None else {}
-    # A zone that names another tenant is a new one: the tenant that it had may be somebody else's by now.
+    # A zone that names another tenant counts as new: its former tenant may belong to another zone by now.
     held = {entry.name: known[entry.name] for entry in entries if _is_known(entry, known)}
     if not _fits(pool, tuple(held.values()), CHANGES_BYTES):
         if in_force is None:
             return Choice(None)
         pool = in_force.pool
     changed = [entry for entry in entries if entry.name in held and entry != held[entry.name]]
-    # What becomes no longer never has to wait for what does.
+    # Entries that do not grow never wait for entries that do.
     changed.sort(key=lambda entry: len(entry.text) > len(held[entry.name].text))
     new = [entry for entry in entries if entry.name not in held]
 
@@ -83,7 +84,7 @@ def _is_known(entry: ZoneConfig, known: Mapping[str, ZoneConfig]) -> bool:
 
 
 def _most(number: int, fits: Callable[[int], bool]) -> int:
-    """The highest number up to ``number`` that fits."""
+    """Returns the highest number up to ``number`` that fits."""
     return bisect_left(range(1, number + 1), True, key=lambda tried: not fits(tried))
 
 

@@ -1,7 +1,7 @@
-"""Amounts of one zone that contradict each other, one in absolute numbers and one in percent; pure.
+"""Finds amounts of one zone that contradict each other, one a number and one a percentage; pure.
 
-The API server refuses what contradicts itself in any engine. A number and a percentage can only be compared in an
-engine of a known size.
+The API server refuses amounts that contradict each other in every engine. A number and a percentage can only be
+compared in an engine of a known size.
 """
 
 from collections.abc import Callable
@@ -15,13 +15,13 @@ Share = int | str
 
 
 def contradiction(entry: ZoneConfig, blocks: int | None, seats: int | None, tiers: PoolTiers) -> str:
-    """The first contradiction between amounts of a zone, with the fields and what to change; empty if there is none.
+    """Returns the first contradiction between amounts of a zone, with the fields and a fix; empty if there is none.
 
     Args:
         entry: the zone.
-        blocks: of the engines that the pool is planned for; None: unknown.
-        seats: the number of requests that these engines run at once; None: unknown.
-        tiers: what each engine has below its blocks, as the pool says.
+        blocks: the blocks of the engines that the pool is planned for; None if unknown.
+        seats: the number of requests that these engines run at once; None if unknown.
+        tiers: the tiers below each engine's blocks, as the pool declares them.
     """
     found = ""
     if blocks is not None:
@@ -36,7 +36,7 @@ def contradiction(entry: ZoneConfig, blocks: int | None, seats: int | None, tier
 
 
 def depends_on_size(entry: ZoneConfig) -> bool:
-    """Whether it takes an engine's size to say whether the zone fits and does not contradict itself."""
+    """Returns whether an engine's size decides if the zone fits and does not contradict itself."""
     lendable = entry.lending.lendable if isinstance(entry.lending.lendable, int) else None
     compared = ((entry.reserved, entry.limit), (entry.seats.reserved, entry.seats.limit), (entry.reserved, lendable))
     is_mixed = any(None not in pair and type(pair[0]) is not type(pair[1]) for pair in compared)
@@ -44,19 +44,19 @@ def depends_on_size(entry: ZoneConfig) -> bool:
 
 
 def limit_below_reserved(entry: ZoneConfig, blocks: int) -> str:
-    """How a zone's limit contradicts its reservation in an engine with this number of blocks; empty if it does not."""
+    """Returns how a zone's limit contradicts its reservation in an engine of this many blocks; empty if it does not."""
     return _limit_below_reserved("", entry.reserved, entry.limit, blocks, _blocks)
 
 
 def seat_limit_below_reserved(entry: ZoneConfig, seats: int) -> str:
-    """How a zone's limit of seats contradicts the seats that it reserves, in an engine with this number of seats."""
+    """Returns how a zone's seat limit contradicts its reserved seats in an engine of this many seats."""
     return _limit_below_reserved("seats.", entry.seats.reserved, entry.seats.limit, seats, _seats)
 
 
 def _limit_below_reserved(
     path: str, reserved: Share | None, limit: Share | None, size: int, shown: Callable[[int], str]
 ) -> str:
-    # Two amounts of the same kind were compared by the API server, whatever the size is.
+    # The API server has already compared amounts of the same kind.
     if reserved is None or limit is None or type(reserved) is type(limit):
         return ""
     at_least, at_most = floor_blocks(reserved, size), ceil_blocks(limit, size)

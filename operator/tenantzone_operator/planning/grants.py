@@ -1,4 +1,4 @@
-"""What was granted before this operator led, by the zones' statuses, their specs and the ConfigMap; pure."""
+"""Finds what was granted before this operator led, from the zones' statuses and specs and the ConfigMap; pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,32 +18,34 @@ compare.
 
 
 class Evidence(IntEnum):
-    """What says that a zone was granted an entry; of two grants that do not fit together the lower one counts first."""
+    """The evidence for a zone's grant; of two grants that conflict, the one with the lower value wins."""
 
     BOTH = 0
-    """The zone's status and the ConfigMap."""
+    """The zone's status and the ConfigMap agree."""
     STATUS = 1
-    """The zone's status says that its spec was accepted, and the ConfigMap has something else."""
+    """The zone's status says that its spec was accepted, but the ConfigMap differs."""
     CONFIG = 2
-    """Only the ConfigMap."""
+    """Only the ConfigMap contains the grant."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grants:
-    """What zones were granted, by name, and what says so."""
+    """The grants of zones, by name, and the evidence for them."""
 
     entries: Mapping[str, ZoneConfig]
     doubtful: Mapping[str, Evidence]
-    """Of the entries that not both say. They count only where they fit, those that only the ConfigMap has only if the
-    zone's spec asks for as much."""
+    """The grants that status and ConfigMap do not agree on.
+
+    They count only if they fit; those from the ConfigMap alone only if the zone's spec asks for as much.
+    """
 
 
 def is_confirmed(config: RuntimeConfig, pool_status: Mapping[str, Any]) -> bool:
-    """Whether a pool's status names the content of this config as the one in force.
+    """Returns whether a pool's status names the content of this config as the one in force.
 
     Args:
-        config: as it was read.
-        pool_status: of its pool. An empty one, as after a backup was restored, contradicts no config.
+        config: the config that was read.
+        pool_status: the pool's status. An empty status, as after restoring a backup, contradicts no config.
     """
     return not pool_status or pool_status.get("configHash") == config.hash
 
@@ -54,11 +56,11 @@ def plausible_generation(found: int) -> int:
 
 
 def agreed_grants(zones: Sequence[Zone], found: RuntimeConfig | None) -> Grants:
-    """What zones were granted, where nothing confirms the config that was found.
+    """Returns the grants of zones if the pool's status does not confirm the config that was found.
 
     Args:
-        zones: of the pool.
-        found: what its ConfigMap holds; None: nothing that can be read.
+        zones: the pool's zones.
+        found: the content of its ConfigMap; None if it can't be read.
     """
     written = {entry.name: entry for entry in found.zones} if found is not None else {}
     by_name = {zone.meta.name: zone for zone in sorted(zones, key=lambda zone: zone.meta.age_order)}
@@ -77,7 +79,7 @@ def agreed_grants(zones: Sequence[Zone], found: RuntimeConfig | None) -> Grants:
 
 
 def _is_told_accepted(zone: Zone) -> bool:
-    """Whether the zone's status says that its spec, as it is now, was accepted."""
+    """Returns whether the zone's status says that its current spec was accepted."""
     return any(
         found.get("type") == Type.ACCEPTED
         and found.get("status") == "True"

@@ -1,4 +1,4 @@
-"""What a pool's engines should enforce: from zones, pool and the snapshot in force to the next snapshot; pure."""
+"""Computes the next snapshot for a pool's engines from zones, pool and the snapshot in force; pure."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,11 +19,11 @@ class Plan:
     """The snapshot that a pool's engines should enforce next, and the decision on each zone."""
 
     config: RuntimeConfig | None
-    """The snapshot that the engines should enforce; None: leave them what they have."""
+    """The snapshot that the engines should enforce; None to leave the engines as they are."""
     decisions: Mapping[str, AdmissionDecision]
-    """By zone name."""
+    """The decisions by zone name."""
     pool_left_out: str = ""
-    """Why what the zones share stays as it is in force; empty if it does not have to."""
+    """Why the part that all zones share stays as it is; empty if it does not have to."""
 
 
 def make_plan(
@@ -43,20 +43,20 @@ def make_plan(
     Args:
         pool: None if it does not exist.
         zones: all zones that name the pool.
-        in_force: the snapshot that the engines were given last, as far as is known.
-        last_generation: the highest one that was ever given out, as far as is known.
-        size: blocks of the engines that the pool is planned for; None if nothing is known of them.
-        room: in the pool's ConfigMap.
-        seats: the number of requests that these engines run at once; None if it is unknown.
-        provisional: names of zones to which what they have was granted while no size was known.
-        is_confirmed: whether the snapshot in force is what was granted; else the zones' statuses say what was.
+        in_force: the snapshot that was published last, as far as known.
+        last_generation: the highest generation that was ever published, as far as known.
+        size: the blocks of the engines that the pool is planned for; None if unknown.
+        room: chooses the changes that fit into the pool's ConfigMap.
+        seats: the number of requests that these engines run at once; None if unknown.
+        provisional: the names of zones whose entries were granted while no size was known.
+        is_confirmed: whether the snapshot in force is what was granted; if not, the zones' statuses decide.
     """
     if pool is None or pool.config is None:
         return Plan(None, {zone.meta.name: _poolless(zone, pool) for zone in zones})
     in_pool = without_taken_headers(zones, pool.config)
     grants = _grants_of(in_force) if is_confirmed else agreed_grants(zones, in_force)
     granted = granted_without_taken_headers(grants.entries, pool.config)
-    # An engine that is too small for all has those that come first: who was accepted before stays before.
+    # An engine that is too small for all zones serves the first ones, so zones keep the order of their acceptance.
     places = {name: place for place, name in enumerate(granted)}
     by_turn = sorted(zones, key=lambda zone: (places.get(zone.meta.name, len(places)), zone.meta.age_order))
     names = [zone.meta.name for zone in by_turn]
@@ -71,7 +71,7 @@ def make_plan(
         if choice.pool is None:
             return Plan(None, admit(in_pool, granted, size, set(names), *shares), _POOL_TOO_LARGE)
         shared = choice.pool
-        # Who has to wait gives nothing back and takes nothing: others may fit now that did not, or the other way round.
+        # A waiting zone neither releases nor takes anything, so the decisions on other zones may change.
         if choice.left_out <= left_out:
             break
         left_out |= choice.left_out
@@ -82,12 +82,12 @@ def make_plan(
 
 
 def _grants_of(in_force: RuntimeConfig | None) -> Grants:
-    """What a snapshot grants that is known to be in force."""
+    """Returns the grants of a snapshot that is known to be in force."""
     return Grants({entry.name: entry for entry in in_force.zones} if in_force is not None else {}, {})
 
 
 def _of_objects(in_force: RuntimeConfig, entries: tuple[ZoneConfig, ...]) -> RuntimeConfig:
-    """The snapshot in force, made of the entries that are in memory anyway, which are equal to its own."""
+    """Returns the snapshot in force, with its entries replaced by the equal objects that are in memory anyway."""
     if all(map(is_, in_force.zones, entries)):
         return in_force
     return in_force.model_copy(update={"zones": entries})
@@ -110,18 +110,18 @@ def _entries(names: Sequence[str], decisions: Mapping[str, AdmissionDecision]) -
 
 
 def _is_in_force(in_force: RuntimeConfig | None, pool: PoolConfig, entries: tuple[ZoneConfig, ...]) -> bool:
-    # As objects, which are mostly the very same ones: a hash of all of them would cost more than the rest of the plan.
+    # Compare objects, which are mostly identical: a hash of all entries would cost more than the rest of the plan.
     return in_force is not None and in_force.pool == pool and in_force.zones == entries
 
 
 def leaving(zones: Sequence[Zone]) -> dict[str, AdmissionDecision]:
-    """The decisions on zones that were deleted and that somebody's finalizer holds, by name."""
+    """Returns the decisions on deleted zones that a finalizer still holds, by name."""
     message = "it was deleted and is no part of the config any more; somebody's finalizer holds the object"
     return {zone.meta.name: AdmissionDecision(Reason.DELETING, message, None) for zone in zones}
 
 
 def not_served(zones: Sequence[Zone], why: str) -> dict[str, AdmissionDecision]:
-    """The decisions on the zones of a pool that the operator has no rights for, by name."""
+    """Returns the decisions on the zones of a pool that the operator has no rights for, by name."""
     message = f"ZonePool {zones[0].pool} is not served: {why}" if zones else ""
     return {zone.meta.name: AdmissionDecision(Reason.POOL_NOT_SERVED, message, None) for zone in zones}
 

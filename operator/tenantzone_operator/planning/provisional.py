@@ -1,4 +1,4 @@
-"""Which zones were accepted before any engine had reported its size; pure."""
+"""Tracks zones that were accepted before any engine had reported its size; pure."""
 
 from collections.abc import Collection, Mapping
 
@@ -10,12 +10,12 @@ from tenantzone_operator.planning.contradictions import depends_on_size
 
 
 def found_provisional(pool: Pool | None, in_force: RuntimeConfig | None) -> frozenset[str]:
-    """The names of the zones that were, as an operator finds them when it starts.
+    """Returns the names of the zones with provisional grants when the operator starts.
 
     Args:
-        pool: whose status has a size if one was ever known; None if it does not exist. Without a status, as after a
-            backup was restored, nobody loses what the config grants.
-        in_force: the snapshot that the engines were given last.
+        pool: its status contains a size if one was ever known; None if it does not exist. Without a status, as after
+            restoring a backup, all zones keep what the config grants.
+        in_force: the snapshot that was published last.
     """
     if pool is None or in_force is None or "configGeneration" not in pool.status or "capacityBlocks" in pool.status:
         return frozenset()
@@ -23,13 +23,13 @@ def found_provisional(pool: Pool | None, in_force: RuntimeConfig | None) -> froz
 
 
 def still_provisional(before: Collection[str], decisions: Mapping[str, AdmissionDecision]) -> frozenset[str]:
-    """The names of the zones that are after a plan.
+    """Returns the names of the zones with provisional grants after a plan.
 
-    One that was refused since stays among them: until the config is written, the engines have what it was granted.
+    A zone that was refused since stays among them: until the config is written, the engines have its grant.
 
     Args:
-        before: those before the plan.
-        decisions: of the plan, by name.
+        before: the names before the plan.
+        decisions: the plan's decisions, by name.
     """
     return frozenset(
         name

@@ -1,6 +1,6 @@
-"""Purges whose id was used before: an id that is removed from a zone and set again asks for another purge; pure.
+"""Repeated purges: an id that is removed from a zone and set again asks for another purge; pure.
 
-Engines carry out an id once. So the config has such an id with a number, which no annotation can have: ``first#2``.
+Engines carry out an id once. So the config adds a number to such an id, which no annotation can contain: ``first#2``.
 """
 
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ _MAX_DIGITS: Final = 8
 
 
 def with_repeated_purges(zones: Sequence[Zone], in_force: RuntimeConfig | None) -> list[Zone]:
-    """The zones, each with the id of the purge that engines are to carry out.
+    """Returns the zones, each with the id of the purge that engines should carry out.
 
     Args:
-        zones: as the API server has them.
-        in_force: the snapshot that the engines were given last; None: none is known.
+        zones: the zones as the API server has them.
+        in_force: the snapshot that was published last; None if none is known.
     """
     if not any(zone.config is not None and zone.config.purge for zone in zones):
         return list(zones)
@@ -35,11 +35,11 @@ def _with_purge(zone: Zone, in_force: str | None) -> Zone:
 
 
 def _purge(asked: str, in_force: str | None, last: dict[str, str]) -> str:
-    """The id of the purge that an annotation asks for.
+    """Returns the id of the purge that an annotation asks for.
 
     Args:
         asked: the annotation.
-        in_force: the id in the zone's entry that the engines were given last; None: they were given none.
+        in_force: the id in the zone's last published entry; None if there is no entry.
         last: the record of the zone's last purge, from its status.
     """
     if in_force and _annotated(in_force) == asked:
@@ -47,7 +47,7 @@ def _purge(asked: str, in_force: str | None, last: dict[str, str]) -> str:
     recorded = last.get("id", "")
     if _annotated(recorded) != asked:
         return asked
-    # Without an entry, and before the last purge is complete, nothing says that the id was removed meanwhile.
+    # Without an entry, and before the last purge is complete, it is unknown whether the id was removed in the meantime.
     if in_force is None or "completedAt" not in last:
         return recorded
     return f"{asked}{_NUMBER}{_number(recorded) + 1}"
@@ -58,6 +58,6 @@ def _annotated(purge: str) -> str:
 
 
 def _number(purge: str) -> int:
-    # Others may write statuses. A longer number would make an id that engines refuse.
+    # Other clients may write statuses. A longer number would make an id that engines refuse.
     number = purge.partition(_NUMBER)[2]
     return int(number) if number.isdecimal() and len(number) <= _MAX_DIGITS else 1

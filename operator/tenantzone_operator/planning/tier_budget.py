@@ -1,7 +1,6 @@
-"""What zones reserve of the tiers that their pool says it has; pure.
+"""Adds up what zones reserve of their pool's tiers; pure.
 
-As of blocks, what was granted stays: where a pool has less of a tier than before, nobody loses what it was promised,
-and nobody is promised more.
+As with blocks, grants stay: if a pool's tier shrinks, no zone loses its reservation, and no zone gets a larger one.
 """
 
 from collections import Counter
@@ -19,17 +18,17 @@ NO_TIERS: Final = PoolTiers()
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """What of one tier a zone asks for and can't have."""
+    """The amount of one tier that a zone asks for and can't have."""
 
     share: TierShare
     bytes: int
-    """That it asks for."""
+    """The bytes that the zone asks for."""
     left: int
     size: int
-    """Of the tier; 0: the pool has none."""
+    """The bytes of the tier; 0 if the pool does not have it."""
 
     def message(self, pool: str) -> str:
-        """What is missing, and what to do."""
+        """Returns what is missing, and how to fix it."""
         tier, wanted = self.share.tier, self.share.reserved
         if not self.size:
             return (
@@ -47,20 +46,20 @@ class TierBudget:
     """Adds up what is reserved of each tier, in bytes of one engine.
 
     Args:
-        tiers: what the pool says that each engine has.
+        tiers: the tiers of each engine, as the pool declares them.
     """
 
     def __init__(self, tiers: PoolTiers) -> None:
         self._sizes: dict[TierName, int] = {name: tiers.bytes_of(name) for name in TIER_NAMES}
         self.reserved: Counter[TierName] = Counter()
-        """Bytes that are granted."""
+        """The granted bytes of each tier."""
 
     def allocatable(self, tier: TierName) -> int:
-        """Bytes that another zone can still reserve."""
+        """Returns the bytes that can still be reserved."""
         return max(0, self._sizes[tier] - self.reserved[tier])
 
     def missing(self, entry: ZoneConfig) -> Missing | None:
-        """The first tier of which the entry asks for more than is left; None: it can have all of it."""
+        """Returns the first tier that has less left than the entry asks for; None if all fit."""
         for share in entry.tiers:
             wanted, left, size = self._bytes(share), self.allocatable(share.tier), self._sizes[share.tier]
             if wanted > left or (not size and share.reserved not in (0, "0%")):
@@ -68,7 +67,7 @@ class TierBudget:
         return None
 
     def asks_for_no_more(self, wanted: ZoneConfig, granted: ZoneConfig) -> bool:
-        """Whether one entry of a zone reserves no more of any tier than another."""
+        """Returns whether ``wanted`` reserves at most as much of each tier as ``granted``."""
         known = {share.tier: share for share in granted.tiers}
         return all(
             share.reserved in (0, "0%")
@@ -77,7 +76,7 @@ class TierBudget:
         )
 
     def take(self, entry: ZoneConfig) -> None:
-        """Count what the entry reserves as granted."""
+        """Count the entry's reservations as granted."""
         for share in entry.tiers:
             self.reserved[share.tier] += self._bytes(share)
 
@@ -92,5 +91,5 @@ class TierBudget:
 def _is_at_most(share: TierShare, other: TierShare, size: int) -> bool:
     if type(share.reserved) is type(other.reserved):
         return not exceeds(share.reserved, other.reserved)
-    # Of a tier that the pool has no more, a percentage says nothing.
+    # A percentage of a tier that the pool does not have any longer means nothing.
     return size > 0 and floor_blocks(share.reserved, size) <= floor_blocks(other.reserved, size)

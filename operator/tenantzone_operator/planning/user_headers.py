@@ -1,4 +1,4 @@
-"""Zones whose users are named by a header that their pool reads for another purpose; pure."""
+"""Refuses zones whose user header is one that their pool reads for another purpose; pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,14 +10,14 @@ from tenantzone_operator.kube.resources import Zone
 
 
 def without_taken_headers(zones: Sequence[Zone], pool: PoolConfig) -> Sequence[Zone]:
-    """The zones, those among them invalid whose header the pool has taken."""
+    """Returns the zones; those whose header the pool uses become invalid."""
     if pool.identity is None:
         return zones
     return [replace(zone, config=None, invalid=why) if (why := _why_taken(zone, pool)) else zone for zone in zones]
 
 
 def granted_without_taken_headers(granted: Mapping[str, ZoneConfig], pool: PoolConfig) -> Mapping[str, ZoneConfig]:
-    """What was granted, with nobody told apart by a header that the pool has taken since: all were one user by it."""
+    """Returns the grants without user headers that the pool uses since: by such a header all users are one."""
     if pool.identity is None:
         return granted
     return {

@@ -1,1 +1,1 @@
-"""The work for one pool, and for all pools: plan, delivery, engines, statuses."""
+"""The work for one pool, and for all pools: plan, config publishing, engines, statuses."""

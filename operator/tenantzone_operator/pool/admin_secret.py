@@ -1,4 +1,4 @@
-"""The Secret with a pool's admin token, which its engines mount, and whoever scrapes them."""
+"""The Secret with a pool's admin token, which its engines and metric scrapers mount."""
 
 from collections.abc import Sequence
 
@@ -11,10 +11,10 @@ from tenantzone_operator.pool.pool_secret import PoolSecret
 async def ensure_admin_secret(
     secret: PoolSecret, pool: Pool, observations: Sequence[Observation], tokens: Sequence[str]
 ) -> None:
-    """Make the Secret with the pool's tokens if it may be missing, and if there are any.
+    """Create the Secret with the pool's tokens if it may be missing and there are tokens.
 
     Raises:
-        RestError, aiohttp.ClientError, TimeoutError: it could not be made, and may be when it is tried again.
+        RestError, aiohttp.ClientError, TimeoutError: creating it failed, and may succeed later.
     """
     if tokens:
         name, data = admin_secret_name(pool.meta.name), admin_secret_data(tokens)
@@ -22,6 +22,6 @@ async def ensure_admin_secret(
 
 
 def tokens_may_be_missing(observations: Sequence[Observation]) -> bool:
-    """Whether anything says that the Secret is not there: no engine, or one whose port is open or knows no token."""
+    """Returns whether the Secret may be missing: there is no engine, or an engine's port is open or knows no token."""
     reports = [seen.report for seen in observations]
     return not reports or any(report is None or report.admin_is_open or report.admin_error for report in reports)

@@ -1,4 +1,4 @@
-"""What a pool is advised, between its objects, its status and its engines."""
+"""Connects the advisor to a pool's objects, status and engines."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from tenantzone_operator.status.acknowledgement import History
 
 
 class Advising:
-    """Of one pool."""
+    """The advice of one pool."""
 
     def __init__(self) -> None:
         self._overlay = Overlay()
@@ -20,7 +20,7 @@ class Advising:
         self._in_force = Overlaid(None, ())
 
     def over(self, pool: Pool | None, zones: Sequence[Zone]) -> Overlaid:
-        """Both as the engines are to have them: as the specs say, but for what the pool's status has in force."""
+        """Returns the pool and zones as the engines should have them: their specs with the adjustments in force."""
         self._in_force = self._overlay.over(pool, zones)
         return self._in_force
 
@@ -32,7 +32,7 @@ class Advising:
         history: History,
         before: Mapping[str, Any],
     ) -> dict[str, Any]:
-        """The part of the pool's status that is about advice; see ``Advisor.look``."""
+        """Returns the part of the pool's status that is about advice; see ``Advisor.look``."""
         reported = [seen.report for seen in observations]
         moment = Moment(
             pool=pool,
@@ -47,7 +47,7 @@ class Advising:
         return self._advisor.look(moment, before)
 
     def pause_seconds(self, pool: Pool | None) -> float | None:
-        """Until the engines are to be looked at again; None: what is only recommended comes when it comes."""
+        """Returns the seconds until the engines must be looked at again; None if changes are only recommended."""
         if pool is None or pool.config is None or pool.advice.mode != "Auto":
             return None
         return pause_seconds(pool.advice.window_seconds)

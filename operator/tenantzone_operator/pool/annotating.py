@@ -1,4 +1,4 @@
-"""One annotation of a pool's pods, which makes kubelet look at their volumes at once."""
+"""One annotation of a pool's pods, which makes kubelet sync their volumes at once."""
 
 import logging
 import time
@@ -14,13 +14,13 @@ from tenantzone_operator.writing.write_all import write_all
 
 
 class Annotating:
-    """Writes the annotation where it is another one than wanted; a pod that can't be annotated holds up nobody else.
+    """Writes the annotation where it differs; a pod that can't be annotated delays no other.
 
     Args:
-        annotation: its name.
-        read: its value of a pod, as it was seen last.
-        api: for writing it.
-        log: where it says that a pod can't be annotated.
+        annotation: the annotation's name.
+        read: returns the annotation's value of a pod as last seen.
+        api: writes the annotation.
+        log: logs that a pod can't be annotated.
     """
 
     def __init__(self, annotation: str, read: Callable[[Pod], str], api: Api, log: logging.Logger | About) -> None:
@@ -31,16 +31,16 @@ class Annotating:
         self._written: dict[str, str] = {}
         self._refusals = Refusals()
         self.writes = 0
-        """How many were made since the start."""
+        """The number of writes since the start."""
 
     async def tell(self, wanted: Sequence[tuple[Pod, str]]) -> None:
         """Annotate the pods that have another value.
 
         Args:
-            wanted: all pods of the pool, each with the value that it should have; empty: it may keep its own.
+            wanted: all pods of the pool, each with the value that it should have; empty to keep its own.
 
         Raises:
-            RestError, aiohttp.ClientError, TimeoutError: something could not be written.
+            RestError, aiohttp.ClientError, TimeoutError: a write failed.
         """
         self._written = {pod.meta.uid: self._written.get(pod.meta.uid, self._read(pod)) for pod, _ in wanted}
         self._refusals.keep(self._written)
@@ -58,7 +58,7 @@ class Annotating:
 
     @property
     def retry_seconds(self) -> float | None:
-        """Seconds after which to try again a write that was refused; None if none was."""
+        """Seconds after which to retry a refused write; None if none was refused."""
         return self._refusals.retry_seconds(time.monotonic())
 
     async def _annotate(self, pod: Pod, value: str) -> None:
@@ -67,7 +67,7 @@ class Annotating:
         except RestError as error:
             if not error.is_lasting:
                 raise
-            # Kubelet looks without it, too, only later.
+            # Kubelet syncs without the annotation, too, only later.
             if self._refusals.note(pod.meta.uid, value, time.monotonic()):
                 self._log.warning("pod %s can't be annotated: %s", pod.meta.name, explain(error))
             return

@@ -1,4 +1,4 @@
-"""What a pool's engine pods mount: the config, the Secrets, and what makes kubelet look at them."""
+"""Publishes what a pool's engine pods mount: the config, the Secrets, and annotations that make kubelet sync."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -24,19 +24,19 @@ from tenantzone_operator.pool.pool_secret import PoolSecret
 from tenantzone_operator.pool.salt_secret import ensure_salt_secret
 
 _TRANSIENT = (RestError, aiohttp.ClientError, TimeoutError)
-"""What may go well when it is tried again."""
+"""The errors that may not recur on a retry."""
 
 
 class Mounts:
-    """Brings what the pods of one pool mount.
+    """Publishes what the pods of one pool mount.
 
     Args:
-        key: of the pool.
-        api: for writing it.
-        delivery: of the pool's config.
-        admin_key: of which its admin tokens are made.
-        changed: called when a Secret that a pod mounts is another one.
-        log: where it says so.
+        key: the pool's key.
+        api: writes the objects.
+        delivery: publishes the pool's config.
+        admin_key: the key from which its admin tokens are derived.
+        changed: called when a Secret that a pod mounts has changed.
+        log: logs the problems.
     """
 
     def __init__(
@@ -52,28 +52,28 @@ class Mounts:
 
     @property
     def writes(self) -> int:
-        """How many were made since the start, of those that engines see."""
+        """The number of writes since the start that engines can see."""
         return self._delivery.writes + self._annotating.writes
 
     @property
     def retry_seconds(self) -> list[float | None]:
-        """Seconds after which to try again what could not be written; None for what was."""
+        """Seconds after which to retry each failed write; None for each that succeeded."""
         return [each.retry_seconds for each in (self._delivery, self._salt, self._admin, self._annotating)]
 
     @property
     def salt_not_made(self) -> str:
-        """Why the Secret with the pool's salt key can't be made; empty if it can, or is there."""
+        """Why the Secret with the pool's salt key can't be created; empty if it can be, or exists."""
         return self._salt.not_made
 
     @property
     def token_not_made(self) -> str:
-        """The same of the Secret with its admin token."""
+        """Why the Secret with the pool's admin token can't be created; empty if it can be, or exists."""
         return self._admin_key.problem or self._admin.not_made
 
     def unwatched(self, pool: Pool) -> list[str]:
-        """Secrets of others that its pods mount and that can't be watched.
+        """Returns the Secrets that the pool's pods mount and that can't be watched.
 
-        Of what the operator makes itself nobody waits for a change.
+        The operator's own Secrets are left out: nothing waits for changes to them.
         """
         name = pool.meta.name
         return sorted(set(self._secrets.unwatched) - {salt_secret_name(name), admin_secret_name(name)})
@@ -83,7 +83,7 @@ class Mounts:
         self._secrets.follow(most_mounted(pods))
 
     def look_again(self) -> None:
-        """Have the pods' annotations about Secrets compared with what they should be: others may have changed them."""
+        """Compare the pods' annotations about Secrets again: other clients may have changed them."""
         self._annotating.look_again()
 
     def stop(self) -> None:
@@ -97,17 +97,17 @@ class Mounts:
         observations: Sequence[Observation],
         delivered: Callable[[], None],
     ) -> Exception | None:
-        """Bring all that is not there yet; what fails keeps back nothing else.
+        """Publish everything that is missing; a failed step delays no other step.
 
         Args:
-            pool: whose pods.
-            pods: all of them.
-            config: of the pool.
-            observations: what its engines say.
+            pool: the pool of the pods.
+            pods: all pods of the pool.
+            config: the pool's config.
+            observations: the observations of its engines.
             delivered: called when the config was written.
 
         Returns:
-            Of what went wrong and may go well later, the first; None: nothing.
+            The first error that may not recur; None if there was none.
         """
 
         async def deliver() -> None:
@@ -116,7 +116,7 @@ class Mounts:
 
         failure: Exception | None = None
         for step in (
-            # Before the annotation that makes kubelet look: then it brings them with the config.
+            # Before the annotation that makes kubelet sync, so that kubelet projects them together with the config.
             partial(ensure_salt_secret, self._salt, pool, observations),
             partial(ensure_admin_secret, self._admin, pool, observations, self._admin_key.tokens(*self._key)),
             deliver,

@@ -1,4 +1,4 @@
-"""Pools that the operator's rights do not reach, as where the chart lists the pools that are served."""
+"""Pools that the operator has no rights for, for example because the chart lists the pools that are served."""
 
 from tenantzone_operator.kube.api import explain
 from tenantzone_operator.kube.pod_watch import PodsForbiddenError
@@ -20,11 +20,11 @@ class ConfigForbiddenError(Exception):
 
 
 async def recall(delivery: Delivery, pool: Pool) -> None:
-    """Read what the pool's ConfigMap holds.
+    """Read the content of the pool's ConfigMap.
 
     Raises:
-        ConfigForbiddenError: the operator may not.
-        RestError, aiohttp.ClientError, TimeoutError: the API server is in trouble; it may be over soon.
+        ConfigForbiddenError: the operator may not read it.
+        RestError, aiohttp.ClientError, TimeoutError: the API server is in trouble for now.
     """
     try:
         await delivery.recall(pool)
@@ -35,28 +35,28 @@ async def recall(delivery: Delivery, pool: Pool) -> None:
 
 
 def was_served(pool: Pool) -> bool:
-    """Whether the pool ever had a config, by its status. Then what is missing may be an accident, and it is kept."""
+    """Returns whether the pool ever had a config, by its status. If so, missing rights may be an accident."""
     return bool(pool.status.get("configGeneration"))
 
 
 def advice(error: PodsForbiddenError | ConfigForbiddenError) -> str:
-    """What is missing, and what to do if the pool is to be served."""
+    """Returns what is missing, and how to have the pool served."""
     return f"{error}; if this operator is to serve the pool, add it to the value pools of its chart"
 
 
 def not_served_outcome(
     view: View, pool: Pool, why: str, statuses: ZoneStatuses, history: History, *, before: Status, now: str
 ) -> Outcome:
-    """The statuses of a pool that is not served, and of its zones.
+    """Returns the statuses of a pool that is not served, and of its zones.
 
     Args:
-        view: of the pool.
-        pool: as the API server has it.
-        why: what is missing.
-        statuses: makes those of the zones.
-        history: the snapshots that were given out: none.
+        view: the pool's objects.
+        pool: the pool as the API server has it.
+        why: which rights are missing.
+        statuses: makes the zones' statuses.
+        history: the published snapshots: none.
         before: the pool's status until now.
-        now: RFC 3339.
+        now: the time as RFC 3339.
     """
     decisions = {**not_served(view.zones, why), **leaving(view.leaving)}
     zones = statuses.make([*view.zones, *view.leaving], decisions, [], history, now=now)

@@ -1,4 +1,4 @@
-"""What became of one pool when it was looked at last, kept for whoever asks and made anew each time."""
+"""The outcome of a pool's last reconcile, kept for later readers and replaced by each reconcile."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class EngineOutcome:
     pod: str
     state: EngineState
     generation: int | None
-    """Of the config that it has applied; None: of none, or it does not answer."""
+    """The generation of the config that the engine has applied; None without a config or an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +29,18 @@ class Outcome:
     pool: Mapping[str, Any] | None
     """The pool's status; None if it does not exist."""
     engines: tuple[EngineOutcome, ...]
-    """The ready ones."""
+    """The ready engines."""
 
 
 def engine_outcomes(
     observations: Iterable[Observation], history: History, not_written: str
 ) -> tuple[EngineOutcome, ...]:
-    """The state of each ready engine of a pool.
+    """Returns the state of each ready engine of a pool.
 
     Args:
         observations: one for each ready engine of the pool.
-        history: the snapshots that were given out.
-        not_written: why the newest snapshot could not be given out; empty if it was.
+        history: the published snapshots.
+        not_written: why the newest snapshot could not be published; empty if it was.
     """
     return tuple(
         EngineOutcome(

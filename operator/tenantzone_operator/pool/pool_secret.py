@@ -1,4 +1,4 @@
-"""A Secret that the operator makes for a pool where there is none, and never reads, changes or deletes."""
+"""A Secret that the operator creates for a pool if it is missing, and never reads, changes or deletes."""
 
 import logging
 import time
@@ -10,18 +10,18 @@ from tenantzone_operator.kube.rest import RestError
 from tenantzone_operator.logs import About
 
 RETRY_SECONDS = 60.0
-"""Between two attempts to make it. That there is one already, whoever made it, is as good an answer as any."""
+"""The time between two attempts to create the Secret. That it exists already counts as success."""
 
 
 class PoolSecret:
-    """A Secret of one pool. The operator may make Secrets and not look at them, so it tries, and is told.
+    """A Secret of one pool. The operator may create Secrets but not read them, so it tries to create it.
 
-    It tries when it first sees the pool, and now and then while not all of its engines say that they have it.
+    It tries when it first sees the pool, and from time to time while some engine does not report the Secret's content.
 
     Args:
-        api: for making it.
-        log: where it says so.
-        what: it holds, in words.
+        api: creates the Secret.
+        log: logs the creation and problems.
+        what: the Secret's content, in words.
     """
 
     def __init__(self, api: Api, log: logging.Logger | About, what: str) -> None:
@@ -29,29 +29,29 @@ class PoolSecret:
         self._log = log
         self._what = what
         self._tried: tuple[str, float] | None = None
-        """Uid of the pool that it was last tried for, and when, by the monotonic clock."""
+        """The uid of the pool of the last attempt, and its time by the monotonic clock."""
         self._is_wanted = False
         self.not_made = ""
-        """Why it can't be made; empty if it can, or is there."""
+        """Why the Secret can't be created; empty if it can be, or exists."""
 
     @property
     def retry_seconds(self) -> float | None:
-        """Seconds after which to try again; None if nothing says that it is missing."""
+        """Seconds after which to try again; None if nothing suggests that it is missing."""
         if not self._is_wanted or self._tried is None:
             return None
         return max(0.0, self._tried[1] + RETRY_SECONDS - time.monotonic())
 
     async def ensure(self, pool: Pool, name: str, data: Mapping[str, bytes], *, is_wanted: bool) -> None:
-        """Make the Secret if it may be missing, unless that was tried just now.
+        """Create the Secret if it may be missing, unless that was tried recently.
 
         Args:
-            pool: whose.
-            name: of the Secret.
-            data: what it is to hold, if there is none.
-            is_wanted: whether anything says that it is missing.
+            pool: the pool that the Secret belongs to.
+            name: the Secret's name.
+            data: the content for a new Secret.
+            is_wanted: whether anything suggests that it is missing.
 
         Raises:
-            RestError, aiohttp.ClientError, TimeoutError: it could not be made, and may be when it is tried again.
+            RestError, aiohttp.ClientError, TimeoutError: creating it failed, and may succeed later.
         """
         self._is_wanted = is_wanted
         is_due = self._tried is None or self._tried[0] != pool.meta.uid or self.retry_seconds == 0.0

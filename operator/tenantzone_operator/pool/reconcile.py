@@ -1,4 +1,4 @@
-"""Runs one worker per pool, and the full listings that put the store right."""
+"""Runs one worker per pool, and the full listings that correct the store."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 RESYNC_SECONDS = 60.0
 RESYNC_PAUSE_SECONDS = 0.5
-"""Between two listings, however many are asked for."""
+"""The least time between two listings, however many are requested."""
 RETRY_SECONDS = 1.0
 NEEDS_CRDS = "the API server does not know our kinds: kubectl apply -f crds/"
 
@@ -38,9 +38,9 @@ class Reconciler:
         self._workers: dict[Key, PoolWorker] = {}
         self._tasks: dict[Key, asyncio.Task[None]] = {}
         self._quotas: WeakValueDictionary[str, ReadingQuota] = WeakValueDictionary()
-        """By namespace; one goes with the last worker that has it."""
+        """The reading quotas by namespace; each lives as long as a worker uses it."""
         self._slots: WeakValueDictionary[str, WritingSlots] = WeakValueDictionary()
-        """The same."""
+        """The writing slots by namespace; each lives as long as a worker uses them."""
         self._is_stopped = False
         self._may_plan = False
         self._checked_at = time.monotonic()
@@ -48,7 +48,7 @@ class Reconciler:
         self._recording = asyncio.create_task(self._recorder.run(), name="events")
 
     def mark(self, key: Key) -> None:
-        """Note that something about a pool has changed; ignored before the first full listing, without all zones."""
+        """Note that a pool has changed; ignored before the first full listing, when zones may be missing."""
         if self._is_stopped or not self._may_plan:
             return
         if key not in self._workers:
@@ -56,12 +56,12 @@ class Reconciler:
         self._workers[key].mark()
 
     def mark_namespace(self, namespace: str) -> None:
-        """Note that something has changed that any pool of the namespace may depend on."""
+        """Note a change that any pool of the namespace may depend on."""
         for key in self._store.pool_keys(namespace):
             self.mark(key)
 
     def check_all(self) -> None:
-        """Have everything looked at again, also what nobody watches: the store was just put right by a listing."""
+        """Reconcile everything again, even without a change: the store was just corrected by a listing."""
         self._may_plan = True
         self._checked_at = time.monotonic()
         for key in self._store.pool_keys() | self._workers.keys():
@@ -70,7 +70,7 @@ class Reconciler:
                 self._workers[key].recall()
 
     def age_seconds(self) -> float:
-        """How long ago all pools were looked at: the age of the oldest worker's last attempt."""
+        """Returns the seconds since all pools were reconciled: the age of the oldest worker's last attempt."""
         times = [worker.attempted_at for worker in self._workers.values()]
         return time.monotonic() - min([self._checked_at, *times])
 
@@ -83,11 +83,11 @@ class Reconciler:
         return sum(worker.has_stale_pods for worker in served), len(served)
 
     def outcomes(self) -> Mapping[Key, Outcome]:
-        """What became of each pool when it was looked at last."""
+        """Returns the outcome of each pool's last reconcile."""
         return {key: worker.outcome for key, worker in self._workers.items() if worker.outcome is not None}
 
     async def stop(self) -> None:
-        """Stop all workers; returns when nothing works any more, and nothing begins to."""
+        """Stop all workers; returns when no work runs any longer, and none can begin."""
         self._is_stopped = True
         tasks = [*self._tasks.values(), self._recording]
         for task in tasks:
@@ -105,16 +105,16 @@ class Reconciler:
     def _ended(self, key: Key, worker: PoolWorker) -> None:
         del self._workers[key], self._tasks[key]
         if worker.is_dirty:
-            # It came to life again in the moment in which its worker went.
+            # The pool was marked at the moment when its worker ended.
             self.mark(key)
 
 
 class Resync:
-    """Lists zones and pools at the start, then slowly, and whenever a watch had to begin anew.
+    """Lists zones and pools at the start, then periodically, and whenever a watch restarts.
 
     Args:
-        store: what is put right.
-        api: to list from.
+        store: the store to correct.
+        api: lists the objects.
         done: called after each listing.
     """
 
@@ -127,11 +127,11 @@ class Resync:
         self._listing = asyncio.Lock()
 
     def ask(self) -> None:
-        """Ask for a listing soon: a watch began anew, and may have missed something."""
+        """Request a listing soon: a watch has restarted, and may have missed something."""
         self._asked.set()
 
     async def once(self) -> None:
-        """List zones and pools once, however long it takes until the API server answers."""
+        """List zones and pools once, retrying until the API server answers."""
         while True:
             try:
                 await self._list()
@@ -144,7 +144,7 @@ class Resync:
                 return
 
     def start(self) -> None:
-        """Go on listing in the background."""
+        """Start to list in the background."""
         self._task = asyncio.create_task(self._run(), name="resync")
 
     def stop(self) -> None:
@@ -162,7 +162,7 @@ class Resync:
 
     async def _list(self) -> None:
         store, api = self._store, self._api
-        # One kind after the other: half the memory, and nothing goes on in the background when one fails.
+        # List one kind after the other: that halves the memory, and nothing runs on in the background when one fails.
         async with self._listing:
             while not store.zones.relist(*await api.list_zones(store.zones.read_listed)):
                 pass

@@ -9,16 +9,16 @@ from tenantzone_operator.pool.pool_secret import PoolSecret
 
 
 async def ensure_salt_secret(secret: PoolSecret, pool: Pool, observations: Sequence[Observation]) -> None:
-    """Make the Secret with the pool's salt key if it may be missing.
+    """Create the Secret with the pool's salt key if it may be missing.
 
     Raises:
-        RestError, aiohttp.ClientError, TimeoutError: it could not be made, and may be when it is tried again.
+        RestError, aiohttp.ClientError, TimeoutError: creating it failed, and may succeed later.
     """
     data = {SALT_KEY_FILE: new_salt_key().hex().encode()}
     await secret.ensure(pool, salt_secret_name(pool.meta.name), data, is_wanted=may_be_missing(observations))
 
 
 def may_be_missing(observations: Sequence[Observation]) -> bool:
-    """Whether anything says that the Secret is not there: no engine, or one without the pool's key."""
+    """Returns whether the Secret may be missing: there is no engine, or an engine lacks the pool's key."""
     reports = [seen.report for seen in observations]
     return not reports or any(report is None or not report.salt_key_id or report.salt_key_error for report in reports)

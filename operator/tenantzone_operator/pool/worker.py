@@ -1,4 +1,4 @@
-"""Keeps one pool as its objects say; level-triggered, so it looks at what is, not at what happened."""
+"""Reconciles one pool. Level-triggered: it looks at the current state, not at events."""
 
 import asyncio
 import contextlib
@@ -41,34 +41,36 @@ from tenantzone_operator.writing.under_way import WritingSlots
 logger = logging.getLogger(__name__)
 
 DEBOUNCE_SECONDS = 0.05
-"""What comes within this time of the change before it is one change, ..."""
+"""Changes that follow each other within this time are handled as one."""
 LONGEST_DEBOUNCE_SECONDS = 0.25
-"""... but nobody waits for longer than this."""
+"""The longest time that a change waits for further changes."""
 GUARD_SECONDS = 5.0
-"""How often it is looked whether the ConfigMap is still as it was written."""
+"""The time between two checks whether the ConfigMap is still as written."""
 WRITING_SECONDS = 10.0
-"""For how long statuses are written before everything is looked at again, ..."""
+"""How long statuses are written before everything is looked at again."""
 HASTY_WRITING_SECONDS = 0.2
-"""... and for how long if something has changed meanwhile, or as long as the looking takes: of thousands of zones that
-is seconds, and statuses must come on all the same."""
+"""How long statuses are written if something has changed in the meantime, or as long as the look took.
+
+A look at thousands of zones takes seconds, and statuses must still make progress.
+"""
 FIRST_RETRY_SECONDS = 0.2
 LAST_RETRY_SECONDS = 5.0
 
 TRANSIENT = (RestError, aiohttp.ClientError, TimeoutError, PodsUnknownError, ConfigForbiddenError)
-"""What may be over when it is tried again."""
+"""The errors that may not recur on a retry."""
 
 
 class PoolWorker:
-    """Plans, delivers and reports for one pool, again and again.
+    """Plans, publishes and reports for one pool, repeatedly.
 
     Args:
-        key: the pool's namespace and name. The pool need not exist: its zones are told so.
-        store: everything there is.
-        api: for what is to be written.
-        recorder: for what a person should notice.
-        quota: of what engines of the pool's namespace may send.
-        slots: of what may be written of that namespace at a time.
-        admin_key: opens the engines' admin ports.
+        key: the pool's namespace and name. The pool need not exist: the status of its zones then says so.
+        store: all watched objects.
+        api: writes objects.
+        recorder: records Events.
+        quota: the reading quota of the pool's namespace.
+        slots: the writing slots of that namespace.
+        admin_key: returns the tokens for the engines' admin ports.
     """
 
     def __init__(
@@ -90,10 +92,10 @@ class PoolWorker:
             changed=self._hear, quota=quota, log=self._log, tokens=lambda: admin_key.tokens(*key)
         )
         self._is_refused = False
-        """Whether an engine refused the pool's admin tokens when the pool was looked at last."""
+        """Whether an engine refused the pool's admin tokens at the last look."""
         self._pods = PodWatch(key, store, api, changed=self.mark, log=self._log)
         self._max_zones = 0
-        """There ever were; an engine may still report those that are gone."""
+        """The largest number of zones so far; an engine may still report deleted ones."""
         self._history = History()
         self._room = ConfigRoom()
         self._delivery = Delivery(api, self._history, lambda: admin_key.tokens(*key), self._log)
@@ -102,21 +104,21 @@ class PoolWorker:
         self._reclaims = Reclaims()
         self._zone_statuses = ZoneStatuses()
         self._provisional: frozenset[str] | None = None
-        """The names of the zones that were accepted while no size was known; None: as the pool's status says."""
+        """The names of zones that were accepted while no size was known; None to derive them from the pool's status."""
         self._advising = Advising()
         self._pool_status: dict[str, Status] = {}
-        """By the pool's uid: as it was made last."""
+        """The pool's last status that this worker made, by the pool's uid."""
         self._statuses = StatusWriter(store, api, recorder, slots)
         self._later: asyncio.TimerHandle | None = None
         self._dirty = asyncio.Event()
         self._is_settled = False
         self._is_served = True
-        """False: rights for the pool are missing and it never had a config, so its status says PoolNotServed."""
+        """False if rights for the pool are missing and it never had a config: its status then says PoolNotServed."""
         self._complaints = Complaints(self._log, f"pool {'/'.join(key)}")
         self.outcome: Outcome | None = None
-        """What became of the pool when it was looked at last; None: it never was."""
+        """The outcome of the last reconcile; None before the first one."""
         self.attempted_at = time.monotonic()
-        """When it last tried to reconcile, successfully or not; of the monotonic clock."""
+        """The time of the last attempt to reconcile, successful or not, by the monotonic clock."""
 
     @property
     def _writes(self) -> int:
@@ -137,16 +139,16 @@ class PoolWorker:
         return self._pods.is_stale
 
     def mark(self) -> None:
-        """Have the pool looked at soon: something has changed, or may have."""
+        """Schedule a reconcile: something has changed, or may have."""
         self._dirty.set()
 
     def _hear(self) -> None:
-        """Have the pool looked at without a wait: an engine says something new, and all were asked together."""
+        """Schedule a reconcile without debounce: a report has changed, and all engines were asked together."""
         self._is_settled = True
         self.mark()
 
     def recall(self) -> None:
-        """Have the ConfigMap read again: somebody may have changed it."""
+        """Read the ConfigMap again: another client may have changed it."""
         self._delivery.must_recall = True
         self.mark()
 
@@ -168,7 +170,7 @@ class PoolWorker:
             await self._statuses.stop()
 
     async def _guard_config(self) -> None:
-        """Look every so often whether somebody has changed or deleted the ConfigMap, which nothing watches."""
+        """Check periodically whether another client has changed or deleted the ConfigMap, which has no watch."""
         while True:
             await asyncio.sleep(GUARD_SECONDS)
             pool = self._store.pools.get(self._key)
@@ -194,7 +196,7 @@ class PoolWorker:
                 self._complaints.say(f"{explain(error)}; trying again")
                 asked = error.retry_after if isinstance(error, RestError) else None
             except Exception:
-                # One pool's trouble must not end the others' work.
+                # One pool's error must not end the work for other pools.
                 self._log.exception("pool %s/%s: trying again in %.1f s", *self._key, retry)
                 asked = None
             else:
@@ -202,14 +204,14 @@ class PoolWorker:
                 retry = FIRST_RETRY_SECONDS
                 continue
             RECONCILES.labels("failed").inc()
-            # Whether the write that failed took effect is not known.
+            # It is unknown whether the failed write took effect.
             self._delivery.must_recall = True
             self._dirty.set()
             await asyncio.sleep(max(retry, min(asked or 0.0, LONGEST_ASKED_SECONDS)))
             retry = min(2 * retry, LAST_RETRY_SECONDS)
 
     async def _look(self) -> None:
-        """Reconcile the pool, or say in its status that the operator has no rights for it."""
+        """Reconcile the pool, or report in its status that the operator has no rights for it."""
         try:
             await self._reconcile(await self._with_pods())
         except (PodsForbiddenError, ConfigForbiddenError) as error:
@@ -218,7 +220,7 @@ class PoolWorker:
             self._is_served = view.pool is None or granted or was_served(view.pool)
             if view.pool is None or self._is_served:
                 if not granted:
-                    # Another operator serves it: that zones were refused here is no news any more.
+                    # Another operator serves the pool, so an older refusal of its zones is outdated.
                     self.outcome = None
                 raise
             self._complaints.say(f"not served: {advice(error)}")
@@ -228,7 +230,7 @@ class PoolWorker:
             self._complaints.forget()
 
     async def _settled(self) -> None:
-        """Wait for a change, and then until no more changes come."""
+        """Wait for a change, and then until no more changes follow."""
         await self._dirty.wait()
         until = time.monotonic() + LONGEST_DEBOUNCE_SECONDS
         while self._dirty.is_set() and not self._is_settled and time.monotonic() < until:
@@ -238,7 +240,7 @@ class PoolWorker:
         self._is_settled = False
 
     async def _with_pods(self) -> View:
-        """The pool's view of the store, once the pods that it selects now are known: without them it would look empty.
+        """Returns the pool's view of the store, once its pods are listed: without them the pool would look empty.
 
         Raises:
             PodsUnknownError: they can't be listed.
@@ -267,7 +269,7 @@ class PoolWorker:
         provisional = self._provisional
         if provisional is None:
             provisional = found_provisional(pool, self._delivery.in_force)
-        # Of thousands of zones it takes long, and other pools need not wait for it.
+        # With thousands of zones planning takes long; other pools need not wait for it.
         plan = await asyncio.to_thread(
             make_plan,
             advised.pool,
@@ -284,7 +286,7 @@ class PoolWorker:
         self._mounts.follow(view.pods)
         failure = None
         if pool is not None and plan.config is not None:
-            # Who waits must be told so meanwhile.
+            # A failed write must not delay the statuses.
             failure = await self._mounts.bring(pool, view.pods, plan.config, observations, self._engines.hurry)
         await self._tell(view, plan, observations, size, began)
         if failure is not None:
@@ -334,11 +336,11 @@ class PoolWorker:
         return status
 
     def _status_of(self, pool: Pool | None) -> Status:
-        """The pool's status as this worker made it last, whatever others wrote since; at first, as it was read."""
+        """Returns the last status that this worker made, whatever others wrote since; at first, the pool's status."""
         return self._pool_status.get(pool.meta.uid, pool.status) if pool is not None else {}
 
     def _has_new_adjustments(self, view: View) -> bool:
-        """Whether the pool's status was written with others than were looked at: the engines are to get them."""
+        """Returns whether the written status has other adjustments than the view: the engines must get them."""
         written = self._store.pools.get(self._key)
         if written is None or view.pool is None:
             return False
@@ -354,7 +356,7 @@ class PoolWorker:
         self._come_back(await self._statuses.write(view, self.outcome.zones, self.outcome.pool, lambda: True))
 
     def _come_back(self, wait: float | None) -> None:
-        """Replace the planned next look at the pool: it comes after ``wait`` seconds; None: there is none."""
+        """Schedule the next reconcile in ``wait`` seconds, replacing an earlier schedule; None for no schedule."""
         if self._later is not None:
             self._later.cancel()
         self._later = asyncio.get_running_loop().call_later(wait, self.mark) if wait is not None else None
@@ -362,7 +364,7 @@ class PoolWorker:
     async def _tell(
         self, view: View, plan: Plan, observations: list[Observation], size: int | None, looking_since: float
     ) -> None:
-        """Write each status that differs, and come back for what may be written only later."""
+        """Write each status that differs, and schedule a reconcile for writes that are held back."""
         now = _now()
         zones = await asyncio.to_thread(
             self._zone_statuses.make,
@@ -396,5 +398,5 @@ class PoolWorker:
 
 
 def _now() -> str:
-    """The time of day, as conditions have it."""
+    """Returns the time of day in the format of conditions."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,6 +1,6 @@
-"""The answer to a scrape of the operator: what this process has counted, and what it knows of pools at that moment.
+"""The answer to a scrape of the operator: the counters of this process, and the current state of pools.
 
-What is told of pools is made at each scrape, so nothing of a removed pool stays.
+The metrics of pools are made at each scrape, so nothing of a deleted pool stays.
 """
 
 from collections.abc import AsyncIterator
@@ -21,12 +21,12 @@ METRICS_PATH = "/metrics"
 
 
 def families() -> tuple[Family, ...]:
-    """All metrics of the operator's own."""
+    """Returns all metric families of the operator."""
     return instruments.FAMILIES + pool_metrics.FAMILIES
 
 
 def exposition(accept: str = "") -> tuple[bytes, str]:
-    """All metrics as they are now, as a body and its content type.
+    """Returns all current metrics, as a body and its content type.
 
     Args:
         accept: the HTTP header by which a client chooses the format.
@@ -39,13 +39,13 @@ def exposition(accept: str = "") -> tuple[bytes, str]:
 async def metrics_served(
     host: str, port: int, collector: Collector, bounds: HttpBounds | None = None
 ) -> AsyncIterator[int]:
-    """Serve ``/metrics`` for as long as the block runs; gives the port that it listens on.
+    """Serve ``/metrics`` for as long as the block runs; yields the port that it listens on.
 
     Args:
-        host: where it listens.
-        port: where it listens there.
-        collector: for what is made at each scrape.
-        bounds: of what slow clients may take; the default ones without.
+        host: the address to listen on.
+        port: the port to listen on.
+        collector: makes metrics at each scrape.
+        bounds: limits for slow clients; the default ones if None.
     """
 
     async def answer(request: web.Request) -> web.Response:

@@ -10,7 +10,7 @@ from tenantzone_contract.bounded_http import HttpBounds
 from tenantzone_operator.serving.http import served
 
 Look = Callable[[], tuple[bool, dict[str, Any]]]
-"""Whether all is well, and what to show."""
+"""A check: whether all is well, and the JSON to show."""
 
 
 def health_served(

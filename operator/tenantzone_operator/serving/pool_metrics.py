@@ -1,6 +1,6 @@
-"""The metrics that are made at each scrape, from what this process knows at that moment.
+"""The metrics that are made at each scrape, from the current state of this process.
 
-No label holds the name of an object but a pool's own and that of an engine's pod.
+No label contains an object's name except a pool's and that of an engine's pod.
 """
 
 from collections import Counter
@@ -48,7 +48,7 @@ _OVERCOMMITTED = gauge(
     *_POOL,
 )
 _ENGINES = gauge("tenantzone_pool_engines", "Ready engines by what they say to the newest config.", *_POOL, "state")
-# The label is not pod: Prometheus has one of that name, for the pod that it scrapes, the operator's.
+# The label is not named pod: Prometheus adds one of that name, for the pod that it scrapes, the operator's.
 _ENGINE_GENERATION = gauge(
     "tenantzone_pool_engine_generation",
     "Generation of the config that an engine has applied, 0 for none. Absent while the engine does not answer.",
@@ -85,18 +85,18 @@ FAMILIES = (
     _ENGINE_REJECTED,
     *(family for family, _ in _FROM_STATUS),
 )
-"""All of them."""
+"""All metric families of this module."""
 
 
 class OperatorCollector(Collector):
-    """Collects at each scrape what this process and its pools show.
+    """Collects the metrics of this process and its pools at each scrape.
 
     Args:
-        is_leading: whether this process leads now.
-        age_seconds: how long ago everything was looked at; None on a standby.
-        without_pods: returns the number of served pools whose pods are not known, and of all served pools.
-        outcomes: what became of each pool, as far as this process knows; nothing on a standby.
-        manager_answers: whether the KV-cache manager does; None if it was not asked.
+        is_leading: returns whether this process leads now.
+        age_seconds: returns the seconds since everything was reconciled; None on a standby.
+        without_pods: returns the number of served pools whose pods are unknown, and of all served pools.
+        outcomes: returns the outcome of each pool's last reconcile; nothing on a standby.
+        manager_answers: returns whether the KV-cache manager answers; None if it was not asked.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class OperatorCollector(Collector):
         yield InfoMetricFamily("tenantzone_operator", _INFO.help, value={"version": _version()})
         is_leading, age = self._is_leading(), self._age_seconds()
         yield GaugeMetricFamily(_LEADING.name, _LEADING.help, value=is_leading)
-        # A process may still be ending its term when it leads no longer.
+        # A process may still be ending its term after it has stopped leading.
         if not is_leading or age is None:
             return
         yield GaugeMetricFamily(_AGE.name, _AGE.help, value=age)
@@ -179,7 +179,7 @@ def _engines(outcomes: Mapping[Key, Outcome]) -> Metric:
 
 
 def _gauge(family: Family, values: Mapping[Any, float]) -> Metric:
-    """A gauge with a sample for each tuple of label values."""
+    """Returns a gauge with a sample for each tuple of label values."""
     metric = GaugeMetricFamily(family.name, family.help, labels=family.labels)
     for labels, value in values.items():
         metric.add_metric(labels, value)

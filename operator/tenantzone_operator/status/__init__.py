@@ -1,1 +1,1 @@
-"""What is said of zones and pools: from what engines report to conditions and notices; pure."""
+"""The statuses of zones and pools: from engines' reports to conditions and Events; pure."""

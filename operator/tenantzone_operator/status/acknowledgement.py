@@ -1,4 +1,4 @@
-"""What the engines have acknowledged, by their own reports; pure."""
+"""Determines what the engines have acknowledged, from their reports; pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -14,10 +14,10 @@ _REMEMBERED_SNAPSHOTS = 64
 
 
 class History:
-    """The snapshots that were given out, and since which of them each zone has been as it is now.
+    """The published snapshots, and since which of them each zone's entry is unchanged.
 
-    An engine that still has an older snapshot enforces a zone all the same if the zone has not changed since. So one
-    zone's change does not make all other zones of the pool look unacknowledged.
+    An engine with an older snapshot still enforces a zone if the zone has not changed since. So a change of one zone
+    does not make all other zones of the pool look unacknowledged.
     """
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class History:
         self._entries: dict[str, ZoneConfig] = {}
         self._hashes: dict[int, str] = {}
         self._lacking: dict[int, dict[str, int]] = {}
-        """By the size of an engine: blocks of the newest snapshot's reservations that it is too small for, by zone."""
+        """The blocks of the newest snapshot's reservations that an engine lacks, by the engine's size, then by zone."""
         self._since: dict[str, int] = {}
 
     @property
@@ -39,11 +39,11 @@ class History:
         return self._newest_bytes
 
     def record(self, config: RuntimeConfig, size: int) -> None:
-        """Note that the config is the newest one now; harmless if it was already.
+        """Note the newest config; harmless if it was noted already.
 
         Args:
-            config: what was given out.
-            size: in its ConfigMap, in bytes.
+            config: the published config.
+            size: its size in the ConfigMap, in bytes.
         """
         before, self._entries = self._entries, {entry.name: entry for entry in config.zones}
         self._since = {
@@ -59,31 +59,31 @@ class History:
             del self._hashes[min(self._hashes)]
 
     def acknowledges(self, report: EngineView, entry: ZoneConfig) -> bool:
-        """Whether each process of the engine enforces the zone's entry, and the newest snapshot has the entry so."""
+        """Returns whether each process of the engine enforces the zone's entry as in the newest snapshot."""
         if report.lag or not _same(self._entries.get(entry.name), entry):
             return False
         return all(self._has_entry(*enforced, entry) for enforced in report.enforced)
 
     def _has_entry(self, generation: int | None, config_hash: str | None, entry: ZoneConfig) -> bool:
-        """Whether the config of this generation and hash has the entry as the newest snapshot has it."""
+        """Returns whether the config of this generation and hash has the entry as in the newest snapshot."""
         if generation is None or config_hash is None:
             return False
-        # The same content under another generation is the same: so it is after a ConfigMap was lost and written again.
+        # Equal content under another generation counts as equal, for example after a lost ConfigMap was written again.
         if self._newest is not None and config_hash == self._newest.hash:
             return True
         return generation >= self._since[entry.name] and self._hashes.get(generation) == config_hash
 
     def acknowledged_by(self, seen: Observation, entry: ZoneConfig) -> bool:
-        """Whether what is known of an engine acknowledges the zone's entry; no if it does not answer."""
+        """Returns whether an engine acknowledges the zone's entry; False if it does not answer."""
         return seen.report is not None and self.acknowledges(seen.report, entry)
 
     def look_at_sizes(self, observations: Iterable[Observation]) -> None:
-        """Remember the sizes of these engines and no others: a pod may claim another one each time."""
+        """Remember the sizes of these engines and no others: a pod may claim another size each time."""
         sizes = {seen.report.capacity_blocks for seen in observations if seen.report is not None}
         self._lacking = {size: lacking for size, lacking in self._lacking.items() if size in sizes}
 
     def lacking(self, seen: Observation) -> Mapping[str, int]:
-        """The blocks of reservations that an engine is too small for, by zone; empty if it does not answer."""
+        """Returns the blocks of reservations that an engine is too small for, by zone; empty if it does not answer."""
         if seen.report is None or self._newest is None:
             return {}
         size = seen.report.capacity_blocks
@@ -93,33 +93,34 @@ class History:
         return self._lacking[size]
 
     def lacks(self, seen: Observation, zone: str) -> int:
-        """The blocks of a zone's reservation that an engine is too small for; 0 if it fits."""
+        """Returns the blocks of a zone's reservation that an engine is too small for; 0 if it fits."""
         return self.lacking(seen).get(zone, 0)
 
     def contradiction(self, seen: Observation, zone: str) -> str:
-        """How a zone's limit contradicts its reservation in an engine, in words; empty if it does not, or is unknown.
+        """Returns how a zone's limit contradicts its reservation in an engine; empty if it does not, or if unknown.
 
-        An engine with more or fewer blocks may be large enough for such a zone, but this one is not too small for it.
+        An engine with more or fewer blocks may be large enough for such a zone, but this one is not just too small for
+        it.
         """
         entry = self._entries.get(zone)
         if entry is None or seen.report is None:
             return ""
         blocks = seen.report.capacity_blocks
-        # An engine without room for the reservation is too small, whatever the limit.
+        # An engine without room for the reservation is too small, whatever the limit is.
         return limit_below_reserved(entry, blocks) if floor_blocks(entry.reserved, blocks) <= blocks else ""
 
     def is_unfit(self, seen: Observation, zone: str) -> bool:
-        """Whether an engine is too small for a zone's reservation, or for some zone's and refuses the config for it.
+        """Returns whether an engine is too small for a zone's reservation, or refuses the config for being too small.
 
-        The latter is what engines of the previous release do. Nobody waits for such an engine.
+        Engines of the previous release refuse the config in that case. No status waits for such an engine.
         """
         lacking = self.lacking(seen)
         return zone in lacking or (bool(seen.nack) and not seen.is_untrusted and bool(lacking))
 
     def difference(self, seen: Observation, entry: ZoneConfig) -> str:
-        """In what an engine's report of a zone differs from what an engine of its size has for it; empty: in nothing.
+        """Returns how an engine's report of a zone differs from what its size requires; empty if it does not.
 
-        A config's hash alone says nothing of what became of it.
+        A config's hash alone does not show what the engine made of the config.
         """
         assert seen.report is not None, "it has acknowledged the entry"
         zone, blocks = seen.zones.get(entry.name), seen.report.capacity_blocks
@@ -135,7 +136,7 @@ class History:
         )
 
     def acknowledges_newest(self, report: EngineView) -> bool:
-        """Whether each process of the engine enforces the newest snapshot itself, with the same keys and salts."""
+        """Returns whether each process of the engine enforces the newest snapshot, with the same keys and salts."""
         if self._newest is None or report.lag:
             return False
         newest = self._newest.hash
@@ -143,7 +144,7 @@ class History:
 
 
 def _same(known: ZoneConfig | None, entry: ZoneConfig) -> bool:
-    # Mostly it is the very same object, and to compare thousands of others field by field takes its time.
+    # The objects are mostly identical, and comparing thousands field by field takes long.
     return known is entry or known == entry
 
 
@@ -154,14 +155,14 @@ def programmed(
     not_written: str = "",
     elsewhere: str = "",
 ) -> Condition:
-    """The Programmed condition of a zone or pool that the engines should enforce.
+    """Returns the Programmed condition of a zone or pool that the engines should enforce.
 
     Args:
-        observations: one for each ready engine that can.
+        observations: one for each ready engine that can enforce it.
         acknowledged: for each of them, whether it has acknowledged.
-        nothing_waits: what to say if there is no engine.
-        not_written: why the engines can't have the newest config yet; empty if they can.
-        elsewhere: which other pools have the pods that the pool selects; empty if none has any.
+        nothing_waits: the message if there is no engine.
+        not_written: why the newest config can't be written; empty if it can.
+        elsewhere: which other pools have the pods that the pool selects; empty if none.
     """
     if not_written and not (acknowledged and all(acknowledged)):
         message = f"the pool's config can't be written, and is tried again: {not_written}"

@@ -1,4 +1,4 @@
-"""Whether the admin ports of a pool's engines are closed, and open to the operator, as a condition; pure."""
+"""Whether the admin ports of a pool's engines require a token and accept the operator's, as a condition; pure."""
 
 from collections.abc import Sequence
 
@@ -10,12 +10,12 @@ _FOLDER = "/etc/tenantzone/admin"
 
 
 def admin_port_not_secured(pool: str, observations: Sequence[Observation], not_made: str) -> list[Condition]:
-    """The condition that names engines which refuse the operator, or which tell everybody all; none if there are none.
+    """Returns the condition that names engines which refuse the operator or need no token; empty if there are none.
 
     Args:
-        pool: its name.
+        pool: the pool's name.
         observations: one for each ready engine of the pool.
-        not_made: why the Secret with the token can't be made; empty if it can, or is there.
+        not_made: why the Secret with the token can't be created; empty if it can be, or exists.
     """
     secret = admin_secret_name(pool)
     reported = {seen.pod: seen.report for seen in observations if seen.report is not None}

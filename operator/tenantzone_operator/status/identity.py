@@ -1,4 +1,4 @@
-"""Whether the engines know tenants as the pool says, as a condition; pure."""
+"""Whether the engines identify tenants as the pool declares, as a condition; pure."""
 
 from collections.abc import Sequence
 
@@ -10,12 +10,12 @@ from tenantzone_operator.kube.conditions import Condition, Reason, Status, Type
 def identity_enforced(
     declared: IdentityConfig | None, observations: Sequence[Observation], unwatched: Sequence[str] = ()
 ) -> Condition:
-    """The condition about a pool's identity.
+    """Returns the condition about a pool's identity.
 
     Args:
-        declared: by the pool; None: nothing, which means API keys.
+        declared: the pool's declaration; None means API keys.
         observations: one for each ready engine of the pool.
-        unwatched: Secrets that its pods mount and that can't be watched.
+        unwatched: the Secrets that its pods mount and that can't be watched.
     """
 
     def condition(status: Status, reason: Reason, message: str) -> Condition:
@@ -39,7 +39,7 @@ def identity_enforced(
 
 
 def _pace(unwatched: Sequence[str]) -> str:
-    """What is to be said of Secrets of whose changes kubelet is not told."""
+    """Returns a sentence part on Secrets whose changes the operator can't announce to kubelet."""
     if not unwatched:
         return ""
     more = f" and {len(unwatched) - 1} more" if len(unwatched) > 1 else ""
@@ -47,7 +47,7 @@ def _pace(unwatched: Sequence[str]) -> str:
 
 
 def words(declared: IdentityConfig | None) -> str:
-    """How tenants are known, in words."""
+    """Returns how tenants are identified, in words."""
     if declared is not None and declared.jwt is not None:
         return f"JWT: tokens of {declared.jwt.issuer}"
     header = declared.trusted_header if declared is not None else None

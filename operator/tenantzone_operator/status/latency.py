@@ -1,8 +1,9 @@
-"""What becomes of a zone's latency targets in its engines, as a condition; pure.
+"""The state of a zone's latency targets in its engines, as a condition; pure.
 
-Engines tell the times of the last minute, which move with each request, and each change of a condition is a write. So
-a time is told by a range of multiples of its target, and has to leave the range by some percent before another is told.
-Of many engines those stay named that are, and the others are not counted.
+Engines report the times of the last minute, which change with each request, and each change of a condition is a write.
+So a time is reported as a range of multiples of its target. It has to leave the range by some percent before the
+condition reports another range. If many engines miss a target, the named ones stay named, and the others are not
+counted.
 """
 
 from bisect import bisect_right
@@ -19,15 +20,15 @@ from tenantzone_operator.kube.conditions import Condition, Reason, Type
 from tenantzone_operator.kube.resources import Zone
 
 _RANGES: Final = (1.15, 1.5, 2.0, 3.0, 5.0, 10.0)
-"""Where one range of multiples of a target ends and the next begins; up to the first the target is met."""
+"""The borders between ranges of multiples of a target; up to the first border the target is met."""
 _STAYS: Final = 0.1
-"""Part of a border by which a time must be beyond it."""
+"""The fraction of a border by which a time must be beyond it to change the range."""
 
 _NAMED: Final = 3
 _OTHERS: Final = "; and others"
 
 _NOTHING: Final[Mapping[str, Any]] = {"status": "Unknown", "message": ""}
-"""Told before there is a condition."""
+"""Stands for a missing condition."""
 
 _NAMES: Final[Mapping[str, str]] = {"token_time": "between two tokens", "first_token": "to the first token"}
 _REASONS: Final[Mapping[str, Reason]] = {
@@ -51,17 +52,17 @@ class _Reported:
 
     @property
     def ratio(self) -> float:
-        """Of the time to its target."""
+        """The ratio of the time to its target."""
         return (self.report.actual_seconds or 0.0) / self.report.target_seconds
 
     def figure(self, grade: int) -> str:
-        """By which range of multiples the target is missed."""
+        """Returns the range of multiples by which the target is missed, in words."""
         low = _shown(_RANGES[grade - 1] * self.report.target_seconds)
         high = f" to {_shown(_RANGES[grade] * self.report.target_seconds)}" if grade < len(_RANGES) else " and more"
         return f"{self.pod}: {low}{high} {_NAMES[self.name]}, the target is {_shown(self.report.target_seconds)}: "
 
     def sentence(self, grade: int) -> str:
-        """The same, with why, and what would help."""
+        """Returns the range with the reason and what would help, in words."""
         words = LATENCY_WORDS.get(self.report.reason, f"missed: {printable(self.report.reason)}")
         return f"{self.figure(grade)}{words}"
 
@@ -69,10 +70,10 @@ class _Reported:
 def latency_target_met(
     zone: Zone, observations: Sequence[Observation], before: Sequence[Mapping[str, Any]]
 ) -> list[Condition]:
-    """The condition about the zone's latency targets; none if it has none.
+    """Returns the condition about the zone's latency targets; empty if it has none.
 
     Args:
-        zone: as the API server has it.
+        zone: the zone as the API server has it.
         observations: one for each ready engine of the pool.
         before: the zone's conditions until now.
     """
@@ -90,7 +91,7 @@ def latency_target_met(
         return [_missed(missed, known)]
     words = " and ".join(f"{_shown(seconds)} {_NAMES[name]}" for name, seconds in targets.items())
     message = f"{words}: in no engine was the 99th percentile of the last minute above 1.15 times that"
-    # A request now and then would be a change each time; while there is none, what was said stays true.
+    # Otherwise each occasional request would change the condition; without traffic the last result stays true.
     is_told = (known["status"], known["message"]) == ("True", message)
     if not is_told and all(each.report.actual_seconds is None for each in reported):
         return [_unknown(Reason.NO_TRAFFIC, LATENCY_WORDS["NoTraffic"])]
@@ -111,7 +112,7 @@ def _missed(missed: Sequence[tuple[int, _Reported]], known: Mapping[str, Any]) -
 
 
 def _targets(zone: Zone) -> dict[str, float]:
-    """The targets that the zone's spec has, in seconds."""
+    """Returns the targets in the zone's spec, in seconds."""
     if zone.config is None:
         return {}
     latency = zone.config.latency
@@ -132,7 +133,7 @@ def _reported(zone: Zone, seen: Observation, targets: Mapping[str, float]) -> It
 def _grade(reported: _Reported, known: Mapping[str, Any]) -> int:
     """In which range of multiples a time is, 0 for met; it stays in the one that was told before for some percent.
 
-    What is missed is met as soon as the engine says so.
+    A missed target counts as met as soon as the engine reports so.
     """
     grade = bisect_right(_RANGES, reported.ratio)
     if known["status"] == "True":

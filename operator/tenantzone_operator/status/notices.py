@@ -1,4 +1,4 @@
-"""What a person should notice when a status changes, each change told once; pure."""
+"""The Events for status changes of zones and pools, each change reported once; pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,14 +37,14 @@ class Notable(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What a person is told in an Event about a zone or pool."""
+    """The content of an Event about a zone or pool."""
 
     reason: Notable
     action: str
-    """What the operator or an engine did, in one word."""
+    """The action of the operator or an engine, in one word."""
     type: Literal["Normal", "Warning"]
     note: str
-    """For people. Equal notes about an object make one series, so it holds no number that moves."""
+    """A text for people. Equal notes about an object make one series, so it contains no changing number."""
 
 
 _REFUSALS = {
@@ -55,22 +55,22 @@ _REFUSALS = {
     Reason.POOL_NOT_FOUND: Notable.POOL_NOT_FOUND,
     Reason.POOL_INVALID: Notable.POOL_INVALID,
 }
-"""Why a zone is refused, but for one that is being deleted."""
+"""The reasons of a refused zone that cause an Event; a deletion does not."""
 
 _REFUSED_CONFIGS = {
     Reason.CONFIG_REJECTED: Notable.CONFIG_REJECTED,
     Reason.CONFIG_UNTRUSTED: Notable.CONFIG_UNTRUSTED,
 }
-"""Why an engine refuses a config."""
+"""The reasons of a refused config that cause an Event."""
 
 
 def zone_notices(before: Status, after: Status) -> list[Notice]:
-    """What to tell about a TenantZone whose status has changed."""
+    """Returns the Events to record about a TenantZone whose status has changed."""
     notices = []
     is_new = before.get("observedGeneration") != after.get("observedGeneration")
     was, now = _condition(before, Type.ACCEPTED), _condition(after, Type.ACCEPTED)
     if now.get("reason") in _REFUSALS and (is_new or now["reason"] != was.get("reason")):
-        # The message changes with each neighbour; that the zone is refused does not.
+        # The message changes with other zones; the fact that the zone is refused does not.
         notices.append(Notice(_REFUSALS[now["reason"]], "Refuse", "Warning", now["message"]))
     has_lost = after.get("evictions", 0) > before.get("evictions", 0)
     if before.get("state") in ("Active", "Idle") and after.get("state") == "Evicted" and has_lost:
@@ -88,7 +88,7 @@ def zone_notices(before: Status, after: Status) -> list[Notice]:
 
 
 def pool_notices(before: Status, after: Status) -> list[Notice]:
-    """What to tell about a ZonePool whose status has changed."""
+    """Returns the Events to record about a ZonePool whose status has changed."""
     return [*_rejected(before, after), *_adjusted(before, after)]
 
 
@@ -109,7 +109,7 @@ _ADJUSTED = {
 
 
 def _adjusted(before: Status, after: Status) -> list[Notice]:
-    """Values that were applied in place of what specs say, kept, or undone."""
+    """Returns the Events about values that are tried, kept or undone."""
     known = before.get("adjustments", [])
     found = []
     for row in after.get("adjustments", []):
@@ -122,13 +122,13 @@ def _adjusted(before: Status, after: Status) -> list[Notice]:
 
 
 class Reclaims:
-    """Sees by the engines' counters that borrowed blocks were taken back."""
+    """Detects from the engines' counters that borrowed blocks were reclaimed."""
 
     def __init__(self) -> None:
         self._counted: dict[str, dict[str, int]] = {}
 
     def look(self, observations: Sequence[Observation]) -> dict[str, Notice]:
-        """A notice for each zone that lost borrowed blocks since the last look; an engine's first look yields none."""
+        """Returns a notice for each zone that lost borrowed blocks since the last look at the engine."""
         lost: dict[str, list[str]] = {}
         counted = {}
         for seen in observations:
@@ -139,7 +139,7 @@ class Reclaims:
             elif before is not None:
                 counted[seen.pod] = before
             if before is not None:
-                # An engine that was started again counts from nothing: less is no reason to speak.
+                # A restarted engine counts from zero, so a lower count is no reclaim.
                 for name in (name for name, blocks in now.items() if blocks > before.get(name, 0)):
                     lost.setdefault(name, []).append(seen.pod)
         self._counted = counted

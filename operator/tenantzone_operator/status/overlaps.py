@@ -7,7 +7,7 @@ from tenantzone_operator.kube.store import Overlap
 
 
 def selector_overlaps(overlaps: Sequence[Overlap]) -> list[Condition]:
-    """The condition that names the other pools which select the same pods as a pool; none if there are none."""
+    """Returns the condition that names the other pools which select the same pods; empty if there are none."""
     if not overlaps:
         return []
     message = f"{name_some([_shared(each) for each in overlaps], '; ')}; change spec.selector of one of these pools"
@@ -15,7 +15,7 @@ def selector_overlaps(overlaps: Sequence[Overlap]) -> list[Condition]:
 
 
 def engines_elsewhere(overlaps: Sequence[Overlap]) -> str:
-    """Which other pools have the pods that a pool selects, in words; empty if none has any."""
+    """Returns which other pools have the pods that a pool selects, in words; empty if none."""
     return name_some([_shared(each) for each in overlaps if each.has_pods], "; ")
 
 

@@ -1,4 +1,4 @@
-"""What has become of the purge that somebody asks for by a zone's annotation: a record, and a condition; pure."""
+"""The state of the purge that a zone's annotation requests: a record, and a condition; pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,22 +10,22 @@ from tenantzone_operator.kube.resources import Zone
 from tenantzone_operator.planning.admission import AdmissionDecision
 
 Record = Mapping[str, Any]
-"""``status.purge``: which purge, since when, until when, and what it came to in each engine."""
+"""``status.purge``: the purge's id, when it was requested and completed, and its result in each engine."""
 
 
 def purge_record(
     zone: Zone, decision: AdmissionDecision, observations: Sequence[Observation], before: Mapping[str, Any], now: str
 ) -> Record | None:
-    """The record of the zone's last purge; None if there was none.
+    """Returns the record of the zone's last purge; None if there was none.
 
-    What an engine has acknowledged stays, whether it answers later or not; what is complete stays as it is.
+    An engine's acknowledgement stays, whether the engine answers later or not; a complete record stays unchanged.
 
     Args:
-        zone: as the API server has it.
-        decision: whether it is part of the newest snapshot.
+        zone: the zone as the API server has it.
+        decision: the decision on the zone, with its entry in the newest snapshot.
         observations: one for each ready engine of the pool.
         before: the zone's status until now.
-        now: RFC 3339.
+        now: the time as RFC 3339.
     """
     last, wanted = before.get("purge"), _wanted(zone)
     if last is not None and "completedAt" in last and wanted in ("", last["id"]):
@@ -59,7 +59,7 @@ def purged(
     record: Record | None,
     not_written: str,
 ) -> list[Condition]:
-    """The condition about the purge that somebody asks for; none if nobody does."""
+    """Returns the condition about the requested purge; empty if none is requested."""
     if zone.purge_invalid:
         message = (
             f"the annotation {PURGE_ANNOTATION} is no id of a purge, and nothing is purged: {zone.purge_invalid}; set "
@@ -106,7 +106,7 @@ def _why(
     rows: Sequence[Mapping[str, Any]],
     not_written: str,
 ) -> str:
-    """Why the purge is not complete, with the names of the engines that are waited for."""
+    """Returns why the purge is not complete, with the names of the engines that have not acknowledged it."""
     if not decision.accepted:
         return f"the engines do not get it, since the zone is not accepted: {decision.message}"
     if not_written:

@@ -1,4 +1,4 @@
-"""Whether the engines have what a zone or pool asks for, as conditions; pure."""
+"""Whether the engines enforce what a zone or pool asks for, as conditions; pure."""
 
 from collections.abc import Sequence
 from itertools import compress
@@ -22,7 +22,7 @@ _NO_PODS = "no ready pod matches spec.selector"
 
 
 def acknowledged(decision: AdmissionDecision, observations: Sequence[Observation], history: History) -> list[bool]:
-    """For each engine, whether it enforces the zone as its spec wants it, and reports it so."""
+    """Returns for each engine whether it enforces the zone as its spec asks, and reports it so."""
     entry = decision.entry if decision.accepted else None
     return [
         entry is not None and history.acknowledged_by(seen, entry) and not history.difference(seen, entry)
@@ -31,7 +31,7 @@ def acknowledged(decision: AdmissionDecision, observations: Sequence[Observation
 
 
 def applied(decision: AdmissionDecision, observations: Sequence[Observation], history: History) -> list[bool]:
-    """For each engine, whether it has the config with the zone as it is wanted, whatever it reports of the zone."""
+    """Returns for each engine whether it has the config with the zone's entry, whatever it reports on the zone."""
     entry = decision.entry if decision.accepted else None
     return [entry is not None and history.acknowledged_by(seen, entry) for seen in observations]
 
@@ -45,7 +45,7 @@ def zone_conditions(
     not_written: str,
     elsewhere: str,
 ) -> list[Condition]:
-    """The conditions of a zone; for the arguments, see ``status.zone_status`` and `acknowledged`."""
+    """Returns the conditions of a zone; for the arguments, see ``status.zone_status`` and `acknowledged`."""
     accepted = Condition(Type.ACCEPTED, "True" if decision.accepted else "False", decision.reason, decision.message)
     unfit = [history.is_unfit(seen, zone.meta.name) for seen in observations]
     if decision.accepted and observations and all(unfit):
@@ -71,7 +71,7 @@ def zone_conditions(
 
 
 def _lack(seen: Observation, history: History, zone: str) -> str:
-    """What an engine is too small for, in words: this zone's reservation, or all, if it refuses the config for it."""
+    """Returns what an engine is too small for, in words: this zone's reservation, or all if it refuses the config."""
     assert seen.report is not None, "its size is known"
     lacks, blocks = history.lacks(seen, zone), seen.report.capacity_blocks
     if lacks and (contradicts := history.contradiction(seen, zone)):
@@ -83,7 +83,7 @@ def _lack(seen: Observation, history: History, zone: str) -> str:
 
 
 def _lack_of_seats(observations: Sequence[Observation], zone: str, entry: ZoneConfig | None) -> list[str]:
-    """In words, which engines do not grant what a zone reserves of requests at once by name, and why."""
+    """Returns which engines lack seats that the zone reserves explicitly, and why, in words."""
     lacking = []
     for seen in observations:
         found = seen.zones.get(zone)
@@ -96,7 +96,7 @@ def _lack_of_seats(observations: Sequence[Observation], zone: str, entry: ZoneCo
 
 
 def _difference(decision: AdmissionDecision, observations: Sequence[Observation], history: History) -> Condition | None:
-    """The condition about the first engine that has the config, but not the zone as it is there; else None."""
+    """Returns the condition about the first engine that has the config but differs in the zone; None if none does."""
     entry = decision.entry
     for seen in observations:
         if entry is not None and history.acknowledged_by(seen, entry) and (found := history.difference(seen, entry)):
@@ -117,19 +117,19 @@ def pool_conditions(
     unwatched: Sequence[str] = (),
     overlaps: Sequence[Overlap] = (),
 ) -> list[Condition]:
-    """The conditions of a pool.
+    """Returns the conditions of a pool.
 
     Args:
-        pool: as the API server has it.
-        left_out: why its spec has no part in the newest snapshot; empty if it has.
+        pool: the pool as the API server has it.
+        left_out: why its spec is not part of the newest snapshot; empty if it is.
         observations: one for each ready engine of the pool.
         acknowledged: for each engine, whether it has the newest snapshot.
-        history: the snapshots that were given out.
-        not_written: why the newest snapshot could not be given out; empty if it was.
-        salt_not_made: why the Secret with the pool's salt key can't be made; empty if it can, or is there.
-        token_not_made: the same of the Secret with its admin token.
+        history: the published snapshots.
+        not_written: why the newest snapshot could not be published; empty if it was.
+        salt_not_made: why the Secret with the pool's salt key can't be created; empty if it can be, or exists.
+        token_not_made: why the Secret with its admin token can't be created; empty if it can be, or exists.
         unwatched: Secrets of others that its pods mount and that can't be watched.
-        overlaps: with other pools that select the same pods.
+        overlaps: the overlaps with other pools that select the same pods.
     """
     if pool.config is None:
         accepted = Condition(Type.ACCEPTED, "False", Reason.INVALID, pool.invalid)
@@ -137,7 +137,8 @@ def pool_conditions(
         accepted = Condition(Type.ACCEPTED, "False", Reason.CONFIG_TOO_LARGE, left_out)
     else:
         accepted = Condition(Type.ACCEPTED, "True", Reason.ACCEPTED, "valid")
-    # One that holds what fits has acknowledged like any other; one that refuses all of it is waited for by nobody.
+    # An engine that applies the part that fits acknowledges like any other; one that refuses all of it is not waited
+    # for.
     waited_for = [not (seen.nack and not seen.is_untrusted and history.lacking(seen)) for seen in observations]
     engines = programmed(
         list(compress(observations, waited_for)),
@@ -163,7 +164,7 @@ def pool_conditions(
 
 
 def _unfit(seen: Observation, history: History) -> str:
-    """What an engine does not grant of what the pool's zones reserve, and why, in words; empty if it grants all."""
+    """Returns which reservations of the pool's zones an engine does not grant, and why; empty if it grants all."""
     if seen.report is None:
         return ""
     lacking = history.lacking(seen)
@@ -176,13 +177,13 @@ def _unfit(seen: Observation, history: History) -> str:
 
 
 def leaving_pool_conditions() -> list[Condition]:
-    """The conditions of a pool that somebody's finalizer holds after it was deleted."""
+    """Returns the conditions of a deleted pool that a finalizer still holds."""
     message = "it was deleted, and nothing is done for its zones any more; somebody's finalizer holds the object"
     return _without_config(Condition(Type.ACCEPTED, "False", Reason.DELETING, message), "any more")
 
 
 def not_served_conditions(why: str) -> list[Condition]:
-    """The conditions of a pool that the operator has no rights for.
+    """Returns the conditions of a pool that the operator has no rights for.
 
     Args:
         why: which right is missing.

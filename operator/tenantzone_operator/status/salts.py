@@ -1,4 +1,4 @@
-"""Whether the engines of a pool have one salt key, as a condition; pure."""
+"""Whether the engines of a pool share one salt key, as a condition; pure."""
 
 from collections.abc import Sequence
 
@@ -10,12 +10,14 @@ _MOUNT = "mount it at /etc/tenantzone/salt"
 
 
 def salt_not_shared(pool: str, observations: Sequence[Observation], not_made: str) -> list[Condition]:
-    """The condition that says why equal prompts have other hashes in other engines, or after a restart; none if not.
+    """Returns the condition that says why engines hash equal prompts differently; empty if they do not.
+
+    The hashes may also differ after a restart.
 
     Args:
-        pool: its name.
-        observations: one for each ready engine of the pool. Those that say nothing of salts are passed over.
-        not_made: why the Secret can't be made; empty if it can, or is there.
+        pool: the pool's name.
+        observations: one for each ready engine of the pool. Engines that do not report salts are ignored.
+        not_made: why the Secret can't be created; empty if it can be, or exists.
     """
     secret = salt_secret_name(pool)
     reported = {seen.pod: seen.report for seen in observations if seen.report is not None}

@@ -1,4 +1,4 @@
-"""What goes into the status of zones and pools; pure."""
+"""Computes the statuses of zones and pools; pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -29,7 +29,7 @@ from tenantzone_operator.status.tiers import pool_tier_rows, tier_ineffective, t
 
 
 class ZoneStatuses:
-    """Makes the statuses of a pool's zones, and remembers them: of thousands of zones most are as they were."""
+    """Makes the statuses of a pool's zones, and caches them: of thousands of zones most are unchanged."""
 
     def __init__(self) -> None:
         self._made: dict[str, tuple[Zone, tuple[object, ...], Mapping[str, Any]]] = {}
@@ -45,7 +45,7 @@ class ZoneStatuses:
         not_written: str = "",
         overlaps: Sequence[Overlap] = (),
     ) -> dict[str, Mapping[str, Any]]:
-        """The status of each zone, by name, from decisions by name; for the other arguments, see `zone_status`."""
+        """Returns each zone's status, by name, from decisions by name; for the other arguments, see `zone_status`."""
         engines = [(seen.pod, seen.error, seen.nack, seen.lag, seen.tiers) for seen in observations]
         elsewhere = engines_elsewhere(overlaps)
         made = {}
@@ -68,7 +68,7 @@ class ZoneStatuses:
                     not_written=not_written,
                     elsewhere=elsewhere,
                 )
-                # The very same object where it can be: thousands of them are the most of what is in memory.
+                # Keep the identical object if possible: thousands of statuses are the largest part of memory.
                 known = zone, causes, zone.status if status == zone.status else status
             made[name] = known
         self._made = made
@@ -86,17 +86,17 @@ def zone_status(
     not_written: str = "",
     elsewhere: str = "",
 ) -> dict[str, Any]:
-    """The whole status of a zone.
+    """Returns the whole status of a zone.
 
     Args:
-        zone: as the API server has it.
-        decision: whether it is part of the newest snapshot.
+        zone: the zone as the API server has it.
+        decision: the decision on the zone, with its entry in the newest snapshot.
         observations: one for each ready engine of the pool.
-        history: the snapshots that were given out.
-        before: its status until now: as it was made here, whatever somebody wrote since.
-        now: RFC 3339.
-        not_written: why the newest snapshot could not be given out; empty if it was.
-        elsewhere: which other pools have the pods that the zone's pool selects; empty if none has any.
+        history: the published snapshots.
+        before: its last status that this operator made, whatever others wrote since.
+        now: the time as RFC 3339.
+        not_written: why the newest snapshot could not be published; empty if it was.
+        elsewhere: which other pools have the pods that the zone's pool selects; empty if none.
     """
     reports = [observation.zones.get(zone.meta.name) for observation in observations]
     done = acknowledged(decision, observations, history)
@@ -139,21 +139,21 @@ def pool_status(
     unwatched: Sequence[str] = (),
     overlaps: Sequence[Overlap] = (),
 ) -> dict[str, Any]:
-    """The whole status of a pool.
+    """Returns the whole status of a pool.
 
     Args:
-        pool: as the API server has it.
-        plan: for its zones.
+        pool: the pool as the API server has it.
+        plan: the plan for its zones.
         observations: one for each ready engine of the pool.
-        history: the snapshots that were given out.
-        size: blocks of the engines that it is planned for; None if nothing is known of them.
-        before: its status until now: as it was made here, whatever somebody wrote since.
-        now: RFC 3339.
-        not_written: why the newest snapshot could not be given out; empty if it was.
-        salt_not_made: why the Secret with the pool's salt key can't be made; empty if it can, or is there.
-        token_not_made: the same of the Secret with its admin token.
+        history: the published snapshots.
+        size: the blocks of the engines that it is planned for; None if unknown.
+        before: its last status that this operator made, whatever others wrote since.
+        now: the time as RFC 3339.
+        not_written: why the newest snapshot could not be published; empty if it was.
+        salt_not_made: why the Secret with the pool's salt key can't be created; empty if it can be, or exists.
+        token_not_made: why the Secret with its admin token can't be created; empty if it can be, or exists.
         unwatched: Secrets of others that its pods mount and that can't be watched.
-        overlaps: with other pools that select the same pods.
+        overlaps: the overlaps with other pools that select the same pods.
     """
     done = [
         not not_written and observation.report is not None and history.acknowledges_newest(observation.report)
@@ -189,15 +189,18 @@ def pool_status(
 
 
 def leaving_pool_status(pool: Pool, *, before: Mapping[str, Any], now: str) -> dict[str, Any]:
-    """The whole status of a pool that somebody's finalizer holds after it was deleted; see `pool_status`.
+    """Returns the whole status of a deleted pool that a finalizer still holds; see `pool_status`.
 
-    It has no numbers: nobody looks at its engines any more.
+    It has no numbers, because its engines are not polled any longer.
     """
     return _without_numbers(pool, leaving_pool_conditions(), before, now)
 
 
 def not_served_status(pool: Pool, why: str, *, before: Mapping[str, Any], now: str) -> dict[str, Any]:
-    """The whole status of a pool that the operator has no rights for, which ``why`` says; see `pool_status`."""
+    """Returns the whole status of a pool that the operator has no rights for; see `pool_status`.
+
+    ``why`` says which right is missing.
+    """
     return _without_numbers(pool, not_served_conditions(why), before, now)
 
 
@@ -214,7 +217,7 @@ def _without_numbers(
 def _config_in_force(
     history: History, config: RuntimeConfig, size: int | None, declared: PoolConfig | None
 ) -> dict[str, Any]:
-    """The part of a pool's status about the snapshot in force: its generation, hash, bytes, blocks and tiers."""
+    """Returns a pool's status fields about the snapshot in force: its generation, hash, bytes, blocks and tiers."""
     tiers = NO_TIERS if declared is None else declared.tiers
     budget = Budget(size, tiers)
     for entry in config.zones:
@@ -237,7 +240,7 @@ def _config_in_force(
 
 
 def without_gauges(status: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of a zone's status that is written at once when it changes: without what moves with each request."""
+    """Returns the part of a zone's status that is written at once when it changes: without amounts."""
     stable = {key: value for key, value in status.items() if key not in (*STATUS_FIELDS, "tiers")}
     stable["engines"] = [
         {key: value for key, value in row.items() if key not in STATUS_FIELDS} for row in status.get("engines", [])
@@ -250,13 +253,13 @@ def _message(conditions: Sequence[Condition]) -> str:
 
 
 def _lack(seen: Observation, history: History, zone: str) -> str:
-    """Why an engine does not grant what a zone reserves, in words; empty if it does."""
+    """Returns why an engine does not grant what a zone reserves, in words; empty if it does."""
     lacks = history.lacks(seen, zone)
     return (history.contradiction(seen, zone) or f"too small for the zone's {lacks} blocks") if lacks else ""
 
 
 def _row(observation: Observation, report: ZoneView | None, acknowledged: bool, lack: str) -> dict[str, Any]:
-    """An engine's row in a zone's status, without numbers if it does not answer: old ones would pass for new ones."""
+    """Returns an engine's row in a zone's status; without an answer it has no numbers, since old ones mislead."""
     row: dict[str, Any] = {"pod": observation.pod, "acknowledged": acknowledged}
     if report is not None:
         row |= {

@@ -1,4 +1,4 @@
-"""What becomes of zones and pools in the tiers below engines' blocks, as rows of a status and as a condition; pure."""
+"""The state of zones and pools in the tiers below engines' blocks, as rows of a status and as conditions; pure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,19 +20,19 @@ from tenantzone_operator.status.acknowledgement import History
 
 @dataclass(frozen=True, slots=True)
 class _Trouble:
-    """What is wrong with a tier of one engine, and what to do."""
+    """A problem with a tier of one engine, and how to fix it."""
 
     reason: Reason
     message: str
 
 
 def tier_rows(reports: Sequence[ZoneView]) -> list[dict[str, Any]]:
-    """A zone's rows in its status, one for each tier that any engine has, added up over all of them."""
+    """Returns a zone's rows in its status: one for each tier of any engine, summed over all engines."""
     return [summary.fields() for summary in tier_summaries(reported for report in reports for reported in report.tiers)]
 
 
 def pool_tier_rows(tiers: PoolTiers, budget: TierBudget) -> list[dict[str, Any]]:
-    """A pool's rows in its status, one for each tier that it says it has."""
+    """Returns a pool's rows in its status, one for each tier that it declares."""
     return [
         {
             "tier": name,
@@ -48,13 +48,13 @@ def pool_tier_rows(tiers: PoolTiers, budget: TierBudget) -> list[dict[str, Any]]
 def zone_tiers_enforced(
     zone: Zone, decision: AdmissionDecision, observations: Sequence[Observation], history: History
 ) -> list[Condition]:
-    """The condition about the tiers that a zone names; none if it names none.
+    """Returns the condition about the tiers that a zone names; empty if it names none.
 
     Args:
-        zone: as the API server has it.
-        decision: whether it is part of the newest snapshot.
+        zone: the zone as the API server has it.
+        decision: the decision on the zone, with its entry in the newest snapshot.
         observations: one for each ready engine of the pool.
-        history: the snapshots that were given out.
+        history: the published snapshots.
     """
     if zone.config is None or not zone.config.tiers:
         return []
@@ -68,10 +68,10 @@ def zone_tiers_enforced(
 
 
 def tier_ineffective(zone: Zone, observations: Sequence[Observation]) -> list[Condition]:
-    """The condition that says which tiers give a zone back too little of what it stores there; none if none does.
+    """Returns the condition that names tiers from which a zone loads too little of what it stores; empty if none.
 
     Args:
-        zone: as the API server has it.
+        zone: the zone as the API server has it.
         observations: one for each ready engine of the pool.
     """
     found = [
@@ -95,7 +95,7 @@ def _ratio(effect: TierEffectReport) -> str:
 
 
 def pool_tiers_enforced(pool: Pool, observations: Sequence[Observation]) -> list[Condition]:
-    """The condition about the tiers that a pool says it has; none if it has none."""
+    """Returns the condition about the tiers that a pool declares; empty if it declares none."""
     tiers = pool.config.tiers if pool.config is not None else PoolTiers()
     names = [name for name in TIER_NAMES if tiers.bytes_of(name)]
     if not names:
@@ -137,7 +137,7 @@ def _troubles_of_pool(tiers: PoolTiers, seen: Observation, names: Sequence[TierN
         found, declared = seen.tiers.get(name), tiers.bytes_of(name)
         if found is None:
             yield _missing(seen.pod, name)
-        # What is less than a chunk is of no use to the tier.
+        # A tier can't use less than a chunk.
         elif found.capacity_bytes + found.chunk_bytes <= declared:
             message = (
                 f"{seen.pod} has {shown_bytes(found.capacity_bytes)} of tier {name}, and spec.tiers.{name}.bytes is "

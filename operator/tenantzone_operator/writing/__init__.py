@@ -1,1 +1,1 @@
-"""Writes statuses and Events: first what somebody waits for, nothing twice, and nobody in another's way."""
+"""Writes statuses and Events: awaited ones first, none twice, and none that delays others."""

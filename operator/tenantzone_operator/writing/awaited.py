@@ -1,25 +1,25 @@
-"""Which zones' statuses somebody waits for, and which only say what engines do by themselves; pure."""
+"""Separates zones whose users wait for a status from zones where only amounts changed; pure."""
 
 from tenantzone_operator.kube.conditions import Type
 from tenantzone_operator.kube.resources import Zone
 from tenantzone_operator.status.notices import Status
 
 AWAITED_SECONDS = 60.0
-"""For so long after a change was first told of somebody waits for the zone, unless it is Programmed before."""
+"""How long a user waits for a zone after its first status for a change, unless it becomes Programmed before."""
 
 
 class Awaited:
-    """The zones that somebody has just changed: what is written of them comes before all else.
+    """The zones that a user has just changed: their statuses are written before all others.
 
-    An engine that lies, or fails over and over, changes the status of each zone of its pool as often as it likes. No
-    status of a zone that somebody waits for may stand in line behind those.
+    An engine that lies, or fails repeatedly, can change the status of each zone of its pool at any rate. The status of
+    a zone that a user waits for must not queue behind those.
     """
 
     def __init__(self) -> None:
         self._until: dict[str, tuple[int, float]] = {}
-        """By uid: the newest generation, and until when somebody waits for it."""
+        """The newest generation of each zone, and until when a user waits for it, by uid."""
         self._told_at: dict[str, float] = {}
-        """By uid: when its status was last written although nobody waited."""
+        """When each zone's status was last written without a user waiting for it, by uid."""
 
     def keep(self, uids: set[str]) -> None:
         """Forget all zones but these."""
@@ -28,7 +28,7 @@ class Awaited:
             self._told_at = {uid: at for uid, at in self._told_at.items() if uid in uids}
 
     def sort(self, zones: list[Zone], now: float) -> tuple[list[Zone], list[Zone]]:
-        """The zones that somebody waits for, and the others, of which those come first whose status is the oldest."""
+        """Returns the zones that a user waits for, and the others, those with the oldest status first."""
         awaited = [zone for zone in zones if self._is_awaited(zone, now)]
         others = [zone for zone in zones if not self._is_awaited(zone, now)]
         return awaited, sorted(others, key=lambda zone: self._told_at.get(zone.meta.uid, 0.0))
@@ -37,7 +37,8 @@ class Awaited:
         uid, generation = zone.meta.uid, zone.meta.generation
         if self._until.get(uid, (0, 0.0))[0] != generation:
             if zone.status.get("observedGeneration") != generation:
-                # Nobody has been told anything of it yet: that may take long, if thousands came with it.
+                # No status was written for this generation yet, which may take long if thousands of zones changed
+                # together.
                 return True
             self._until[uid] = generation, now if _is_programmed(zone.status) else now + AWAITED_SECONDS
         return now < self._until[uid][1]

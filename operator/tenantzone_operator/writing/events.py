@@ -1,8 +1,8 @@
-"""Tells people through Kubernetes Events (``events.k8s.io/v1``): never in the way of the work, never in floods.
+"""Writes Kubernetes Events (``events.k8s.io/v1``) without delaying other work and without floods.
 
-As client-go does it: what is said again about an object makes the first Event a series with a count, which is written
-when it starts, then slowly, and when it has ended; and each object has a small budget of Events. An Event may be lost:
-the status says what is, and always has.
+As in client-go, a repeated notice about an object turns the first Event into a series with a count. The series is
+written when it starts, then slowly, and when it has ended. Each object has a small budget of Events. An Event may be
+lost: the status always has the current state.
 """
 
 import asyncio
@@ -27,13 +27,13 @@ from tenantzone_operator.status.notices import Notice
 logger = logging.getLogger(__name__)
 
 SERIES_ENDS_SECONDS = 360.0
-"""What is said again after this is a new Event."""
+"""A notice that repeats after this time is a new Event."""
 SERIES_REFRESH_SECONDS = 1800.0
-"""A series that goes on has its count written this often."""
+"""How often the count of a continuing series is written."""
 BURST = 25
-"""Events about one object at once, ..."""
+"""The most Events about one object at once."""
 REFILL_SECONDS = 300.0
-"""... and another one each time this has passed."""
+"""The time after which one more Event about an object is allowed."""
 WRITES_PER_SECOND = 10.0
 _LONGEST_QUEUE = 1000
 _LOOK_SECONDS = 30.0
@@ -85,8 +85,8 @@ class Recorder:
     """Records notices as Kubernetes Events, and writes them in the background.
 
     Args:
-        api: to write with.
-        clock: seconds that only grow.
+        api: writes the Events.
+        clock: returns monotonic seconds.
     """
 
     def __init__(self, api: Writer, clock: Callable[[], float] = time.monotonic) -> None:
@@ -99,7 +99,7 @@ class Recorder:
         self._looked_at = clock()
 
     def record(self, kind: str, meta: Meta, notice: Notice) -> None:
-        """Have a notice about an object written soon, or dropped if that is not possible in time."""
+        """Queue a notice about an object for writing; it is dropped if too many wait."""
         now, key = self._clock(), (meta.uid, notice)
         series = self._series.get(key)
         if series is not None and now - series.seen_at < SERIES_ENDS_SECONDS:
@@ -126,11 +126,11 @@ class Recorder:
             self.refresh()
 
     async def until_quiet(self) -> None:
-        """Wait until no Event is left to be written, while somebody else awaits `run`."""
+        """Wait until all queued Events are written, while another task runs `run`."""
         await self._queue.join()
 
     def refresh(self) -> None:
-        """Have the counts of series that have moved written, and forget series that are over."""
+        """Write the counts of series that have changed, and forget series that are over."""
         now = self._clock()
         if now - self._looked_at < _LOOK_SECONDS:
             return
@@ -173,13 +173,13 @@ class Recorder:
                 await self._api.patch_event(namespace, series.name, {"series": shown})
                 return
             except RestError as error:
-                # The API server forgets Events after an hour.
+                # The API server deletes Events after an hour.
                 if error.status != 404:
                     raise
         try:
             await self._api.create_event(namespace, self._event(series))
         except RestError as error:
-            # It was written, and the answer got lost.
+            # The Event was written, but the answer got lost.
             if error.status != 409:
                 raise
 
@@ -213,10 +213,10 @@ def _regarding(kind: str, meta: Meta) -> dict[str, str]:
 
 
 def _namespace(series: _Series) -> str:
-    """Where its Event is: beside the object, and if that is in no namespace, where Kubernetes has such Events."""
+    """Returns the Event's namespace: the object's, or for cluster-wide objects the one that Kubernetes uses."""
     return series.regarding.get("namespace", "default")
 
 
 def _stamp() -> str:
-    """The time of day as Kubernetes' ``MicroTime``."""
+    """Returns the time of day as Kubernetes' ``MicroTime``."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

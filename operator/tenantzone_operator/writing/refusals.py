@@ -1,4 +1,4 @@
-"""Writes that the API server refuses for good: each is tried again by itself, slowly, and delays nothing else; pure."""
+"""Writes that the API server refuses for good: each is retried alone and slowly, and delays no other; pure."""
 
 from collections.abc import Collection
 from typing import Any
@@ -13,13 +13,13 @@ class Refusals:
         self._refused: dict[str, tuple[Any, float]] = {}
 
     def note(self, uid: str, what: object, now: float) -> bool:
-        """Note that a write to an object was refused; returns whether it is news."""
+        """Note that a write to an object was refused; returns whether it is a new refusal."""
         known = self._refused.get(uid)
         self._refused[uid] = what, now
         return known is None or known[0] != what
 
     def may_try(self, uid: str, what: object, now: float) -> bool:
-        """Whether a write may be tried now: it is another one than was refused, or that was long ago."""
+        """Returns whether a write may be tried now: it differs from the refused one, or that was long ago."""
         known = self._refused.get(uid)
         return known is None or known[0] != what or now - known[1] >= RETRY_SECONDS
 
@@ -33,6 +33,6 @@ class Refusals:
         self._refused.pop(uid, None)
 
     def retry_seconds(self, now: float) -> float | None:
-        """Seconds after which a refused write is to be tried again; None if none was refused."""
+        """Returns the seconds after which to retry a refused write; None if none was refused."""
         times = [max(0.0, at + RETRY_SECONDS - now) for _, at in self._refused.values()]
         return min(times, default=None)

@@ -1,14 +1,14 @@
-"""Repairs of statuses that somebody else changes, paced so that no contest of writing arises; pure."""
+"""Repairs statuses that other clients change, slowly enough to avoid a contest of writes; pure."""
 
 from tenantzone_operator.kube.store import View
 from tenantzone_operator.status.notices import Status
 
 REPAIR_SECONDS = 10.0
-"""A status that somebody else changes over and over is put right no more often than this."""
+"""The least time between two repairs of a status that other clients keep changing."""
 
 
 class Repairs:
-    """The statuses that were written last, to tell when somebody else has changed one since."""
+    """The statuses that were written last, to detect changes by other clients."""
 
     def __init__(self) -> None:
         self._written: dict[str, Status] = {}
@@ -22,7 +22,7 @@ class Repairs:
             self._repaired_at = {uid: at for uid, at in self._repaired_at.items() if uid in uids}
 
     def may_write(self, uid: str, status: Status, now: float) -> bool:
-        """Whether the status of an object, which differs from the one that the API server has, may be written now."""
+        """Returns whether a status that differs from the API server's may be written now."""
         if self._written.get(uid) != status:
             return True
         if now - self._repaired_at.get(uid, float("-inf")) < REPAIR_SECONDS:

@@ -1,4 +1,4 @@
-"""Writes the statuses that have changed and nothing else, and paces what changes all the time."""
+"""Writes the statuses that have changed and nothing else, and limits writes of amounts that always change."""
 
 import asyncio
 import logging
@@ -23,16 +23,16 @@ from tenantzone_operator.writing.write_all import failures_of, write_all
 logger = logging.getLogger(__name__)
 
 GAUGES_SECONDS = 2.0
-"""What moves with each request is written no more often than this, ..."""
+"""The least time between two writes of amounts that change with each request."""
 GAUGE_WRITES_PER_SECOND = 20.0
-"""... and takes longer where there are many zones, in all pools together."""
+"""The most such writes per second in all pools together; with many zones, each waits longer."""
 
 _PATIENCE_SECONDS = 0.1
-"""For how long what nobody waits for waits for its turn, before it is looked whether something else is to be done."""
+"""How long a write without a waiting user waits for its turn before the worker checks for other work."""
 
 
 class StatusWriter:
-    """Writes the statuses of one pool and its zones, and tells what a person should notice about each change."""
+    """Writes the statuses of one pool and its zones, and records an Event for each notable change."""
 
     def __init__(self, store: Store, api: Api, recorder: Recorder, slots: WritingSlots) -> None:
         self._store = store
@@ -40,29 +40,29 @@ class StatusWriter:
         self._recorder = recorder
         self._gauges_due_at = 0.0
         self._gauges_due: set[str] = set()
-        """Uids of the zones whose amounts are to be written before those of others: many take more than one call."""
+        """The uids of zones whose amounts are written before those of others: many zones take several calls."""
         self.writes = 0
-        """How many were made since the start."""
+        """The number of writes since the start."""
         self._under_way = UnderWay(slots)
         self._repairs = Repairs()
         self._awaited = Awaited()
         self._refusals = Refusals()
         self._merged: dict[str, tuple[Status, Status]] = {}
-        """By uid: what was written, and what the API server made of it, where these differ."""
+        """The status that was written, and the API server's result, where these differ, by uid."""
 
     async def write(
         self, view: View, zones: Mapping[str, Status], pool: Status | None, may_go_on: Callable[[], bool]
     ) -> float | None:
-        """Write each status that differs from the one that the API server has, those first that somebody waits for.
+        """Write each status that differs from the API server's, awaited ones first.
 
         Args:
             view: the objects as the API server has them.
             zones: the status that each zone should have, by name.
             pool: the status that the pool should have; None if it does not exist.
-            may_go_on: asked before each write. Thousands take minutes, and something else may be to be done.
+            may_go_on: called before each write. Thousands of writes take minutes, and other work may come up.
 
         Returns:
-            Seconds after which to come again for what was held back; None if nothing was.
+            Seconds after which to write what was held back; None if nothing was.
         """
         now, ended = time.monotonic(), self._under_way.ended
         uids = view.uids
@@ -75,7 +75,7 @@ class StatusWriter:
         urgent, gauges = self._by_urgency(changed, zones)
         awaited, others = self._awaited.sort(urgent, now)
         if gauges and now >= self._gauges_due_at:
-            # All pools share what the API server can take.
+            # All pools share the API server's capacity.
             self._gauges_due_at = now + max(GAUGES_SECONDS, len(self._store.zones) / GAUGE_WRITES_PER_SECOND)
             self._gauges_due.update(zone.meta.uid for zone in gauges)
         due = [zone for zone in gauges if zone.meta.uid in self._gauges_due]
@@ -96,7 +96,7 @@ class StatusWriter:
         waits = [REPAIR_SECONDS] if is_held_back else []
         if not is_all and self._under_way.has_room:
             waits.append(0.0)
-        # What was under way was passed over, and may have to be written once more.
+        # Running writes were skipped, and may have to be repeated.
         if self._under_way or self._under_way.ended > ended or not is_all:
             waits.append(LATE_SECONDS)
         if len(gauges) > len(due):
@@ -106,25 +106,25 @@ class StatusWriter:
         return min(waits, default=None)
 
     async def stop(self) -> None:
-        """Stop writing; returns when no write is under way any more."""
+        """Stop writing; returns when no write is running any longer."""
         await self._under_way.stop()
 
     def _may_write(self, meta: Meta, status: Status, now: float) -> bool:
         return self._refusals.may_try(meta.uid, status, now) and self._repairs.may_write(meta.uid, status, now)
 
     def _differs(self, found: Zone | Pool, status: Status) -> bool:
-        """Whether there is anything to write now; what others have added to a status is theirs, and no difference."""
+        """Returns whether there is anything to write now; fields that others have added do not count."""
         if found.meta.uid in self._under_way:
             return False
         return found.status != status and self._merged.get(found.meta.uid) != (status, found.status)
 
     def _by_urgency(self, changed: Iterable[Zone], zones: Mapping[str, Status]) -> tuple[list[Zone], list[Zone]]:
-        """The zones of whose statuses something else than amounts has changed, and the others."""
+        """Returns the zones whose statuses changed in more than amounts, and the others."""
         urgent: list[Zone] = []
         gauges: list[Zone] = []
         for zone in changed:
             written, merged = self._merged.get(zone.meta.uid, (None, None))
-            # What others have added is there, and is no news.
+            # Fields that others have added are no change.
             before = written if written is not None and merged == zone.status else zone.status
             is_urgent = without_gauges(zones[zone.meta.name]) != without_gauges(before)
             (urgent if is_urgent else gauges).append(zone)
@@ -133,10 +133,10 @@ class StatusWriter:
     async def _write_in_turn(
         self, changed: Sequence[Zone], zones: Mapping[str, Status], may_go_on: Callable[[], bool]
     ) -> bool:
-        """Write what nobody waits for, one zone at a time in all pools together; returns whether that was all.
+        """Write statuses without a waiting user, one zone at a time in all pools; returns whether all were written.
 
         Raises:
-            RestError, aiohttp.ClientError, TimeoutError: one of them failed; the others were written all the same.
+            RestError, aiohttp.ClientError, TimeoutError: a write failed; the others were made all the same.
         """
         failures: list[Exception] = []
         left = iter(changed)
@@ -153,7 +153,7 @@ class StatusWriter:
         return next(left, None) is None
 
     async def _has_turn(self) -> bool:
-        """Wait for this pool's turn, but not for long; returns whether it came."""
+        """Wait briefly for this pool's turn; returns whether it came."""
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS):
                 await self._api.turn.acquire()

@@ -1,4 +1,4 @@
-"""Writes that take long, and go on by themselves, so that one that hangs keeps nobody waiting."""
+"""Runs long writes in the background, so that one that hangs delays no others."""
 
 import asyncio
 import logging
@@ -10,30 +10,30 @@ from tenantzone_operator.kube.rest import RestError
 logger = logging.getLogger(__name__)
 
 LATE_SECONDS = 0.5
-"""A write that takes longer is late: nobody waits for it any more."""
+"""How long the caller waits for a write; after that it continues in the background."""
 
 _AT_ONCE_IN_A_NAMESPACE = 8
 
 
 class WritingSlots(asyncio.Semaphore):
-    """How many statuses of one namespace are written at a time: where all hang, other namespaces have theirs."""
+    """Limits the writes of one namespace at a time: if all of them hang, other namespaces have slots of their own."""
 
     def __init__(self) -> None:
         super().__init__(_AT_ONCE_IN_A_NAMESPACE)
 
 
 class UnderWay:
-    """Which objects of a pool are being written, so that each is written once at a time.
+    """Tracks which objects of a pool are being written, so that each has one write at a time.
 
     Args:
-        slots: of its namespace.
+        slots: the slots of the pool's namespace.
     """
 
     def __init__(self, slots: WritingSlots) -> None:
         self._slots = slots
         self._writes: dict[str, asyncio.Task[None]] = {}
         self.ended = 0
-        """How many late writes have ended, well or not."""
+        """The number of late writes that have ended, successfully or not."""
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._writes
@@ -47,15 +47,15 @@ class UnderWay:
         return not self._slots.locked()
 
     async def make(self, uid: str, name: str, write: Callable[[], Awaitable[None]]) -> None:
-        """Make a write of an object, and wait for it, but not for long.
+        """Make a write of an object, and wait briefly for it.
 
         Args:
-            uid: of the object.
-            name: for the log.
-            write: what to do.
+            uid: the object's uid.
+            name: the object's name in the log.
+            write: makes the write.
 
         Raises:
-            RestError, aiohttp.ClientError, TimeoutError: it failed in time. What fails later is only logged.
+            RestError, aiohttp.ClientError, TimeoutError: the write failed in time. A later failure is only logged.
         """
         writing = self._writes[uid] = asyncio.create_task(self._in_a_slot(write), name=name)
         try:
@@ -83,7 +83,7 @@ class UnderWay:
             logger.warning("the status of %s: %s; trying again", writing.get_name(), explain(error))
 
     async def stop(self) -> None:
-        """Cancel all writes that are under way."""
+        """Cancel all running writes."""
         writes = list(self._writes.values())
         for writing in writes:
             writing.cancel()

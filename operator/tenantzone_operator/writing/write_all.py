@@ -9,21 +9,21 @@ from tenantzone_operator.kube.rest import RestError
 _AT_ONCE = 8
 
 Write = Callable[[], Awaitable[None]]
-"""Makes one."""
+"""Makes one write."""
 
 
 async def write_all(writes: Sequence[Write], may_go_on: Callable[[], bool] = lambda: True) -> bool:
-    """Make all writes, a few at a time, and pass over objects that are gone by now.
+    """Make all writes, a few at a time; writes to deleted objects are skipped.
 
     Args:
-        writes: what to do.
-        may_go_on: asked before each one.
+        writes: the writes to make.
+        may_go_on: called before each write.
 
     Returns:
         Whether all were made.
 
     Raises:
-        RestError, aiohttp.ClientError, TimeoutError: one of them failed; the others were made all the same.
+        RestError, aiohttp.ClientError, TimeoutError: a write failed; the others were made all the same.
     """
     left = iter(writes)
     failures: list[Exception] = []
@@ -39,7 +39,7 @@ async def write_all(writes: Sequence[Write], may_go_on: Callable[[], bool] = lam
 
 
 async def failures_of(write: Write) -> list[Exception]:
-    """Make one write, and return why it failed, if it did; an object that is gone by now is no failure."""
+    """Make one write, and return its error if it failed; a deleted object is no failure."""
     try:
         await write()
     except Exception as error:

@@ -1,4 +1,4 @@
-// The picture of an engine's blocks, on a canvas: thousands of cells are too many elements, and few pixels.
+// The map of an engine's blocks, on a canvas: thousands of cells are too many elements, but few pixels.
 
 import { drawTile } from "./tiles.js";
 import { themeColours } from "./looks.js";
@@ -22,8 +22,8 @@ const KEYS = {
 export class BlockMap {
   /**
    * @param {HTMLCanvasElement} canvas
-   * @param {(text: string) => void} tell what is under the cursor
-   * @param {(zone: string | null) => void} choose a zone, to see only its blocks; null: all
+   * @param {(text: string) => void} tell called with a description of the cell under the cursor
+   * @param {(zone: string | null) => void} choose called with the zone to highlight alone; null for all
    */
   constructor(canvas, tell, choose) {
     this.canvas = canvas;
@@ -46,7 +46,7 @@ export class BlockMap {
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
   }
 
-  /** Show another picture. */
+  /** Shows another map. */
   show(map, looks, chosen) {
     this.map = map;
     this.looks = looks;
@@ -86,7 +86,7 @@ export class BlockMap {
     const ideal = Math.floor(Math.sqrt((width * HEIGHT) / this.cells.length));
     this.size = Math.max(SMALLEST, Math.min(LARGEST, ideal));
     const fit = Math.max(1, Math.floor(width / this.size));
-    // Rows of a round number are easier to count.
+    // Rows with a round number of cells are easier to count.
     this.columns = fit > 16 ? fit - (fit % 8) : fit;
     this.size = Math.floor(width / this.columns);
   }
@@ -152,7 +152,7 @@ export class BlockMap {
     this.describe();
   }
 
-  /** Says what is under the pointer, else under the cursor. */
+  /** Describes the cell under the pointer, else under the cursor. */
   describe() {
     const index = this.pointed ?? this.cursor;
     this.tell(index === null || index >= this.cells.length ? "" : this.inWords(index));

@@ -32,7 +32,7 @@ export class Blocks {
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.redraw());
   }
 
-  /** How many cells there is room for. */
+  /** The number of cells that fit on the screen. */
   get cells() {
     return window.innerWidth >= 700 ? 4096 : 1024;
   }
@@ -44,7 +44,7 @@ export class Blocks {
     this.redraw();
   }
 
-  /** There is no picture; say why. */
+  /** Hides the map, and shows why there is none. */
   fail(text) {
     this.latest = null;
     byId("blocks").hidden = true;

@@ -1,4 +1,4 @@
-// One small chart per zone, all on one scale: what it held in the last minutes, against what is reserved for it.
+// One small chart per zone, all on one scale: the blocks held in the last minutes, compared to the reservation.
 
 import { byId, element, keyed, setAttribute, setText, svg } from "./dom.js";
 import { amount, counted } from "./wording.js";
@@ -56,7 +56,7 @@ function draw(item, zone, held, pool, colour, top) {
   setAttribute(picture, "aria-label", inWords(zone, held));
 }
 
-/** Points (x, blocks) of samples that follow each other; what is not known leaves a gap. */
+/** Returns runs of points (x, blocks) of consecutive samples; unknown samples leave a gap. */
 function connected(times, held, now) {
   const stretches = [];
   let open = null;

@@ -1,8 +1,8 @@
-// What the page asks the operator for.
+// The page's requests to the operator.
 
 const PATIENCE = 8000;
 
-/** An answer that is not what was hoped for; its message is for people. */
+/** A failed request; its message is for people. */
 export class Refused extends Error {
   constructor(status, message) {
     super(message);
@@ -30,6 +30,6 @@ export const getPools = () => get("/api/pools");
 
 export const getPool = (pool, filter) => get(`${pathOf(pool)}?filter=${encodeURIComponent(filter)}`);
 
-/** The picture of an engine's blocks; with a tier, of that tier's chunks. */
+/** Requests the map of an engine's blocks; with a tier, of that tier's chunks. */
 export const getBlocks = (pool, engine, tier, cells) =>
   get(`${pathOf(pool)}/blocks/${encodeURIComponent(engine)}?cells=${cells}${tier ? `&tier=${encodeURIComponent(tier)}` : ""}`);

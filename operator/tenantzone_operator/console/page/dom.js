@@ -18,7 +18,7 @@ function filled(made, attributes, children) {
   return made;
 }
 
-/** Sets a text only if it is another one: what stays is not read out again, and stays selected. */
+/** Sets a text only if it differs: an unchanged text is not read out again, and stays selected. */
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
@@ -27,7 +27,7 @@ export function setAttribute(node, name, value) {
   if (node.getAttribute(name) !== String(value)) node.setAttribute(name, value);
 }
 
-/** One child per item, in their order. A child stays the same node for as long as its key is there: focus survives. */
+/** Makes one child per item, in their order. A child stays the same node while its key exists, so it keeps the focus. */
 export function keyed(parent, items, keyOf, create, update) {
   const known = new Map([...parent.children].map((child) => [child.dataset.key, child]));
   let next = parent.firstElementChild;
@@ -46,12 +46,12 @@ export function keyed(parent, items, keyOf, create, update) {
   for (const gone of known.values()) gone.remove();
 }
 
-/** The cells of a table's row, as many as there are texts. */
+/** Sets the texts of a row's first cells, one per text. */
 export function fillRow(row, texts) {
   texts.forEach((text, index) => setText(row.cells[index], text));
 }
 
-/** A row of empty cells; `classes` has one entry per cell, and the first cell heads the row. */
+/** Returns a row of empty cells; `classes` has one entry per cell, and the first cell heads the row. */
 export function emptyRow(classes) {
   const cells = classes.map((name, index) =>
     element(index === 0 ? "th" : "td", { ...(index === 0 && { scope: "row" }), ...(name && { class: name }) }),

@@ -1,4 +1,4 @@
-// The pool's own figures, its engines, loans, and what has changed.
+// The pool's figures, engines, loans and changes.
 
 import { byId, element, emptyRow, fillRow, keyed, setAttribute, setText } from "./dom.js";
 import { showReady } from "./zones.js";
@@ -15,7 +15,7 @@ const FIGURES = [
   ["configGeneration", "config generation"],
 ];
 
-/** The colour of the badge, and what is in it. */
+/** The badge's colour and text for each state. */
 const ENGINE_STATES = {
   Answers: ["True", "answers"],
   RefusesConfig: ["False", "refuses the config"],

@@ -1,10 +1,10 @@
-// Looks once a second, while somebody looks at the page, and says how that goes.
+// Polls once a second while the page is visible, and shows whether that succeeds.
 
 import { byId, setAttribute, setText } from "./dom.js";
 
 const PAUSE = 1000;
 
-/** Calls `look` over and over; returns what has it called at once. */
+/** Calls `look` repeatedly; returns a function that triggers the next call at once. */
 export function keepLooking(look) {
   let wake = () => {};
 
@@ -40,7 +40,7 @@ function showConnection(state, text) {
   setText(byId("connection"), text);
 }
 
-/** Who answers, and whether what it says is up to date; `problem` says why it is not. */
+/** Shows which replica answers, and whether its data is up to date; `problem` says why not. */
 export function showReplica(replica, problem = "") {
   setText(byId("replica"), `This is replica ${replica.host}, which ${replica.leading ? "leads" : "stands by"}.`);
   if (problem) showConnection("stale", `Not up to date: ${problem}`);

@@ -1,5 +1,5 @@
-// How each zone looks: a colour, and once those are used up a mark on it, too. In the order of names, so that a zone looks
-// the same whenever the same zones are there.
+// Assigns each zone a colour and, once all colours are used, also a mark. The order is that of names, so that the same
+// zones always look the same.
 
 const COLOURS = 7;
 const MARKS = ["none", "dot", "bar", "cross"];
@@ -20,7 +20,7 @@ function look(index) {
   return { colour: `--zone-${(index % COLOURS) + 1}`, mark: MARKS[round] };
 }
 
-/** The colours as the present theme has them. */
+/** Returns a function that looks up a colour in the current theme. */
 export function themeColours() {
   const style = getComputedStyle(document.documentElement);
   return (name) => style.getPropertyValue(name).trim();

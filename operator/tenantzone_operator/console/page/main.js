@@ -1,4 +1,4 @@
-// The page of pools: what each zone holds, and what engines say.
+// The page of pools: what each zone holds, and the engines' reports.
 
 import { Blocks } from "./blocks.js";
 import { showCharts } from "./charts.js";
@@ -50,7 +50,7 @@ async function showBlocks(pool, found, looks) {
   }
 }
 
-/** Whose picture is to be seen: the blocks' (empty), or that of a tier which the engine has. */
+/** Returns which map to show: empty for the blocks, or the name of a tier that the engine has. */
 function chosenTier(found, engine) {
   const tiers = found.tiers.filter((each) => each.pod === engine).map((each) => each.tier);
   const select = byId("tier");
@@ -78,7 +78,7 @@ async function lookAt(pool, pools, select) {
   document.title = `${pool.name} – TenantZone`;
   const filter = byId("filter").value.trim();
   const found = await getPool(pool, filter);
-  // All zones of the pool have their looks, whichever of them are listed or in the picture.
+  // Assign looks to all zones of the pool, even if the list or the map does not contain them.
   const names = found.zoneNames;
   const looks = (more) => new Looks([...names, ...more.filter((name) => name !== null)]);
   showPool(found, nameOf(pool));

@@ -1,11 +1,11 @@
-// What part of the steps' tokens each zone had of late: engines count them from their start.
+// Each zone's recent share of the steps' tokens, from counters that begin at the engines' start.
 
 const SECONDS = 10;
 
 export class StepShares {
   #looks = [];
 
-  /** Note the counts of a pool as they are now. Another pool, other engines that answer, or counts anew end the past. */
+  /** Notes a pool's current counts. Another pool, another set of answering engines, or a restarted count resets the past. */
   look(name, pool) {
     const now = performance.now() / 1000;
     const counts = new Map(pool.zones.map((zone) => [keyOf(zone), zone.computedTokens ?? 0]));
@@ -13,11 +13,11 @@ export class StepShares {
     const last = this.#looks.at(-1);
     if (last && (last.whose !== whose || pool.computedTokens < last.total)) this.#looks = [];
     this.#looks.push({ now, whose, total: pool.computedTokens, counts });
-    // One that is older is kept, so that there is always a whole span to tell of.
+    // Keep one older look, so that the looks always cover the whole span.
     while (this.#looks.length > 2 && this.#looks[1].now <= now - SECONDS) this.#looks.shift();
   }
 
-  /** Percent of all tokens that were computed in the last seconds, or since the zone is shown; null where none were. */
+  /** Returns the zone's percentage of the tokens of the last seconds, or since the zone is shown; null without tokens. */
   of(zone) {
     const [first, last] = [this.#looks.find((look) => look.counts.has(keyOf(zone))), this.#looks.at(-1)];
     const total = first ? last.total - first.total : 0;

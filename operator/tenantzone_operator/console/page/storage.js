@@ -1,4 +1,4 @@
-// The page of storages and groups: what many engines keep in common, and within which quotas.
+// The page of storages and groups: what many engines store together, and within which quotas.
 
 import { getStorages } from "./client.js";
 import { byId, element, emptyRow, fillRow, keyed, setAttribute, setText } from "./dom.js";
@@ -93,7 +93,7 @@ function summarize(id, shown, inAll, one) {
   setText(byId(`${id}-summary`), `${part}${counted(inAll, one)}`);
 }
 
-/** A row whose first cell has a name and a message, with a badge in some cells and a bar in the wide one. */
+/** Returns a row whose first cell has a name and a message, with a badge in some cells and a bar in the wide one. */
 function named(classes, badges = []) {
   const row = emptyRow(classes);
   row.cells[0].append(element("span", { class: "name" }), element("p", { class: "message" }));
@@ -109,7 +109,7 @@ function fillName(row, name, message) {
   setText(text, message);
 }
 
-/** Why it can't be used; what somebody has switched off is no trouble. */
+/** Returns why the object can't be used; a disabled object is no trouble. */
 function trouble(found) {
   if (found.ready.status === "True" || isSwitchedOff(found)) return "";
   return found.ready.message ?? "The operator has not said anything about it yet.";
@@ -124,7 +124,7 @@ function fillBadge(cell, condition, words) {
   setText(badge, words[status] ?? condition.reason ?? "unknown");
 }
 
-/** What is held of a limit, as a bar and in numbers; the mark on the bar is the watermark. */
+/** Shows what is held of a limit, as a bar and in numbers; the mark on the bar is the watermark. */
 function fillQuota(row, first, { held, limit, watermarkPercent }) {
   const bar = row.cells[first].firstElementChild;
   const [stored, watermark] = bar.children;

@@ -1,4 +1,4 @@
-// What zones hold in the tiers below their engines' blocks, and how the tiers themselves do.
+// What zones hold in the tiers below their engines' blocks, and the state of the tiers.
 
 import { byId, element, emptyRow, fillRow, keyed, setAttribute, setText } from "./dom.js";
 import { amount, bytes } from "./wording.js";

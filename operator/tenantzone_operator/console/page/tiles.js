@@ -1,11 +1,11 @@
-// Draws what a block looks like: solid in its zone's colour when in use, hatched when cached, bordered when borrowed.
+// Draws a block: solid in its zone's colour when in use, hatched when cached, bordered when borrowed.
 
 /**
  * @param {CanvasRenderingContext2D} context
  * @param {{use: string, borrowed: boolean}} kind
- * @param {{colour: string, mark: string}} look of its zone
- * @param {number} size edge of the cell in the context's pixels, with the gap to the next one
- * @param {(name: string) => string} colours of the theme
+ * @param {{colour: string, mark: string}} look the look of its zone
+ * @param {number} size the edge of the cell in the context's pixels, including the gap to the next one
+ * @param {(name: string) => string} colours looks up a colour of the theme
  */
 export function drawTile(context, kind, look, size, colours) {
   const gap = size >= 8 ? Math.max(1, Math.round(size / 12)) : 1;
@@ -70,7 +70,7 @@ function mark(context, edge, name, colour, ground) {
   if (name === "cross") context.fillRect(middle - thick / 2, middle - long / 2, thick, long);
 }
 
-/** A small canvas that shows one tile; for legends. */
+/** Returns a small canvas with one tile, for legends. */
 export function drawSwatch(canvas, kind, look, colours, size = 18) {
   const scale = window.devicePixelRatio || 1;
   canvas.width = canvas.height = Math.round(size * scale);

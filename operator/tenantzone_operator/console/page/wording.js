@@ -1,4 +1,4 @@
-// Numbers, times and the product's own words, for people.
+// Formats numbers, times and the product's terms for people.
 
 const whole = new Intl.NumberFormat("en");
 const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
@@ -9,7 +9,7 @@ export const amount = (value) => (value === null || value === undefined ? NONE :
 
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
-/** An amount of bytes with two or three digits. */
+/** Formats an amount of bytes with two or three digits. */
 export function bytes(value) {
   if (value === null || value === undefined) return NONE;
   let unit = 0;
@@ -50,10 +50,10 @@ const WAITS = {
 
 export const waiting = (reason) => WAITS[reason] ?? reason;
 
-/** What a picture is of: the engine's blocks, or a tier's chunks. */
+/** Returns the unit of a map: the engine's blocks, or a tier's chunks. */
 export const unitOf = (map) => (map.tier ? "chunk" : "block");
 
-/** What a kind of blocks is, in words. */
+/** Describes a kind of blocks in words. */
 export function kindInWords(kind) {
   if (kind.use === "free") return "free";
   const whose = kind.zone ?? "no zone";

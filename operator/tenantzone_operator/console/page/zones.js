@@ -75,7 +75,7 @@ function fill(row, zone, looks, colours, widest) {
   figures.forEach((figure, index) => setText(rest[index], figure));
 }
 
-/** What is wrong with the zone, or holds it up. */
+/** Returns what is wrong with the zone, or what its requests wait for. */
 function trouble(zone) {
   if (zone.ready.status && zone.ready.status !== "True") return zone.ready.message;
   if (zone.latency.status === "False") return `misses its latency target: ${zone.latency.message}`;
