@@ -199,7 +199,7 @@ class HistoryInSteps(History):
     def check_wait(self, zone, count, peak):
         self.look_who_lends()
         claim, front = self.world.claims[zone.spec.tenant], self.engine.front(zone)
-        # Before the step, room is made for this very request, or not at all.
+        # Before the step begins, the wait is the front's own, not that of a request that lost its turn.
         held_back = self._held_back(claim) if self.has_begun else None
         if held_back is not None:
             assert (count, peak) == (self.engine.blocks_to_continue(held_back), held_back.peak)
@@ -281,8 +281,7 @@ class HistoryInSteps(History):
         assert victim is min(yielding, key=lambda rank: rank[:2])[2]
 
     def _check_seat(self, victim, beneficiary, running):
-        """A zone gives up no seat of its own; of the other zones, the lowest priority's youngest request gives up its
-        seat."""
+        """No zone gives up its own seats; of the others, the youngest request of the lowest priority gives up its seat."""
         held = Counter(work.claim for work in running)
 
         def own(claim):

@@ -435,8 +435,7 @@ class World:
         claim.quiet = claim.lends_unused = True
 
     def reclaimable_by_force(self, claim):
-        """Blocks that the zone can get within one step if all requests above their zones' reservations are preempted,
-        running or not."""
+        """Blocks that the zone can get within one step by preempting all requests above their zones' reservations."""
         kept = sum(min(other.held, other.floor) for other in self.others(claim))
         return self.capacity - kept - len(claim.in_use)
 
@@ -463,6 +462,6 @@ class Vtc:
         self.reached = max(self.reached, service)
 
     def end_round(self):
-        """Lifts each waiting account to the least service, so that none is behind."""
+        """Lifts each waiting account to the highest service reached, so that none is behind."""
         for name in self.waiting:
             self.service[name] = max(self.service[name], self.reached)

@@ -27,8 +27,7 @@ def nobody(zone):
 
 
 def covered(core, borrower):
-    """Evicts cached blocks for the borrower and settles the loans. Returns the number of blocks that each tenant
-    lost."""
+    """Evicts cached blocks for the borrower and settles the loans. Returns how many blocks each tenant lost."""
     gone = core.settle_evictions(core.tenancy.cover_loans(borrower))
     core.settle_evictions(core.tenancy.collect_due(core.free))
     return gone

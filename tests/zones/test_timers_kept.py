@@ -52,7 +52,7 @@ def test_timers_are_tidied_up_only_when_there_are_twice_as_many_as_there_were(co
         for zone in zones:
             timers.set_at(zone, 100.0 - turn)
         entries.append(len(timers))
-    # Up to 64 entries all are kept, from the 65th to the 131st a hundred, and then with each 201st.
+    # Tidied up at the 65th entry (all are kept), at the 131st (100 are kept), and then at each 201st.
     assert entries == [100, 169, 168, 167, 166, 165]
 
 

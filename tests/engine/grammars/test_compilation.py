@@ -1,4 +1,4 @@
-"""Grammars are compiled by turns: one tenant's many delay another tenant's one by no more than one."""
+"""Grammars are compiled in turns: one tenant's many grammars delay another's single one by at most one."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +26,7 @@ def manager():
 
 @pytest.fixture
 def limiter(manager):
-    """While it is shut, what is submitted waits."""
+    """A limiter; while it is shut, submitted grammars wait."""
     limiter = threading.Event()
     begun = threading.Event()
 
