@@ -281,7 +281,7 @@ class HistoryInSteps(History):
         assert victim is min(yielding, key=lambda rank: rank[:2])[2]
 
     def _check_seat(self, victim, beneficiary, running):
-        """No zone gives up its own seats; of the others, the youngest request of the lowest priority gives up its seat."""
+        """No zone gives up its own seats; of the others, the lowest priority's youngest request gives up its seat."""
         held = Counter(work.claim for work in running)
 
         def own(claim):
