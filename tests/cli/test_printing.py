@@ -71,8 +71,7 @@ def write_hostile_statuses(world: World) -> None:
 
 @contextmanager
 def hostile_engines(clinic: Clinic, world: World) -> Iterator[None]:
-    """Engines with hostile text: in a report, in an error, in a report without end, and in the reason why a pod is not
-    ready."""
+    """Engines with hostile text in a report, in an error, in an endless report, and in why a pod is not ready."""
     loan = LoanReport(lender="acme", borrower=HOSTILE_TEXT, blocks=1, since_unix_time=0.0)
     report = engine_report(
         zone_report("acme", reserved=40, lent=1),

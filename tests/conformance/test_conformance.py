@@ -1,5 +1,4 @@
-"""Our scheduler, KV cache manager and block pool pass all tests that vLLM's own pass, without a zone and with one for
-all."""
+"""Our scheduler, KV cache manager and block pool pass what vLLM's own pass, without a zone and with one for all."""
 
 import pytest
 

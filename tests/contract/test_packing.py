@@ -1,5 +1,4 @@
-"""The format of a snapshot in its ConfigMap: reading returns what was stored, in either version, and damage is
-named."""
+"""The format of a snapshot in its ConfigMap: what is read was stored, in either version, and damage is named."""
 
 import gzip
 import json

@@ -1,5 +1,4 @@
-"""A disk that is slow, full, read-only, gone or wrong costs hits: no request waits, and nothing wrong is ever
-loaded."""
+"""A disk that is slow, full, read-only, gone or wrong costs hits: no request waits, and no wrong chunk is loaded."""
 
 import errno
 import logging

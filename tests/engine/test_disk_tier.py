@@ -1,5 +1,4 @@
-"""The disk tier below vLLM's own CPU tier and tiering manager, with real files: what is loaded, and for which
-tenant."""
+"""The disk tier below vLLM's own CPU tier and tiering manager, with real files: what is loaded, and for whom."""
 
 import time
 from itertools import count

@@ -241,8 +241,7 @@ def test_what_one_tenant_cached_is_found_by_it_in_all_groups_and_by_nobody_else(
 @pytest.mark.parametrize("kinds", CACHING, **ids)
 @pytest.mark.shows("several kinds of layers")
 def test_what_is_reserved_stays_in_all_groups_whatever_another_tenant_floods(config, kinds):
-    """Of layers with a window, only the blocks at a prompt's end are kept, and in a flood they are enough to begin
-    with."""
+    """Of layers with a window, only what a prompt's end needs is kept, and that suffices to find the prompt again."""
     driver = engine(config, kinds, capacity=120)
     driver.declare(zone("acme", reserved=60), zone("burst"))
     driver.ask("acme", prompt(12, seed=1))

@@ -37,8 +37,7 @@ def request_of(method: str, path: str) -> tuple[bytes, bytes]:
 
 
 async def hang_up(engine: RealEngine, number: int, places: asyncio.Semaphore) -> None:
-    """Begins a request, and leaves after a part of the head, or of the body, right after the body, or after the first
-    bytes."""
+    """Begins a request, and leaves within the head, within the body, right after it, or after the first bytes."""
     routes = [route for route in ROUTES if route.method != WEBSOCKET]
     route = routes[number % len(routes)]
     head, body = request_of(route.method, route.path)

@@ -259,7 +259,7 @@ async def test_a_signal_that_goes_to_all_processes_ends_no_request():
 
 
 def forks_of(parent, monkeypatch):
-    """Makes only one process fork, and returns which processes asked the kernel."""
+    """Lets only `parent` fork. Returns a list of the processes that tried to."""
     asked, fork = [], os.fork
 
     def refuse_others():

@@ -115,8 +115,7 @@ def test_another_failure_is_no_refusal_and_no_numbers(driver):
 
 
 def served(output):
-    """The response to a client for this output of the engine: served as vLLM does, while it watches for a
-    disconnect."""
+    """The response for this output of the engine: served as by vLLM, which also watches for a disconnect."""
 
     async def encode(engine, prompt, pooling_params):
         yield output

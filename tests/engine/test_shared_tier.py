@@ -1,5 +1,4 @@
-"""The shared tier below vLLM's own tiering manager, with a real manager and files: what is loaded, and for which
-tenant."""
+"""The shared tier below vLLM's own tiering manager, with a real manager and files: what is loaded, and for whom."""
 
 import time
 from itertools import count

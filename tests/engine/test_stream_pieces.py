@@ -215,8 +215,7 @@ async def test_what_the_frontend_kept_back_is_sent_when_the_engine_begins_to_ans
 
 @pytest.fixture(scope="module")
 def tokenizer() -> PreTrainedTokenizerFast:
-    """A tokenizer whose tokens stand for words with the space before them; it decodes a first word without the
-    space."""
+    """A tokenizer whose tokens are words with the space before them; it decodes a first word without the space."""
     vocabulary = {"<unk>": 0, "▁": 1} | {f"▁{word}": number for number, word in enumerate(TEXT.split(), start=2)}
     made = Tokenizer(models.WordLevel(vocabulary, "<unk>"))
     made.pre_tokenizer = pre_tokenizers.Metaspace()

@@ -21,8 +21,7 @@ KINDS = pytest.mark.parametrize("kinds", [ONE, TWO, STATE, STATE_AND_WINDOW], id
 
 
 def chunks_of(blocks, kinds=ONE):
-    """Chunks kept of a prompt of `blocks` blocks: all of full attention, the last of each window, and the last
-    state."""
+    """Chunks kept of a prompt of `blocks` blocks: all of full attention, the last of each window, one state."""
     most = {"full": blocks, "window": WINDOW_BLOCKS, "mamba align": 1}
     return sum(min(blocks, most[kind]) for kind in kinds)
 

@@ -1,5 +1,4 @@
-"""Tiers below the blocks, with vLLM's real scheduler and connector: what is stored, which requests find it, which
-wait."""
+"""Tiers below the blocks, with vLLM's real scheduler and connector: what is stored, and which requests find it."""
 
 import time
 from concurrent.futures import Future

@@ -1,5 +1,4 @@
-"""Tiers of a real engine: blocks evicted from the pool are loaded from CPU memory and the disk, for their tenant
-only."""
+"""Tiers of a real engine: blocks that left the pool are loaded from CPU memory and disk, for their tenant only."""
 
 import itertools
 import time

@@ -1,5 +1,4 @@
-"""Which vLLM versions zones support: others are refused at start, by name; supported ones have what our classes
-extend."""
+"""Which vLLM versions zones support: others are refused at start; supported ones have what our classes extend."""
 
 import inspect
 import re

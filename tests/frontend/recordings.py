@@ -29,7 +29,7 @@ def record(recorder, tokens, *, tenant="acme", authorization=b"Bearer acme-key",
 
 
 def asker_of(recorder):
-    """Sends requests that this recorder records."""
+    """The asker of a request that this recorder records."""
     found = []
 
     async def app(scope, receive, send):

@@ -1,5 +1,4 @@
-"""The fuzzer over HTTP: equal seeds draw equal requests, violations are noticed, and our time is measured
-separately."""
+"""The fuzzer over HTTP: equal seeds draw equal requests, violations are noticed, and our time is separate."""
 
 import asyncio
 import time

@@ -385,8 +385,7 @@ class TestManyKeys:
 
     @pytest.mark.parametrize("is_plain", [False, True])
     def test_a_look_that_comes_late_examines_all_of_them(self, tmp_path, monkeypatch, is_plain):
-        """Refreshes are made when requests arrive, which may be one an hour. A revoked key must not count for that
-        long."""
+        """Refreshes come with requests, which may be an hour apart. A revoked key must not count for that long."""
         monkeypatch.setattr("tenantzone_runtime.frontend.identities.key_ring.FILES_PER_LOOK", 4)
         folder, now = tmp_path / "keys", [0.0]
         rotated = {f"t{number}": key_of(number) for number in range(13)}

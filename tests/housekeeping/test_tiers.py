@@ -202,7 +202,7 @@ def test_a_picture_shows_which_zone_has_which_chunk(engine: SimulatedEngine, hou
     for kind in reported.kinds:
         shown[kind.tenant, kind.use] += kind.blocks
     assert shown == {("acme", "cached"): 30, ("acme", "in_use"): 5, (None, "free"): 15}
-    # What it holds above its reservation, on the other 20 chunks, is borrowed.
+    # The 35 that it holds, less the 20 that no zone has reserved.
     assert sum(kind.blocks for kind in reported.kinds if kind.borrowed) == 15
     assert {kind.use for kind in house.picture(50).kinds} == {"free"}, "and none of them is a block"
 

@@ -206,7 +206,7 @@ def counted(prometheus: Prometheus, zone: str) -> tuple[str, ...]:
     """State, held blocks, hit rate and evictions of a zone, by the engine's own metrics."""
 
     def total(name: str) -> int:
-        # Labels with a value of zero are left out.
+        # Labelled series are left out while they are zero.
         (series,) = prometheus.ask(f'sum(tenantzone_zone_{name}{{zone="{zone}"}}) or vector(0)')
         return int(series["value"][1])
 

@@ -24,7 +24,7 @@ INSTEAD = {
     "tenantzone_zone_tier_stored_bytes_total": "tenantzone_tier_stored_bytes_total",
     "tenantzone_zone_tier_lost_chunks_total": "tenantzone_tier_corrupt_chunks_total",
 }
-"""Metrics that rules use in addition to the total: of the previous release, or detailed ones."""
+"""Metrics of the previous release, and detailed ones: rules use them only with a total that is always there."""
 ONLY_DETAILED = "tenantzone:zone_tier_refused:ratio15m"
 """A recording for each zone in each tier; there is another one for tiers."""
 
@@ -70,7 +70,7 @@ def has(panel: Panel, level: Level) -> bool:
     labels = {family.name: {*family.labels, "namespace", "pod"} for family in families(level)}
     labels |= {f"{family.name}_bucket": {"le"} for family in families(level) if family.type == "histogram"}
     of_engines = [name for query in panel.queries for name, _ in asked_for(query.expression)]
-    # The suffix of a classic histogram has no counterpart in a native one.
+    # A histogram's name without a suffix is that of a native histogram.
     of_engines = [name for name in of_engines if not name.endswith("_seconds") or name in labels or level == "basic"]
     if any(name not in labels for name in of_engines):
         return False

@@ -281,7 +281,7 @@ def test_what_one_operator_says_of_its_namespace_another_keeps() -> None:
     assert message == nobody("lab")
     held = [(row["name"], row["held"]) for row in seen.status["zones"]]
     assert held == [("acme", 100)]
-    # The other one finds nothing to do, and then neither of them writes anything more.
+    # The other one finds no such objects, and then neither of them writes anything more.
     once, message = as_seen_from("lab", seen)
     assert message == missing
     assert once.status["zones"] == seen.status["zones"]

@@ -84,8 +84,7 @@ def transitions_of(kube: Kube) -> int:
 
 
 def writes_while_another_led(replicas: Replicas, replica: Replica) -> list[Request]:
-    """Writes that the API server accepted from a replica while another held the Lease, by the API server's own
-    order."""
+    """Writes that the API server accepted from a replica while another held the Lease, in the server's own order."""
     taken = [request for request in replicas.audit.requests() if request.is_write and request.code < 300]
     late: list[Request] = []
     holder = None

@@ -252,8 +252,7 @@ def test_durations_that_do_not_go_together_are_refused(wrong: tuple[int, float, 
 
 
 class TwoCandidates(RuleBasedStateMachine):
-    """They are stopped and continue at any point, requests and answers get lost, clocks differ and run at other
-    rates."""
+    """They stop and continue at any point, requests and answers get lost, and clocks differ and run unevenly."""
 
     @initialize(rate=st.floats(0.7, 1.4))
     def start(self, rate: float) -> None:

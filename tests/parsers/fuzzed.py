@@ -12,8 +12,7 @@ _FOLLOWED = ("json", "jwt", "tenantzone_contract", "tenantzone_operator", "tenan
 
 
 def main() -> None:
-    """Imports the parsers so that atheris measures their coverage, and lets it generate texts until the time is
-    over."""
+    """Imports the parsers so that atheris measures their coverage, and lets it generate texts for a given time."""
     program, folder, module, name, *flags = sys.argv
     sys.path.append(folder)
     import atheris

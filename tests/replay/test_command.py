@@ -52,7 +52,7 @@ def test_a_comparison_is_a_table_a_file_and_a_page_that_loads_nothing(documents,
     assert policies[1]["hitRate"] > 0.2
     assert sum(each["requests"] for each in policies[0]["tenants"].values()) == 60
     text = page.read_text()
-    # For all policies: the load, the held blocks by zone, and the zones' losses.
+    # Pictures of all policies, of the load, of held blocks, and of the zones' losses.
     assert text.count("<svg") == 4 + 2 + 2 + 1
     assert not re.search(r"(src|href)=|url\(|@import|<script", text)
 

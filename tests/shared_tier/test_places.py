@@ -1,5 +1,4 @@
-"""Where an engine reads and writes by a manager's answers: in storages, at the place of this chunk, and nowhere
-else."""
+"""Where an engine reads and writes by a manager's answers: in storages, at this chunk's place, and nowhere else."""
 
 import os
 import string

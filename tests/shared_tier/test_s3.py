@@ -163,6 +163,6 @@ def test_credentials_that_were_wrong_are_read_again(s3, locked, tmp_path, monkey
         storages.write(place, content)
     mount(second["AccessKeyId"], second["SecretAccessKey"])
     storages.write(place, content)
-    # Once they are removed, earlier credentials are still used.
+    # After the file is removed, the credentials read from it stay in use.
     file.unlink()
     assert storages.read(place, bytearray(len(content)))

@@ -102,8 +102,7 @@ class History:
         self.is_in_step = False
         """Whether a step is running; stays true after a step that failed."""
         self.promised: list[Request] = []
-        """Waiting requests within their zone's reservation for which a seat, but no blocks, was free in the last
-        step."""
+        """Waiting requests within their zone's reservation that lacked blocks, but no seat, in the last step."""
         self.lost_turn: list[Request] = []
         """Running requests that found no blocks in the last step, in order."""
         self.relieved = []
@@ -194,8 +193,7 @@ class History:
         return paid
 
     def take(self, request, count, *, growing):
-        """Allocates blocks for a request that may have them: first hits in its zone's cache, if it is being
-        admitted."""
+        """Allocates a request's blocks if it may have them: first hits in its zone's cache, if it is being admitted."""
         zone, claim = request.zone, request.claim
         hits = 0 if growing else min(request.hits, count, len(claim.cached))
         if not growing and not request.ticks:

@@ -70,8 +70,7 @@ class HistoryCounted(HistoryInTime):
         self.placed = placed
 
     def _check_loans(self):
-        """Loans reported to the journal by pair add up to what all zones, removed ones included, have lent and
-        borrowed."""
+        """Loans by pair, as reported to the journal, add up to what all zones, removed ones too, lent and borrowed."""
         self.ever |= dict.fromkeys(self.ledger.zones.values())
         self.lent.take(self.tenancy.usage())
         reported = self.lent.block_seconds()

@@ -57,8 +57,7 @@ class HistoryInSteps(History):
         self._compute(request, granted)
 
     def _who_still_stands(self):
-        """Requests that lost their turn and are known to find no blocks in this step: without a share of it, they may
-        not be asked."""
+        """Requests that lost their turn and are known to find no blocks: they may not be asked in this step."""
         standing = self.arbiter._held_back.standing()
         assert {*standing} <= {*self.lost_turn}
         return standing
@@ -151,8 +150,7 @@ class HistoryInSteps(History):
                     self.promised.append(front)
 
     def _held_back(self, claim):
-        """The tenant's first running request that lost its turn in this step: no request of the tenant begins before
-        it."""
+        """The tenant's first running request that lost its turn in this step: none of the tenant begins before it."""
         return next((work for work in self.lost_turn if work.running and work.claim is claim), None)
 
     def check_parked(self):
@@ -166,7 +164,7 @@ class HistoryInSteps(History):
                 assert not self.is_admissible(front, with_relief=True), "a threshold lost its zone"
 
     def _check_promises(self):
-        """I2: a request that was entitled to blocks in the last step, had a seat and got no blocks, can have them
+        """I2: a request that was entitled to blocks, had a seat and got no blocks in the last step can have them
         now."""
         promised, self.promised = self.promised, []
         for front in promised:

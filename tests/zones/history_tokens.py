@@ -84,8 +84,7 @@ class StepTokensWatched:
         return max(0, (known + most) // chunk * chunk - known)
 
     def may_leave_waiting(self, front):
-        """Whether a request may wait for tokens although some are left because latency targets withhold them from
-        all."""
+        """Whether a request may wait although tokens are left, because latency targets withhold them from all."""
         # No zone can use the tokens of a request that generated and was preempted for its seat, nor less than a chunk.
         are_nobodys = self.left is not None and self.left < max(len(self._engine.sent_back) + 1, self._engine.chunk)
         return front.zone.wait_reason == "tokens" and bool(self._counts or are_nobodys)

@@ -147,8 +147,7 @@ class World:
         return max(0, min(max(entitled, spare), max(claim.limit, peak) - len(claim.in_use)))
 
     def spare(self, claim):
-        """Blocks beyond any promise: those that are free or given up by quiet zones, less those still promised to
-        others."""
+        """Blocks beyond any promise: free ones and those that quiet zones give up, less what is still promised."""
         spare = len(self.free) + len(claim.cached)
         for other in self.others(claim):
             floor = other.floor_against(claim.priority)
@@ -202,8 +201,7 @@ class World:
         return paid
 
     def _pay_by_surplus(self, claim, count, entitled):
-        """Block by block, takes what is cached above reservations: lowest priority first, then what was let go
-        first."""
+        """Block by block, takes what is cached above reservations: low priority first, then what was let go first."""
         paid = []
         while len(self.free) < count:
             may_pay = [other for other in self.claims.values() if other is claim or other.quiet or entitled]
@@ -245,8 +243,7 @@ class World:
         return unreserved * claim.weight // weights
 
     def missing_for_relief(self, claim, count, peak=0):
-        """The number of blocks, cached by active zones above their reservations, that may be evicted for a denied
-        zone."""
+        """How many blocks, cached by active zones above their reservations, may be evicted for a denied zone."""
         wanted = len(claim.in_use) + count
         if claim.overdue or wanted > max(claim.limit, peak):
             return 0
@@ -257,8 +254,8 @@ class World:
         return short if 0 < short <= surplus else 0
 
     def evict_surplus_for(self, claim, count, peak=0):
-        """Evicts, for a zone that is denied blocks, what active zones cache above their reservations, if that is
-        enough."""
+        """For a zone that is denied blocks, evicts what active zones cache above their reservations, if that
+        suffices."""
         paid = []
         if short := self.missing_for_relief(claim, count, peak):
             wanted = len(self.free) + short
@@ -427,8 +424,7 @@ class World:
         return max(0, min(surplus, unused - len(self.free)))
 
     def lend_unused(self, claim):
-        """If no request can be admitted, lends what the zone reserves and does not use, until the zone is served
-        again."""
+        """If no request can be admitted, lends the unused part of the zone's reservation until it is served again."""
         assert not claim.in_use
         if not claim.quiet:
             claim.cached_when_quiet = len(claim.cached)

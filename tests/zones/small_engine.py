@@ -185,8 +185,7 @@ class SmallEngine(WithoutTiers):
             self.arbiter.waits_no_more(work.zone)
 
     def step(self):
-        """Makes a step: continues running requests and admits waiting ones. Returns those that lost their turn, and
-        those admitted."""
+        """Makes a step. Returns the running requests that lost their turn, and the admitted ones."""
         self.arbiter.begin_step()
         withheld = [work for work in list(self.running) if work.count and not self._go_on(work)]
         self.computed = {}

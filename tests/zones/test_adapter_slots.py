@@ -1,5 +1,4 @@
-"""Adapter slots: which request gets one in which step, among requests that lack a seat or blocks, or that are
-loading."""
+"""Adapter slots: which request gets one in which step, if some lack a seat or blocks, or are loading."""
 
 import pytest
 

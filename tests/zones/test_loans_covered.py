@@ -196,8 +196,7 @@ def test_of_what_a_zone_borrows_itself_the_loan_that_is_due_ends_first(core, due
 
 @st.composite
 def crowds(draw):
-    """All blocks are held: one zone borrows past its grace, and others lend to the caching zones without a time
-    limit."""
+    """All blocks are held: one zone borrows past its grace; others lend to caching zones without a time limit."""
     core = Core(100)
     core.zone("hasty", reserved=20, quiet=True, max_loan=5.0, grace=1.0, priority=-1)
     nobodys = draw(st.integers(0, 10))

@@ -198,8 +198,7 @@ def test_before_requests_yield_what_others_merely_cache_is_given_back(core):
 
 
 def past_its_grace(core, *, priority=0):
-    """A borrower whose loan is past its grace, and another zone that caches on the reservation of a lender of this
-    priority."""
+    """A borrower whose loan is past its grace, and another zone that caches on the lender's reservation."""
     core.zone("lender", reserved=20, quiet=True, max_loan=5.0, grace=1.0)
     core.zone("other", reserved=40, quiet=True, priority=priority)
     core.zone("busy", reserved=40, in_use=40)

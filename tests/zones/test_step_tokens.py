@@ -437,8 +437,7 @@ class AsksForTokensFirst(LoadingEngine):
 
 
 def beside_one_that_waits_for_a_load(core, engine, *, weight=9):
-    """A prompt that gets no blocks until a load of its zone has ended, and another tenant's prompt; returns the
-    first."""
+    """A prompt that gets no blocks until its zone's load has ended, and another tenant's. Returns the first."""
     acme, flood, calm = core.zone("acme", limit=10, weight=weight), core.zone("flood"), core.zone("calm")
     held_back = engine.run(acme, 4, tokens=50_000, asks=5, stands_still=True)
     engine.load(acme, 4)

@@ -117,8 +117,7 @@ def test_who_runs_does_not_wait_for_what_is_promised_to_others_when_it_comes(cor
 
 
 def test_who_waits_does_not_begin_in_place_of_one_of_its_zone_that_runs_and_can_not_go_on(core):
-    """When a limit is lowered, each request keeps what it may need at its maximum length: a waiting one may have
-    more."""
+    """When a limit is lowered, each request keeps what it may need at its longest: a waiting one may have more."""
     engine = DeferringEngine(core)
     zone = core.zone("one", limit=20)
     short = engine.run(zone, 4, asks=1, peak=5)

@@ -75,8 +75,7 @@ def kept_from(borrower: ZoneConfig, lender: ZoneConfig) -> int:
 
 
 def random_question(chance: random.Random, config: RuntimeConfig) -> Question | None:
-    """A request of a tenant with a zone, short enough for its limit and for what others leave: it is never refused,
-    reload or not."""
+    """A tenant's request that fits its limit and what others leave, so that it is never refused, reload or not."""
     zone = chance.choice(config.zones)
     max_blocks = min(MAX_BLOCKS, zone.limit) if isinstance(zone.limit, int) else MAX_BLOCKS
     kept = sum(kept_from(zone, other) for other in config.zones if other is not zone)

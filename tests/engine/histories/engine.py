@@ -131,8 +131,7 @@ class Engine:
             memory._forget(given_up)
 
     def turn(self) -> bool:
-        """Does what vLLM's engine core does between two reads of its input. Returns whether a step computed
-        something."""
+        """Makes a turn, as vLLM's engine core does between two reads of its input. Returns whether a step computed."""
         for compilation in list(self.compilations):
             compilation.turns -= 1
             if compilation.turns <= 0:

@@ -118,8 +118,7 @@ def _steps_bound(engine: Engine, requests: list[Request]) -> int:
 
 
 def _tokens_of_a_step(engine: Engine) -> int:
-    """Tokens of prompts in a step, at least: in a step with no other requests, a latency target leaves others a
-    chunk."""
+    """Prompt tokens in a step, at least: if no other request is computed, a latency target leaves others a chunk."""
     budget = engine.flags.batched_tokens
     targets = [zone.latency for config in engine.configs for zone in config.zones]
     return budget if all(each == Latency() for each in targets) else max(1, min(CHUNK, budget // 8))
