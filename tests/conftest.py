@@ -1,4 +1,4 @@
-"""What tests of more than one part share: a real Kubernetes control plane and a namespace in it; a user's PATH."""
+"""Shared by tests of several parts: a real Kubernetes control plane and a namespace in it; a user's PATH."""
 
 import logging
 import os
@@ -20,7 +20,7 @@ pytest_plugins = [
     "tests.time_by_folder",
 ]
 
-# Tests that several modules inherit; what they assert is to be told as elsewhere.
+# Tests that several modules inherit; pytest is to explain their assertions as elsewhere.
 pytest.register_assert_rewrite("tests.housekeeping.engine_port")
 
 CRDS = Path(__file__).parent.parent / "crds"
@@ -41,19 +41,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # The cluster that a developer works with must never be reached by accident, from no test and no child process.
+    # Neither a test nor a child process may ever reach the developer's own cluster by accident.
     os.environ["KUBECONFIG"] = os.devnull
 
 
 @pytest.fixture(autouse=True)
 def _root_log_level() -> None:
-    """What a test sees of logs hangs on no test before it; vLLM's application raises the level for its process."""
+    """Resets the level, so that logs do not depend on earlier tests; vLLM's application raises it for its process."""
     logging.root.setLevel(logging.WARNING)
 
 
 @pytest.fixture(scope="session")
 def control_plane(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A cluster with our CRDs. Unless one is named, it is a `ControlPlane`, whose API server can be restarted."""
+    """A cluster with our CRDs: the named one, or else a `ControlPlane`, whose API server can be restarted."""
     folder = tmp_path_factory.mktemp("control-plane")
     with connect_or_start(folder, request.config.getoption("--kubeconfig")) as cluster:
         cluster.kubectl("apply", "--server-side", "--filename", str(CRDS))

@@ -1,14 +1,14 @@
 """How many examples Hypothesis tries: HYPOTHESIS_PROFILE is ci (default), quick, deep or mutation. A pytest plugin.
 
-The examples of ci are the same ones each time, so that a change fails for what it changes; deep draws others each time.
-A failing run prints the seed and the shrunk example.
+The examples of ci are the same each time, so that a change fails for what it changes; deep draws new ones each time. A
+failing run prints the seed and the shrunk example.
 """
 
 import os
 
 from hypothesis import Phase, settings
 
-# A busy machine makes any example slow; what is tested is what comes out.
+# A busy machine makes any example slow; the tests are about results.
 _SHARED = {"deadline": None, "print_blob": True}
 settings.register_profile("ci", max_examples=200, derandomize=True, **_SHARED)
 settings.register_profile("quick", max_examples=20, derandomize=True, **_SHARED)

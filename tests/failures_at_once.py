@@ -1,4 +1,4 @@
-"""Shows a failure when it comes, and not only at the end, which a run that is ended from outside does not reach.
+"""Prints each failure at once, not only at the end, which an interrupted run does not reach.
 
 A pytest plugin.
 """
@@ -7,7 +7,7 @@ import pytest
 
 
 class FailuresAtOnce:
-    """Writes what failed, whole, below the dots."""
+    """Writes each failure in full below the dots."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -21,6 +21,6 @@ class FailuresAtOnce:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # Of several processes, the one that has the terminal shows what the others report.
+    # With several processes, the one that has the terminal prints what the others report.
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(FailuresAtOnce(config))

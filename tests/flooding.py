@@ -1,4 +1,4 @@
-"""What tenants ask a real engine in a flood."""
+"""The requests of a flood to a real engine."""
 
 from tests.engine.real_engine import RealEngine
 
@@ -6,12 +6,12 @@ BLOCK_TOKENS = 32
 
 
 def ask(engine: RealEngine, tenant: str, prompt: str) -> int:
-    """Returns how many of its tokens were cached."""
+    """Sends a prompt. Returns how many of its tokens were cached."""
     answer = engine.client(tenant).completions.create(model="tiny", prompt=prompt, max_tokens=1, temperature=0)
     details = answer.usage.prompt_tokens_details if answer.usage else None
     return (details.cached_tokens if details else None) or 0
 
 
 def text(seed: str, blocks: int) -> str:
-    """One byte is one token."""
+    """A text; one byte is one token."""
     return (f"{seed}: " + "once upon a time " * blocks * 2)[: blocks * BLOCK_TOKENS + 1]

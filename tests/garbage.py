@@ -1,8 +1,7 @@
 """Collects no garbage while tests are collected.
 
-A pytest plugin. Modules, functions and tests stay for the whole run, and each of the processes of `make test` makes
-millions of objects of them. Searching these for garbage again and again took a third of the processor time of
-collecting the tests.
+A pytest plugin. Modules, functions and tests stay for the whole run, and each process of `make test` makes millions of
+objects of them. Searching these for garbage again and again took a third of the processor time of collecting the tests.
 """
 
 import gc
@@ -18,6 +17,6 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         gc.collect()
-        # No later collection looks at what stays anyway.
+        # No later collection scans what stays anyway.
         gc.freeze()
         gc.enable()

@@ -1,4 +1,4 @@
-"""The demo's stand-in for kubelet, beside a real engine that is a process of the tests."""
+"""The demo's stand-in for kubelet, for a real engine that is a process of the tests."""
 
 import shutil
 import subprocess
@@ -25,7 +25,7 @@ def engine_pod(name: str, labels: dict[str, str], pool: str) -> dict[str, Any]:
 
 @contextmanager
 def kubelet(cluster: Cluster, namespace: str, pod: str, engine: RealEngine, log: Path) -> Iterator[None]:
-    """For as long as the block runs, the pod is ready when the engine is, and the engine reads what is projected."""
+    """For as long as the block runs, the pod is ready when the engine is, and the engine reads the projected files."""
     command = [
         *(sys.executable, "-m", "hack.demo.kubelet", "--kubeconfig", str(cluster.kubeconfig), "--namespace", namespace),
         *("--pod", pod, "--volumes", str(engine.config_folder.parent), "--ip", engine.address),
@@ -42,7 +42,7 @@ def kubelet(cluster: Cluster, namespace: str, pod: str, engine: RealEngine, log:
 
 
 def _empty(folder: Path) -> None:
-    """As the end of a pod leaves it: whoever writes a plain file next is not hidden by a projection of before."""
+    """Leaves the folder as after the end of a pod: an old projection does not hide plain files written next."""
     for path in folder.iterdir():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)

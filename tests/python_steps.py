@@ -1,11 +1,11 @@
-"""Counts what Python does, for tests of cost that no busy machine disturbs."""
+"""Counts Python's steps, for tests of cost that a busy machine does not disturb."""
 
 import sys
 from collections.abc import Callable
 
 
 def steps_of(work: Callable[[], object]) -> int:
-    """How often Python calls a function, or resumes a generator, while something is done."""
+    """How often Python calls a function, or resumes a generator, during `work`."""
     steps = 0
 
     def count(frame: object, event: str, argument: object) -> None:

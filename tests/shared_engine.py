@@ -1,6 +1,7 @@
-"""One real engine for all tests that want one. It needs more than a minute to start, so it does beside the other tests.
+"""One real engine for all tests that need one. It takes more than a minute to start, so it starts while other tests
+run.
 
-A pytest plugin: whoever has the mark and the fixture ``engine`` gets it, in whichever folder.
+A pytest plugin: a test with the mark and the fixture ``engine`` gets it, in any folder.
 """
 
 from pathlib import Path
@@ -24,7 +25,7 @@ def _needs_engine(item: pytest.Item) -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that need the engine go last."""
+    """Moves tests that need the engine to the end."""
     items.sort(key=_needs_engine)
 
 

@@ -1,7 +1,7 @@
 """Which tests must share a process when several run them side by side (``pytest -n``), and which of them begin.
 
-A pytest plugin. Tests that share a server go to one process, which starts it once; so do those of a module, for what
-they share is the module's. The longest groups begin, and the short ones fill what is left of the processes.
+A pytest plugin. Tests that share a server go to one process, which starts it once; so do those of a module, because
+they share the module's state. The longest groups begin, and the short ones fill the remaining time of the processes.
 """
 
 from collections.abc import Generator
@@ -21,7 +21,7 @@ _GROUPS = (
     "kubectl plugin",
     "control plane",
 )
-"""In the order in which they begin; then the other modules, each of which is a group."""
+"""Groups in the order in which they begin; then the other modules, each its own group."""
 
 
 @pytest.hookimpl(wrapper=True)
@@ -44,7 +44,7 @@ def _group(item: pytest.Item) -> str:
     if "cache_manager" in fixtures:
         return "engines with tiers"
     if "control_plane" in fixtures:
-        # Parts about as long as each other; one more control plane costs three seconds.
+        # Parts of about the same length; one more control plane costs three seconds.
         if folder == "tests/operator":
             return "operator" if item.nodeid < "tests/operator/test_lies" else "operator, from test_lies on"
         return "faults" if folder == "tests/operator/faults" else "control plane"

@@ -1,4 +1,4 @@
-"""Clients that are slow on purpose, over real sockets: half a head, half a body, bytes one by one, answers unread."""
+"""Deliberately slow clients, over real sockets: half a head, half a body, bytes one by one, answers unread."""
 
 import socket
 import ssl
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 
 WAIT_SECONDS = 60.0
-"""What no test waits for."""
+"""Seconds that no test waits for."""
 DRIP_SECONDS = 0.02
 
 HALF_A_HEAD = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Long: "
@@ -24,7 +24,7 @@ def connect(port: int, tls: ssl.SSLContext | None = None, *, receive_bytes: int 
 
 
 def is_closed_within(port: int, begin: bytes, drop: bytes = b"", tls: ssl.SSLContext | None = None) -> bool:
-    """Send the beginning, then drop after drop; whether the server closes, with an answer or without."""
+    """Sends the beginning, then drop after drop. Returns whether the server closes, with an answer or without."""
     with closing(connect(port, tls)) as connection:
         try:
             connection.sendall(begin)
@@ -42,7 +42,7 @@ def is_closed_within(port: int, begin: bytes, drop: bytes = b"", tls: ssl.SSLCon
 
 
 def is_closed(connection: socket.socket) -> bool:
-    """Wait until the server closes a connection; whether it did."""
+    """Waits until the server closes a connection. Returns whether it did."""
     try:
         while connection.recv(65536):
             pass
@@ -55,7 +55,7 @@ def is_closed(connection: socket.socket) -> bool:
 
 @contextmanager
 def silent(port: int, many: int, begin: bytes = HALF_A_HEAD) -> Iterator[list[socket.socket]]:
-    """So many connections at once, each with an unfinished beginning."""
+    """`many` connections at once, each with an unfinished beginning."""
     with ExitStack() as stack:
         connections = []
         for _ in range(many):

@@ -1,7 +1,7 @@
-"""Says at the end of a run in which folders of tests its time went.
+"""Reports at the end of a run in which folders of tests its time went.
 
-A pytest plugin. Seconds are those of the processes that ran the tests, so of several side by side they add up to more
-than the clock says.
+A pytest plugin. Seconds are those of the processes that ran the tests, so with several side by side they add up to more
+than the elapsed time.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def table(reports: Iterable[pytest.TestReport]) -> list[str]:
-    """A line for each folder, the one that took longest first: its tests, and their seconds with what they set up."""
+    """A line for each folder, the slowest first: its tests, and their seconds including their fixtures."""
     seconds: Counter[str] = Counter()
     tests: dict[str, set[str]] = {}
     for report in reports:

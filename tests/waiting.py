@@ -1,4 +1,4 @@
-"""Conditions that are awaited."""
+"""Waiting for conditions."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,8 @@ from hack.demo.console import wait_until
 
 
 def await_that(condition: Callable[[], bool], what: str, *, seconds: float = 120) -> None:
-    """
+    """Waits until the condition holds.
+
     Raises:
         TimeoutError: it does not come to hold.
     """

@@ -1,4 +1,4 @@
-"""When the watcher of a neighbour's activity takes its times, and what it makes of them."""
+"""When the watcher of a neighbour's activity measures its times, and what it makes of them."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ KEY = {"Authorization": "Bearer key-of-tenant-0"}
 
 
 class Engine:
-    """An engine that writes answers until their clients go away, and refuses who has no key."""
+    """An engine that writes answers until their clients go away, and refuses clients without a key."""
 
     model = "m"
 
@@ -21,7 +21,7 @@ class Engine:
         self.status = status
         self.written = 0
         self.seen: list[int] = []
-        """How many answers were being written, at each refusal."""
+        """The number of answers being written, at each refusal."""
 
     def headers_of(self, tenant: int) -> dict[str, str]:
         return KEY
@@ -54,7 +54,7 @@ def test_times_are_taken_by_turns_while_nothing_is_written_and_while_all_answers
     engine = Engine()
     times = watched(engine)
     assert (len(times.silent), len(times.writing)) == (3, 3)
-    # Who goes away is heard of a moment later, and the first looks of a round may still see it.
+    # A disconnect is noticed a moment later, and the first measurements of a round may still see the client.
     assert engine.seen[_WARM_UP : _WARM_UP + 2] == [0, 0]
     assert engine.seen.count(_ANSWERS) >= 6
     assert len(engine.seen) == _WARM_UP + 3 * 2 * 2

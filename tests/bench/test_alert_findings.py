@@ -1,4 +1,4 @@
-"""The bench that the alerts' thresholds are from counts what Prometheus would have done."""
+"""The bench that gave the alerts their thresholds counts what Prometheus would have done."""
 
 import io
 import re
@@ -35,7 +35,7 @@ def test_names_of_recording_rules_become_what_they_stand_for(tmp_path: Path):
 
 
 def test_the_history_has_each_metric_that_an_alert_asks_for():
-    """Or the bench would say of an alert that it never fires."""
+    """Otherwise the bench would report that an alert never fires."""
     asked = " ".join(expand(each.expression) for each in (*shipped(), *SIGNALS))
     simulation = Simulation(Plan(requests=1, tenants=1, model=Model(capacity=64)))
     history, written = History(simulation), io.StringIO()
@@ -44,7 +44,7 @@ def test_the_history_has_each_metric_that_an_alert_asks_for():
     history.write(written)
     # The simulated days have no zone with a target, and the simulated engine does not count how tokens are processed.
     absent = ["tenantzone_zone_latency_target_met", "tenantzone_zone_processed_tokens_total"]
-    # Of engines of the previous release.
+    # Only engines of the previous release have these.
     absent += ["tenantzone_zone_evicted_blocks_total", "tenantzone_zone_stalled_seconds_total"]
     for name in absent:
         asked = asked.replace(name, "")

@@ -1,4 +1,4 @@
-"""What the attacks' bench makes of what it has measured."""
+"""The conclusions of the attacks' bench from its measurements."""
 
 import random
 

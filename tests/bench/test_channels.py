@@ -1,4 +1,4 @@
-"""The attack by logprobs, errors and figures, on a server that tells by each of them."""
+"""The attack by logprobs, errors and figures, on a server that leaks through each of them."""
 
 import json
 from typing import Any
@@ -27,7 +27,7 @@ class Tenants:
 
 
 def server(*, by_logprobs: bool = False, by_errors: bool = False, by_figures: bool = False) -> App:
-    """It tells by some channels which prompts it has heard before."""
+    """A server that reveals through some channels which prompts it has seen before."""
     heard: set[str] = set()
     looks = 0
 

@@ -1,4 +1,4 @@
-"""The end-to-end benchmark compares round by round, and says whether the targets hold."""
+"""The end-to-end benchmark compares round by round, and reports whether the targets hold."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the flood's bench sends, and what it makes of what it has seen."""
+"""The requests of the flood's bench, and its conclusions from what it has seen."""
 
 import json
 import multiprocessing
@@ -78,7 +78,7 @@ class Answering(BaseHTTPRequestHandler):
 
 
 def attack(url: str) -> Attack:
-    """Ten streams."""
+    """An attack with ten streams."""
     (number,) = (number for number, pair in enumerate(pairs(1, 10)) if pair.plain.name == "10 streams")
     return Attack(url, "bench", {}, number, is_odd=False, queued=1, aborted=10, seed=1)
 
@@ -95,7 +95,7 @@ def test_the_attacker_tells_what_it_was_answered():
 
 
 class Held(BaseHTTPRequestHandler):
-    """Answers the third time that it is asked only when it may."""
+    """Answers its third request only when it may."""
 
     protocol_version = "HTTP/1.1"
     asked: ClassVar[list[str]] = []

@@ -1,4 +1,4 @@
-"""How the attack by forged requests judges what comes back; `tests/engine/test_forgery.py` runs it."""
+"""How the attack by forged requests judges the answers; `tests/engine/test_forgery.py` runs it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -38,7 +38,7 @@ def test_the_same_seed_gives_the_same_requests():
     assert first == again
     assert first != other
     assert len(first) == 200
-    # Some show the forger's key and some do not, some are huge, and each victim is named.
+    # Some have the forger's key and some do not, some are huge, and each victim is named.
     assert 0 < sum(b"Bearer mine" in each.sent for each in first) < 200
     assert any(len(each.sent) > 2**20 for each in first)
     assert all(any(name in each.sent for each in first) for name in (b"acme", b"gold"))
@@ -59,7 +59,7 @@ async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 
 def found_at(serve: Serve, *forged: Forged, figures: tuple[str, ...] = ("", "")) -> Forgeries:
-    """What is found at a server of which scrapes show these figures, one after the other."""
+    """The findings at a server whose scrapes return these figures one after another."""
 
     class Target:
         url = ""

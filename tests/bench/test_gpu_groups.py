@@ -106,7 +106,7 @@ class TestStarts:
 
 @pytest.fixture(scope="module")
 def run(request, tmp_path_factory) -> Run:
-    """All further groups, once. They take minutes and both cores, so they run only where this file is named."""
+    """Runs all further groups, once. They take minutes and both cores, so they run only where this file is named."""
     if not any(Path(__file__).name in argument for argument in request.config.args):
         pytest.skip("takes up to ten minutes; `make test-all` names this file and runs it alone")
     file = tmp_path_factory.mktemp("gpu-groups") / "run.json"

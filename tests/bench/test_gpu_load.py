@@ -73,7 +73,7 @@ class Server:
         self.given_up = asyncio.Event()
         self.status = 200
         self.missing = 0
-        """Tokens by which answers are too short."""
+        """The number of tokens by which answers are too short."""
         self.silent = False
 
     async def answer(self, request):
@@ -172,7 +172,7 @@ class TestWorkers:
 
     async def test_ctrl_c_at_a_terminal_does_not_reach_the_processes(self, server, workers):
         stream = Stream("quiet", server.url, (CALLER,), PROMPTS, 2, arrivals=(0.0,))
-        # Other tests of this process may have left children, such as the resource tracker of multiprocessing.
+        # Other tests of this process may have left child processes, such as multiprocessing's resource tracker.
         before = psutil.Process().children()
         await workers.run(Plan((stream,), (0.0, 0.0)))
         (process,) = set(psutil.Process().children()) - set(before)

@@ -23,7 +23,7 @@ def run():
 
 
 def case(name, **more):
-    """A case in which all of ten answers are the same."""
+    """A case in which all ten answers are the same."""
     equal = {"answers": 10, "same_tokens": 10, "same_top_logprobs": 10, "largest_difference": 0.0}
     return {"case": name, **equal, "happened": True, **more}
 

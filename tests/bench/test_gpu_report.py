@@ -44,7 +44,7 @@ def test_percentiles_without_raw_times_are_used_as_they_are_and_never_pooled(run
 def test_first_tokens_are_compared_with_the_same_engine_without_the_flood(run):
     solo = pooled(run, "solo, zones", "first_token").p99
     assert first_token_to_solo(run, "zones") == pooled(run, "zones", "first_token").p99 / solo
-    # The arm without the flood has not measured tenants with targets apart.
+    # The arm without the flood has not measured tenants with targets separately.
     assert first_token_to_solo(run, "zones with targets", ("target",)) == pytest.approx(2.99 / solo)
     assert first_token_to_solo(run, "stock") is None
 

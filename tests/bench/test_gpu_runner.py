@@ -1,4 +1,4 @@
-"""The runner of the bench for GPUs: a failure ends nothing but itself, and each outcome is in the file."""
+"""The runner of the bench for GPUs: a failure ends only itself, and each outcome is in the file."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ from tests.waiting import await_that
 
 ROOT = Path(__file__).parents[2]
 BROKEN = EngineSpec("stock", None, variables={"PYTHONHOME": "/nowhere"})
-"""An engine whose Python ends at once."""
+"""An engine whose Python exits at once."""
 
 
 class Bench:
@@ -135,7 +135,7 @@ async def test_a_phase_that_is_cancelled_is_recorded_as_interrupted(bench):
 
 async def test_an_engine_that_ends_fails_the_phase_at_once_with_its_last_error(bench, monkeypatch):
     async def is_healthy(*_):
-        """The engine ends only after its start."""
+        """The engine exits only after its start."""
 
     monkeypatch.setattr(Engine, "wait_ready", is_healthy)
     phases = await bench.run(Group("g", lambda shape, folder: (BROKEN,), (bench.phase("a", keeps=[1], waits=True),)))
@@ -145,7 +145,7 @@ async def test_an_engine_that_ends_fails_the_phase_at_once_with_its_last_error(b
 
 async def test_an_engine_of_a_phase_alone_is_watched_too(bench, monkeypatch):
     async def is_healthy(*_):
-        """The engine ends only after its start."""
+        """The engine exits only after its start."""
 
     async def run(context):
         async with context.start([BROKEN], 1.0):

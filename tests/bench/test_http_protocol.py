@@ -1,4 +1,4 @@
-"""The bench of HTTP protocols: that it asks real servers, and what it makes of what it has seen."""
+"""The bench of HTTP protocols queries real servers, and draws the right conclusions."""
 
 import asyncio
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The estimate of mutual information, on channels of which the capacity is known."""
+"""The estimate of mutual information, on channels of known capacity."""
 
 import random
 from math import log2

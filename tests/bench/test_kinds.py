@@ -1,4 +1,4 @@
-"""What the bench of kinds makes of what it has seen."""
+"""The conclusions of the bench of kinds from what it has seen."""
 
 import json
 from collections import Counter
@@ -115,7 +115,7 @@ class FakeEngine:
 
 @pytest.fixture
 def told_by(monkeypatch):
-    """Tell the story on an engine that is none."""
+    """Runs the story on a fake engine."""
 
     def tell_it(engine):
         transport = httpx.MockTransport(engine.answer)

@@ -1,4 +1,4 @@
-"""A client that does something else than it was asked is not told as one that works, nor an error as a clear one."""
+"""A client that does something wrong is not reported as working, nor is an error reported as clear."""
 
 import pytest
 

@@ -6,7 +6,7 @@ from bench.latency_targets.__main__ import run
 from bench.latency_targets.loads import TARGET_SECONDS, random_load
 
 FILLED_BY_THE_FLOOD, OWN_PROMPTS, MANY_OWN_PROMPTS = 13, 5, 6
-"""Loads that broke the promise once: no step without prompts was ever seen, or own prompts made own steps long."""
+"""Loads that once broke the promise: no step without prompts was ever seen, or own prompts made own steps long."""
 
 
 @pytest.mark.parametrize("steps_in_flight", [1, 2])

@@ -1,4 +1,4 @@
-"""A fleet of engines in virtual time: what it says follows from what calls cost."""
+"""A fleet of engines in virtual time: its results follow from the costs of calls."""
 
 import statistics
 
@@ -21,7 +21,7 @@ def fleet(managers, *, engines=100, round_trip=0.0, shards=256):
 
 def test_calls_take_what_they_cost_where_nothing_is_busy():
     seen, busy, redis = simulate(fleet(4, engines=4, round_trip=0.01), costs(query=0.005, write=0.02), 1)
-    # A query reads once, a write asks for accounts, reads and commits twice.
+    # A query reads once; a write asks for accounts, and reads and commits twice.
     assert statistics.median(seen.queries) == pytest.approx(0.015)
     assert statistics.median(seen.writes) == pytest.approx(0.07)
     assert seen.under_way <= 1

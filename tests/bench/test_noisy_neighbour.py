@@ -1,4 +1,4 @@
-"""The noisy-neighbour bench times the first token that is not empty, and adds up what it says it does."""
+"""The noisy-neighbour bench times the first token that is not empty, and adds up what it claims to."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ SHAPE = Shape(requests=3, rate=1000.0, answer_tokens=2, flood_tokens=10, flood_a
 
 @asynccontextmanager
 async def served(answer):
-    """A server whose completions ``answer`` writes; gives a session and a tenant of it."""
+    """A server whose completions ``answer`` writes. Gives a session and one of its tenants."""
     app = web.Application()
     app.router.add_post("/v1/completions", answer)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
@@ -33,7 +33,7 @@ async def served(answer):
 
 
 async def stream(request, pieces):
-    """Stream these pieces; an event among them is awaited first."""
+    """Streams these pieces; waits for an event among them before the next piece."""
     response = web.StreamResponse()
     await response.prepare(request)
     for piece in pieces:

@@ -1,4 +1,4 @@
-"""The noisy neighbour in virtual time: real schedulers, and steps that take what the hardware's model says."""
+"""The noisy neighbour in virtual time: real schedulers, and steps with the durations of the hardware's model."""
 
 import random
 
@@ -22,7 +22,7 @@ BETWEEN = {"solo": Phase((0.01,), (0.01,)), "beside": Phase((0.05,), (0.02,))}
 
 
 def steps_to_the_first_token(folder, name, steps_in_flight):
-    """Of one quiet request that comes while the flood's requests generate on all seats."""
+    """Returns the steps to the first token of a quiet request that arrives while the flood generates on all seats."""
     clock = Clock()
     with clock.in_force():
         driver = make_driver(folder, BY_NAME[name], MODELS["8b"], seats=SEATS, budget=2048)

@@ -1,4 +1,4 @@
-"""What a borrower learns of a lender, the short form of `python -m bench.attacks.occupy`."""
+"""What a borrower learns about a lender, the short form of `python -m bench.attacks.occupy`."""
 
 from itertools import pairwise
 
@@ -17,8 +17,8 @@ WHETHER, HOW_MUCH = (0, LEVELS // 2), tuple(range(LEVELS))
 
 
 def test_who_borrows_from_a_zone_loses_more_blocks_the_more_it_takes_back():
-    # As the security page says: lending tells. Of what is cached above reservations the oldest goes, whoever needs
-    # blocks: so what it loses by its own requests is in what it counts.
+    # As the security page says: lending leaks. Of the blocks cached above reservations, the oldest is evicted for any
+    # zone that needs blocks, so a borrower can count its losses by its own requests.
     seen = sorted(attack(LENDS, HOW_MUCH, 20, seed=1), key=lambda each: each.secret)
     assert all(before.evicted <= after.evicted for before, after in pairwise(seen))
     assert seen[-1].evicted > seen[0].evicted + 2 * BLOCKS_PER_LEVEL
@@ -31,7 +31,8 @@ def test_all_of_the_secret_is_told_while_blocks_are_lent():
 
 
 def test_waits_tell_nothing_of_a_reservation_that_is_not_lent_but_evictions_do():
-    # What is reserved and not lent others can't use; they may still cache on it what the lender can take at any time.
+    # Others can't use blocks that are reserved and not lent; they may still cache there what the lender can take at any
+    # time.
     seen = attack(LENDS_NOTHING, HOW_MUCH, ROUNDS, seed=2)
     assert {each.waited for each in seen} == {0.0}
     assert len({each.evicted for each in seen}) > 1

@@ -1,4 +1,4 @@
-"""Half a minute of what ``make soak-attacks`` does for half an hour; and that a changed reservation is noticed."""
+"""Half a minute of ``make soak-attacks``, which takes half an hour; a changed reservation is noticed."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""A minute of what ``make soak-operator`` does for half an hour: nothing is wrong afterwards, however long it took."""
+"""A minute of ``make soak-operator``, which takes half an hour: nothing is wrong afterwards, however long it took."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The attack on the caches of pictures, on engines that are none."""
+"""The attack on the caches of pictures, on fake engines."""
 
 import json
 
@@ -13,7 +13,7 @@ CLIENT = httpx.Client
 
 
 class FakeEngine:
-    """Answers at once what it has seen, and after a while what it has not; with ``zones`` by tenant."""
+    """Answers known pictures at once, and new ones after a while; with ``zones`` by tenant."""
 
     url = "http://engine"
     model = "tiny"

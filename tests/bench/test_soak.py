@@ -1,4 +1,4 @@
-"""Days of the zone core in virtual time, shorter ones than those of ``make soak``: nothing that it keeps grows."""
+"""Days of the zone core in virtual time, shorter ones than those of ``make soak``: its memory does not grow."""
 
 from collections import deque
 

@@ -1,4 +1,4 @@
-"""The load stays as it is while steps are timed, and the table says what was timed."""
+"""The load stays constant while steps are timed, and the table reports what was timed."""
 
 from collections import Counter
 from dataclasses import replace

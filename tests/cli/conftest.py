@@ -1,4 +1,4 @@
-"""The plugin as kubectl runs it, on a control plane of its own: some tests break it."""
+"""The plugin as kubectl runs it, on its own control plane: some tests break it."""
 
 import os
 import signal
@@ -26,7 +26,7 @@ class Clinic(ControlPlane):
     """A control plane without our CRDs, whose API server reaches pods through a proxy.
 
     Attributes:
-        routes: where the pods really are.
+        routes: the real addresses of the pods.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -61,7 +61,7 @@ def clinic_kube(clinic: Clinic) -> Iterator[Kube]:
 
 @pytest.fixture(scope="session")
 def start(clinic: Clinic, tmp_path_factory: pytest.TempPathFactory) -> Start:
-    """Starts kubectl with these arguments; it finds the plugin on its path. Further ones are for ``Popen``."""
+    """Starts kubectl with these arguments; it finds the plugin on its path. Further arguments are for ``Popen``."""
     folder = tmp_path_factory.mktemp("bin")
     for name in ("kubectl-tz", "kubectl-tenantzone"):
         script = folder / name
@@ -75,7 +75,7 @@ def start(clinic: Clinic, tmp_path_factory: pytest.TempPathFactory) -> Start:
     }
 
     def run(*arguments: str, variables: Mapping[str, str] = MappingProxyType({}), **options: Any) -> Any:
-        # As in a terminal, though whoever runs the tests may have Ctrl-C ignored, as a shell does in the background.
+        # As in a terminal, although the process that runs the tests may ignore Ctrl-C, as a shell's background jobs do.
         return subprocess.Popen(
             [clinic.kubectl_program, *arguments],
             env=environment | variables,

@@ -1,4 +1,4 @@
-"""Facts of a set-up with which nothing is wrong, and the parts that they are made of."""
+"""Facts about a set-up with nothing wrong, and the parts that they are made of."""
 
 import copy
 from dataclasses import replace
@@ -107,5 +107,5 @@ HEALTHY = Facts(
 
 
 def troubles(**changes: Any) -> list[Finding]:
-    """What is not as it should be if these facts are other ones."""
+    """Findings about these facts with some changed."""
     return [finding for finding in diagnose(replace(HEALTHY, **changes)) if finding.level is not Level.OK]

@@ -1,7 +1,8 @@
-"""How an API server reaches pods that it can't dial: through a proxy of its own (Konnectivity's HTTP CONNECT mode).
+"""How an API server reaches pods that it can't dial: through its own proxy (Konnectivity's HTTP CONNECT mode).
 
-The API server's proxy to pods refuses loopback addresses, and the simulated engines have no other ones. So the pods get
-addresses from a range for documentation, and this proxy, which the API server is told to use, knows where they are.
+The API server's proxy to pods refuses loopback addresses, and the simulated engines have no others. So the pods get
+addresses from a range for documentation, and this proxy, which the API server is configured to use, maps them to the
+real ones.
 """
 
 import socket
@@ -14,12 +15,12 @@ from pathlib import Path
 import yaml
 
 Routes = dict[str, tuple[str, int]]
-"""From ``host:port`` of a pod to where it is."""
+"""From ``host:port`` of a pod to its real address."""
 
 
 @contextmanager
 def tunnels(path: Path, routes: Routes) -> Iterator[None]:
-    """Serve CONNECT on a Unix socket for as long as the block runs."""
+    """Serves CONNECT on a Unix socket for as long as the block runs."""
 
     class Handler(socketserver.StreamRequestHandler):
         def handle(self) -> None:
@@ -50,7 +51,7 @@ def tunnels(path: Path, routes: Routes) -> Iterator[None]:
 
 
 def egress_configuration(path: Path) -> str:
-    """What the API server is started with (``--egress-selector-config-file``)."""
+    """The file with which the API server is started (``--egress-selector-config-file``)."""
     connection = {"proxyProtocol": "HTTPConnect", "transport": {"uds": {"udsName": str(path)}}}
     return yaml.safe_dump(
         {

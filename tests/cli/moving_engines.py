@@ -12,13 +12,13 @@ CHUNK_BYTES, CHUNK_TOKENS = 1000, 16
 
 
 class MovingEngine:
-    """Does what it is told to when it has been asked about it twice.
+    """An engine that completes an order when it has been polled twice.
 
     Args:
-        name: its pod's.
-        prompts: that its zone has used, of which no storage has anything.
-        speed: tokens of prompts that it computes a second.
-        access: who may ask; by default everybody.
+        name: the name of its pod.
+        prompts: prompts that its zone has used, and of which no storage has anything.
+        speed: the prompt tokens that it computes per second.
+        access: which callers are admitted; by default all.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class MovingEngine:
         self._server.stop()
 
     def take_ability(self) -> None:
-        """It has no shared storages from now on, and another port."""
+        """Removes its shared storages, and changes its port."""
         self.stop()
         self._page = None
         self._serve()

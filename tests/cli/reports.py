@@ -1,4 +1,4 @@
-"""Builders of reports and answers: only what a test is about needs to be said."""
+"""Builders of reports and answers: a test gives only what it is about."""
 
 import time
 from typing import Any
@@ -8,7 +8,7 @@ from tenantzone_contract.report import AdminPortStatus, ConfigStatus, EngineRepo
 
 
 def zone_report(name: str, **fields: Any) -> ZoneReport:
-    """An empty zone, but for what the fields say."""
+    """An empty zone with the given fields."""
     empty = {"generation": 1, "state": "Evicted", "reserved": 0, "limit": 100, "in_use": 0, "cached": 0}
     return ZoneReport(**{"name": name, "tenant": name} | empty | fields)
 

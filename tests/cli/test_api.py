@@ -1,4 +1,4 @@
-"""What the plugin makes of an API server's answers."""
+"""How the plugin handles an API server's answers."""
 
 import http.server
 import json
@@ -17,7 +17,7 @@ class _Server(socketserver.ThreadingUnixStreamServer):
 
 @contextmanager
 def api_server(path, *answers):
-    """An API server at a socket, which gives one of these answers after the other: a status and a body."""
+    """An API server at a socket that gives these answers, each a status and a body, one after another."""
     left = iter(answers)
 
     class Handler(http.server.BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""What ``doctor`` finds wrong with the cluster, with whose rights it asks, and with the operator. All pure."""
+"""What ``doctor`` finds wrong with the cluster, with the caller's rights, and with the operator. All pure."""
 
 from typing import Any
 
@@ -185,7 +185,7 @@ def test_one_thing_that_is_wrong_is_found_and_nothing_else(change: dict[str, Any
 
 
 def test_what_the_operator_may_do_for_pools_is_asked_of_each_pool():
-    """The rights of an installation that lists its pools go no further."""
+    """The rights of an installation that lists its pools cover only those."""
     rights = [
         Right("", "pods", "patch"),
         Right("", "configmaps", "get"),

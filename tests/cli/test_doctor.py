@@ -1,4 +1,4 @@
-"""What ``doctor`` says as a whole, of facts that are healthy or not known. All pure."""
+"""The whole output of ``doctor``, for facts that are healthy or not known. All pure."""
 
 from dataclasses import replace
 from typing import Any

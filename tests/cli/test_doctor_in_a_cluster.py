@@ -103,7 +103,7 @@ def test_a_healthy_set_up_is_found_healthy(world: World, operator: Operator, plu
 
     answer = plugin("tz", "doctor", "-n", world.namespace, "-o", "json")
 
-    # No API server proxies to an address of loopback; such an engine is asked from here.
+    # No API server proxies to a loopback address; such an engine is queried from here.
     assert {level for level, _ in found(answer)} == {"OK"}
     engines = found(answer)["OK", f"engines {world.namespace}/{POOL}"]
     assert engines == "1 ready, all have acknowledged the config; 1 answered just now"

@@ -1,4 +1,4 @@
-"""What ``explain`` says of a zone. All pure."""
+"""What ``explain`` prints about a zone. All pure."""
 
 from typing import Any
 
@@ -137,7 +137,7 @@ def test_an_overcommitted_zone_is_told_who_holds_the_reservations_oldest_first()
 
 
 def sharing(name: str, conditions: Any = None, *, age: int = 0, **reserved: Any) -> Zone:
-    """A zone that reserves so much of each tier."""
+    """A zone that reserves these amounts of each tier."""
     return zone(name, conditions, age=age, tiers=[{"tier": tier, "reserved": each} for tier, each in reserved.items()])
 
 

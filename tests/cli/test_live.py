@@ -1,4 +1,4 @@
-"""Engines on loopback, which no API server proxies to, are asked from here."""
+"""Engines on loopback, to which no API server proxies, are queried from here."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""``advise --watch``: what pools' statuses say of advice, as a table and for programs."""
+"""``advise --watch``: the advice in pools' statuses, as a table and for programs."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Reading engines' reports through a real API server: the runtime's own admin server stands at the other end."""
+"""Reads engines' reports through a real API server, from the runtime's own admin server."""
 
 import json
 import os
@@ -28,7 +28,7 @@ ADDRESS, PORT = "192.0.2.10", 9464
 
 @pytest.fixture(scope="module")
 def world(clinic: Clinic, clinic_kube: Kube) -> Iterator[World]:
-    """A pool and two zones; no operator has looked at them."""
+    """A pool and two zones that no operator has looked at."""
     clinic.install_crds()
     clinic.create_namespace("shop")
     with world_in(clinic, clinic_kube, "shop") as made:
@@ -41,7 +41,7 @@ def world(clinic: Clinic, clinic_kube: Kube) -> Iterator[World]:
 
 @pytest.fixture(scope="module")
 def engine(clinic: Clinic, world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Has lent 15 of acme's blocks to burst, and can't admit its next request."""
+    """An engine that has lent 15 of acme's blocks to burst, and can't admit its next request."""
     began = time.time()
     loan = LoanReport(
         lender="acme", borrower="burst", blocks=15, since_unix_time=began - 200, due_unix_time=began + 6000
@@ -129,7 +129,7 @@ def test_a_user_without_the_right_is_told_which_and_sees_the_status(clinic: Clin
     body = {"status": status}
     path = f"/apis/tenantzone.io/v1alpha1/namespaces/{world.namespace}/tenantzones/acme/status"
     world.kube.merge(path, body)
-    # What RBAC grants takes a moment to be in force.
+    # Rights granted by RBAC take a moment to apply.
     eventually(lambda: plugin("tz", "top", *inside, "--as=vera", "-o", "json").returncode == 0)
 
     by_status = plugin("tz", "top", *inside, "--as=vera", "-o", "json")
@@ -195,7 +195,7 @@ def test_a_table_is_shown_again_and_again_until_the_process_is_ended(clinic: Cli
             while not process.stdout.readline().startswith("NAME"):
                 assert process.poll() is None
         process.terminate()
-        # Its errors come to an end only when kubectl's proxy, which has them too, is gone.
+        # Its error stream ends only when kubectl's proxy, which shares it, is gone.
         _, errors = process.communicate(timeout=30)
 
     assert process.returncode == 128 + signal.SIGTERM

@@ -1,4 +1,4 @@
-"""``migrate``: whether it pays, and both engines driven through their admin ports."""
+"""``migrate``: whether it pays, with both engines driven through their admin ports."""
 
 import time
 from collections.abc import Iterator
@@ -69,7 +69,7 @@ def engines() -> Iterator[tuple[MovingEngine, MovingEngine]]:
 
 
 def move(*engines: MovingEngine, seconds: float = 60.0) -> Move:
-    """As the command makes it, of engines on loopback, which are asked from here."""
+    """A move as the command makes it, for engines on loopback, which are queried from here."""
     source, target = (
         engines_of(
             Api(Path("/nowhere")),

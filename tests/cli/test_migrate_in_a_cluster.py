@@ -1,4 +1,4 @@
-"""``kubectl tz migrate`` through a real API server, which hands orders on to the engines' admin ports."""
+"""``kubectl tz migrate`` through a real API server, which passes orders on to the engines' admin ports."""
 
 import json
 import signal
@@ -36,7 +36,7 @@ def world(clinic: Clinic, clinic_kube: Kube) -> Iterator[World]:
 
 @pytest.fixture(scope="module")
 def access(world: World, tmp_path_factory: pytest.TempPathFactory) -> AdminAccess:
-    """Who shows the token of the pool's Secret."""
+    """Access for callers with the token of the pool's Secret."""
     data = admin_secret_data([admin_token(b"k" * 32, world.namespace, POOL)])
     encoded = {name: b64encode(content).decode() for name, content in data.items()}
     secrets = f"/api/v1/namespaces/{world.namespace}/secrets"
@@ -158,7 +158,7 @@ def test_nothing_is_brought_to_an_engine_that_ends(
     assert f"engine {leaving} is being deleted: what it is brought goes with it" in answer.stderr
     assert (orders(engines[0]), orders(engines[1])) == ([], [])
     assert plugin(*to_it, "--cancel").returncode == 0
-    # What it has is brought to another one.
+    # Its content is moved to another engine.
     answer = plugin("tz", "migrate", "acme", "--from", leaving, "--to", "engine-0", "-n", world.namespace)
     assert answer.returncode == 0, answer.stderr
     assert orders(engines[0]) == ["stop", "warm-up"]

@@ -1,4 +1,4 @@
-"""``replay`` and ``advise``: they are the replay's, and say what is missing where it is not there."""
+"""``replay`` and ``advise``: they are the replay's commands, and report a missing installation of it."""
 
 import importlib.util
 import json

@@ -94,7 +94,7 @@ NO_TIER = {
 
 
 def packed(at_least: int) -> dict[str, Any]:
-    """A ConfigMap with a compressed config of so many bytes. Most are a file's name, which gzip has room for."""
+    """A ConfigMap with a compressed config of at least that many bytes, mostly of a well-compressing file name."""
     head = PackedHead(generation=CONFIG.generation, hash=CONFIG.hash).model_dump_json(by_alias=True)
     content = io.BytesIO()
     with gzip.GzipFile(filename="x" * at_least, mode="wb", fileobj=content) as file:

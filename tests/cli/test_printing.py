@@ -1,4 +1,4 @@
-"""Whatever an engine, a pod or an object says, the terminal shows it and does nothing else."""
+"""Whatever an engine, a pod or an object contains, the terminal shows it and does nothing else."""
 
 import threading
 from collections.abc import Iterator
@@ -49,7 +49,7 @@ def assert_harmless(shown: str) -> None:
 
 @pytest.fixture(scope="module")
 def world(clinic: Clinic, clinic_kube: Kube) -> Iterator[World]:
-    """A zone whose status, whose engines and whose pods say what harms a terminal."""
+    """A zone whose status, engines and pods contain what harms a terminal."""
     clinic.install_crds()
     clinic.create_namespace(NAMESPACE)
     with world_in(clinic, clinic_kube, NAMESPACE) as made, hostile_engines(clinic, made):
@@ -71,8 +71,7 @@ def write_hostile_statuses(world: World) -> None:
 
 @contextmanager
 def hostile_engines(clinic: Clinic, world: World) -> Iterator[None]:
-    """One whose report has it all, one whose error has it, one that never comes to an end, and a pod that is not ready
-    for a hostile reason."""
+    """Engines with hostile text in a report, in an error, in an endless report, and in why a pod is not ready."""
     loan = LoanReport(lender="acme", borrower=HOSTILE_TEXT, blocks=1, since_unix_time=0.0)
     report = engine_report(
         zone_report("acme", reserved=40, lent=1),

@@ -40,7 +40,7 @@ def operator(clinic: Clinic, world: World, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture
 def cached(operator: Operator, world: World) -> World:
-    """Both zones have something cached in both engines, and all engines answer."""
+    """Both zones have cached blocks in both engines, and all engines answer."""
     for engine in world.engines:
         engine.cached.update(acme=7, burst=3)
     eventually(lambda: world.zone("acme")["status"].get("cached") == 14)

@@ -1,4 +1,4 @@
-"""``salt TENANT``: the salt that the frontend would make, for whoever may read the key and for nobody else."""
+"""``salt TENANT``: the salt that the frontend would make, for callers that may read the key only."""
 
 import base64
 import secrets
@@ -17,7 +17,7 @@ KEY = new_salt_key()
 class TestWithAFile:
     @pytest.fixture(autouse=True)
     def handlers(self):
-        """The command ends upon SIGTERM; this process does what it did before."""
+        """The command installs a SIGTERM handler; this process restores its own."""
         before = signal.getsignal(signal.SIGTERM)
         yield
         signal.signal(signal.SIGTERM, before)

@@ -1,4 +1,4 @@
-"""What this version ships, as the plugin knows it."""
+"""The plugin's knowledge of what this version ships."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""``storage``, and what ``doctor`` says of the KV-cache manager. All pure; objects have the operator's own statuses."""
+"""``storage``, and ``doctor`` about the KV-cache manager. All pure; objects have the operator's own statuses."""
 
 import json
 from dataclasses import replace
@@ -21,7 +21,7 @@ URL = "--manager-url=http://tenantzone-manager.tenantzone-system:9470"
 
 
 def storage(name: str, problem: str = "", **spec: Any) -> Thing:
-    """With the status that the operator gives it."""
+    """A storage with the status that the operator gives it."""
     made = body(name, spec={"type": "FileSystem", "fileSystem": {"path": f"/mnt/{name}"}} | spec)
     report = {"storage": {"name": name}, "available": not problem, "problem": problem, "used": 5 * GI}
     return read_thing(made | {"status": storage_status(read_storage(made), Found(report=report), now=NOW)})

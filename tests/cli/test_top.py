@@ -1,4 +1,4 @@
-"""The table of ``top``: what is in it, in which order, and how fast things change. All pure."""
+"""The table of ``top``: its content, its order, and rates of change. All pure."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What becomes of stored objects when the CRDs are replaced by newer ones, and by older ones again."""
+"""Stored objects after the CRDs are replaced by newer ones, and by the older ones again."""
 
 import json
 from collections.abc import Iterator

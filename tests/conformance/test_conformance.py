@@ -1,4 +1,4 @@
-"""Our scheduler, KV cache manager and block pool pass whatever vLLM's own pass, without a zone and with one for all."""
+"""Our scheduler, KV cache manager and block pool pass what vLLM's own pass, without a zone and with one for all."""
 
 import pytest
 
@@ -89,14 +89,14 @@ FOR_NOBODY = f"{TESTS}/test_prefix_caching.py::test_cache_key_salting"
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory):
-    """Of all tests that do not take minutes, on all sides."""
+    """The outcomes of all tests that do not take minutes, on all sides."""
     sides = {"stock": (), "no zone": NO_ZONE, "one zone": WITH_ONE_ZONE}
     return run_sides(tmp_path_factory.mktemp("conformance"), sides, IN_SHORT, keep_stock=True)
 
 
 @pytest.fixture(scope="module")
 def broken(tmp_path_factory):
-    """Of two tests, and of those that say whose classes are tested, where ours break a rule."""
+    """The outcomes of two tests, and of those that check the tested classes, where ours break a rule."""
     folder = tmp_path_factory.mktemp("broken")
     places = {folder / "test_in_place.py": IN_PLACE, folder / "test_one_zone_in_place.py": ONE_ZONE_IN_PLACE}
     for place, text in (places | {folder / "tampered.py": TAMPERED, folder / "forgetful.py": FORGETFUL}).items():
@@ -108,7 +108,7 @@ def broken(tmp_path_factory):
 
 
 def in_place(outcomes):
-    """What passed of the tests that say whose classes are tested: they are outside of vLLM's folder."""
+    """The passed tests of those that check the tested classes: they are outside of vLLM's folder."""
     return [test.removeprefix("::") for test, each in outcomes.items() if test[:2] == "::" and each.outcome == "passed"]
 
 
@@ -139,7 +139,7 @@ def test_a_pool_that_breaks_one_rule_is_a_named_difference(outcomes, broken):
 
 
 def test_a_manager_that_forgets_for_whom_it_looks_is_a_named_difference_with_one_zone(outcomes, broken):
-    """Prefixes are looked up for nobody, and so not in the zone's index."""
+    """Prefixes are looked up without a zone, and so not in the zone's index."""
     stock = {FOR_NOBODY: outcomes["stock"][FOR_NOBODY]}
     assert list(compare(stock, broken["one zone"]).stock_only) == [FOR_NOBODY]
     assert in_place(broken["one zone"])[-3:] == ["test_a_pool", "test_a_manager", "test_a_scheduler"]

@@ -1,4 +1,4 @@
-"""Only the pinned source is taken, and of it only the tests."""
+"""Only the pinned source is used, and only its tests."""
 
 import hashlib
 import io

@@ -1,4 +1,4 @@
-"""What a newer vLLM changes is told where zones touch it, and nowhere else."""
+"""A newer vLLM's changes are reported where they affect zones, and nowhere else."""
 
 from pathlib import Path
 
@@ -44,7 +44,7 @@ def package(folder: Path, **changed: str) -> Package:
 
 @pytest.fixture
 def reported(tmp_path):
-    """What is told of a vLLM in which these files are others, under each heading."""
+    """The report on a vLLM with these files changed, by heading."""
 
     def reported(moved: dict[str, str] | None = None, **changed: str) -> dict[str, list[str]]:
         old, new = package(tmp_path / "old"), package(tmp_path / "new", **changed)

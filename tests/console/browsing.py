@@ -1,4 +1,4 @@
-"""A headless Chromium that looks at the page, and notes whatever it complains about."""
+"""A headless Chromium that opens the page, and records all complaints."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from hack.debian import ensure
 
 PATIENCE_MILLISECONDS = 60_000
-"""A busy machine may let the browser starve for seconds."""
+"""On a busy machine the browser may get no processor time for seconds."""
 
 expect.set_options(timeout=PATIENCE_MILLISECONDS)
 
@@ -18,7 +18,7 @@ expect.set_options(timeout=PATIENCE_MILLISECONDS)
 @contextmanager
 def chromium() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        # A container has little shared memory. Scrolling text in sub-pixels would make pictures differ.
+        # A container has little shared memory. Scrolling text by sub-pixels would make pictures differ.
         browser = playwright.chromium.launch(executable_path=ensure("chromium"), args=["--disable-dev-shm-usage"])
         try:
             yield browser
@@ -28,19 +28,19 @@ def chromium() -> Iterator[Browser]:
 
 @contextmanager
 def opened(browser: Browser, url: str, *, expected: str = "", **options: Any) -> Iterator[Page]:
-    """The page in a tab of its own. Whatever the browser complains about fails the test in the end.
+    """The page in its own tab. The test fails at the end if the browser complains about anything.
 
     Args:
-        browser: as whom to look.
-        url: where the page is.
-        expected: complaints with this in them are meant.
-        options: of the tab, such as ``color_scheme``.
+        browser: the browser that opens the page.
+        url: the page's URL.
+        expected: complaints that contain this text are intended.
+        options: options of the tab, such as ``color_scheme``.
     """
     context = browser.new_context(reduced_motion="reduce", **options)
     context.set_default_timeout(PATIENCE_MILLISECONDS)
     page = context.new_page()
     complaints: list[str] = []
-    # What the Content-Security-Policy refuses comes as an error on the console.
+    # A violation of the Content-Security-Policy appears as an error on the console.
     page.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
     page.on("pageerror", lambda error: complaints.append(str(error)))
     try:
@@ -53,7 +53,7 @@ def opened(browser: Browser, url: str, *, expected: str = "", **options: Any) ->
 
 
 def assert_accessible(page: Page) -> None:
-    """As far as a machine can tell: axe-core's rules, without those that only advise."""
+    """Checks axe-core's rules, without those that only advise."""
     found = Axe().run(
         page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
     )
@@ -67,7 +67,7 @@ def cell_colours(page: Page, *places: float) -> list[list[str]]:
         page: the console.
         places: where in the cell, both ways: from 0, its upper left corner, to 1.
     """
-    # All in one go: of a picture that is read twice, the browser says that it could be read faster.
+    # All at once: if a picture is read twice, the browser warns that it could be read faster.
     colours: list[list[str]] = page.locator("#map").evaluate(
         """(canvas, places) => {
             const { width, height, dataset } = canvas;

@@ -1,4 +1,4 @@
-"""How colours look, to people with all kinds of eyes; and the colours that the page has."""
+"""How colours look with every kind of colour vision; and the page's colours."""
 
 import math
 import re
@@ -53,19 +53,19 @@ def variables(scheme: Scheme) -> dict[str, Colour]:
 
 
 def linear(text: str) -> Colour:
-    """Of ``#rrggbb``."""
+    """The colour given as ``#rrggbb``."""
     red, green, blue = (_linear(int(text[at : at + 2], 16) / 255) for at in (1, 3, 5))
     return red, green, blue
 
 
 def contrast(one: Colour, other: Colour) -> float:
-    """The ratio that WCAG 2 defines, from 1 to 21."""
+    """The ratio defined by WCAG 2, from 1 to 21."""
     darker, lighter = sorted((_luminance(one), _luminance(other)))
     return (lighter + 0.05) / (darker + 0.05)
 
 
 def difference(one: Colour, other: Colour, vision: Matrix) -> float:
-    """How far apart two colours look: their distance in OKLab (Ottosson, 2020), times 100. About 2 is just seen."""
+    """The distance of two colours in OKLab (Ottosson, 2020), times 100. About 2 is just visible."""
     return 100 * math.dist(_lab(_times(vision, one)), _lab(_times(vision, other)))
 
 

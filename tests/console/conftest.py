@@ -13,7 +13,7 @@ from tests.operator.conftest import operator_kubeconfig
 __all__ = ["operator_kubeconfig"]
 
 
-# Playwright's loop runs for as long as its fixture lives, and tests of other modules have loops of their own.
+# Playwright's loop runs for as long as its fixture lives, and tests of other modules have their own loops.
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with chromium() as running:

@@ -1,4 +1,4 @@
-"""KVStorages and KVCacheGroups as the API server has them, with statuses of the operator's."""
+"""KVStorages and KVCacheGroups as stored in the API server, with statuses of the operator."""
 
 from typing import Any
 
@@ -23,13 +23,13 @@ def storage(name: str, *, health: dict[str, str] | None = None, held: int = 0, *
 
 
 def group(name: str, *, ready: dict[str, str] | None = None, reported: Any = None, **spec: Any) -> dict[str, Any]:
-    """A KVCacheGroup with the figures ``told`` in its status."""
+    """A KVCacheGroup with the figures ``reported`` in its status."""
     status = {"conditions": [ready or condition("Ready")], **(reported or {})}
     return body(name, metadata={"namespace": ""}, spec={"storages": ["disk"], **spec}, status=status)
 
 
 class Cluster:
-    """What a test declares, as the console lists it."""
+    """The objects that a test declares, as the console lists them."""
 
     def __init__(self) -> None:
         self.storages: dict[str, dict[str, Any]] = {}
@@ -38,8 +38,8 @@ class Cluster:
         self.listings = 0
 
     def declare(self, *, storages: Any = (), groups: Any = ()) -> None:
-        """Have these objects, in the place of those that have their names."""
-        # Anew: the console's thread may be going through those that there were.
+        """Declares these objects, and replaces those of the same name."""
+        # New dicts: the console's thread may be iterating over the old ones.
         self.storages = self.storages | {each["metadata"]["name"]: each for each in storages}
         self.groups = self.groups | {each["metadata"]["name"]: each for each in groups}
 

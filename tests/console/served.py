@@ -1,4 +1,4 @@
-"""The real console in a thread, over a store that a test fills and engines that say what a test lets them."""
+"""The real console in a thread, over a store that a test fills and engines with chosen reports."""
 
 import asyncio
 import threading
@@ -21,13 +21,13 @@ from tenantzone_runtime.housekeeping.picture import Picture
 from tests.operator.objects import body, zone_report
 
 Block = tuple[str | None, str, bool]
-"""Zone, use, and whether it is borrowed."""
+"""The zone, the use, and whether the block is borrowed."""
 FREE: Block = (None, "free", False)
 READY = [{"type": "Ready", "status": "True", "reason": "Enforced", "message": "enforced"}]
 
 
 class Engine:
-    """A real admin server that tells of made-up blocks."""
+    """A real admin server that reports made-up blocks."""
 
     def __init__(self, name: str, blocks: Sequence[Block], address: tuple[str, int]) -> None:
         self.name = name
@@ -38,7 +38,7 @@ class Engine:
         self.loans: tuple[LoanReport, ...] = ()
         self.tiers: tuple[TierReport, ...] = ()
         self.chunks: dict[str, list[Block]] = {}
-        """Of each tier."""
+        """Blocks of each tier, one for each chunk."""
         self._server = AdminServer(
             *address,
             self.report,
@@ -100,7 +100,7 @@ class Engine:
 
 
 async def no_pods(_: Pool) -> list[Pod]:
-    """Those that nobody watches."""
+    """Lists no pods: these pools have no watch."""
     return []
 
 
@@ -109,10 +109,10 @@ async def no_tokens(*_: str) -> tuple[str, ...]:
 
 
 class ServedConsole:
-    """What a test changes is changed in the console's own thread.
+    """A console in its own thread, which also applies a test's changes.
 
     Args:
-        list_stored: lists KVStorages and KVCacheGroups there; None: no KV-cache manager is told of.
+        list_stored: lists KVStorages and KVCacheGroups; None: the console knows of no KV-cache manager.
     """
 
     def __init__(self, list_stored: Callable[[], Awaitable[Stored]] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What has changed, seen from the store alone."""
+"""Changes, as seen from the store alone."""
 
 from tenantzone_operator.console.changes import MAX_CHANGES, Changes
 from tenantzone_operator.kube.resources import Pool, Zone, read_pool, read_zone

@@ -31,23 +31,23 @@ ENGINE = "engine-0"
 LABELS = {"app": "vllm"}
 PROTECTED_BLOCKS = 80
 MORE_THAN_THE_POOL = re.compile("^[3-9][0-9]{2}$|^[0-9,]+,[0-9]{3}$")
-"""Evicted blocks, as the page writes them: 300 or more."""
+"""Evicted blocks in the page's format: 300 or more."""
 FLOOD_MILLISECONDS = 300_000
-"""For a flood to get so far, on a machine that does other things, too."""
+"""Milliseconds for a flood to get that far on a busy machine."""
 
 
 @dataclass(frozen=True)
 class Stage:
     engine: RealEngine
     url: str
-    """Of the page, on the operator that stands by."""
+    """The URL of the page, on the standby operator."""
 
 
 @pytest.fixture(scope="module")
 def stage(
     engine: RealEngine, control_plane: Cluster, operator_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Stage]:
-    """Two zones in a pool that has the real engine."""
+    """Two zones in a pool with the real engine."""
     assert isinstance(control_plane, ControlPlane), "several operators need users of their own"
     folder = tmp_path_factory.mktemp("console")
     engine.add_keys("gold", "noisy")
@@ -81,7 +81,7 @@ def _objects() -> dict[str, object]:
 
 @contextmanager
 def flooding(engine: RealEngine, tenant: str) -> Iterator[None]:
-    """For as long as the block runs, the tenant asks several things at once, and nothing twice."""
+    """For as long as the block runs, the tenant sends several different requests at once."""
     stop, numbers = Event(), itertools.count()
 
     def flood() -> None:
@@ -114,7 +114,7 @@ def test_the_page_shows_the_flood_and_the_zone_that_is_protected_from_it(browser
             expect(evicted).to_have_text(MORE_THAN_THE_POOL, timeout=FLOOD_MILLISECONDS)
             expect(protected).to_be_visible()
 
-        # One more than it keeps, if a sample was taken while its request ran: the block that was not full yet.
+        # One more than it keeps, if a sample was taken while its request ran: the block that was not yet full.
         expect(page.get_by_role("img", name=re.compile("gold held between [0-9]+ and 8[01] of blocks"))).to_be_visible()
         expect(page.get_by_label(re.compile("noisy: 0 in use, 1[0-9]{2} cached"))).to_be_visible()
         colours = variables("light")

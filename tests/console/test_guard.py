@@ -80,7 +80,7 @@ def test_every_answer_has_the_headers_that_protect_it(console: ServedConsole, me
 
 def test_it_listens_on_one_loopback_address_only(console: ServedConsole):
     socket.create_connection(("127.0.0.1", console.port), timeout=60).close()
-    # Whatever listens on all addresses has this one, too.
+    # A listener on all addresses has this one, too.
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.2", console.port), timeout=60).close()
 

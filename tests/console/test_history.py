@@ -1,4 +1,4 @@
-"""What zones held, in little memory."""
+"""The blocks that zones held, in little memory."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Engines are asked for those who look; over real HTTP."""
+"""Engines are polled while somebody views the page; over real HTTP."""
 
 import asyncio
 import gc
@@ -27,7 +27,7 @@ _published = count(1)
 
 
 class Engine:
-    """An admin port that counts who asks."""
+    """An admin port that counts its requests."""
 
     def __init__(self) -> None:
         self.asked = 0

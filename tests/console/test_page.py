@@ -1,4 +1,4 @@
-"""The page in a real browser, with engines that say what a test lets them."""
+"""The page in a real browser, with engines with chosen reports."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -277,7 +277,7 @@ def test_half_a_million_blocks_and_more_zones_than_colours_are_shown(
         expect(page.locator("#cell")).to_contain_text("Blocks 1 to 123, in one cell: tenant-")
         swatches = page.locator("#legend canvas").evaluate_all("(all) => all.map((one) => one.toDataURL())")
         assert len(swatches) == 30
-        # Seven colours with four marks: those beyond begin anew, and their names tell them apart.
+        # Seven colours with four marks: further zones repeat them, and their names tell them apart.
         assert len(set(swatches)) == 28
 
 

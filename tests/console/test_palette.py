@@ -1,4 +1,4 @@
-"""The page's colours, by computation: text can be read, and zones can be told apart whatever eyes somebody has."""
+"""The page's colours, by computation: text is readable, and zones are distinguishable with any colour vision."""
 
 from itertools import combinations
 
@@ -7,7 +7,7 @@ import pytest
 from tests.console.colours import VISIONS, Scheme, contrast, difference, linear, variables
 
 OKABE_ITO = ("#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7")
-"""*Color Universal Design*, 2008: the measure of what can be told apart."""
+"""*Color Universal Design*, 2008: the standard for distinguishable colours."""
 TEXTS = ("ink", "ink-quiet", "well", "bad", "pending")
 GROUNDS = ("page", "surface", "raised")
 
@@ -15,7 +15,7 @@ schemes = pytest.mark.parametrize("scheme", ["light", "dark"])
 
 
 def closest(colours, vision):
-    """How far apart the two are that look most alike, and which they are."""
+    """The distance of the two most similar colours, and which they are."""
     return min((difference(one, other, vision), names) for (one, other), names in pairs(colours))
 
 

@@ -1,4 +1,4 @@
-"""What the page is told, as JSON."""
+"""The page's data, as JSON."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -59,7 +59,7 @@ def pod(name: str, ip: str = "127.0.0.1") -> Pod:
 
 
 def heard(name: str, rejected: str = "", *zones: ZoneReport) -> LiveEngine:
-    """An engine that has just told of itself what a report says."""
+    """An engine whose latest report has this content."""
     rejection = Rejection(error=rejected, unix_time=0.0) if rejected else None
     reported = report(name, 100, ConfigStatus(applied_generation=1, rejected=rejection), zones)
     look = LiveEngine(pod(name))

@@ -1,4 +1,4 @@
-"""What the console makes of KVStorages and KVCacheGroups, and how often it asks for them."""
+"""How the console shows KVStorages and KVCacheGroups, and how often it lists them."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""The picture of the blocks, as it goes over the wire."""
+"""The picture of the blocks in its wire format."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What slow clients of an HTTP listener hold: over real sockets, with and without TLS."""
+"""The resources that slow clients of an HTTP listener hold: over real sockets, with and without TLS."""
 
 import asyncio
 import socket
@@ -22,13 +22,13 @@ from tests.waiting import await_that
 
 SHORT = HttpBounds(head_seconds=0.3, body_seconds=0.3, idle_seconds=0.3, unread_seconds=0.3, connections=4)
 PATIENT = HttpBounds(head_seconds=3600, body_seconds=3600, idle_seconds=3600, connections=4)
-"""By time it closes nothing within a test."""
+"""Bounds whose times close nothing within a test."""
 GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 @pytest.fixture(scope="module", params=["plain", "tls"])
 def contexts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Of the server and the client."""
+    """TLS contexts of the server and the client."""
     if request.param == "plain":
         yield None, None
         return
@@ -135,7 +135,7 @@ async def test_a_client_that_does_not_end_a_closed_connection_is_not_waited_for(
 async def test_an_answer_that_is_read_slowly_comes_whole(
     contexts: Any, is_streamed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Over several times as long as a client may take nothing, or asyncio waits for the end of TLS."""
+    """Over several times as long as a client may read nothing, or asyncio waits for the end of TLS."""
     monkeypatch.setattr(asyncio.constants, "SSL_SHUTDOWN_TIMEOUT", SHORT.unread_seconds)
     parts = 12
 
@@ -212,7 +212,7 @@ async def test_the_connection_that_has_waited_longest_makes_room(contexts: Any, 
     async with application(echo, PATIENT, contexts[0]) as port:
 
         def try_it() -> None:
-            # A handshake that was never begun counts, too.
+            # A handshake that has not begun counts, too.
             with silent(port, 3 * PATIENT.connections, begin if contexts[0] is None else b"") as slow:
                 with closing(connect(port, contexts[1])) as client:
                     client.sendall(GET)
@@ -239,7 +239,7 @@ async def test_a_request_under_way_makes_no_room() -> None:
 
 
 async def test_a_request_whose_body_waited_for_its_handler_makes_no_room() -> None:
-    """aiohttp stops reading at that size, so the body's end comes when the handler takes it."""
+    """aiohttp stops reading at that size, so the body's end arrives when the handler reads it."""
     may_end, began = asyncio.Event(), asyncio.Event()
 
     async def hold(request: web.Request) -> web.Response:

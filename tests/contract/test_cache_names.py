@@ -1,4 +1,4 @@
-"""Names of groups and instances: what a manager takes, and no two of them the same."""
+"""Names of groups and instances: a manager accepts them, and no two are the same."""
 
 import re
 

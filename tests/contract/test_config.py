@@ -1,4 +1,4 @@
-"""The runtime config: what is written is what is read, and what is wrong is named."""
+"""The runtime config: reading returns what was written, and errors are named."""
 
 import hashlib
 import json

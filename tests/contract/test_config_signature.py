@@ -1,4 +1,4 @@
-"""What the signature of a config covers, and what an engine says of one that does not hold."""
+"""What the signature of a config covers, and an engine's report of an invalid one."""
 
 from collections.abc import Mapping
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""The digest of an instance: whatever changes what a chunk's bytes mean changes it."""
+"""The digest of an instance: any change in the meaning of a chunk's bytes changes it."""
 
 import pytest
 from pydantic import ValidationError

@@ -9,7 +9,7 @@ from tenantzone_contract.logs import JsonFormatter
 
 @pytest.fixture
 def lines():
-    """A logger, and what it has written, as JSON."""
+    """A logger, and its output as JSON."""
     written = []
 
     class Keep(logging.Handler):
@@ -20,7 +20,7 @@ def lines():
     handler.setFormatter(JsonFormatter())
     logger.addHandler(handler)
     logger.propagate = False
-    logger.setLevel(logging.WARNING)  # whatever other tests have done to the root's
+    logger.setLevel(logging.WARNING)  # whatever level other tests have given to the root
     yield logger, written
     logger.removeHandler(handler)
     logger.propagate = True

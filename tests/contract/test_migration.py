@@ -1,4 +1,4 @@
-"""Orders and reports of migrations: what is written is read back, and what is too much is refused."""
+"""Orders and reports of migrations: reading returns what was written, and too much is refused."""
 
 import json
 import re

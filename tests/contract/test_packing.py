@@ -1,4 +1,4 @@
-"""How a snapshot lies in its ConfigMap: what is stored is what is read, in either version, and damage is named."""
+"""The format of a snapshot in its ConfigMap: what is read was stored, in either version, and damage is named."""
 
 import gzip
 import json
@@ -102,7 +102,7 @@ def _other(zones: int) -> bytes:
 
 
 def _lines(zones: int) -> bytes:
-    """What all zones share, and so many of them."""
+    """The lines that all zones share, and those of `zones` zones."""
     return b"\n".join([POOL.text.encode(), *map(_line, range(zones))])
 
 

@@ -1,4 +1,4 @@
-"""An engine of the previous release reads what this one's operator writes, as long as nothing new is used."""
+"""An engine of the previous release reads what this one's operator writes, if it uses nothing new."""
 
 import subprocess
 import sys
@@ -57,7 +57,7 @@ def previous(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def read_by(previous: str, config: RuntimeConfig) -> str:
-    """The hash of the config as the previous release reads it, or why it refuses it."""
+    """The hash of the config as the previous release reads it, or why it refuses the config."""
     folder = str(Path(previous.partition(":")[0]).parent)
     reported = subprocess.run(
         [sys.executable, "-c", READ, folder],

@@ -80,7 +80,7 @@ def written(**fields: object) -> str:
 
 @pytest.fixture
 def older(tmp_path: Path) -> ModuleType:
-    """The module of the previous release, out of the repository's history."""
+    """The module of the previous release, from the repository's history."""
     text = subprocess.run(["git", "show", f"{OLDER}:{MODULE}"], cwd=ROOT, capture_output=True, check=False)
     if text.returncode:
         pytest.skip("no history of the previous release here: git fetch --unshallow")

@@ -1,4 +1,4 @@
-"""Salts: one for each tenant and key, recognised by whoever holds the key, and made by nobody else."""
+"""Salts: one for each tenant and key; only a holder of the key can recognise and make them."""
 
 import base64
 
@@ -19,11 +19,11 @@ from tenantzone_contract.salt import (
 KEY = bytes(32)
 tenants = st.text(min_size=1)
 any_text = st.text(st.characters(exclude_categories=()))
-"""Also halves of surrogate pairs, which have no bytes."""
+"""Includes halves of surrogate pairs, which have no bytes."""
 
 
 def test_the_salts_of_a_key_are_what_they_were():
-    """Another digest would be another cache for everybody, and a gateway of the previous release would miss."""
+    """Another digest would change the cache of all tenants, and a gateway of the previous release would miss."""
     assert tenant_salt(KEY, "acme") == "4d6d69355ce5011617b7ba40a79c14f716ed93166e45764d58e8b45be9bdce76"
     assert tenant_salt(KEY, "acme", "mine") == "2aff57500f40e5d8717357a4b8d745aa2a0d8b7db3309f09c967a4e0e259623e"
     assert salt_key_id(KEY) == "0fa9b15df105014a"
@@ -77,7 +77,7 @@ def test_capitals_are_another_salt_to_vllm_and_so_to_us():
 def test_a_key_is_read_in_hexadecimal_digits_and_in_base64(key):
     for text in (key.hex(), key.hex().upper(), f" {key.hex()}\n", base64.b64encode(key).decode() + "\n"):
         parsed = parse_salt_key(text.encode())
-        # What is base64 may be hexadecimal digits, too, and counts as those.
+        # Valid base64 may also be hexadecimal digits, and counts as those.
         assert parsed == key or text.strip() != key.hex() == parsed.hex()
 
 

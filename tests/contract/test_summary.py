@@ -1,4 +1,4 @@
-"""One zone, in one engine or over several: the same sums, states and percentages for whoever shows them."""
+"""One zone, in one engine or over several: the same sums, states and percentages in every view."""
 
 from typing import get_args
 

@@ -1,4 +1,4 @@
-"""Text that somebody else wrote, before it is shown."""
+"""Text from another party, before it is shown."""
 
 import unicodedata
 

@@ -1,4 +1,4 @@
-"""When a tier gives a zone back too little: windows, thresholds, hysteresis."""
+"""When a tier returns too little to a zone: windows, thresholds, hysteresis."""
 
 import pytest
 
@@ -14,7 +14,7 @@ from tenantzone_contract.tier_effect import (
 
 
 class Life:
-    """A zone that offers and loads chunks, one window after the other."""
+    """A zone that offers and loads chunks, one window after another."""
 
     def __init__(self) -> None:
         self.effect = TierEffect(0.0)
@@ -22,7 +22,7 @@ class Life:
         self.offered = self.loaded = 0
 
     def window(self, offered: int, loaded: int) -> bool:
-        """What is judged at the end of one more window with so much in it."""
+        """The judgement at the end of one more window with these chunks offered and loaded."""
         self.now += WINDOW_SECONDS
         self.offered += offered
         self.loaded += loaded

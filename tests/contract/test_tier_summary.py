@@ -1,4 +1,4 @@
-"""What a zone comes to in tiers, over engines: added up, but for what all of them hold together."""
+"""A zone's tiers over several engines: added up, except for what all of them hold together."""
 
 from tenantzone_contract.report import MAX_COUNT, ZoneTierReport
 from tenantzone_contract.tier_summary import tier_summaries

@@ -114,7 +114,7 @@ def test_files_that_are_gone_leave_what_they_were(renewed: Renewed[ssl.SSLContex
 def test_files_that_could_not_be_opened_at_first_are_used_as_soon_as_they_can(
     renewed: Renewed[ssl.SSLContext], files: TlsFiles, authority: Authority
 ):
-    """As in a process that has as many connections as it may have files."""
+    """As in a process with as many connections as it may have files."""
     before = renewed.newest()
     for source, target in zip(authority.issue_server("next"), files.paths, strict=False):
         shutil.copy(source, target)

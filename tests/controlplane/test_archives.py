@@ -1,4 +1,4 @@
-"""Archives are unpacked without a word that ``tarfile`` learned in 3.11.4, and write nothing where they should not."""
+"""Archives are unpacked without arguments that ``tarfile`` has only since 3.11.4, and write nothing outside."""
 
 import io
 import stat
@@ -70,7 +70,7 @@ def test_no_path_leads_out_of_the_folder(tmp_path, name):
 )
 @pytest.mark.parametrize("leads_to", ["{outside}", "..", "file"])
 def test_neither_links_nor_devices_are_made(tmp_path, kind, leads_to):
-    """And nothing is written through a link to the outside, nor is a file of the outside given to be read."""
+    """Nothing is written through a link to the outside, and no outside file is read."""
     (tmp_path / "evil").write_text("untouched")
     way_out = member("way-out", kind, leads_to=leads_to.format(outside=tmp_path))
     with pytest.raises(ArchiveError, match="way-out is neither a file nor a folder"):

@@ -1,4 +1,4 @@
-"""Which programs a control plane is made of."""
+"""The programs of a control plane."""
 
 import subprocess
 import sys
@@ -31,7 +31,7 @@ def kubectl(folder: Path, minor: str) -> Path:
 
 @pytest.fixture
 def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Stands for what a build of some minutes leaves."""
+    """Stands in for the result of a build of some minutes."""
     folder = tmp_path / "built"
     servers(folder)
     kubectl(folder, "35")

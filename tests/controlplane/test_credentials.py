@@ -1,4 +1,4 @@
-"""Certificates that every supported Python trusts, and what is said of one that is not trusted."""
+"""Certificates that every supported Python trusts, and the message about an untrusted one."""
 
 import ssl
 import threading
@@ -22,10 +22,10 @@ def strict(cafile: Path, purpose: ssl.Purpose = ssl.Purpose.SERVER_AUTH) -> ssl.
 
 
 def shake_hands(client: ssl.SSLContext, server: ssl.SSLContext) -> None:
-    """Do a whole handshake in memory.
+    """Does a whole handshake in memory.
 
     Raises:
-        ssl.SSLError: one of both refuses the other.
+        ssl.SSLError: one side refuses the other.
     """
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     sides = [
@@ -53,7 +53,7 @@ def test_the_strict_checks_of_newer_pythons_pass_for_servers_and_clients(tmp_pat
 
 @pytest.fixture
 def url(tmp_path: Path) -> Iterator[str]:
-    """Of a server with a certificate of an authority in ``tmp_path``."""
+    """The URL of a server with a certificate of an authority in ``tmp_path``."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*Authority(tmp_path / "pki").issue_server("server"))

@@ -1,4 +1,4 @@
-"""The control plane that the demo and the other tests stand on."""
+"""The control plane that the demo and the other tests use."""
 
 import os
 import signal
@@ -37,7 +37,7 @@ def await_no_process_of(folder: Path) -> None:
 
 
 def await_success(attempt: Callable[[], object]) -> None:
-    """Until it raises no more: the API server learns of new roles from a watch of its own."""
+    """Repeats it until it raises no more: the API server learns of new roles from its own watch."""
     deadline = time.monotonic() + WAIT_SECONDS
     while True:
         try:

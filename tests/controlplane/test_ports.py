@@ -1,4 +1,4 @@
-"""Ports and addresses that servers get which start side by side."""
+"""Ports and addresses for servers that start side by side."""
 
 import socket
 import subprocess

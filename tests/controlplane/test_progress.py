@@ -1,4 +1,4 @@
-"""What somebody sees who waits for a long command."""
+"""What a user sees while a long command runs."""
 
 import re
 import sys

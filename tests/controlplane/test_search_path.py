@@ -1,4 +1,4 @@
-"""The administrator's programs are found by those who don't have their folders on PATH."""
+"""Users without the administrator's folders on PATH still find the programs there."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Programs come from PATH, else out of a package; and who can't have one is told what to install."""
+"""Programs come from PATH, or else from a package; otherwise the user is told what to install."""
 
 import os
 import subprocess
@@ -36,7 +36,7 @@ def program(path: Path, text: str) -> None:
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A PATH with the shell's own tools and no program that is looked for; and an empty cache."""
+    """A PATH with the shell's own tools and none of the tested programs; and an empty cache."""
     folder = tmp_path / "path"
     folder.mkdir()
     for tool in ("sh", "mkdir", "chmod", "dpkg", "dpkg-deb", "tar", "rm"):
@@ -87,7 +87,7 @@ def test_a_program_that_runs_already_can_be_made_to_find_its_files_once_more(tmp
     with subprocess.Popen([relocated(program, tmp_path, "/usr/share/none")], stdin=subprocess.PIPE) as running:
         while Path(f"/proc/{running.pid}/comm").read_text() != "program-relativ\n":
             assert running.poll() is None
-        # As another process sees it that began before the wrapper was there.
+        # As seen by another process that began before the wrapper was there.
         (tmp_path / "program-here").unlink()
         assert relocated(program, tmp_path, "/usr/share/none") == tmp_path / "program-here"
         running.communicate()
@@ -139,7 +139,7 @@ def test_root_installs_it_with_new_lists_if_the_old_ones_do_not_do(
 def test_root_installs_packages_whose_scripts_call_the_administrators_programs(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """dpkg refuses to work if PATH does not have them."""
+    """dpkg refuses to work if they are not on PATH."""
     script = f"""#!/bin/sh
     command -v ldconfig > /dev/null || {{ echo "ldconfig not found in PATH" >&2; exit 2; }}
     printf '#!/bin/sh\\n' > {path}/chromium; chmod +x {path}/chromium

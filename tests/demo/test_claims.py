@@ -1,4 +1,4 @@
-"""The demo's exit code says whether what it claims was seen."""
+"""The demo's exit code says whether its claims were observed."""
 
 import pytest
 

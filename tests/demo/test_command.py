@@ -1,4 +1,4 @@
-"""The command of the demo says what is wrong, and shows no traceback."""
+"""The command of the demo reports what is wrong, without a traceback."""
 
 import signal
 import sys

@@ -1,4 +1,4 @@
-"""Engines side by side: each with cores of its own."""
+"""Engines side by side, each with its own cores."""
 
 import os
 import threading
@@ -49,11 +49,11 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
 @pytest.mark.parametrize("others", ["", "somewhere"])
 def test_no_proxy_is_asked_for_an_engine(monkeypatch: pytest.MonkeyPatch, engine: Engine, others: str):
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
-        # Nobody listens on this port.
+        # No process listens on this port.
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     for name in ("NO_PROXY", "no_proxy"):
         monkeypatch.setenv(name, others)
-    # Whoever asked first in this process has made one for the environment of then.
+    # An earlier caller in this process has created one for the environment of that time.
     monkeypatch.setattr(urllib.request, "_opener", None)
     with pytest.raises(OSError, match="refused"):
         urlopen(engine.health_url)

@@ -1,4 +1,4 @@
-"""One demo at a time in a folder, each starts with nothing of the last one, and ``make down`` removes its folder."""
+"""One demo at a time in a folder, each starts from nothing, and ``make down`` removes its folder."""
 
 import subprocess
 import sys

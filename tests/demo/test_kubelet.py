@@ -37,7 +37,7 @@ class Healthy(BaseHTTPRequestHandler):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """The pod as its node and its API server show it."""
+    """The pod as shown by its node and its API server."""
 
     cluster: Cluster
     namespace: str
@@ -92,7 +92,7 @@ def test_a_config_map_arrives_and_changes_arrive_at_once_with_the_annotation(nod
     for text in ("two", "three"):
         node.write_config(text)
         node.nudge(text)
-        # Less than the slow period by far: the annotation brought it.
+        # Far less than the slow period: the annotation caused it.
         node.await_config(text, timeout=SYNC_SECONDS / 2)
 
 

@@ -1,4 +1,4 @@
-"""What ``make up`` leaves running, and the plugin's commands that it says to try; the engine alone is simulated."""
+"""What ``make up`` leaves running, and the plugin's commands that it suggests; only the engine is simulated."""
 
 import json
 import os
@@ -71,7 +71,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 @pytest.fixture(scope="module")
 def run(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """A command in a shell that has read what ``up`` exports."""
+    """Runs a command in a shell that has read what ``up`` exports."""
     file = tmp_path_factory.mktemp("exports") / "exports"
     file.write_text(exports(stack))
     return lambda command: subprocess.run(
@@ -80,7 +80,7 @@ def run(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def suggested(stack: Stack, command: str) -> str:
-    """The line of the guide that begins so."""
+    """The line of the guide that begins with this command."""
     (line,) = re.findall(rf"^  ({re.escape(command)}.*)$", guide(stack), re.MULTILINE)
     return line
 

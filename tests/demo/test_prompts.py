@@ -1,4 +1,4 @@
-"""The demo's prompts: of the wanted size, repeatable, and no two of them alike."""
+"""The demo's prompts: of the wanted size, repeatable, and all different."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The demo in a cluster that the user has named: a namespace of its own, and nothing left behind."""
+"""The demo in a cluster named by the user: its own namespace, and nothing left behind."""
 
 from pathlib import Path
 

@@ -20,7 +20,7 @@ from tests.zones.core import declare
 
 CHUNK = 256
 FILE = 4096
-"""What a chunk takes of the disk, in bytes."""
+"""Bytes of a chunk on the disk."""
 SALT_KEY = b"k" * 32
 NUMBERS = count(1)
 UNBOUNDED = TransferBounds(100, 100)
@@ -46,14 +46,14 @@ def instance(tenant: str, **parts: Any) -> Instance:
 
 
 class FaultyDisk(LocalFileSystem):
-    """The operating system's files, with calls that fail or wait when they are told to."""
+    """The operating system's files, with calls that fail or wait on request."""
 
     def __init__(self):
         super().__init__()
         self.errors = {}
-        """What a call raises, by its name."""
+        """The exceptions that calls raise, by name of the call."""
         self.held = {}
-        """By a call's name: what it waits for before it begins."""
+        """By name of the call: the event that it waits for before it begins."""
         self.calls = []
 
     def lock(self, path):
@@ -75,7 +75,7 @@ class FaultyDisk(LocalFileSystem):
         return self._call("remove", partial(super().remove, path))
 
     def hold(self, name):
-        """Have calls of this name wait; returns what lets them go on."""
+        """Makes calls of this name wait. Returns the event that lets them continue."""
         self.held[name] = threading.Event()
         return self.held[name]
 
@@ -89,28 +89,28 @@ class FaultyDisk(LocalFileSystem):
 
 
 def content(key):
-    """What a chunk of this key has."""
+    """The content of a chunk with this key."""
     return (key * CHUNK)[:CHUNK]
 
 
 def files_in(folder):
-    """All files of chunks under a folder, while they may go."""
+    """All files of chunks under a folder, some of which may be removed meanwhile."""
     return [Path(found, name) for found, _, names in os.walk(folder) for name in names if "-" in name]
 
 
 def keys(number, name=b"x"):
-    """So many keys of chunks."""
+    """`number` keys of chunks."""
     return [name * 4 + index.to_bytes(4) for index in range(number)]
 
 
 def in_bytes(share):
-    """A share of the disk whose numbers are of chunks."""
+    """A share of the disk, given in chunks."""
     sizes = {name: value * FILE if isinstance(value, int) else value for name, value in share.items()}
     return TierShare(tier="disk", **sizes | {name: share[name] for name in share if name == "ttl_seconds"})
 
 
 class Disk:
-    """A tier of so many chunks in a folder, and what its tenants ask of it."""
+    """A tier of `chunks` chunks in a folder, and the requests of its tenants."""
 
     def __init__(self, root, chunks=8, bounds=UNBOUNDED, zones=None, seconds=20.0, opening=True, shape=None, **shares):
         self.root = Path(root)
@@ -142,7 +142,7 @@ class Disk:
             self.wait(lambda: self.tier.is_open)
 
     def config(self, *zones, **shares):
-        """Of these zones, with the shares of the disk that tenants have, or have from now on."""
+        """A config of these zones, with the tenants' shares of the disk; given shares replace older ones."""
         self.shares |= {tenant: in_bytes(share) for tenant, share in shares.items()}
         self.zones = [self._with_share(zone) for zone in zones]
         return make_config(next(NUMBERS), PoolConfig(namespace="n", name="p"), self.zones)
@@ -152,7 +152,7 @@ class Disk:
         return zone if share is None else zone.model_copy(update={"tiers": (share,)})
 
     def restart(self, *zones, salt_key=SALT_KEY, **parts):
-        """Begin anew with what is in the folder, as another engine process does."""
+        """Starts again with the content of the folder, as another engine process does."""
         self.tier.stop()
         self.files.unlock()
         self.files = FaultyDisk()
@@ -168,7 +168,7 @@ class Disk:
         return self.tier.tier.zone_for(tenant, time.monotonic())
 
     def store(self, tenant, *keys):
-        """Store chunks and wait; returns the keys of those that were stored."""
+        """Stores chunks and waits. Returns the keys of the stored ones."""
         return sorted(self.end(self.begin_store(tenant, *keys)).moved)
 
     def begin_store(self, tenant, *keys, protected=()):
@@ -182,7 +182,7 @@ class Disk:
         return [self.tier.find(self.zone(tenant), key) for key in keys]
 
     def load(self, tenant, *keys):
-        """Load chunks and wait; returns what is in their memory then, by those that were loaded."""
+        """Loads chunks and waits. Returns the content of their memory by key of the loaded ones."""
         memory = {key: bytearray(CHUNK) for key in keys}
         end = self.end(self.begin_load(tenant, memory))
         for key in set(keys) - set(end.moved):
@@ -196,7 +196,7 @@ class Disk:
         return number
 
     def end(self, number):
-        """Wait for the end of a job."""
+        """Waits for the end of a job."""
         self.wait(lambda: number in self.ended)
         return self.ended.pop(number)
 
@@ -214,7 +214,7 @@ class Disk:
         self.tier.tier.check()
 
     def rest(self):
-        """Wait until nothing is on its way, and nothing has to go."""
+        """Waits until nothing is in transfer, and nothing is to be removed."""
         self.wait(lambda: self.tier.is_at_rest)
 
     def paths(self):

@@ -13,7 +13,7 @@ WHOLE, CUT_SHORT = b"\x01" * 36, b"\x02" * 36
 
 
 class DiskThatStops(FaultyDisk):
-    """Files that are used up to a phase, and no further."""
+    """Files that can be used up to a phase, and no further."""
 
     phase = ""
 
@@ -59,7 +59,7 @@ def main(folder, phase):
         catalog.forget(tenants.tier.tier.lose(tenants.zone("acme"), catalog._space_of.copy().popitem()[0]))
     else:
         tenants.begin_store("acme", CUT_SHORT)
-    # Ends with the test if nobody kills it.
+    # Ends with the test if it is not killed.
     time.sleep(60)
     os._exit(1)
 

@@ -1,4 +1,4 @@
-"""What happens in any life of a disk: zones come, go and are purged, files are harmed, calls of the system fail."""
+"""Events in any life of a disk: zones come, go and are purged, files are damaged, system calls fail."""
 
 import errno
 import os
@@ -24,7 +24,7 @@ class Lives(RuleBasedStateMachine):
     """A life begins with a disk, on which all tenants are declared."""
 
     terms: ClassVar = {}
-    """Of all zones."""
+    """Terms of all zones."""
 
     def __init__(self):
         super().__init__()
@@ -34,7 +34,7 @@ class Lives(RuleBasedStateMachine):
         self.purges = 0
 
     def forgotten(self, tenant):
-        """What the tenant had stored is no more to be found."""
+        """The tenant's stored chunks are no longer found."""
 
     @rule(tenant=tenants)
     def purge(self, tenant):
@@ -69,7 +69,7 @@ class Lives(RuleBasedStateMachine):
         paths = sorted(self.files())
         if not paths:
             return
-        # What is about to be removed may go meanwhile.
+        # Chunks that are about to be removed may go meanwhile.
         with suppress(FileNotFoundError):
             harmed(harm, paths[chosen % len(paths)], paths[(chosen + 1) % len(paths)])
 
@@ -77,7 +77,7 @@ class Lives(RuleBasedStateMachine):
         return files_in(self.folder / "tier" / "objects")
 
     def end_requests(self, *tenants):
-        """Have the requests end that keep zones of these tenants from going."""
+        """Ends the requests that keep zones of these tenants from being removed."""
         for tenant in tenants:
             zone = self.disk.tier.tier.ledger.zones.get(tenant)
             while zone is not None and zone.requests:
@@ -85,7 +85,7 @@ class Lives(RuleBasedStateMachine):
 
 
 def harmed(harm, path, other):
-    """Do to a chunk's file what others than the tier may do to it."""
+    """Does to a chunk's file what others than the tier may do to it."""
     written = path.read_bytes()
     if harm == "removed":
         path.unlink()

@@ -46,7 +46,7 @@ def test_who_only_looks_whether_one_may_be_tried_tries_none():
 
 
 def test_what_was_under_way_when_it_opened_makes_no_pause_longer():
-    """Of one prompt there are many chunks at once, and a disk that fails fails all of them."""
+    """A prompt has many chunks in progress at once, and a failing disk fails all of them."""
     breaker = Breaker()
     for _ in range(64):
         breaker.failed(0.0)

@@ -1,4 +1,4 @@
-"""A disk that is slow, full, read-only, gone or wrong costs hits: nobody waits, and nothing wrong is ever loaded."""
+"""A disk that is slow, full, read-only, gone or wrong costs hits: no request waits, and no wrong chunk is loaded."""
 
 import errno
 import logging
@@ -51,7 +51,7 @@ def test_an_object_that_is_not_as_it_was_written_is_a_miss_and_counted(disk, har
         tenants.restart()
     assert tenants.load("acme", A, B) == {B: content(B)}
     assert tenants.find("acme", A) == [False]
-    # What has another size is seen without reading it.
+    # A wrong size is noticed without reading the file.
     figures = tenants.tier.figures()
     assert figures.zones["acme"].counts.corrupt + figures.leftovers == 1
     tenants.rest()

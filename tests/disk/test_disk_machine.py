@@ -19,7 +19,7 @@ some_keys = st.lists(st.sampled_from(KEYS), unique=True, min_size=1)
 
 
 class DiskLives(Lives):
-    """Each job is waited for; what happens meanwhile is what its threads make of it.
+    """Waits for each job; its threads determine what happens meanwhile.
 
     Zones are quiet as soon as their requests have ended.
     """

@@ -1,4 +1,4 @@
-"""The disk tier with real files: what tenants store, find and load, what yields, and what is there after a restart."""
+"""The disk tier with real files: what tenants store, find and load, what is evicted, and what survives a restart."""
 
 import os
 import time
@@ -87,7 +87,7 @@ def test_a_reservation_is_never_evicted_for_others_and_a_limit_holds(disk):
 
 def test_there_are_never_more_files_than_the_capacity(disk):
     tenants = disk(acme={}, burst={}, chunks=4)
-    # Files that were given up stay until their removal comes to its turn.
+    # Files that were given up stay until their removal gets its turn.
     held = tenants.files.hold("remove")
     tenants.store("acme", *keys(4))
     number = tenants.begin_store("burst", A)
@@ -264,7 +264,7 @@ def test_another_instance_finds_nothing_and_removes_what_was_there(disk, part):
 
 
 def test_an_engine_without_requests_takes_note_of_its_disk(disk):
-    """Nobody asks then for what has ended: neither the listing at the start, nor the removals of a purge."""
+    """No request then collects results: neither the listing at the start, nor the removals of a purge."""
     tenants = disk(acme={}, opening=False)
     until = time.monotonic() + 20
     while not tenants.tier.is_open:
@@ -368,7 +368,7 @@ def test_a_purge_goes_in_parts_and_nothing_is_found_from_the_first_on(disk):
     tenants.tier.lose(tenants.zone("acme"), stored[:1])
     for _ in tenants.tier.apply_in_parts(tenants.config(declare("acme", purge="once")), 7):
         assert not any(tenants.find("acme", *stored))
-        # What ends meanwhile has all go on that has to be removed.
+        # The results that come in meanwhile let all pending removals continue.
         until = time.monotonic() + 5
         while tenants.tier._catalog.slots.to_remove:
             assert time.monotonic() < until

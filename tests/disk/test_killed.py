@@ -1,4 +1,4 @@
-"""An engine that is killed with SIGKILL in any phase leaves what was whole, and nothing else after the next start."""
+"""An engine killed with SIGKILL in any phase leaves whole chunks, and after the next start nothing else."""
 
 import subprocess
 import sys

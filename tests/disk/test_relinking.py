@@ -1,4 +1,4 @@
-"""The hits that are found again by the names of a disk's files."""
+"""The hits that are restored from the names of a disk's files."""
 
 from hashlib import sha256
 from random import Random
@@ -21,7 +21,7 @@ def find_hits(names, shape):
 
 
 def blocks(*tokens):
-    """The hashes of a prompt's blocks; a block's says all that came before it."""
+    """The hashes of a prompt's blocks; each hash covers everything before it."""
     return [sha256(repr(tokens[: number + 1]).encode()).digest() for number in range(len(tokens))]
 
 
@@ -30,7 +30,7 @@ def keys(hashes, group):
 
 
 def of_prompt(tokens, shape=SHAPE):
-    """The names of what a hit needs that ends where a prompt does, and its keys."""
+    """The names of the chunks that a hit needs which ends where a prompt does, and its keys."""
     prompt = [keys(blocks(*tokens), group) for group in range(len(shape.windows))]
     before = befores(prompt[0])
     hit = shape.keys(prompt, len(tokens))

@@ -1,4 +1,4 @@
-"""The seal: what opens, and what each part of it keeps from opening."""
+"""The seal: what opens it, and how a change of each part prevents that."""
 
 import pytest
 
@@ -50,7 +50,7 @@ def test_the_seal_of_another_zone_purge_key_or_instance_does_not_open(other):
 
 @pytest.mark.parametrize("other", OTHERS[:3])
 def test_each_zone_and_purge_has_a_key_of_its_own(other):
-    # The bytes of a stream cipher under one key and one nonce would be the same, whatever else is sealed.
+    # Under one key and one nonce, a stream cipher's bytes would repeat for different contents.
     assert sealed_by(seal_of())[4:260] != sealed_by(seal_of(**other))[4:260]
 
 

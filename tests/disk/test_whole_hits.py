@@ -1,4 +1,4 @@
-"""Hits on a real disk, of which each chunk is of use with the others only: stored, evicted and found again whole."""
+"""Hits on a real disk whose chunks are useful only together: stored, evicted and found again whole."""
 
 import errno
 import os
@@ -50,7 +50,7 @@ def store(tenants, tenant, *prompts):
 
 
 def has(tenants, tenant, tokens):
-    """Whether a hit is there whole; what has none of it but by chance has nothing."""
+    """Whether a hit is there whole; a hit that is not whole finds nothing, except by chance."""
     zone = tenants.zone(tenant)
     there = [tenants.tier.holds(zone, key) for key in hit_of(tokens)]
     return all(there)
@@ -187,7 +187,7 @@ def test_what_hits_have_in_common_is_kept_for_the_one_that_was_added_last(disk, 
     tenants = disk(acme={}, chunks=20)
     store(tenants, "acme", "abcd", "abcdef")
     for key, path in tenants.paths().items():
-        # Of when it was written, whatever the clock of the files can tell apart.
+        # A clear age for each file, whatever the resolution of the file system's clock.
         age = 200.0 if key in hit_of("abcd") else 100.0
         os.utime(path, times=(time.time() - age,) * 2)
     tenants.config(*tenants.zones, acme={"limit": limit})

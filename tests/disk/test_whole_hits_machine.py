@@ -37,7 +37,7 @@ class HitLives(Lives):
 
     @rule(tenant=tenants, tokens=prompts)
     def load(self, tenant, tokens):
-        """As much of a prompt as makes a hit."""
+        """Loads as much of a prompt as makes a hit."""
         if tenant not in self.declared:
             return
         zone, disk = self.disk.zone(tenant), self.disk.tier
@@ -95,7 +95,7 @@ class HitLives(Lives):
 
     @rule(renamed=st.lists(st.integers(0), max_size=3))
     def restart(self, renamed):
-        """Begin anew, when somebody has said of files that they come after other blocks than they do."""
+        """Restarts after another program has renamed files, so that they claim to follow other blocks."""
         if self.declared:
             self.release()
             if renamed:

@@ -1,4 +1,4 @@
-"""The threads that wait for the disk: each tenant in turn, and no end that waits for them."""
+"""The threads that wait for the disk: tenants take turns, and no shutdown waits for the threads."""
 
 import threading
 

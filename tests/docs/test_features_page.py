@@ -1,4 +1,4 @@
-"""The table of features says what the tests say that they show."""
+"""The table of features cites the tests that claim to show them."""
 
 import ast
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`make generate` writes what is there, and .gitattributes marks that and nothing else as written by it."""
+"""`make generate` writes the files as they are, and .gitattributes marks exactly those as generated."""
 
 import os
 import subprocess
@@ -13,9 +13,9 @@ from hack.version import files as repeating_the_version
 from tests.docs.test_site import REPOSITORY
 
 UNTOUCHED = 1_000_000_000
-"""A file's time that nothing has written since."""
+"""The modification time of an untouched file."""
 LOCKS = "requirements/"
-"""`make lock` asks the package index, so nobody can say beforehand what it writes."""
+"""`make lock` asks the package index, so its output can't be predicted."""
 
 
 def git(*arguments: str) -> str:
@@ -23,7 +23,7 @@ def git(*arguments: str) -> str:
 
 
 def tracked() -> Iterator[Path]:
-    """Files of this tree, as they are now."""
+    """Files of this tree, in their current state."""
     for name in git("ls-files", "--cached", "--others", "--exclude-standard", "-z").split("\0"):
         path = Path(name)
         if name and (REPOSITORY / path).is_file():
@@ -31,7 +31,7 @@ def tracked() -> Iterator[Path]:
 
 
 def marked() -> set[Path]:
-    """Those that .gitattributes calls generated, without the locks."""
+    """Files that .gitattributes calls generated, without the locks."""
     names = "\n".join(map(str, tracked()))
     command = ["git", "-C", REPOSITORY, "check-attr", "--stdin", "linguist-generated"]
     reported = subprocess.run(command, input=names, capture_output=True, text=True, check=True).stdout
@@ -41,7 +41,7 @@ def marked() -> set[Path]:
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tree without what is generated, after `make generate`."""
+    """The tree without generated files, after `make generate`."""
     folder = tmp_path_factory.mktemp("tree")
     for path in set(tracked()) - marked():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)

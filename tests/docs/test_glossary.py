@@ -18,12 +18,12 @@ from tenantzone_runtime.zones.zone import ZoneSpec
 REPOSITORY = Path(__file__).parents[2]
 GLOSSARY = (REPOSITORY / "docs" / "glossary.md").read_text(encoding="utf-8")
 OUTSIDE = ("the frontend's", "a tier's")
-"""Of whom a field is that no spec of the core has."""
+"""Owners of fields that no spec of the core has."""
 CORE = {"ZoneSpec": ZoneSpec, "Watermarks": Watermarks}
 
 
 def table(first_column: str) -> list[list[str]]:
-    """The rows of the table whose first column is headed so, without its head."""
+    """The rows, without the header, of the table whose first column has this heading."""
     rows = re.search(rf"^\| {re.escape(first_column)} \|.*\n\|[-|]+\n((?:\|.*\n)+)", GLOSSARY, re.MULTILINE)
     assert rows is not None, f"no table begins with {first_column}"
     return [[cell.strip().strip("`") for cell in row.strip("|").split("|")] for row in rows[1].splitlines()]
@@ -44,7 +44,7 @@ def spec_of(kind: str) -> dict[str, Any]:
 
 
 def has(owner: Any, path: str) -> bool:
-    """Whether a class has such a field, through the classes of the fields on the way, and of the items of tuples."""
+    """Whether a class has such a field, through the classes of the fields on the path, and of the items of tuples."""
     name, _, rest = path.partition(".")
     if get_args(owner):
         return any(has(each, path) for each in get_args(owner))
@@ -57,7 +57,7 @@ def has(owner: Any, path: str) -> bool:
 
 
 def same_name(resource: str, contract: str, core: str) -> bool:
-    """The last parts are one name: in ``camelCase``, and in ``snake_case`` with a unit."""
+    """Whether the last parts are one name: in ``camelCase``, and in ``snake_case`` with a unit."""
     names = [path.rpartition(".")[2] for path in (resource, contract, core)]
     snake = re.sub(r"(?=[A-Z])", "_", names[0]).lower()
     return {name.removesuffix("_seconds") for name in names[1:]} == {snake} and names[1] == names[2]

@@ -1,4 +1,4 @@
-"""The paths through the code lead over files that there are, and past none of the frontend's."""
+"""The page's paths through the code lead through existing files, and leave out none of the frontend's."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ PAGE = (ROOT / "docs" / "paths.md").read_text()
 NAMED = re.findall(r"`([\w/]+\.(?:py|yaml))`", PAGE)
 ROOTS = (ROOT, ROOT / "runtime", RUNTIME)
 FOLDERS = (*ROOTS, *(root / name for root in ROOTS for name in re.findall(r"`([\w/]+/)`", PAGE)))
-"""Under which the page names files: those that it says itself."""
+"""Folders in which the page names files: those that it mentions itself."""
 NOT_PASSED = {"frontend/__init__.py"}
 
 

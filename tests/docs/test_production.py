@@ -1,4 +1,4 @@
-"""What docs/production.md gives to type does what it says."""
+"""The commands of docs/production.md do what it says."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def test_zones_and_pools_come_back_from_the_backup_as_they_were(control_plane, n
     def type_in(command: str) -> None:
         program = control_plane.kubectl_program.parent
         environment = {**os.environ, "KUBECONFIG": str(control_plane.kubeconfig), "PATH": f"{program}:{os.defpath}"}
-        # Other tests have zones of their own in the same cluster.
+        # Other tests have their own zones in the same cluster.
         command = command.replace("--all-namespaces", f"--namespace={namespace}")
         subprocess.run(command, shell=True, check=True, cwd=tmp_path, env=environment)
 

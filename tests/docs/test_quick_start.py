@@ -1,4 +1,4 @@
-"""What docs/quick-start.md gives, kustomizations and commands, does what it is meant to do."""
+"""The kustomizations and commands of docs/quick-start.md work as intended."""
 
 import base64
 import json
@@ -28,7 +28,7 @@ ENGINES_THAT_RUN = PAGE.partition("\n## Engines that run already\n")[2].partitio
 
 @pytest.fixture(scope="module")
 def rendered(tmp_path_factory) -> dict[str, list[dict]]:
-    """What each of them makes, by its folder."""
+    """The objects that each kustomization makes, by its folder."""
     beside = tmp_path_factory.mktemp("quick-start")
     clone = os.path.relpath(REPOSITORY, beside / "any")
     made = {}
@@ -92,7 +92,7 @@ def test_engines_that_run_already_find_all_that_their_pods_mount(
     pod["spec"]["containers"][0]["image"] = "vllm"
     type_in("kubectl apply --filename=-", input=json.dumps(pod))
 
-    # What is not optional must be there before the pod starts; the rest the operator makes for the pool.
+    # What is not optional must be there before the pod starts; the operator makes the rest for the pool.
     assert get("tenantzone acme")["spec"]["pool"] == get("zonepool demo")["metadata"]["name"]
     assert get("zonepool demo")["spec"]["selector"]["matchLabels"] == get("pod engine")["metadata"]["labels"]
     made = {admin_secret_name("demo"), salt_secret_name("demo"), config_map_name("demo")}

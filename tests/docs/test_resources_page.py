@@ -1,4 +1,4 @@
-"""docs/reference/resources.md says what the schemas do."""
+"""docs/reference/resources.md agrees with the schemas."""
 
 import yaml
 
@@ -20,7 +20,7 @@ def test_each_description_of_a_field_and_each_message_of_a_rule_is_on_the_page()
 
 
 def texts_in(schema) -> list[str]:
-    """Wherever they are, so that a keyword that the page does not follow is noticed."""
+    """All descriptions, wherever they are, so that a keyword that the page does not follow is noticed."""
     found = []
     if isinstance(schema, dict):
         found = [schema[key] for key in ("description", "message") if isinstance(schema.get(key), str)]

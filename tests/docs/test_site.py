@@ -1,4 +1,4 @@
-"""The documentation is a site that needs no network, and no link within this repository leads nowhere."""
+"""The documentation is a site that needs no network, and no link within this repository is dead."""
 
 import re
 import shutil
@@ -14,7 +14,7 @@ REPOSITORY = Path(__file__).parents[2]
 DOCS = REPOSITORY / "docs"
 FOLDERS = ("bench", "hack", "manifests", "tests")
 PAGES = [*REPOSITORY.glob("*.md"), *(path for folder in FOLDERS for path in (REPOSITORY / folder).rglob("*.md"))]
-"""What GitHub shows and the site does not have; of the site's own pages Sphinx says what is wrong."""
+"""Pages that GitHub shows and the site does not have; Sphinx checks the site's own pages."""
 
 
 def build(source: Path, site: Path) -> subprocess.CompletedProcess[str]:
@@ -95,7 +95,7 @@ def markdown() -> MarkdownIt:
 
 
 def local_links(page: Path) -> list[str]:
-    """In Markdown and in HTML, in order."""
+    """Links in Markdown and in HTML, in order."""
     html = markdown().render(page.read_text())
     links = re.findall(r'(?:href|src|srcset)="([^"]*)"', html)
     return [link for link in links if not re.match(r"[a-z]+:", link)]

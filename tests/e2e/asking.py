@@ -1,4 +1,4 @@
-"""Asks engines. This runs in a pod, by its text alone, where there is nothing but Python's own library."""
+"""Sends requests to engines. This runs in a pod, from its text alone, with only Python's own library."""
 
 import json
 import select
@@ -11,7 +11,7 @@ _REFUSED_SECONDS = 10
 _UNTIL_SECONDS = 120
 _POLL_SECONDS = 0.02
 _PAUSE_SECONDS = 0.1
-"""Between requests of a load: engines that start meanwhile need the cores, too."""
+"""Seconds between requests of a load: engines that start meanwhile need the cores, too."""
 
 
 def main(what: str, url: str, key: str, *arguments: str) -> None:
@@ -33,7 +33,7 @@ def ask(url: str, key: str, prompt: str, tokens: int) -> dict:
 
 
 def ask_again(url: str, key: str, prompt: str, tokens: int) -> dict:
-    """A Service goes on naming an engine that was killed until kube-proxy knows: it refuses connections meanwhile."""
+    """Sends a request; retries refused connections: a Service names a killed engine until kube-proxy notices."""
     deadline = time.monotonic() + _REFUSED_SECONDS
     while True:
         try:
@@ -45,7 +45,7 @@ def ask_again(url: str, key: str, prompt: str, tokens: int) -> dict:
 
 
 def keep_asking(url: str, key: str) -> None:
-    """Until standard input ends: a program in a pod goes on if the kubectl that started it is only ended.
+    """Sends requests until standard input ends: ending kubectl alone does not end the program in the pod.
 
     Prints a line for each request: null, or why it failed.
     """
@@ -61,9 +61,9 @@ def keep_asking(url: str, key: str) -> None:
 
 
 def await_status(urls: list[str], key: str, status: int) -> None:
-    """Until each of these answers with it.
+    """Sends requests until each of these URLs answers with the status.
 
-    Prints an empty line when it has begun, and one for each of them: the Unix time at which it did so first.
+    Prints an empty line when it begins, and one for each URL: the Unix time of its first such answer.
     """
     print(flush=True)
     waiting, deadline = set(urls), time.monotonic() + _UNTIL_SECONDS

@@ -1,4 +1,4 @@
-"""A client in the cluster: a pod of the operator's image, which has Python, that asks engines over their Service."""
+"""A client in the cluster: a pod of the operator's image, which has Python, that sends requests through a Service."""
 
 import json
 import subprocess
@@ -22,7 +22,7 @@ _ASKING = Path(__file__).with_name("asking.py")
 
 @dataclass(slots=True)
 class Load:
-    """What became of requests that were asked one after the other."""
+    """The outcomes of requests that were sent one after another."""
 
     answered: int = 0
     failures: list[str] = field(default_factory=list)
@@ -30,10 +30,11 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """
+    """A pod that sends requests.
+
     Args:
-        cluster: where.
-        image: the operator's.
+        cluster: the cluster.
+        image: the operator's image.
     """
 
     cluster: Cluster
@@ -65,15 +66,15 @@ class Client:
         self.cluster.kubectl("wait", "--namespace", NAMESPACE, "--for=condition=Ready", f"pod/{POD}", "--timeout=60s")
 
     def ask(self, tenant: str, prompt: str, tokens: int = 1) -> dict[str, Any]:
-        """The answer, as the API gives it."""
+        """Returns the answer in the API's format."""
         asking = _asking("once", _URL, f"key-of-{tenant}", prompt, str(tokens))
         return dict(json.loads(self.cluster.kubectl(*asking).stdout))
 
     @contextmanager
     def until(self, status: int, key: str, addresses: list[str]) -> Iterator[list[float]]:
-        """Ask each of these engines what a key may see until each answers with this status.
+        """Asks each of these engines what a key may see until each answers with this status.
 
-        When the block is left it waits for that; the Unix times at which they did so first are there then.
+        The end of the block waits for that, and then fills in the Unix times of their first such answers.
         """
         urls = ",".join(f"http://{address}:8000/v1/models" for address in addresses)
         times: list[float] = []
@@ -85,7 +86,7 @@ class Client:
 
     @contextmanager
     def load(self, tenant: str) -> Iterator[Load]:
-        """Ask several times a second while the block runs; what came of it is there when it is left."""
+        """Sends several requests a second while the block runs; the outcomes are available when it ends."""
         load = Load()
         with tempfile.TemporaryFile("w+") as reported:
             with self.cluster.popen(

@@ -1,4 +1,4 @@
-"""The product as shipped, installed once on a real cluster for all tests here. They build on each other, in order."""
+"""The product as shipped, installed once on a real cluster for all tests here. They depend on each other, in order."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,12 +17,12 @@ _STORY = ("installed", "changes", "failures", "scaling", "dropin", "upgrade", "u
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Only when asked for: they need a cluster with nodes, and the images."""
+    """Collects these tests only on request: they need a cluster with nodes, and the images."""
     return None if config.getoption("--e2e") else True
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """An engine takes minutes to start, so one installation serves them all, and goes through one story."""
+    """An engine takes minutes to start, so one installation serves all tests, in a fixed order."""
     ours = [item for item in items if item.path.parent == Path(__file__).parent]
     items[:] = [item for item in items if item not in ours] + sorted(ours, key=_chapter)
 
@@ -33,13 +33,13 @@ def _chapter(item: pytest.Item) -> int:
 
 @pytest.fixture(scope="session")
 def image(request: pytest.FixtureRequest) -> str:
-    """The operator's."""
+    """The operator's image."""
     return str(request.config.getoption("--operator-image"))
 
 
 @pytest.fixture(scope="session")
 def image_before(request: pytest.FixtureRequest, image: str) -> str:
-    """The operator's, of the commit before."""
+    """The operator's image of the previous commit."""
     return str(request.config.getoption("--operator-image-before") or image)
 
 

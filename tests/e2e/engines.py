@@ -38,12 +38,13 @@ _ARGUMENTS = [
 
 @dataclass(frozen=True, slots=True)
 class Engines:
-    """
+    """Engines in a cluster.
+
     Args:
-        cluster: where.
-        kube: the same, for what is looked at many times a second.
-        folder: for the model and the kustomization.
-        image: with vLLM in it; without one, vLLM is the node's own.
+        cluster: the cluster.
+        kube: the same, for what is polled many times a second.
+        folder: a folder for the model and the kustomization.
+        image: an image with vLLM; without one, vLLM is the node's own.
     """
 
     cluster: Cluster
@@ -52,7 +53,7 @@ class Engines:
     image: str | None = None
 
     def deploy(self, *, replicas: int) -> None:
-        """Bring them up with the sample pool and zones, and wait until all are ready."""
+        """Deploys them with the sample pool and zones, and waits until all are ready."""
         if not self.image:
             host_environment.check()
         namespace = {
@@ -83,64 +84,64 @@ class Engines:
         return dict(json.loads(self.kubectl("get", name, "-o", "json")))
 
     def scale(self, replicas: int) -> None:
-        """Change their number, and wait until that many are ready and the others are gone."""
+        """Changes their number, and waits until that many are ready and the others are gone."""
         self.kubectl("scale", "deployment/vllm", f"--replicas={replicas}")
         self.await_rollout()
 
     def await_rollout(self, deployment: str = "vllm") -> None:
-        """Until all of its pods are new and ready, and the old ones are gone."""
+        """Waits until all of its pods are new and ready, and the old ones are gone."""
         self.kubectl("rollout", "status", f"deployment/{deployment}", f"--timeout={_START_SECONDS}s")
         await_that(lambda: len(self._pods()) == len(self.pods()), "pods that leave are gone")
 
     def answers(self) -> bool:
-        """Whether the API server does."""
+        """Whether the API server answers."""
         return self.cluster.kubectl("get", "--raw=/readyz", check=False).returncode == 0
 
     def pods(self) -> list[str]:
-        """Those that are ready and stay, by name."""
+        """The names of the pods that are ready and not being deleted."""
         return sorted(pod["metadata"]["name"] for pod in self._pods() if _is_ready(pod))
 
     def await_pods(self, number: int) -> None:
         await_that(lambda: len(self.pods()) == number, f"{number} engines are ready", seconds=_START_SECONDS)
 
     def container(self, pod: str) -> dict[str, Any]:
-        """What kubelet says of its container."""
+        """Kubelet's status of its container."""
         (status,) = self.get(f"pod/{pod}")["status"]["containerStatuses"]
         return dict(status)
 
     def report(self, pod: str) -> EngineReport:
-        """What an engine says of itself, by way of the API server."""
+        """An engine's report, through the API server."""
         secret = self.get(f"secret/{admin_secret_name('demo')}")
         shown = {ADMIN_TOKEN_HEADER: b64decode(secret["data"][TOKEN_FILE]).decode()}
         path = f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}:9464/proxy{REPORT_PATH}"
         return parse_report(self.kube.text(path, **shown))
 
     def rows(self, zone: str) -> list[str]:
-        """The engines that a zone's status speaks of."""
+        """The engines in a zone's status."""
         return sorted(row["pod"] for row in self.get(f"tenantzone/{zone}")["status"].get("engines", []))
 
     def reserved(self, zone: str) -> dict[str, int | None]:
-        """What each engine that is ready enforces as a zone's reservation, in blocks; None if it has no such zone."""
+        """The reservation in blocks that each ready engine enforces for a zone; None if it has no such zone."""
         reports = {pod: self.report(pod) for pod in self.pods()}
         return {pod: _reserved(report, zone) for pod, report in reports.items()}
 
     def reserve(self, zone: str, blocks: int) -> None:
-        """Change a zone's reservation, and wait until each engine that is ready enforces it."""
+        """Changes a zone's reservation, and waits until each ready engine enforces it."""
         self.await_enforced(zone, blocks, self.patch(zone, blocks), self.pods())
 
     def patch(self, zone: str, blocks: int) -> int:
-        """Change a zone's reservation, and return the zone's new generation."""
+        """Changes a zone's reservation. Returns the zone's new generation."""
         patch = f'--patch={{"spec":{{"reserved":{blocks}}}}}'
         shown = self.kubectl("patch", f"tenantzone/{zone}", "--type=merge", patch, "-o=jsonpath={.metadata.generation}")
         return int(shown)
 
     def give_key(self, tenant: str, keys: str) -> None:
-        """Put what a tenant's file of keys is to hold into the Secret."""
+        """Writes the content of a tenant's file of keys into the Secret."""
         patch = json.dumps({"stringData": {tenant: keys}})
         self.kubectl("patch", "secret/tenant-keys", "--type=merge", f"--patch={patch}")
 
     def await_enforced(self, zone: str, blocks: int, generation: int, pods: list[str]) -> None:
-        """Wait until each of these engines enforces a reservation, by its own report."""
+        """Waits until each of these engines enforces a reservation, by its own report."""
         for pod in pods:
             eventually(lambda pod=pod: self._enforces(pod, zone, generation, blocks))
 
@@ -172,7 +173,7 @@ class Engines:
         )
 
     def _template(self) -> dict[str, Any]:
-        """What differs from the shipped one: the model, and a machine that is small."""
+        """The differences from the shipped one: the model, and a small machine."""
         variables = {
             "VLLM_CPU_KVCACHE_SPACE": "1",
             "HF_HUB_OFFLINE": "1",

@@ -1,8 +1,7 @@
 """vLLM from the node's own disk.
 
-An image with vLLM in it weighs gigabytes. So, unless one is named, engines use this project's own environment:
-read-only volumes at the same paths in an image of empty folders, behind claims, because the strictest pod security
-allows no host paths.
+An image with vLLM has gigabytes. So, unless one is named, engines use this project's own environment: read-only volumes
+at the same paths in an image of empty folders, behind claims, because the strictest pod security allows no host paths.
 """
 
 import sys
@@ -21,16 +20,17 @@ FOLDERS = {
     PROJECT: "project",
     Path(sys.prefix): "environment",
 }
-"""With the names of their volumes. Each is mounted once, and the system's own Python lies in /usr itself."""
+"""Folders with the names of their volumes. Each is mounted once, and the system's own Python is in /usr itself."""
 
 _SIZE = {"storage": "1Gi"}
-"""Has to be said, and is not heeded."""
+"""Required, but without effect."""
 
 
 def check() -> None:
-    """
+    """Checks that pods can read the environment.
+
     Raises:
-        AssertionError: pods, which run as somebody else, could not read it.
+        AssertionError: pods, which run as another user, could not read it.
     """
     for folder in FOLDERS:
         assert folder.stat().st_mode & 0o005 == 0o005, f"engines can't read {folder}: chmod -R o+rX {folder}"
@@ -50,7 +50,7 @@ def objects(namespace: str) -> list[dict[str, Any]]:
 
 
 def persistent_volumes(namespace: str) -> list[str]:
-    """Their names in the cluster."""
+    """The names of the volumes in the cluster."""
     return [f"{namespace}-{name}" for name in FOLDERS.values()]
 
 

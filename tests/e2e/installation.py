@@ -20,12 +20,13 @@ _LABEL = "app.kubernetes.io/name=tenantzone-operator"
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """
+    """An installation of CRDs and operator.
+
     Args:
-        cluster: where.
-        image: the operator's, with its tag.
-        folder: for the kustomization.
-        project: of which tree CRDs and manifests are.
+        cluster: the cluster.
+        image: the operator's image, with its tag.
+        folder: a folder for the kustomization.
+        project: the tree of the CRDs and manifests.
     """
 
     cluster: Cluster
@@ -34,7 +35,7 @@ class Installation:
     project: Path = PROJECT
 
     def install(self) -> None:
-        """CRDs first: nothing of ours can be applied without them."""
+        """Installs the CRDs first: none of our objects can be applied without them."""
         crds = str(self.project / "crds")
         self.cluster.kubectl("apply", "--server-side", "--force-conflicts", "--filename", crds)
         self.cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", "--filename", crds)
@@ -42,7 +43,7 @@ class Installation:
         self.await_rollout()
 
     def uninstall(self) -> None:
-        """The operator, then the CRDs, and with them all zones that are left."""
+        """Removes the operator, then the CRDs, and with them all remaining zones."""
         self.cluster.kubectl("delete", "--kustomize", str(self._kustomization), "--timeout=120s")
         self.cluster.kubectl("delete", "--filename", str(self.project / "crds"), "--timeout=60s")
 
@@ -63,14 +64,14 @@ class Installation:
         return dict(json.loads(self.kubectl("get", name, "-o", "json")))
 
     def scale(self, replicas: int) -> None:
-        """Change their number, and wait until that many are ready and the others are gone."""
+        """Changes the number of operators, and waits until that many are ready and the others are gone."""
         self.kubectl("scale", OPERATOR, f"--replicas={replicas}")
         self.await_rollout()
         if replicas == 0:
             self.kubectl("wait", "--for=delete", "pod", f"--selector={_LABEL}", "--timeout=60s")
 
     def evict(self, pod: str) -> None:
-        """Ask for a pod's eviction, as a drain of its node does.
+        """Requests a pod's eviction, as a drain of its node does.
 
         Raises:
             ClusterError: a disruption budget forbids it now.
@@ -81,7 +82,7 @@ class Installation:
 
     @contextmanager
     def forwarded(self, port: int) -> Iterator[str]:
-        """The address at which a port of the operator's pods is reached from here, by kubectl's port-forward."""
+        """The local address of a port of the operator's pods, by kubectl's port-forward."""
         command = ("port-forward", "--namespace", NAMESPACE, OPERATOR, f":{port}")
         with tempfile.NamedTemporaryFile("w+") as reported, self.cluster.popen(*command, stdout=reported) as forwarding:
             try:

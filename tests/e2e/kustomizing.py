@@ -1,4 +1,4 @@
-"""The shipped manifests with what a test cluster needs otherwise, as a user would do it: kustomize on top."""
+"""The shipped manifests with a test cluster's changes, made as a user would: kustomize on top."""
 
 import os
 from pathlib import Path
@@ -10,10 +10,10 @@ PROJECT = Path(__file__).parents[2]
 
 
 def write_kustomization(folder: Path, base: Path, **more: Any) -> Path:
-    """A kustomization on top of one of ours.
+    """Writes a kustomization on top of one of ours.
 
     Args:
-        folder: where it is written.
+        folder: the folder that it is written to.
         base: the folder of ours.
         more: its other fields.
     """

@@ -1,4 +1,4 @@
-"""What can be broken on a node of our own."""
+"""Faults to inject into our own node."""
 
 import subprocess
 from dataclasses import dataclass
@@ -8,19 +8,19 @@ from hack.node.node import Inside
 
 @dataclass(frozen=True, slots=True)
 class OwnNode:
-    """The node that all of this runs on, from below."""
+    """The node that runs everything, seen from its machine."""
 
     inside: Inside
 
     def kill(self, daemon: str) -> None:
-        """End a daemon the hard way; the node starts it again."""
+        """Kills a daemon; the node starts it again."""
         self._run("pkill", "--signal=KILL", "--exact", daemon)
 
     def kill_largest_process(self, container: str) -> str:
-        """End what the kernel ends when memory is short: the process of a container that has the most of it.
+        """Kills what the kernel kills when memory is short: the process of a container that uses the most of it.
 
         Args:
-            container: its id, as kubelet says it.
+            container: its id, in kubelet's notation.
 
         Returns:
             the process' name.

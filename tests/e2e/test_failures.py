@@ -1,4 +1,4 @@
-"""Parts of the cluster fail or are replaced, and nothing that was declared is lost."""
+"""Parts of the cluster fail or are replaced, and no declaration is lost."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""What a user has after the commands of the README."""
+"""The result of the README's commands for a user."""
 
 import json
 import urllib.request

@@ -1,4 +1,4 @@
-"""Taking everything away again. These tests come last."""
+"""Removal of everything. These tests come last."""
 
 _KINDS = (
     "namespaces,clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings,crds"

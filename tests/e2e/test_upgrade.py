@@ -1,6 +1,6 @@
-"""From the manifests and the operator of the last release to these, and the zones stay as they are.
+"""An upgrade from the manifests and the operator of the last release leaves the zones as they are.
 
-As long as no release is tagged, from those of the commit before.
+Until a release is tagged, from those of the previous commit.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ from tests.e2e.kustomizing import PROJECT
 
 @pytest.fixture
 def before(installation, image_before, tmp_path):
-    """The same installation as it was before."""
+    """The same installation in its previous version."""
     before = last_tag() or "HEAD^"
     archive = subprocess.run(["git", "-C", PROJECT, "archive", before, "crds", "manifests"], capture_output=True)
     if archive.returncode:

@@ -1,4 +1,4 @@
-"""A KVCacheGroup that two zones of the engines with tiers share, as the operator has their manager know it."""
+"""A KVCacheGroup shared by two zones of the engines with tiers, sent to their manager as the operator does it."""
 
 from collections import Counter
 
@@ -15,11 +15,11 @@ class SharedGroup:
     """The group ``team``.
 
     Args:
-        chunk: the bytes of one.
+        chunk: the bytes of one chunk.
         limit: chunks that both zones may store together.
-        floor: chunks that the first is promised of them.
-        watermark: of the limit, as a KVCacheGroup says it.
-        zones: names of both, which are their tenants.
+        floor: chunks of these that the first zone is promised.
+        watermark: a share of the limit, in the notation of a KVCacheGroup.
+        zones: the names of both zones, which are also their tenants.
     """
 
     def __init__(self, chunk: int, *, limit: int, floor: int, watermark: str, zones: tuple[str, str]) -> None:
@@ -38,16 +38,16 @@ class SharedGroup:
         self._shared = members([self._declared], [pool], declared, {})[self._declared.meta.uid]
 
     def tell(self, manager: CacheManagerProcess) -> None:
-        """What the operator does, once, before either zone has an instance."""
+        """Sends the group to the manager, as the operator does, once, before either zone has an instance."""
         manager.ask("PutInstanceGroup", group=with_members(self._declared, self._shared))
 
     def held(self, manager: CacheManagerProcess) -> Counter[str]:
-        """Bytes that each of the zones stores, as the group's status has them; it has no row where there are none."""
+        """Bytes that each zone stores, by the group's status; a zone that stores none has no row."""
         rows = zone_rows(self._declared, self._shared, _instances(manager))
         return Counter({row["name"]: row["held"] for row in rows})
 
     def evicted(self, manager: CacheManagerProcess) -> Counter[str]:
-        """Blocks of each tenant that were evicted in the group, as the manager has written it down."""
+        """Each tenant's evicted blocks in the group, as the manager has recorded them."""
         events = select([manager.events], Selection(group=self._declared.meta.name), Tally())
         found = Counter[str]()
         for event in events:

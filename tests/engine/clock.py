@@ -1,4 +1,4 @@
-"""Time that passes only when a test says so, where the engine's tests look for it."""
+"""A clock for the engine's tests that advances only when a test says so."""
 
 from hack.harness.clock import UNIX_TIME, Clock
 

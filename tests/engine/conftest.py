@@ -1,4 +1,4 @@
-"""What tests of the engine's adapter share."""
+"""Fixtures shared by the tests of the engine's adapter."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.shared_engine import runs_here
 
 @pytest.fixture
 def clock():
-    """Time passes only when the test says so."""
+    """A clock that advances only when the test says so."""
     clock = Clock()
     with clock.in_force():
         yield clock
@@ -27,7 +27,7 @@ def cache_manager(request, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def tiered_starting(cache_manager, tmp_path_factory):
-    """Two engines with tiers, of one pool; the first has a disk."""
+    """Two engines of one pool with tiers; the first has a disk."""
     from tests.engine.tiered_engines import start_pair
 
     pair = start_pair(cache_manager, tmp_path_factory.mktemp("token") / "token")
@@ -38,13 +38,13 @@ def tiered_starting(cache_manager, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def tiered(tiered_starting):
-    """The first of them."""
+    """The first of the two engines with tiers."""
     return _declared(tiered_starting[0].await_health())
 
 
 @pytest.fixture(scope="session")
 def tiered_pair(tiered, tiered_starting):
-    """Both."""
+    """Both engines with tiers."""
     return tiered, _declared(tiered_starting[1].await_health())
 
 

@@ -1,4 +1,4 @@
-"""Zones with names of their own, and what a scheduler counts for them."""
+"""Zones with unique names, and what a scheduler counts for them."""
 
 from vllm.v1.request import RequestStatus
 

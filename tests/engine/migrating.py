@@ -7,7 +7,7 @@ from tests.engine.real_engine import ADMIN_PORT, RealEngine
 
 
 def migrate(engine: RealEngine, what: str, **more: object) -> MigrationReport:
-    """Give an engine an order for acme's zone, and wait for the end; returns what came of it."""
+    """Gives an engine an order for acme's zone, and waits for its end. Returns the outcome."""
     order = MigrationOrder(order=what, tenant="acme", **more)
     body = order.model_dump_json(by_alias=True)
     reported = [

@@ -1,4 +1,4 @@
-"""What another thread does in the pauses of what goes on beside the steps: reports, scrapes, configs, time."""
+"""What another thread does in the pauses of background work: reports, scrapes, configs, time."""
 
 import threading
 import time
@@ -12,7 +12,7 @@ DEADLINE_SECONDS = 60
 
 @contextmanager
 def in_each_pause(monkeypatch, act, *, at_once=1):
-    """Copy so many zones or loans at a time, and change one. Gives a list that has an entry for each pause."""
+    """Copies `at_once` zones or loans at a time, and changes one. Returns a list with an entry for each pause."""
     pauses, errors = [], []
     watched = threading.current_thread()
 
@@ -23,7 +23,7 @@ def in_each_pause(monkeypatch, act, *, at_once=1):
             errors.append(error)
 
     def pause(seconds):
-        # The other thread's own pauses are over at once.
+        # The other thread's own pauses end at once.
         if threading.current_thread() is not watched:
             return
         pauses.append(seconds)

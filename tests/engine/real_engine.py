@@ -1,4 +1,4 @@
-"""A real vLLM engine with zones, as a process of its own, reached over HTTP."""
+"""A real vLLM engine with zones, in its own process, reached over HTTP."""
 
 import itertools
 import os
@@ -27,7 +27,7 @@ ADMIN_PORT = 9464
 START_SECONDS = 600
 _STACKS_LINES = 300
 FRONTEND_DELAY_SECONDS = 0.2
-"""The frontend looks on its own, no more often than each tenth of a second."""
+"""The frontend checks by its own clock, at most ten times a second."""
 
 
 class RealEngine:
@@ -52,7 +52,7 @@ class RealEngine:
 
     @contextmanager
     def stopped_core(self) -> Iterator[None]:
-        """The engine core stands still: what is asked meanwhile is all there when its next step begins."""
+        """Stops the engine core: all requests sent meanwhile have arrived when its next step begins."""
         (core,) = (
             each
             for each in psutil.Process(self.pid).children(recursive=True)
@@ -72,7 +72,7 @@ class RealEngine:
         return openai.OpenAI(base_url=f"http://{self.address}:{API_PORT}/v1", api_key=f"key-of-{tenant}", max_retries=0)
 
     def add_keys(self, *tenants: str) -> None:
-        """Give tenants keys, as if they had been there for long: the frontend waits for more of a file just written."""
+        """Gives tenants keys that look old: the frontend waits for further writes to a new file."""
         for tenant in tenants:
             unfinished = self.keys_folder / f".{tenant}"
             unfinished.write_text(f"key-of-{tenant}\n")
@@ -80,14 +80,14 @@ class RealEngine:
             unfinished.rename(self.keys_folder / tenant)
 
     def renew_salt_key(self) -> None:
-        """Put a new salt key in place, and wait until the engine and its frontend have it."""
+        """Replaces the salt key, and waits until the engine and its frontend have it."""
         self.give_salt_key(new_salt_key())
         status = SaltKeyStatus(id=salt_key_id(self.salt_key))
         self.wait(lambda: self.report().salt_key == status, "the engine has the new salt key")
         time.sleep(FRONTEND_DELAY_SECONDS)
 
     def give_salt_key(self, key: bytes) -> None:
-        """Put a salt key in place."""
+        """Writes a salt key."""
         self.salt_key = key
         unfinished = self.salt_folder / "unfinished"
         unfinished.write_text(self.salt_key.hex())
@@ -97,7 +97,7 @@ class RealEngine:
         return httpx.get(f"http://{self.address}:{ADMIN_PORT}{path}", timeout=60)
 
     def report(self) -> EngineReport:
-        """A report made after this was called."""
+        """A report made after the call."""
         now = time.time()
         while True:
             report = parse_report(self.admin(REPORT_PATH).content)
@@ -115,13 +115,13 @@ class RealEngine:
         return make_config(next(self._generations), PoolConfig(namespace="test", name="pool"), zones)
 
     def write(self, text: str) -> None:
-        """Put a config file in place, whole."""
+        """Replaces the config file as a whole."""
         unfinished = self.config_folder / "unfinished"
         unfinished.write_text(text)
         unfinished.rename(self.config_file)
 
     def declare(self, *zones: ZoneConfig) -> RuntimeConfig:
-        """Write a config, and wait until the engine and its frontend have it."""
+        """Writes a config, and waits until the engine and its frontend have it."""
         config = self.config(*zones)
         self.write(dump_config(config))
         self.wait(lambda: self.report().config.applied_hash == config.hash, "the engine applied the config")
@@ -140,10 +140,12 @@ class StartingEngine:
     """An engine that starts while other tests run.
 
     Args:
-        options: vLLM's, beyond those that every engine here has; made of the engine's address and its folder.
-        beside: another engine of the same pool, with whose model and salt key this one begins; None: it has its own.
-        make_model: writes its own model into a folder.
-        variables: of the environment, beyond our own.
+        options: vLLM's options, in addition to those of every engine here; made from the engine's address and its
+            folder.
+        beside: another engine of the same pool, whose model and salt key this one shares at first; None: it has its
+            own.
+        make_model: writes a model into a folder.
+        variables: further environment variables.
     """
 
     def __init__(
@@ -177,8 +179,8 @@ class StartingEngine:
                 "VLLM_CPU_KVCACHE_SPACE": "1",
                 "VLLM_NO_USAGE_STATS": "1",
                 "OMP_NUM_THREADS": "1",
-                # The worker shares the core's process, as vLLM has it on one GPU. On CPUs it has a process of its
-                # own by default, which takes as long to start as the others, and polls for work while it has none.
+                # The worker shares the core's process, as vLLM has it on one GPU. On CPUs it has its own process by
+                # default, which takes as long to start as the others, and polls for work while it has none.
                 "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
                 "VLLM_CPU_OMP_THREADS_BIND": "nobind",
                 "PYTHONFAULTHANDLER": "1",
@@ -191,13 +193,13 @@ class StartingEngine:
         self.engine.pid = self.server.pid
 
     def kill(self) -> None:
-        """Kill the engine with all of its processes."""
+        """Kills the engine with all of its processes."""
         for process in [*psutil.Process(self.server.pid).children(recursive=True), psutil.Process(self.server.pid)]:
             process.kill()
         self.server.stop()
 
     def restart(self) -> RealEngine:
-        """Kill the engine, and start it again with the same folders."""
+        """Kills the engine, and starts it again with the same folders."""
         self.kill()
         self._start()
         return self.await_health()
@@ -211,7 +213,7 @@ class StartingEngine:
         return self.engine
 
     def _abort(self) -> None:
-        """Have each process say in the log what its threads are doing, and end."""
+        """Makes each process log its threads' stacks and end."""
         processes = psutil.Process(self.server.pid).children(recursive=True)
         for process in processes:
             with suppress(psutil.NoSuchProcess):

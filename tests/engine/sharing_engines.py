@@ -1,4 +1,4 @@
-"""vLLM's real schedulers over one manager and its files, for all tests that want some."""
+"""vLLM's real schedulers over one manager and its files, shared by several tests."""
 
 import time
 from contextlib import contextmanager
@@ -18,9 +18,9 @@ from tests.zones.core import declare
 
 
 class Rows:
-    """The memory tier's rows: each has the group and the hash of the block that was copied there: they say whose it is.
+    """The memory tier's rows: each has the group and the hash of the block copied there, which identify its owner.
 
-    Of a state at no block's end it has no hash, and nobody takes it for another.
+    A state that is not at a block's end has no hash, so no lookup finds it.
     """
 
     def __init__(self, view, size):
@@ -39,7 +39,7 @@ class Rows:
 
 
 class SharingEngine(Driver):
-    """An engine of so many blocks and chunks, which shares storages; of one group, if no kinds are given."""
+    """An engine of `capacity` blocks and `chunks` chunks that shares storages; with one group if no kinds are given."""
 
     def __init__(
         self, config, url, capacity=40, chunks=60, settings=PATIENT, *, kinds=(), window=None, disk=None, **flags
@@ -86,12 +86,12 @@ class SharingEngine(Driver):
         )
 
     def rest(self):
-        """Step until nothing is asked, copied or written; what has to go may take a lease."""
+        """Steps until nothing is asked, copied or written; an eviction may take a lease."""
         disk = self.disk or SimpleNamespace(is_at_rest=True)
         self.until(lambda: self.shared._storing.is_at_rest and disk.is_at_rest and not self.scheduler.has_requests())
 
     def until(self, condition):
-        """Step until it is so."""
+        """Steps until the condition holds."""
         until = time.monotonic() + HANG
         while not condition():
             assert time.monotonic() < until, "it does not come to that"
@@ -103,12 +103,12 @@ class SharingEngine(Driver):
         self.rest()
 
     def evict(self, *tenants):
-        """Empty the blocks of what these keep cached; the tiers keep it."""
+        """Evicts what these tenants cache in blocks; the tiers keep it."""
         for tenant in tenants:
             self.scheduler.block_pool.evict(self.zone(tenant), "reset")
 
     def forget_memory(self):
-        """Only storages have what was stored."""
+        """Empties the memory tier, so that only storages have what was stored."""
         manager = self.scheduler.connector.scheduler.manager
         for given_up in self.memory.evict_all():
             manager.primary_tier._forget(given_up)
@@ -119,7 +119,7 @@ class SharingEngine(Driver):
 
 
 def check_that_it_is_computed_after_its_budget(engine, manager):
-    """A request of an engine whose questions have little time, beside a manager that does not answer."""
+    """Checks a request of an engine whose manager queries have little time and get no answer."""
     with standing_still(manager):
         request = engine.send("acme", prompt(6))
         while request.request_id in engine.scheduler.requests:

@@ -1,4 +1,4 @@
-"""Requests that wait for an adapter's slot cost a step nothing, count as waiting, and are served in their order."""
+"""Requests that wait for an adapter's slot cost a step nothing, count as waiting, and are served in order."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -63,7 +63,7 @@ def names(requests):
 
 
 def order_of_first_steps(driver):
-    """The requests in the order in which they are scheduled first."""
+    """The requests in the order in which they are first scheduled."""
     order = {}
     while driver.scheduler.has_unfinished_requests():
         order |= dict.fromkeys(driver.step())
@@ -117,7 +117,7 @@ def test_they_are_served_in_their_order_once_the_slot_is_free(driver):
 
 @dataclass(eq=False)
 class Waiting:
-    """A waiting request, as far as lines look at it."""
+    """A waiting request, with the attributes that lines read."""
 
     adapter: int
     place: int
@@ -125,7 +125,7 @@ class Waiting:
 
 
 def lines_with(*kept):
-    """Returns lines with a number of requests for each zone and adapter, all of whose slots are free now."""
+    """Returns lines with a number of requests for each zone and adapter; all slots are free now."""
     are_free = []
     lines = AdapterLines(SchedulingPolicy.FCFS, lambda request: request.adapter, lambda _: bool(are_free))
     for of_zone, number, count in kept:
@@ -137,7 +137,7 @@ def lines_with(*kept):
 
 @dataclass(eq=False)
 class Compared(Waiting):
-    """A waiting request with a priority, that counts how often it is compared."""
+    """A waiting request with a priority that counts comparisons."""
 
     priority: int = 0
     comparisons: ClassVar = Counter()
@@ -148,7 +148,7 @@ class Compared(Waiting):
 
 
 def test_an_arrival_is_compared_with_few_requests_however_many_wait_for_an_adapter_that_has_a_slot():
-    """Each comes before all others, so that a look at each other one would cost their square."""
+    """Each comes before all others, so comparing it with each other one would take quadratic time."""
     core, count = Core(10), 5000
     lines = AdapterLines(SchedulingPolicy.PRIORITY, lambda request: request.adapter, lambda _: True)
     zone = core.zone("burst")
@@ -211,7 +211,7 @@ def test_as_many_begin_in_a_step_as_have_seats(config):
 
 
 def test_an_abort_costs_the_same_however_many_users_wait(config):
-    """Thousands of clients of one zone may hang up one after the other."""
+    """Thousands of clients of one zone may hang up one after another."""
 
     def steps_of_abort(users):
         driver = one_slot(config, zone("acme", reserved=250), zone("burst", fairness=BY_USER))

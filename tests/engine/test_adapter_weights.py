@@ -1,4 +1,4 @@
-"""Blocks of a LoRA adapter are its weights' own: by vLLM's own hashes, its engine core and the scheduler."""
+"""Blocks of a LoRA adapter depend on its weights: by vLLM's own hashes, its engine core and the scheduler."""
 
 import inspect
 import re
@@ -26,7 +26,7 @@ STOCK = kv_cache_utils._gen_lora_extra_hash_keys
 
 @pytest.fixture(autouse=True)
 def identified(monkeypatch):
-    """As in an engine core that has just started; what other tests hash is hashed as before."""
+    """An engine core that has just started; the hashes of other tests are restored afterwards."""
     monkeypatch.setattr(EngineCore, "add_lora", EngineCore.add_lora)
     monkeypatch.setattr(kv_cache_utils, "_gen_lora_extra_hash_keys", kv_cache_utils._gen_lora_extra_hash_keys)
     monkeypatch.setattr(ADAPTERS, "_known", {})
@@ -52,7 +52,7 @@ def adapter(folder, name="sql", number=1):
 
 
 def load(adapter):
-    """As vLLM's engine core does for its API server; the workers do not matter here."""
+    """Loads an adapter as vLLM's engine core does for its API server; the workers do not matter here."""
     loaded = []
     core = SimpleNamespace(model_executor=SimpleNamespace(add_lora=lambda each: not loaded.append(each)))
     assert EngineCore.add_lora(core, adapter) is True
@@ -66,7 +66,7 @@ def hashes(adapter):
 
 
 def hashes_of_an_engine(adapter):
-    """What an engine that starts now, and loads this adapter, calls the blocks of one prompt."""
+    """The hashes of one prompt's blocks in an engine that starts now and loads this adapter."""
     ADAPTERS._known.clear()
     load(adapter)
     return hashes(adapter)

@@ -1,4 +1,4 @@
-"""LoRA adapter slots (``--max-loras``) between zones: who gets one, and who gives one up."""
+"""LoRA adapter slots (``--max-loras``) between zones: which zone gets one, and which gives one up."""
 
 import pytest
 from vllm.config.lora import LoRAConfig
@@ -57,7 +57,7 @@ class Overlapping:
 
 
 def steps_until(driver, clock, is_so, *loads, most):
-    """Steps that are made until something is so."""
+    """The steps made until the condition holds."""
     for step in range(most):
         if is_so():
             return step
@@ -77,7 +77,7 @@ def test_requests_that_overlap_do_not_keep_a_slot_from_a_zone_with_a_reservation
     calm = Overlapping(driver, "calm", 1)
     driver.step()
     gold = driver.send("gold", prompt(4), max_tokens=3, adapter=adapter(2))
-    # Those that run end within 31 steps, which is more than 10 seconds.
+    # The running ones end within 31 steps, which is more than 10 seconds.
     assert steps_until(driver, clock, lambda: gold.num_computed_tokens, calm, most=100) <= 22
     assert driver.zone("calm").counters.preemptions > 0
     steps_until(driver, clock, ended(driver, gold), calm, most=10)
@@ -117,7 +117,7 @@ def test_what_computes_nothing_twice_ends_however_often_its_slot_rotates(config,
     driver.scheduler.lora_config = LoRAConfig(max_loras=1, max_lora_rank=8)
     none = {"grace_seconds": 0}
     driver.declare(zone("gold", reserved=50, lending=none), zone("lead", reserved=50, lending=none))
-    # Each prompt alone takes twice as many steps as an adapter keeps its slot for at least.
+    # Each prompt alone takes twice the minimum steps of an adapter's turn.
     both = [
         driver.send(tenant, prompt(2 * TURN_STEPS), max_tokens=5, adapter=adapter(number))
         for number, tenant in enumerate(("gold", "lead"), 1)
@@ -158,7 +158,7 @@ def test_nobody_gives_up_a_slot_for_a_request_that_finds_no_blocks(driver, clock
 
 @pytest.mark.parametrize("slots", [1, 2, 3, 4])
 def test_no_more_adapters_run_than_there_are_slots_also_of_requests_that_sit_out_a_step(config, clock, slots):
-    """What vLLM 0.32 counts of a step, 0.33 counts of all that run."""
+    """vLLM 0.32 counts this for a step, 0.33 for all running requests."""
     driver = with_slots(config, slots)
     latency = {"token_time_seconds": 0.03}
     driver.declare(zone("gold", reserved=40, latency=latency), *(zone(f"zone-{number}") for number in range(4)))

@@ -1,4 +1,4 @@
-"""What a tenant can learn of another's prompts from the real engine; `bench.attacks` has the times, and stock's."""
+"""What a tenant can learn about another's prompts from the real engine; `bench.attacks` has the times, and stock's."""
 
 from dataclasses import dataclass
 
@@ -14,12 +14,12 @@ pytestmark = pytest.mark.engine
 
 PAIRS = 4
 WORDS = 120
-"""Of five bytes, and each byte is a token: 18 blocks."""
+"""Words of five bytes, and each byte is a token: 18 blocks."""
 
 
 @dataclass
 class Tenants:
-    """Some tenants of an engine, as the attack numbers them."""
+    """Some tenants of an engine, numbered as the attack numbers them."""
 
     engine: RealEngine
     names: tuple[str, ...]

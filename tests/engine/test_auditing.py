@@ -1,4 +1,4 @@
-"""From the zones to the journal's files: nothing is lost unless a disk is stuck for good, and the bill adds up."""
+"""From the zones to the journal's files: nothing is lost unless a disk is stuck permanently, and the bill adds up."""
 
 import os
 import threading
@@ -71,7 +71,7 @@ def test_while_a_disk_is_stuck_turns_end_and_what_happens_is_added_up(driver, tm
         driver.ask("tenant-7", prompt(1))
         audit.turn()
     arrived: list[bytes] = []
-    # Opening the other end lets the writer go on.
+    # Opening the other end lets the writer continue.
     reader = threading.Thread(target=lambda: arrived.append(pipe.read_bytes()))
     reader.start()
     audit_until(audit, lambda: journal.head is not None and journal.head.seq >= 23)

@@ -1,4 +1,4 @@
-"""Requests from before the first zone was declared: they wait and yield like any other's, and stop nobody."""
+"""Requests from before the first zone was declared: they wait and are preempted like any other, and delay none."""
 
 import pytest
 from vllm.v1.request import RequestStatus
@@ -26,7 +26,7 @@ def zone(tenant, **fields):
 
 
 def test_the_first_zone_may_come_after_a_request_was_refused_blocks(driver):
-    """What is remembered of a request that did not fit is out of date when it runs."""
+    """The state remembered for a request that did not fit is stale when the request runs."""
     first = driver.send(None, prompt(60), max_tokens=20)
     second = driver.send(None, prompt(60), max_tokens=100)
     while not first.is_finished():
@@ -70,7 +70,7 @@ def test_they_end_when_the_zones_are_quiet(driver, clock, reservations):
 
 
 def test_one_that_waits_does_not_stop_those_that_run(config, clock):
-    """Nothing is reserved: whoever runs out of blocks is helped, although another is refused blocks after it."""
+    """Nothing is reserved: a request that runs out of blocks is helped, although a later one is refused blocks."""
     driver = Driver(make_scheduler(config, 60))
     early = [driver.send(None, prompt(10), max_tokens=150) for _ in range(8)]
     driver.step()
@@ -95,7 +95,7 @@ def test_a_request_that_is_refused_by_the_first_zone_that_is_registered_leaves_n
 
 
 def test_a_session_ends_when_zones_are_declared_and_stops_nobody(driver):
-    """It holds blocks while it waits for more input, in a queue of vLLM's that nobody passes."""
+    """It holds blocks while it waits for more input, in a queue of vLLM's that no request can pass."""
     session = driver.send(None, prompt(40), resumable=True)
     driver.step()
     driver.step()

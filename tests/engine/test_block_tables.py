@@ -1,4 +1,4 @@
-"""What is reckoned from the lengths of block tables is what vLLM itself answers."""
+"""Results computed from the lengths of block tables equal vLLM's own."""
 
 from copy import copy
 
@@ -46,7 +46,7 @@ def engine(config, kinds, drafting, longest, ahead, caches_prefixes) -> Driver:
 
 
 def check_blocks(scheduler) -> None:
-    """Check all that running requests may ask for next against vLLM's own count."""
+    """Checks everything that running requests may ask for next against vLLM's own count."""
     manager, nothing = scheduler.kv_cache_manager, scheduler.kv_cache_manager.empty_kv_cache_blocks.blocks
 
     def by_vllm(request, tokens):

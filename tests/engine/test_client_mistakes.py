@@ -1,4 +1,4 @@
-"""What a client gets wrong stands in the log in one line, and what fails in the server with its traceback."""
+"""A client's mistake is logged in one line, and a server failure with its traceback."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""Reports and scrapes are copied in slices: steps go on in between, and each zone is told as it was at one moment."""
+"""Reports and scrapes are copied in slices: steps run in between, and each zone is reported as of one moment."""
 
 import gc
 import threading
@@ -54,7 +54,7 @@ def test_steps_are_made_while_zones_are_copied(driver, monkeypatch, tell):
 
 @pytest.mark.parametrize("tell", [report_of, figures_of])
 def test_a_zones_own_amounts_are_of_one_moment(driver, monkeypatch, tell):
-    """Its requests wait, run and end while the others are copied, and what they use becomes cached."""
+    """Its requests wait, run and end while the others are copied, and their blocks become cached."""
     driver.declare(*map(zone, NAMES))
     for name in NAMES:
         for _ in range(3):
@@ -146,7 +146,7 @@ def summed(loans, side):
 
 
 class CountingLock:
-    """Counts the containers that are made while it is held, as Python's collector does."""
+    """Counts the containers created while it is held, as Python's collector does."""
 
     def __init__(self):
         self._lock = threading.RLock()
@@ -164,7 +164,7 @@ class CountingLock:
 
 @pytest.fixture
 def counting(driver):
-    """A lock that counts, of a scheduler with as many zones as a slice has. The collector rests."""
+    """A counting lock of a scheduler with exactly as many zones as a slice. The collector is off."""
     names = [f"tenant-{number}" for number in range(copying.ZONES_AT_ONCE)]
     driver.declare(*map(zone, names))
     for name in names:

@@ -1,4 +1,4 @@
-"""Random work for vLLM's real scheduler: no counter decreases, and what is counted in two ways agrees."""
+"""Random work for vLLM's real scheduler: no counter decreases, and two ways to count the same thing agree."""
 
 import pytest
 from hypothesis import given, settings
@@ -55,7 +55,7 @@ ACTIONS = st.lists(
 
 
 class Watched:
-    """A driver whose counters are looked at after each action."""
+    """A driver whose counters are checked after each action."""
 
     def __init__(self, driver):
         self.driver = driver
@@ -106,7 +106,7 @@ class Watched:
         self._check_balances()
 
     def _check_balances(self):
-        """Who reads the journal knows what each zone holds."""
+        """A reader of the journal knows what each zone holds."""
         scheduler = self.driver.scheduler
         self.auditor.read(map(parse, chain(scheduler.tenancy.ledger.trail.collect())))
         zones = scheduler.tenancy.ledger.zones.values()

@@ -1,4 +1,4 @@
-"""Zones that are declared while others' requests run, or when an engine starts: without traffic, they lend."""
+"""Zones declared while others' requests run, or when an engine starts: without traffic, they lend."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Requests that wait for their grammars cost a step nothing, count as waiting, and come back to their places."""
+"""Requests that wait for their grammars cost a step nothing, count as waiting, and return to their places."""
 
 import gc
 import threading
@@ -327,7 +327,7 @@ def test_a_compiled_grammar_is_not_waited_for(driver):
 
 @pytest.fixture
 def engine(config):
-    """An engine with a tier of CPU memory, in which a prompt is being stored: who asks for it waits for that."""
+    """An engine with a tier of CPU memory that is storing a prompt: a request for that prompt waits."""
     engine = TieredEngine(config, 500, 600)
     engine.declare(zone("acme"), zone("burst"))
     engine.worker.slowest = engine.worker.fastest = 10_000
@@ -336,7 +336,7 @@ def engine(config):
 
 
 def looking_up(engine, **counts):
-    """Each tenant's requests for its own prompt, which is being stored in the tier and is in no block any more."""
+    """Each tenant's requests for its own prompt, which is being stored in the tier and is no longer in any block."""
     prompts = {tenant: prompt(8) for tenant in counts}
     stored = [engine.send(tenant, tokens) for tenant, tokens in prompts.items()]
     while not all(request.is_finished() for request in stored):
@@ -381,7 +381,7 @@ def test_requests_that_wait_for_a_tier_come_back_in_their_order(engine):
 
 
 class LookingUp:
-    """What is read of a request that waits for a tier."""
+    """The attributes that are read of a request that waits for a tier."""
 
     structured_output_request = None
 
@@ -409,7 +409,7 @@ def test_aborted_requests_that_wait_for_a_tier_are_forgotten(engine):
 
 
 class Asked:
-    """What a queue reads of a request."""
+    """The attributes that a queue reads of a request."""
 
     status = RequestStatus.WAITING
 
@@ -445,7 +445,7 @@ def test_a_queue_by_arrival_yields_in_the_order_of_arrival_whoever_left_and_came
 
 
 def reported(driver, tenant):
-    """What an engine's report says that the requests of a tenant wait for."""
+    """What an engine's report says that a tenant's requests wait for."""
     report = make_report(driver.served, ConfigStatus(), pod="p", started_unix_time=0.0)
     return next(each.waits_for for each in report.zones if each.tenant == tenant)
 

@@ -1,4 +1,4 @@
-"""A disk and storages below engines whose model has several groups: what one of them can't give the other does."""
+"""A disk and storages below engines whose model has several groups: each provides what the other can't."""
 
 import time
 
@@ -21,7 +21,7 @@ def config(tmp_path_factory):
 
 @pytest.fixture(params=[(), ONE], ids=["one group", "several groups"])
 def engine(request, config, manager, tmp_path):  # noqa: F811 - the fixture
-    """Makes one of whose prompts of eight blocks the storages have all, and its disk so many."""
+    """Makes engines for which the storages have all of an eight-block prompt, and the disk `on_disk` blocks of it."""
     options = {"kinds": request.param, "window": WINDOW_BLOCKS * BLOCK_TOKENS if request.param else None}
     with sharing_engines(config, manager) as make:
 

@@ -1,4 +1,4 @@
-"""The disk tier below vLLM's own CPU tier and tiering manager, with real files: what comes back, and whose it is."""
+"""The disk tier below vLLM's own CPU tier and tiering manager, with real files: what is loaded, and for whom."""
 
 import time
 from itertools import count
@@ -60,7 +60,7 @@ class Engine:
         self.rest()
 
     def load(self, context, key):
-        """What is in the CPU tier when a lookup has come to an end; None: a miss."""
+        """Returns the content in the CPU tier after a lookup; None: a miss."""
         until = time.monotonic() + 20
         while (result := self.manager.lookup(key, context)) is not HIT:
             if result is MISS:
@@ -73,7 +73,7 @@ class Engine:
 
     def rest(self):
         until = time.monotonic() + 20
-        # What was promised in a step is begun at its end.
+        # Work promised in a step begins at its end.
         self.step()
         while self.manager.has_pending_work():
             assert time.monotonic() < until
@@ -82,7 +82,7 @@ class Engine:
     def forget_memory(self):
         self.manager.reset_cache()
         if hasattr(self.manager, "on_reset_flushed"):
-            # Since 0.33 nothing is brought up until the workers have no copy from before under way.
+            # Since 0.33, nothing is loaded until the workers have finished all earlier copies.
             self.manager.on_reset_flushed()
         self.region.memory[:] = 0
 

@@ -1,4 +1,4 @@
-"""Speculative decoding: slots for what is drafted are accounted, and nobody pays for drafts that are wrong."""
+"""Speculative decoding: slots for drafts are accounted for, and wrong drafts cost no zone anything."""
 
 from collections import Counter, deque
 from copy import copy
@@ -31,7 +31,7 @@ def zone(tenant, **fields):
 
 
 def engine(config, method, capacity=100, drafts=RIGHT, ahead=0) -> Driver:
-    """``ahead``: steps that are scheduled before the one in the model ends."""
+    """``ahead``: steps scheduled before the one in the model ends."""
     config = with_flags(with_drafts(config, *method), async_scheduling=ahead > 0)
     driver = Driver(make_scheduler(config, capacity))
     driver.drafts = drafts
@@ -50,7 +50,7 @@ def run(driver: Driver, ahead: int = 0):
         yield
         if len(in_the_model) > ahead or not driver.scheduler.has_unfinished_requests():
             output, result = in_the_model.popleft()
-            # What is wrong is drafted all the same.
+            # Wrong tokens are drafted all the same.
             driver.update(output, result)
             if not ahead:
                 drafts, driver.drafts = driver.drafts, RIGHT
@@ -82,7 +82,7 @@ def test_a_zone_is_charged_for_the_tokens_that_it_got(config, method):
 @pytest.mark.parametrize("tokens", [1, 20, 32, 33, 40, 60])
 @pytest.mark.shows("speculative decoding (`--speculative-config`)")
 def test_a_request_never_uses_more_than_it_was_taken_for(config, method, drafts, ahead, tokens):
-    """And with a limit of so many blocks it ends, at its full length."""
+    """With a limit of that many blocks it also ends, at its full length."""
     driver = engine(config, method, drafts=drafts, ahead=ahead)
     driver.declare(zone("acme"))
     request = driver.send("acme", prompt(2, seed=1, extra=3), max_tokens=tokens)
@@ -115,14 +115,14 @@ def test_nobody_yields_for_a_block_that_its_own_state_is_about_to_leave(config):
 
 
 def with_longest(config, longest):
-    """The config of a model that takes so many tokens."""
+    """The config of a model that takes at most `longest` tokens."""
     config.model_config = copy(config.model_config)
     config.model_config.max_model_len = longest
     return config
 
 
 def check_that_nobody_yields(config, kinds, ahead, prompts, max_tokens):
-    """Requests end undisturbed in a pool that has not a block more than they use."""
+    """Requests end undisturbed in a pool with exactly the blocks that they use."""
     used = [100]
     for _ in range(2):
         driver = Driver(make_scheduler(config, max(used), kinds=kinds))
@@ -146,7 +146,7 @@ def test_a_prompt_that_leaves_its_zone_no_room_to_draft_is_refused_and_a_shorter
 
 @pytest.mark.shows("speculative decoding (`--speculative-config`)")
 def test_the_block_that_eagle_drops_is_counted_as_a_new_one(config):
-    """vLLM drops none any more where a block's hash covers what comes after it, as since 0.33."""
+    """As of 0.33, vLLM drops no block if a block's hash covers what comes after it."""
     hits, taken, dropped = {}, {}, {}
     for method in (("ngram", 3), ("eagle", 3)):
         driver = engine(config, method)
@@ -223,13 +223,13 @@ def test_a_request_that_begins_with_room_for_drafts_begins_with_all_of_it_or_wai
 @pytest.mark.shows("speculative decoding (`--speculative-config`)")
 @pytest.mark.parametrize("method", [("ngram", 15), ("eagle", 15)])
 def test_nobody_loses_blocks_for_drafts_that_a_step_has_no_tokens_for(config, method):
-    """In as many blocks as were used where there were plenty."""
+    """As many blocks as were used when there were plenty are enough."""
     config = with_flags(config, max_num_batched_tokens=64, max_num_seqs=8)
 
     def used(capacity):
         driver = engine(config, method, capacity, drafts=WRONG)
         driver.declare(zone("acme"))
-        # Their last blocks become full one after the other.
+        # Their last blocks fill up one after another.
         sent = [driver.send("acme", prompt(0, seed=n, extra=3 + 2 * n), max_tokens=40) for n in range(8)]
         most = max(driver.zone("acme").in_use for _ in run(driver))
         assert [request.num_preemptions for request in sent] == [0] * 8
@@ -239,7 +239,7 @@ def test_nobody_loses_blocks_for_drafts_that_a_step_has_no_tokens_for(config, me
 
 
 def test_drafts_of_one_zone_take_no_block_that_another_one_reserves(config):
-    """A pool of 20: what is drafted for a zone that borrows finds no room where the other one's begins."""
+    """A pool of 20: drafts of a borrowing zone find no room where the other zone's reservation begins."""
     driver = engine(config, ("eagle", 20), capacity=20, drafts=WRONG)
     driver.declare(zone("acme", reserved=10), zone("burst"))
     mine = driver.send("acme", prompt(3, seed=1), max_tokens=60)
@@ -254,7 +254,7 @@ def test_drafts_of_one_zone_take_no_block_that_another_one_reserves(config):
 @pytest.mark.parametrize(
     ("kinds", "step_tokens", "lengths"),
     [
-        # The first chunk of the prompt ends at the last place by which others find it, in the midst of a block.
+        # The first chunk of the prompt ends at its last findable place, in the middle of a block.
         (("wide", "mamba align wide"), 128, [33]),
         # The share of a step ends with a block.
         (("full", "mamba align"), 40, [65, 33]),
@@ -263,7 +263,7 @@ def test_drafts_of_one_zone_take_no_block_that_another_one_reserves(config):
 )
 @pytest.mark.parametrize("ahead", [0, 1], ids=["step by step", "asynchronous"])
 def test_a_prompt_whose_end_is_just_behind_a_state_goes_on(config, kinds, step_tokens, lengths, ahead):
-    """With several modules vLLM ends no chunk so close to a prompt's end, and with states none passes the block's."""
+    """With several modules vLLM ends no chunk that close to a prompt's end, and with states none passes the block's."""
     flags = {"max_num_batched_tokens": step_tokens, "async_scheduling": ahead > 0}
     driver = Driver(make_scheduler(with_flags(with_drafts(config, "mtp", 2), **flags), 100, kinds=kinds))
     driver.drafts = WRONG

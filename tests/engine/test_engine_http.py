@@ -29,7 +29,7 @@ def zone(tenant, **fields):
 
 
 def new_prompt(blocks=20):
-    """A prompt that nobody has sent: one byte is one token, 32 tokens are a block."""
+    """A prompt that was never sent before: one byte is one token, 32 tokens are a block."""
     return (f"Story {next(_numbers)}: " + "once upon a time " * blocks * 2)[: blocks * 32 + 1]
 
 
@@ -50,7 +50,7 @@ def metric(engine, name, **labels):
 
 
 def metric_or_none(engine, name, **labels):
-    """What a scrape has; None: nothing, as of labels by which nothing was counted yet."""
+    """The value in a scrape; None: no such series, as for labels without counts."""
     for family in text_string_to_metric_families(engine.metrics()):
         for sample in family.samples:
             if sample.name == name and labels.items() <= sample.labels.items():
@@ -114,7 +114,7 @@ def test_nothing_in_the_body_changes_the_zone(engine, body):
 
 
 def test_a_request_id_that_a_client_chooses_reaches_no_other_request(engine):
-    """Neither those of its own tenant nor another's, by header or by field: nobody gets or ends another's answer."""
+    """Neither its own tenant's nor another's, by header or by field: no client gets or ends another's answer."""
     engine.declare(zone("acme"), zone("burst"))
     extra = {"ignore_eos": True, "request_id": "the-same"}
 
@@ -131,7 +131,7 @@ def test_a_request_id_that_a_client_chooses_reaches_no_other_request(engine):
         )
 
     def read(stream):
-        """Its text, and how many tokens it has: a chunk has several where the client is slower than the engine."""
+        """Returns the text and its number of tokens: a chunk has several if the client is slower than the engine."""
         chunks = list(stream)
         return "".join(chunk.choices[0].text for chunk in chunks[:-1]), chunks[-1].usage.completion_tokens
 
@@ -162,7 +162,7 @@ def test_a_config_that_the_engine_refuses_moves_the_frontend_no_more_than_the_en
     cached_tokens(acme, prompt)
     engine.write(dump_config(engine.config(zone("burst", eviction_policy="Unheard"))))
     engine.wait(lambda: engine.report().config.rejected is not None, "the file is refused")
-    for _ in range(20):  # As often as it takes the frontend to look twice.
+    for _ in range(20):  # Long enough for the frontend to look twice.
         assert cached_tokens(acme, prompt) == 640
     with pytest.raises(openai.PermissionDeniedError, match="has no zone"):
         cached_tokens(engine.client("burst"), "hello")
@@ -204,7 +204,7 @@ def test_what_the_scheduler_refuses_is_the_clients_mistake(engine, path, body, s
 @pytest.mark.parametrize("stream", [False, True])
 def test_who_finds_its_zones_queue_full_is_told_when_to_come_again(engine, stream):
     engine.declare(zone("acme", queue=Queue(requests=1)), zone("burst"))
-    # They come faster than steps are made, which have to compute them.
+    # They arrive faster than the steps that have to compute them.
     body = {"model": "tiny", "prompt": [new_prompt(60) for _ in range(30)], "max_tokens": 1, "stream": stream}
     before = metric_or_none(engine, "tenantzone_zone_requests_total", tenant="acme", outcome="queue_full") or 0
     answer = httpx.post(
@@ -214,7 +214,7 @@ def test_who_finds_its_zones_queue_full_is_told_when_to_come_again(engine, strea
         timeout=60,
     )
     if stream and answer.status_code == 200:
-        # The first of the prompts was answered before the last one was refused.
+        # The first prompt was answered before the last one was refused.
         error = json.loads(answer.text.split("data: ")[-2])["error"]
     else:
         assert answer.status_code == 429

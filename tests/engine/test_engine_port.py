@@ -8,7 +8,7 @@ from tests.housekeeping.engine_port import EnginePort
 
 
 class DrivenScheduler:
-    """vLLM's scheduler as the tests of the port drive it."""
+    """vLLM's scheduler, driven by the port's tests."""
 
     def __init__(self, driver):
         self._driver = driver

@@ -1,4 +1,4 @@
-"""What a scrape would tell of vLLM's real scheduler."""
+"""The metrics that a scrape of vLLM's real scheduler reports."""
 
 import pytest
 

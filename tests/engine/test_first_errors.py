@@ -1,4 +1,4 @@
-"""What is wrong with a body costs as much as its first mistake, whatever comes after it."""
+"""An invalid body costs as much as its first mistake, whatever comes after it."""
 
 import subprocess
 import sys
@@ -48,6 +48,6 @@ print("as it should be")
 
 
 def test_a_list_is_looked_at_no_further_than_its_first_bad_member():
-    """In a process of its own: what is done to the models stays."""
+    """In its own process, because the changes to the models stay."""
     done = subprocess.run([sys.executable, "-c", LOOK], capture_output=True, text=True, check=False)
     assert done.stdout.endswith("as it should be\n"), done.stderr[-2000:]

@@ -1,4 +1,4 @@
-"""What sampling compiles is compiled before the first request, and not by it."""
+"""Sampling kernels are compiled before the first request, and not by it."""
 
 from types import SimpleNamespace
 

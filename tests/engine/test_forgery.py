@@ -21,7 +21,7 @@ OWN = {"Authorization": "Bearer key-of-burst"}
 
 
 class Attacked:
-    """The real engine, as the attack sees it."""
+    """The real engine, as the attack uses it."""
 
     def __init__(self, engine: RealEngine) -> None:
         self.url = f"http://{engine.address}:{API_PORT}"
@@ -68,7 +68,7 @@ def test_no_forged_request_is_taken_for_another_tenants(attacked: Attacked):
     found = attack(attacked, forged)
     check(found, len(forged))
     assert not found.failed, "nothing that a client sends is the server's fault"
-    # Enough of them come as far as the engine, in the forger's own name, and most do not.
+    # Enough of them reach the engine, in the forger's own name, and most do not.
     assert served(attacked) > before
     assert found.statuses.keys() >= {200, 400, 401, 404, 413}
 

@@ -1,4 +1,4 @@
-"""What the recorder hears of generations, whatever becomes of them: its own part is real, and no engine runs."""
+"""What the recorder learns of generations, whatever their outcome: its own part is real, and no engine runs."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ def recorder(tmp_path):
 
 
 def asked(recorder, serve):
-    """Have a server do something with ``generate`` in a request that is recorded."""
+    """Makes a server do something with ``generate`` in a recorded request."""
 
     def generate(length):
         return _recorded(answered)(ENGINE, {"prompt_token_ids": list(range(length))}, SamplingParams())

@@ -36,7 +36,7 @@ def zone(tenant, **fields):
 
 
 def go_on(driver, clock, steps):
-    """Each step schedules all that runs."""
+    """Makes steps that each schedule all running requests."""
     for _ in range(steps):
         running = {request.request_id for request in driver.scheduler.running}
         assert running <= set(driver.step())
@@ -94,7 +94,7 @@ def test_nothing_is_taken_back_for_what_a_config_has_covered_since(driver, clock
 
 
 def test_before_a_request_yields_goes_what_others_merely_cache(config, clock):
-    """Each time it would be admitted again at once, and preempted again, because of what somebody else caches."""
+    """Each time it would be admitted again at once, and preempted again, because of what another zone caches."""
     driver = Driver(make_scheduler(config, 40))
     lending = Lending(max_loan_seconds=1, grace_seconds=0)
     driver.declare(zone("acme", reserved=25, lending=lending), zone("burst"), zone("calm"))

@@ -1,4 +1,4 @@
-"""Models with several groups of KV caches: blocks of all groups are a zone's, and what a request costs is their sum."""
+"""Models with several groups of KV caches: a zone owns blocks of all groups, and a request costs their sum."""
 
 from collections import Counter, deque
 from itertools import chain
@@ -41,7 +41,7 @@ def new_engine(config):
 
 
 def engine(config, kinds, *, capacity=200, drafting=None, ahead=0) -> Driver:
-    """``ahead``: steps that are scheduled before the one in the model ends."""
+    """``ahead``: steps scheduled before the one in the model ends."""
     config = with_flags(config, async_scheduling=ahead > 0)
     if drafting is not None:
         config = with_drafts(config, *drafting)
@@ -49,7 +49,7 @@ def engine(config, kinds, *, capacity=200, drafting=None, ahead=0) -> Driver:
 
 
 def goes(kinds, drafting) -> bool:
-    """Whether vLLM drafts so for layers of these kinds."""
+    """Whether vLLM drafts this way for layers of these kinds."""
     return "chunks" not in kinds or drafting is None or drafting[0] != "eagle"
 
 
@@ -82,10 +82,10 @@ def held(driver: Driver, request) -> list[int]:
 
 
 class Asked:
-    """Compares, whenever vLLM is about to take blocks for a request, what was predicted with what it takes.
+    """Compares the predicted blocks with those that vLLM takes, whenever it is about to take blocks for a request.
 
     Args:
-        driver: of the engine.
+        driver: the engine's driver.
     """
 
     def __init__(self, driver: Driver) -> None:
@@ -145,7 +145,7 @@ class Asked:
 )
 @settings(deadline=None)
 def test_what_is_foreseen_is_what_vllm_takes(new_engine, kinds, drafting, sent, chances):
-    """For each request that goes on; on admission no less, which is for the whole prompt. To ask changes nothing."""
+    """Exact for a running request; on admission at least as much, for the whole prompt. A query changes nothing."""
     assume(goes(kinds, drafting))
     numbers = iter(chances * 1000)
     driver = new_engine(kinds, drafting=drafting)
@@ -187,7 +187,7 @@ def test_a_prompt_can_go_on_by_as_many_tokens_as_so_many_blocks_have_slots_for(c
 @pytest.mark.parametrize("kinds", SEVERAL, **ids)
 @pytest.mark.shows("several kinds of layers")
 def test_a_request_never_uses_more_than_it_was_taken_for(config, kinds, drafting, ahead):
-    """And with a limit of so many blocks it ends, at its full length."""
+    """With a limit of that many blocks it also ends, at its full length."""
     if not goes(kinds, drafting):
         return
     for blocks, extra, tokens in ((0, 3, 1), (2, 3, 33), (13, 16, 20), (20, 1, 90)):
@@ -195,7 +195,7 @@ def test_a_request_never_uses_more_than_it_was_taken_for(config, kinds, drafting
         driver.drafts = lambda most: 0
         driver.declare(zone("acme"))
         for _ in range(2):
-            # The second one finds what the first one leaves.
+            # The second one finds the blocks that the first one leaves.
             request = driver.send("acme", prompt(blocks, seed=1, extra=extra), max_tokens=tokens)
             assert max(driver.zone("acme").in_use for _ in run(driver, ahead)) <= request.peak
             assert request.num_output_tokens == tokens
@@ -241,7 +241,7 @@ def test_what_one_tenant_cached_is_found_by_it_in_all_groups_and_by_nobody_else(
 @pytest.mark.parametrize("kinds", CACHING, **ids)
 @pytest.mark.shows("several kinds of layers")
 def test_what_is_reserved_stays_in_all_groups_whatever_another_tenant_floods(config, kinds):
-    """Of layers with a window, only what a prompt's end needs is kept, and in a flood that is enough to begin with."""
+    """Of layers with a window, only what a prompt's end needs is kept, and that suffices to find the prompt again."""
     driver = engine(config, kinds, capacity=120)
     driver.declare(zone("acme", reserved=60), zone("burst"))
     driver.ask("acme", prompt(12, seed=1))
@@ -255,7 +255,7 @@ def test_what_is_reserved_stays_in_all_groups_whatever_another_tenant_floods(con
 
 @pytest.mark.parametrize("kinds", SEVERAL, **ids)
 def test_a_flood_leaves_a_zone_what_it_reserved_for_the_sum_over_its_groups(config, kinds):
-    """At its reservation, it gets each block that it asks for within one step, and loses no turn."""
+    """Within its reservation, it gets each block that it asks for within one step, and loses no turn."""
     driver = engine(config, kinds, capacity=160)
     driver.declare(zone("acme", reserved=80), zone("burst"))
     for _ in range(12):
@@ -357,7 +357,7 @@ def test_shares_of_a_step_end_where_states_are_kept(config, kinds, ahead):
 
 @pytest.mark.parametrize("kinds", [kinds for kinds in CACHING if any("mamba" in kind for kind in kinds)], **ids)
 def test_one_whose_state_is_computed_in_this_step_waits_alone(config, kinds):
-    """vLLM would end its look at who waits there; another tenant's request must not be behind that."""
+    """vLLM would stop scanning the queue there; another tenant's request must not be behind it."""
     driver = engine(config, kinds)
     driver.declare(zone("acme"), zone("burst"))
     first = driver.send("acme", prompt(4, seed=1, extra=5))
@@ -373,7 +373,7 @@ def test_one_whose_state_is_computed_in_this_step_waits_alone(config, kinds):
 
 
 def test_what_can_not_be_zeroed_is_not_promised(config):
-    """On CPUs vLLM zeroes no blocks of layers with a window, and nowhere states."""
+    """On CPUs vLLM zeroes no blocks of layers with a window, and it never zeroes states."""
     for kinds in SEVERAL:
         driver = engine(config, kinds)
         if set(kinds) <= {"full", "wide", "latent"}:

@@ -1,4 +1,4 @@
-"""Faults are planted in vLLM's own books: no request is served from a block of another zone, and the engine goes on."""
+"""Faults planted in vLLM's own books: no request is served from another zone's block, and the engine goes on."""
 
 import pytest
 from vllm.v1.core.kv_cache_utils import make_block_hash_with_group_id
@@ -32,7 +32,7 @@ def foreign(driver):
 
 
 def caught(driver):
-    """Who was caught with which block of whom."""
+    """Each caught zone, with the block and the block's owner."""
     return [
         (event.zone, event.block_id, event.owner)
         for event in driver.scheduler.tenancy.ledger.trail.collect()
@@ -155,7 +155,7 @@ def test_a_foreign_block_in_the_table_of_any_group(config, kinds, group):
     ids=str,
 )
 def test_a_foreign_block_in_the_prefix_index_of_any_group(config, kinds, group):
-    """What the groups before it had found by then is given back."""
+    """What the previous groups had found is given back."""
     hybrid = Driver(make_scheduler(config, 100, window=4 * BLOCK_TOKENS, kinds=kinds))
     hybrid.declare(*(ZoneConfig(name=tenant, tenant=tenant, generation=1) for tenant in ("acme", "burst")))
     for tenant in ("acme", "burst"):

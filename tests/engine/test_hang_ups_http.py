@@ -1,4 +1,4 @@
-"""Clients that hang up, on each route, at each point of a request: nothing of them stays in the server."""
+"""Clients that hang up, on each route, at each point of a request: the server keeps nothing of them."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.engine
 CLIENTS = 1000
 AT_ONCE = 100
 SPARE_FILES = 4
-"""Connections of the test's own come and go."""
+"""Connections of the test itself that come and go."""
 MESSAGES = [{"role": "user", "content": "Tell me a long story. " * 20}]
 BODY = json.dumps(
     {
@@ -30,14 +30,14 @@ BODY = json.dumps(
 
 
 def request_of(method: str, path: str) -> tuple[bytes, bytes]:
-    """Its head and its body."""
+    """The request's head and body."""
     head = f"{method} {path} HTTP/1.1\r\nHost: engine\r\nAuthorization: Bearer key-of-acme\r\n"
     body = BODY if method == "POST" else b""
     return f"{head}Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode(), body
 
 
 async def hang_up(engine: RealEngine, number: int, places: asyncio.Semaphore) -> None:
-    """Begin a request, and go after a part of the head, of the body, at once after it, or after the first bytes."""
+    """Begins a request, and leaves within the head, within the body, right after it, or after the first bytes."""
     routes = [route for route in ROUTES if route.method != WEBSOCKET]
     route = routes[number % len(routes)]
     head, body = request_of(route.method, route.path)
@@ -51,7 +51,7 @@ async def hang_up(engine: RealEngine, number: int, places: asyncio.Semaphore) ->
             if way == 3:
                 await reader.read(100)
         if number % 2:
-            # The connection is reset, and not closed in order.
+            # Resets the connection instead of closing it in order.
             writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         writer.close()
         with suppress(ConnectionError):

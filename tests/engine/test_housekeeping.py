@@ -1,4 +1,4 @@
-"""What goes on beside the steps: reloads are counted, and a scrape gets a snapshot of its own."""
+"""Background work: reloads are counted, and each scrape gets its own snapshot."""
 
 import json
 import logging
@@ -40,7 +40,7 @@ def write(folder, generation, *tenants, text=None):
 
 
 def scrape_at_once(house, monkeypatch):
-    """Without a thread there is nothing to wait for."""
+    """Scrapes at once: without a thread there is nothing to wait for."""
     monkeypatch.setattr(thread, "SCRAPE_SECONDS", 0.0)
     house.figures()
     house.turn()

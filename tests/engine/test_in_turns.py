@@ -30,7 +30,7 @@ def _one_block_at_once(monkeypatch):
 
 
 def test_steps_are_made_while_a_config_comes_into_force(driver, monkeypatch):
-    """In each of them no more is promised than the engine has, whichever zones follow which config."""
+    """In each step, at most the engine's blocks are promised, whichever zones follow which config."""
     driver.declare(*(zone(name, reserved=20 if name in NAMES[:5] else 0) for name in NAMES))
     request = driver.send(NAMES[0], prompt(3), max_tokens=40)
     promised = []

@@ -1,4 +1,4 @@
-"""The instance of an engine: whatever changes what bytes mean gives its chunks another name."""
+"""The instance of an engine: any change in the meaning of its bytes gives its chunks another name."""
 
 from copy import copy
 from types import SimpleNamespace
@@ -87,7 +87,7 @@ def test_another_hash_and_more_ranks_make_another(config):
 
 
 def test_states_of_another_form_make_another(config, monkeypatch):
-    """They are padded to the size of other blocks, so that no other part tells."""
+    """They are padded to the size of other blocks, so no other part of the name shows the difference."""
     groups = (OffloadingGroupConfig(16, ("layer",), 0), OffloadingGroupConfig(16, ("other",), 1))
     kinds = ("full", "mamba align")
     before = digest(config, kinds=kinds, groups=groups)

@@ -1,4 +1,4 @@
-"""vLLM's own publisher of KV events: what zones lose beside the steps is published without a step, and in order."""
+"""vLLM's own publisher of KV events: losses of zones outside of steps are published without a step, and in order."""
 
 import itertools
 import random
@@ -23,7 +23,7 @@ _numbers = itertools.count()
 
 
 class Published:
-    """All that was published so far, as vLLM's publisher tells those who have missed something."""
+    """All events so far, as vLLM's publisher sends them to a subscriber that has missed some."""
 
     def __init__(self, endpoint, publisher):
         self._publisher = publisher
@@ -35,7 +35,7 @@ class Published:
         self._socket.close(linger=0)
 
     def batches(self):
-        # The publisher's thread is done with what it was given.
+        # Wait until the publisher's thread has handled its queue.
         self._publisher._event_queue.join()
         self._socket.send_multipart((b"", (0).to_bytes(8, "big")))
         found = []
@@ -48,7 +48,7 @@ class Published:
             found.append(self._decoder.decode(payload).events)
 
     def blocks(self):
-        """Hashes of the blocks that there are, for whoever has followed all events."""
+        """Hashes of the existing blocks, for a subscriber that has followed all events."""
         there = set()
         for event in itertools.chain.from_iterable(self.batches()):
             if isinstance(event, BlockStored):
@@ -82,7 +82,7 @@ def published(driver):
 
 
 def cached(driver):
-    """Hashes of the blocks that there are."""
+    """Hashes of the cached blocks."""
     hashes = (block.block_hash for block in driver.scheduler.block_pool.blocks if block.block_hash is not None)
     return {maybe_convert_block_hash(get_block_hash(each)) for each in hashes}
 
@@ -176,7 +176,7 @@ def test_whoever_follows_the_events_knows_the_blocks_whatever_goes_on_beside_the
 
 
 def test_what_a_waiting_request_would_find_is_told_when_it_is_admitted(driver, published):
-    """A request may ask that its hits are told, too; it is looked at more often than admitted."""
+    """A request may ask for its hits to be reported, too; it is looked at more often than admitted."""
     driver.declare(zone("acme"), zone("burst"))
     driver.ask("acme", prompt(10, seed=1))
     driver.send("burst", prompt(80), max_tokens=40)

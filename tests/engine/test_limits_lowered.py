@@ -1,4 +1,4 @@
-"""A limit that is lowered lets those requests finish that were there, and binds each that comes after it."""
+"""A lowered limit lets earlier requests finish, and binds each later one."""
 
 import pytest
 from vllm.v1.request import RequestStatus
@@ -43,19 +43,19 @@ def test_what_comes_after_it_waits_while_the_zone_is_above_it(driver):
 
 
 def test_what_was_there_goes_on_one_by_one_at_least(driver):
-    """Each request may use what it was promised when it came; together they may have to wait for each other."""
+    """Each request may use what it was promised on arrival; together they may have to wait for each other."""
     driver.declare(zone("acme"))
     old = [driver.send("acme", prompt(4), max_tokens=100) for _ in range(3)]
     driver.step()
     driver.declare(zone("acme", limit=LIMIT))
     while driver.scheduler.has_unfinished_requests():
-        # Who is short of a block is helped before the next step.
+        # A request that is short of a block is helped before the next step.
         assert driver.step() or driver.step()
     assert all(driver.finished[request.request_id] == "length" for request in old)
 
 
 class LookedAt(dict):
-    """Counts how many of its values are looked at."""
+    """A dict that counts reads of its values."""
 
     count = 0
 

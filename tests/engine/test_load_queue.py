@@ -24,7 +24,7 @@ def queue(went_on):
 
 
 def test_who_is_taken_is_who_was_looked_at_though_it_has_no_room_any_more(queue, went_on):
-    """vLLM gives an image its room in the encoder, and may let go of another one of the same request for it."""
+    """vLLM gives an image room in the encoder, and may free another image of the same request for it."""
     first, second = Waiting(), Waiting()
     queue.add_request(first)
     queue.add_request(second)

@@ -1,4 +1,4 @@
-"""Valid answers of 32,000 tokens are read as by stock vLLM, whole and streamed. `make test-deep` has all parsers."""
+"""Valid answers of 32,000 tokens are parsed as by stock vLLM, whole and streamed. `make test-deep` has all parsers."""
 
 import json
 import os
@@ -22,13 +22,13 @@ from tests.engine.test_parser_bounds import PROSE, VALID, comparable, one_of_eac
 from tests.engine.test_parser_processes import Serving, behind_the_frontend, everything
 
 TOKENS = 32_000
-"""Of one byte each."""
+"""Tokens of one byte each."""
 FILLER = (PROSE * (TOKENS // len(PROSE) + 1))[:TOKENS].rstrip()
 TOKENS_OF_PIECE = 64
 STREAMED = ("hermes", "deepseek_r1")
-"""What is streamed in `make test`, too, ..."""
+"""Parsers whose streamed answers `make test` covers, too."""
 WHOLE = (*STREAMED, "dots", "llama3_json", "mistral", "poolside_v1", "pythonic", "qwen3_coder")
-"""... and what is read whole there."""
+"""Parsers whose whole answers `make test` covers."""
 IS_DEEP = os.environ.get("HYPOTHESIS_PROFILE") == "deep"
 
 
@@ -42,7 +42,7 @@ def long(form: str) -> str:
 
 @cache
 def form_of(parser: ParserName) -> str:
-    """The form in which a parser finds a tool call or reasoning; prose for one that knows none of the forms."""
+    """The form in which a parser finds a tool call or reasoning; prose for a parser that knows none of the forms."""
     for form, text in VALID.items():
         try:
             reasoning, _, calls = parse_whole(make_parser(parser), text, chat_request())
@@ -61,7 +61,7 @@ def made(parser: ParserName):
 
 
 def folded(deltas_of_stream):
-    """What all pieces of a stream say together."""
+    """The content of all pieces of a stream together."""
     texts, calls = defaultdict(str), defaultdict(str)
     for delta in deltas_of_stream:
         if delta is None:
@@ -94,7 +94,7 @@ async def test_a_long_whole_answer_is_read_as_by_stock_vllm(parser: ParserName):
         found, _ = await behind_the_frontend(lambda: Serving().whole(make_parser(parser), text, ids=ids))
         bounded = comparable(found)
     except Exception as error:
-        # The parser of gpt-oss's answers reads tokens of its own, and no text.
+        # The parser of gpt-oss's answers reads its own tokens, and no text.
         bounded = f"{type(error).__name__}: {error}"
     assert bounded == stock
 

@@ -1,4 +1,4 @@
-"""Images of several tenants: whose encodings are found by whom, who goes when the cache is full, and who waits."""
+"""Images of several tenants: which tenant finds whose encodings, whose go when the cache is full, and who waits."""
 
 from unittest.mock import patch
 
@@ -15,7 +15,7 @@ from tests.engine.clock import Clock
 from tests.engine.measured import abort, zone
 
 IMAGE = 100
-"""Its embeddings, and its tokens."""
+"""The number of its embeddings, and of its tokens."""
 
 
 @pytest.fixture
@@ -44,12 +44,12 @@ def image(name, offset=16):
 
 
 def encoded(output):
-    """How many images each request has encoded in a step."""
+    """The number of images that each request has encoded in a step."""
     return {name: len(inputs) for name, inputs in output.scheduled_encoder_inputs.items()}
 
 
 def show(driver, tenant, name, **arguments):
-    """Have a tenant ask something about an image, and count the images that were encoded for it."""
+    """Sends a tenant's question about an image. Returns the number of images encoded for it."""
     driver.send(tenant, prompt(10), images=image(name), **arguments)
     count = 0
     while driver.scheduler.has_unfinished_requests():
@@ -126,7 +126,7 @@ def test_where_the_encoder_has_no_room_in_a_step_zones_without_images_are_admitt
 def test_a_cache_full_of_what_others_use_holds_back_only_who_needs_room_in_it(make):
     driver = make(budget=8, cache=2)
     driver.declare(zone("acme"), zone("burst"), zone("text"))
-    # Long prompts after the image, so that it stays in use for steps.
+    # Long prompts after the image, so that it stays in use for several steps.
     for name in ("one", "two"):
         driver.send("burst", prompt(100), images=[(name, 0, IMAGE), (f"{name} later", 900, IMAGE)])
     driver.step()
@@ -217,7 +217,7 @@ def test_requests_that_are_aborted_leave_room(make):
 @pytest.mark.parametrize("tenants", [("acme", "burst"), ("acme", "burst", "calm", "dusk")])
 @pytest.mark.shows("multimodal models")
 def test_an_image_whose_tokens_attend_to_each_other_is_computed_in_one_step(make, config, tenants):
-    """As vLLM has it for models such as Gemma 3: a zone whose share of the step is less than an image saves it up."""
+    """As vLLM requires for models such as Gemma 3: a zone whose share of the step is less than an image saves it up."""
     config.scheduler_config.disable_chunked_mm_input = True
     driver = make(budget=8, cache=8, capacity=1000)
     driver.declare(*(zone(tenant) for tenant in tenants))
@@ -260,7 +260,7 @@ def test_an_image_for_which_no_step_has_the_tokens_is_cut_as_in_vllm(make, confi
 
 
 def test_who_waits_for_room_in_the_encoder_leaves_the_step_to_who_has_it(make):
-    """However little of a step is its own: what it has of the room comes back as it goes on."""
+    """However little of a step is its own: its room in the encoder is freed as it goes on."""
     driver = make(budget=1, cache=1)
     driver.declare(zone("acme"), zone("burst", weight=7))
     burst = driver.send("burst", prompt(60), images=image("dog", 600))
@@ -275,14 +275,14 @@ def test_who_waits_for_room_in_the_encoder_leaves_the_step_to_who_has_it(make):
 
 
 def stream(driver, tenant, count, images_each=12):
-    """Requests of a tenant, each with one new image after the other."""
+    """Requests of a tenant, each with one new image after another."""
     for number in range(count):
         shown = [(f"{tenant} {number} {place}", IMAGE * place, IMAGE) for place in range(images_each)]
         driver.send(tenant, prompt(IMAGE * images_each // 16), images=shown)
 
 
 def steps_until_encoded(driver, request, at_most=100):
-    """Step until an image of the request is encoded; returns how many steps that took."""
+    """Steps until an image of the request is encoded. Returns the number of steps."""
     for steps in range(at_most):
         output, result = driver.schedule()
         driver.update(output, result)
@@ -316,7 +316,7 @@ def test_borrowers_that_hold_room_in_the_encoder_are_preempted_after_the_grace(c
     held = driver.send("burst", prompt(14), images=[("held", 0, 2 * IMAGE)])
     output, result = driver.schedule()
     assert held.request_id in output.scheduled_encoder_inputs
-    # As long as the result of its step does not come, the borrower holds what it has encoded.
+    # Until the result of its step arrives, the borrower holds what it has encoded.
     waiting = driver.send("acme", prompt(7), images=image("cat", 0))
     for _ in range(TURN_STEPS + 2):
         driver.update(*driver.schedule())
@@ -354,7 +354,7 @@ def test_an_engine_without_media_has_nobody_wait_for_the_encoder(make):
 
 @pytest.mark.parametrize("are_whole", [False, True])
 def test_no_image_is_encoded_before_a_request_has_its_share_of_the_step(make, config, are_whole):
-    """It would take room in the encoder and its cache from those whose turn it is."""
+    """Otherwise it would take room in the encoder and its cache from zones whose turn it is."""
     config.scheduler_config.disable_chunked_mm_input = are_whole
     driver = make(budget=8, cache=20, capacity=1000)
     driver.declare(*(zone(tenant) for tenant in ("acme", "burst", "calm")))

@@ -57,7 +57,7 @@ def url(data, kind="image/png"):
 
 
 def tracker_of(*items, tokens=lambda **size: 1, longest=100, modality="image"):
-    """A tracker of vLLM's, as far as it gathers items, of which each is fetched by vLLM's connector."""
+    """A vLLM tracker that only gathers items; vLLM's connector fetches each of them."""
     tracker = object.__new__(chat_utils().AsyncMultiModalItemTracker)
     connector = MediaConnector()
     fetch = {
@@ -81,7 +81,7 @@ def tracker_of(*items, tokens=lambda **size: 1, longest=100, modality="image"):
 
 @pytest.fixture
 def decoded(monkeypatch):
-    """The sizes of the images that were decoded."""
+    """The sizes of the decoded images."""
     sizes = []
     load = Image.Image.load
 
@@ -237,7 +237,7 @@ def test_a_video_of_images_counts_each_of_them():
 
 
 class _Sounds:
-    """Stands in for the library that vLLM decodes sounds with, which is not installed here."""
+    """Stands in for the library with which vLLM decodes sounds, which is not installed here."""
 
     def load_audio(self, *args, max_decode_bytes=None, **kwargs):
         self.limit = max_decode_bytes

@@ -1,4 +1,4 @@
-"""The names under which vLLM's caches find images: no tenant's is ever another's, whatever the client calls it."""
+"""The names under which vLLM's caches find images: no two tenants share a name, whatever the client calls an image."""
 
 import pytest
 from hypothesis import given
@@ -15,7 +15,7 @@ RED, BLUE = (Image.new("RGB", (8, 8), colour) for colour in ("red", "blue"))
 
 
 class Renderer:
-    """Stands where vLLM's renderer does, and keeps the names of what it would have processed."""
+    """Stands in for vLLM's renderer, and keeps the names of the images to process."""
 
     def __init__(self):
         self.names = []
@@ -30,7 +30,7 @@ class Renderer:
             media_io_kwargs=media_io_kwargs or {},
         )
         self.names += inputs.get_mm_hashes("model", "sha256")["image"]
-        # Asked twice in one request, it says the same.
+        # A second call in the same request returns the same names.
         assert inputs.get_mm_hashes("model", "sha256")["image"] == self.names[-len(data["image"]) :]
         return {"type": "multimodal"}
 

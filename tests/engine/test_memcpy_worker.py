@@ -1,4 +1,4 @@
-"""The worker that copies without a GPU: what was stored comes back, byte by byte, wherever it lands."""
+"""The worker that copies without a GPU: stored bytes come back unchanged, wherever they are loaded."""
 
 import pytest
 import torch
@@ -28,7 +28,7 @@ def caches():
 
 
 def worker_of(caches, in_a_chunk, chunk_count):
-    """A worker whose tier has a row for each chunk, in which the tensors' pages stand one after the other."""
+    """A worker whose tier has a row for each chunk, in which the tensors' pages follow one another."""
     sizes = [cache.page_size_bytes * in_a_chunk for cache in caches.tensors]
     rows = torch.zeros((chunk_count, sum(sizes) + 5), dtype=torch.int8)
     return MemcpyOffloadingWorker(caches, in_a_chunk, rows[:, : sum(sizes)].split(sizes, dim=1))

@@ -1,4 +1,4 @@
-"""Two of vLLM's real schedulers, and what one has cached of a zone is to be found by the other one."""
+"""Two of vLLM's real schedulers: one finds what the other has cached of a zone."""
 
 import time
 
@@ -31,7 +31,7 @@ def engines(config, manager):  # noqa: F811 - the fixture
 
 @pytest.fixture
 def alone(engines, manager):  # noqa: F811 - the fixture
-    """Two engines, of which the first has computed prompts while no manager was there."""
+    """Two engines; the first has computed prompts while there was no manager."""
 
     def make(*prompts, chunks=60, **options):
         first, second = engines(2, chunks=chunks, **options)
@@ -46,7 +46,7 @@ def alone(engines, manager):  # noqa: F811 - the fixture
 
 
 def wait(engine, condition):
-    """Make steps as the engine core does until something is so."""
+    """Makes steps as the engine core does until the condition holds."""
     until = time.monotonic() + HANG
     while not condition():
         assert time.monotonic() < until, "it did not come to that"
@@ -65,7 +65,7 @@ def report(engine, tenant="acme", *, with_prompts=False):
 
 
 def move(engine, what, **more):
-    """Give an order, and see what came of it."""
+    """Gives an order. Returns its outcome."""
     order(engine, what, **more)
     wait(engine, lambda: not report(engine).is_running)
     return report(engine)
@@ -76,7 +76,7 @@ def recent(engine):
 
 
 def has_nothing_left(engine):
-    """No trace is left of prompts that were moved, and each chunk has one place."""
+    """Moved prompts leave no trace, and each chunk has one place."""
     engine.rest()
     connector = engine.scheduler.connector.scheduler
     connector.manager.primary_tier.tier.check()
@@ -84,7 +84,7 @@ def has_nothing_left(engine):
 
 
 def forget_memory(engine):
-    """Nothing is left in CPU memory: blocks have what there is."""
+    """Empties CPU memory; only blocks still have content."""
     for _ in engine.scheduler.connector.scheduler.manager.primary_tier.forget_all():
         pass
 
@@ -174,7 +174,7 @@ def test_the_other_brings_up_what_was_used_last_within_its_share(engines):
     second.declare(declare("acme", tiers=(TierShare(tier="cpu", limit=13 * CHUNK_BYTES),)), declare("burst"))
     done = move(second, "warm-up", prompts=recent(first))
     assert (done.state, done.moved, done.found, done.left) == ("Done", 13, 13, 5)
-    # The last two prompts, and a chunk: that is what is there without the storages.
+    # The last two prompts, and a chunk: that is what the engine has without the storages.
     second.shared.zones["acme"].no_store = True
     loaded = []
     for tokens in (prompts[0], prompts[2], prompts[1]):
@@ -236,7 +236,7 @@ def test_copies_are_made_before_blocks_are_given_to_others(alone):
     first.send("burst", prompt(15))
     wait(first, lambda: not report(first).is_running)
     assert report(first).moved == 12
-    # Workers compare what is read with what it should be.
+    # Workers compare what they read with what it should be.
     second.ask("acme", tokens)
     assert second.worker.loaded == 12
 

@@ -1,4 +1,4 @@
-"""vLLM's own loop over a real scheduler: a move keeps an engine awake that has no requests, but not one that ends."""
+"""vLLM's own loop over a real scheduler: a move keeps an engine without requests awake, but not one that ends."""
 
 from contextlib import suppress
 from queue import Queue
@@ -22,10 +22,10 @@ WAKEUP = (EngineCoreRequestType.WAKEUP, None)
 
 
 class Core(EngineCoreProc):
-    """An engine core from where its loop begins; there is no model, and nobody at the other end of its queues.
+    """An engine core from the start of its loop on; there is no model, and nothing reads or writes its queues.
 
     Args:
-        engine: whose steps it makes.
+        engine: the engine that makes its steps.
     """
 
     def __init__(self, engine):
@@ -42,16 +42,16 @@ class Core(EngineCoreProc):
         self.thread = Thread(target=self._run)
 
     def _run(self):
-        # So the loop ends.
+        # This ends the loop.
         with suppress(SystemExit):
             self.run_busy_loop()
 
     def call(self, method, *arguments):
-        """Have the loop call one of its utilities."""
+        """Makes the loop call one of its utilities."""
         self.input_queue.put((EngineCoreRequestType.UTILITY, (0, 1, method, arguments)))
 
     def shut_down(self):
-        """As a signal does."""
+        """Shuts down as a signal does."""
         self.shutdown_state = EngineShutdownState.REQUESTED
         self.input_queue.put(WAKEUP)
 
@@ -63,7 +63,7 @@ def config(tmp_path_factory):
 
 @pytest.fixture
 def engine(config, manager):  # noqa: F811 - the fixture
-    """One that waits for the manager as long as it takes, with something to move."""
+    """An engine that waits for the manager without a time limit, with something to move."""
     with sharing_engines(config, manager) as make:
         (engine,) = make(1, settings=ENDLESS)
         engine.ask("acme", prompt(3))
@@ -93,7 +93,7 @@ def hand_down(engine):
 
 
 def state(engine):
-    """How far it has come, some time later."""
+    """How far it is some time later."""
     engine.scheduler.let_time_pass()
     return engine.served.migration.report("acme", with_prompts=False).state
 

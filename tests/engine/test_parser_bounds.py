@@ -1,4 +1,4 @@
-"""vLLM's answer parsers run within a budget of each request, and valid answers are read as before."""
+"""vLLM's answer parsers run within a budget of each request, and valid answers are parsed as before."""
 
 import asyncio
 import io
@@ -66,7 +66,7 @@ def _bounded() -> None:
 
 
 class RefusalListener:
-    """Stands where the frontend hears what becomes of a request."""
+    """Stands in for the frontend, which learns the outcome of a request."""
 
     def is_ready(self) -> None:
         pass
@@ -81,7 +81,7 @@ def output_of(ids: list[int], text: str = "", *, finished: bool = False) -> Requ
 
 
 def note_answer(output: RequestOutput) -> None:
-    """Have an answer as a whole counted."""
+    """Counts a whole answer."""
     assert ParsedOutputs(SamplingParams(output_kind=RequestOutputKind.FINAL_ONLY)).add(output) is output
 
 
@@ -98,7 +98,7 @@ def answer_whole(name: str, text: str) -> App:
 
 
 def answer_in_stream(name: str, pieces: list[tuple[str, list[int]]], results: list[Any]) -> App:
-    """An application that streams what a parser says to the pieces of an answer, and appends it to `results`."""
+    """An application that streams a parser's results for the pieces of an answer, and appends them to `results`."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         made, request = make_parser(ParserName("tool", name)), chat_request(stream=True)
@@ -121,7 +121,7 @@ def answer_in_stream(name: str, pieces: list[tuple[str, list[int]]], results: li
 
 
 def sent_by(app: App, path: str = "/v1/chat/completions") -> tuple[list[Message], RequestContext, float]:
-    """What the client gets from an application behind the frontend, and the processor time that it took."""
+    """What an application behind the frontend sends to the client, and the processor time that it took."""
     context, sent = RequestContext(), []
 
     async def send(message: Message) -> None:
@@ -159,7 +159,7 @@ def test_a_whole_answer_that_takes_too_long_ends_with_the_api_s_error(name: str,
     ],
 )
 def test_a_long_tool_call_is_streamed_whole(name: str, begin: str, end: str, repetitions: int):
-    """These parsers read all of the call again for each piece, which takes longer and longer."""
+    """These parsers read the whole call again for each piece, which takes longer and longer."""
     pieces = [(begin, [5]), (PROSE * repetitions, [5] * 100), *deltas(PROSE * 7 + end, [])]
     results: list[Any] = []
     sent, context, _ = sent_by(answer_in_stream(name, pieces, results))
@@ -236,7 +236,7 @@ def outcome(call: Callable[[], Any]) -> str:
 
 
 def one_of_each() -> Iterator[ParserName]:
-    """Each parser once, under whichever of its names."""
+    """Each parser once, under any of its names."""
     from vllm.reasoning import ReasoningParserManager
     from vllm.tool_parsers import ToolParserManager
 

@@ -1,4 +1,4 @@
-"""What the API server and the processes that parse answers say to each other."""
+"""Messages between the API server and the processes that parse answers."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +20,7 @@ def test_the_pieces_of_a_stream_come_out_as_they_went_in(expected):
 
 def test_a_message_names_what_both_processes_have():
     class Local:
-        """Cannot be pickled by its name."""
+        """A class that cannot be pickled by its name."""
 
     both, other = [1], [1]
     shared = Shared((Local, both))

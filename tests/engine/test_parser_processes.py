@@ -1,4 +1,4 @@
-"""What takes a parser long goes on in another process: the event loop serves others, and the answer is the same."""
+"""Slow parsing runs in another process: the event loop serves others, and the answer is the same."""
 
 import asyncio
 import json
@@ -32,9 +32,9 @@ from tests.waiting import await_that
 
 API_SERVER = os.getpid()
 LONG = "0.3"
-"""Seconds that are more than a turn of the event loop, and than the kernel's timer is late on a busy machine."""
+"""Seconds: more than a turn of the event loop, and more than the kernel's timer is late on a busy machine."""
 TOKENS = [7] * 1000
-"""Worth more than that."""
+"""Tokens whose budget exceeds that time."""
 
 
 def busy(seconds):
@@ -44,7 +44,7 @@ def busy(seconds):
 
 
 class SlowParser(Parser):
-    """Takes the seconds that an answer names, and says in which process it has read the answer's pieces."""
+    """Takes the seconds that an answer names, and reports which process read the answer's pieces."""
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -102,14 +102,14 @@ def _bounded():
 
 @pytest.fixture
 def refusals(monkeypatch):
-    """The refusals that the frontend is given."""
+    """The refusals reported to the frontend."""
     given = []
     monkeypatch.setattr(parser_bounds, "refuse_answer", given.append)
     return given
 
 
 async def behind_the_frontend(call, tenant="acme"):
-    """Return what a call returns for a request of a tenant's, and what was held for the request."""
+    """Returns the result of a call for a tenant's request, and what was held for the request."""
     found, held = [], []
     context = RequestContext(tenant=tenant)
 
@@ -259,7 +259,7 @@ async def test_a_signal_that_goes_to_all_processes_ends_no_request():
 
 
 def forks_of(parent, monkeypatch):
-    """Have only one process fork, and return by whom the kernel was asked."""
+    """Lets only `parent` fork. Returns a list of the processes that tried to."""
     asked, fork = [], os.fork
 
     def refuse_others():
@@ -315,7 +315,7 @@ async def test_the_template_is_forked_before_the_first_request(monkeypatch):
     assert asked == []
     process.close()
     processes.close()
-    # Without a parser there is nothing to fork for.
+    # Without a parser, no fork is needed.
     parser_bounds._open_processes(processes, SimpleNamespace(state=SimpleNamespace(openai_serving_chat=None)))
     assert asked == []
 
@@ -367,7 +367,7 @@ async def test_a_tenant_holds_some_of_the_processes_and_its_next_request_waits(m
     await until(lambda: begun)
     second = asyncio.create_task(behind_the_frontend(partial(hold, "second"), "many"))
     assert (await say(LONG, "other"))[0] == (False, LONG, TOKENS)
-    # What needs no process is served as before.
+    # Answers that need no process are served as before.
     assert (await say("0", "many"))[0] == (True, "0", TOKENS)
     assert begun == ["first"]
     go_on.set()

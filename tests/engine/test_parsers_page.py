@@ -1,4 +1,4 @@
-"""The page about the growth of vLLM's parsers has a row for each parser of the vLLM that is installed."""
+"""The page on the growth of vLLM's parsers has a row for each parser of the installed vLLM."""
 
 import re
 

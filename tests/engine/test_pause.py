@@ -1,4 +1,4 @@
-"""A pause lets what runs come to its end, and holds the rest back."""
+"""A pause lets running requests finish, and holds the others back."""
 
 import pytest
 from vllm.v1.core.sched.interface import PauseState
@@ -52,7 +52,7 @@ def test_nothing_is_evicted_for_a_request_that_the_pause_holds_back(config):
 
 @pytest.mark.shows("pause and resume")
 def test_nobody_yields_while_all_is_paused(config):
-    """A client that goes away makes the engine step; nothing is computed in it."""
+    """A client that leaves makes the engine step; nothing is computed in it."""
     driver = Driver(make_scheduler(config, 20))
     driver.declare(zone("acme"), zone("burst"))
     running = [driver.send("acme", prompt(9, extra=16), max_tokens=40) for _ in range(2)]

@@ -1,4 +1,4 @@
-"""Pipelines: as many steps are in flight as there are stages, and one more."""
+"""Pipelines: there is one more step in flight than there are stages."""
 
 from copy import copy
 
@@ -12,9 +12,9 @@ STAGES = 4
 
 @pytest.fixture
 def driver(tmp_path, monkeypatch):
-    """A pool of 12 blocks, of which acme and burst have reserved half each."""
+    """A pool of 12 blocks; acme and burst have reserved half each."""
     config = vllm_config(tmp_path)
-    # Not before: vLLM would miss the GPU's compiler, which a scheduler has no need of.
+    # Not before: vLLM would miss the GPU's compiler, which a scheduler does not need.
     monkeypatch.setenv("VLLM_USE_V2_MODEL_RUNNER", "1")
     config.parallel_config = copy(config.parallel_config)
     config.parallel_config.pipeline_parallel_size = STAGES
@@ -32,7 +32,7 @@ def test_a_request_whose_token_is_under_way_sits_out_and_asks_for_no_block(drive
     asked, scheduled = [], []
     in_flight = []
     for _ in range(2 * STAGES):
-        # Only where blocks are short is it asked who needs any.
+        # The needs are queried only where blocks are short.
         asked.append(any(request is each for each, _ in _needs(engine)))
         in_flight.append(driver.schedule())
         scheduled.append(request.request_id in in_flight[-1][0].num_scheduled_tokens)
@@ -44,7 +44,7 @@ def test_a_request_whose_token_is_under_way_sits_out_and_asks_for_no_block(drive
 
 
 def _needs(engine):
-    """As with few blocks free."""
+    """The needs, as with few free blocks."""
     engine._blocks_each = 100
     return engine.needs()
 

@@ -1,4 +1,4 @@
-"""A queue of waiting requests: which of them leave, and that it costs little to let a few leave."""
+"""A queue of waiting requests: which of them leave, and that a few leave at little cost."""
 
 from collections import Counter
 from functools import total_ordering
@@ -16,7 +16,7 @@ POLICIES = [SchedulingPolicy.FCFS, SchedulingPolicy.PRIORITY]
 
 @total_ordering
 class Waiting:
-    """What a queue reads of a request. It counts how often it is looked at."""
+    """The attributes that a queue reads of a request. It counts reads."""
 
     status = RequestStatus.WAITING
 
@@ -65,7 +65,7 @@ def test_exactly_those_leave_that_are_named_and_the_others_keep_their_order(poli
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("is_there", [True, False])
 def test_one_request_leaves_without_a_look_at_most_of_the_others(policy, is_there):
-    """Clients hang up one by one: a look at each other request would cost as many looks as the square of them."""
+    """Clients hang up one by one: looking at each other request would take quadratic time."""
     queue, looks = PlacedQueue(policy), Counter()
     requests = [Waiting(looks, number) for number in range(5001)]
     for request in requests:

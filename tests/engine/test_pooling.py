@@ -1,4 +1,4 @@
-"""Requests of pooling models, which ask for numbers: bound to zones by a seal that goes beside their bodies."""
+"""Requests of pooling models, which ask for numbers: bound to zones by a seal outside of their bodies."""
 
 import asyncio
 from copy import copy
@@ -115,7 +115,7 @@ def test_another_failure_is_no_refusal_and_no_numbers(driver):
 
 
 def served(output):
-    """What a client gets where the engine's answer is this one: as vLLM serves it, beside looking for the client."""
+    """The response for this output of the engine: served as by vLLM, which also watches for a disconnect."""
 
     async def encode(engine, prompt, pooling_params):
         yield output
@@ -164,14 +164,14 @@ def test_a_models_numbers_are_no_refusal(driver):
 
 
 class TestABorneSeal:
-    """It is put into requests that vLLM has made without one."""
+    """The seal of the context is put into requests that vLLM has made without one."""
 
     @pytest.fixture(params=[SamplingParams, PoolingParams])
     def params(self, request):
         return request.param()
 
     def within(self, params, seal="the seal"):
-        """The parameters as they are handed to the engine, within a request that bears this seal."""
+        """The parameters that the engine receives within a request with this seal."""
         context = RequestContext()
         context.seal = seal
         found = []

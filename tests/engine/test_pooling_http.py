@@ -1,4 +1,4 @@
-"""Embeddings of a real engine: a text is found again by its own tenant only, whatever another one floods."""
+"""Embeddings of a real engine: only its own tenant finds a text again, however much another tenant floods."""
 
 import httpx
 import openai
@@ -32,7 +32,7 @@ def starting(request):
 
 @pytest.fixture(scope="module")
 def numbers(starting):
-    """Of a text, before any zone was declared: as stock vLLM has them."""
+    """The numbers of a text before any zone was declared, as in stock vLLM."""
     return embed(starting.await_health(), "nobody", text("the same"))
 
 
@@ -45,7 +45,7 @@ def engine(starting, numbers):
 
 
 def text(name):
-    """Of 10 blocks; a byte is a token."""
+    """A text of 10 blocks; a byte is a token."""
     return (f"{name}: " * 400)[: TEXT_BLOCKS * BLOCK_TOKENS + 5]
 
 
@@ -62,7 +62,7 @@ def post(engine, tenant, path, **body):
 
 
 def found(engine, tenant, ask):
-    """Tokens that were found cached while somebody asked, and what the answer was."""
+    """Returns the tokens found cached by a request of the tenant, and the answer."""
     before = engine.zone(tenant).prefix_hit_tokens
     answer = ask()
     return engine.zone(tenant).prefix_hit_tokens - before, answer
@@ -86,7 +86,7 @@ def test_each_text_of_a_list_is_a_request_of_its_tenant(engine):
     hits, answer = found(engine, "acme", lambda: embed(engine, "acme", *[text("one"), text("two"), text("three")] * 2))
     assert len(answer) == 6
     assert answer[:3] == [pytest.approx(each, abs=1e-5) for each in answer[3:]]
-    # Those that are asked for at once may be computed beside each other.
+    # Texts in one request may be computed in one batch.
     again, _ = found(engine, "acme", lambda: embed(engine, "acme", text("one"), text("two"), text("three")))
     assert (hits % BLOCK_TOKENS, again) == (0, 3 * TEXT_BLOCKS * BLOCK_TOKENS)
     assert engine.zone("acme").generation_tokens == 0

@@ -1,4 +1,4 @@
-"""A zone's own prefix index, inside vLLM's real scheduler: it goes with the last prefix in it."""
+"""A zone's own prefix index, inside vLLM's real scheduler: it is removed with its last prefix."""
 
 import weakref
 
@@ -20,14 +20,14 @@ def zone(tenant):
 
 
 def prefix_index(driver, tenant):
-    """A weak reference: whether it is still kept."""
+    """A weak reference that shows whether the index is still kept."""
     pool = driver.scheduler.block_pool
     with pool.acting_for(driver.zone(tenant)):
         return weakref.ref(pool.cached_block_hash_to_block)
 
 
 def test_a_zone_that_lost_its_cache_keeps_no_empty_prefix_index(driver):
-    """Its table would stay as large as it ever was."""
+    """Its table would keep its largest size."""
     driver.declare(zone("acme"))
     driver.ask("acme", prompt(50, seed=1))
     index = prefix_index(driver, "acme")
@@ -72,7 +72,7 @@ def test_zones_that_leave_while_a_request_waits_leave_no_prefix_index_behind(dri
 
 
 def test_what_zones_write_before_they_have_an_index_is_found_by_them_alone(driver):
-    """With the same hashes: were it shared what they write, only salts would keep them apart."""
+    """The hashes are the same: if the zones shared what they write, only salts would keep them apart."""
     driver.declare(zone("acme"), zone("burst"))
     pool = driver.scheduler.block_pool
     one, other = pool.blocks[1], pool.blocks[2]

@@ -27,14 +27,14 @@ def driver(config):
 
 
 def counted(driver, tenant="acme"):
-    """What the zone's counters say, without those that are 0."""
+    """The zone's counters that are not 0."""
     counters = driver.zone(tenant).counters
     counts = {kind: getattr(counters, COUNTERS[kind]) for kind in get_args(ProcessedAs)}
     return {kind: tokens for kind, tokens in counts.items() if tokens}
 
 
 def preempt_all(driver):
-    """As a reset of the prefix cache does, which throws away the output of steps in flight."""
+    """Preempts all, as a reset of the prefix cache does, which discards the output of steps in flight."""
     driver.scheduler.reset_prefix_cache(reset_running_requests=True)
 
 
@@ -101,7 +101,7 @@ def test_what_came_before_any_zone_is_counted_from_then_on(config):
 def test_drafts_that_are_wrong_are_rejected_and_not_computed_again(config, right):
     driver = Driver(make_scheduler(with_flags(with_drafts(config, "ngram", 3), async_scheduling=False), 60))
     driver.declare(zone("acme"))
-    # With the last step drafts may be right beyond the answer's end.
+    # In the last step, drafts beyond the answer's end may be right.
     request = driver.send("acme", prompt(2, seed=1), max_tokens=12)
     scheduled = rejected = 0
     while driver.scheduler.has_unfinished_requests():
@@ -157,7 +157,7 @@ def test_steps_in_flight_are_counted_whoever_is_preempted_or_goes_meanwhile(conf
 
 
 class TestLoads:
-    """Of what tiers have."""
+    """Tokens loaded from tiers."""
 
     @pytest.fixture
     def engine(self, config):

@@ -1,4 +1,4 @@
-"""A purge in vLLM's own scheduler: what was computed before it is found by nobody, and what comes later is."""
+"""A purge in vLLM's own scheduler: no request finds what was computed before it, and later results are found."""
 
 import pytest
 from vllm.config import KVEventsConfig
@@ -27,7 +27,7 @@ def driver(tmp_path):
 
 
 def purge(driver, *ids, **fields):
-    """Purge acme; several ids do so one after the other."""
+    """Purges acme, once for each id."""
     for each in ids:
         driver.declare(zone("acme", purge=each, **fields), zone("burst"))
 
@@ -38,7 +38,7 @@ def found(driver, tokens, tenant="acme", **arguments):
 
 
 def begin(driver, tokens, steps=2, **arguments):
-    """A request that runs."""
+    """A running request."""
     request = driver.send("acme", tokens, **arguments)
     for _ in range(steps):
         driver.step()
@@ -46,7 +46,7 @@ def begin(driver, tokens, steps=2, **arguments):
 
 
 def hashed(driver, tenant="acme"):
-    """Blocks of a tenant that somebody could find."""
+    """Blocks of a tenant that a request could find."""
     pool = driver.scheduler.block_pool
     return [
         each
@@ -81,7 +81,7 @@ def test_what_a_request_uses_is_found_by_nobody_and_free_once_it_is_let_go(drive
     assert found(driver, prompt(10, seed=2)) == 0
     driver.run()
     assert request.num_output_tokens == 40
-    # Of the request that came later, and of no other.
+    # Of the later request only.
     assert driver.zone("acme").held == 10
     assert found(driver, prompt(10, seed=2)) > 0
 

@@ -1,4 +1,4 @@
-"""Requests that offloading has nothing to do for are left out of its steps, and nobody can tell."""
+"""Requests for which offloading has nothing to do are left out of its steps, without any visible effect."""
 
 from random import Random
 
@@ -18,7 +18,7 @@ def config(tmp_path_factory):
 
 
 class Looking(QuietRequests):
-    """Counts whom vLLM looks at."""
+    """Counts the requests that vLLM looks at."""
 
     def __init__(self, chunk_tokens):
         super().__init__(chunk_tokens)
@@ -31,7 +31,7 @@ class Looking(QuietRequests):
 
 
 class Checked(Looking):
-    """Looks the slow way whether vLLM would have had anything to do for who is left out."""
+    """Checks the slow way whether vLLM would have had anything to do for the requests left out."""
 
     connector = None
     left_out = 0
@@ -82,7 +82,7 @@ def test_vllm_would_store_nothing_of_who_is_left_out(config, kinds, offload, see
     for number in range(300):
         if number < 200 and chance.random() < 0.15:
             tenant, blocks, answer = chance.choice(["acme", "burst"]), chance.randrange(10), chance.randint(1, 70)
-            # All begin alike, so that some is found, in the blocks or in the tier.
+            # All begin alike, so that some of it is found, in the blocks or in the tier.
             engine.send(tenant, prompt(blocks, seed=1), max_tokens=answer)
         engine.step()
         engine.check()
@@ -132,7 +132,7 @@ def test_a_change_reaches_a_request_when_its_next_chunk_is_full(config):
 
 
 def test_who_is_left_out_gets_no_block_before_it_was_copied(config):
-    """What is still to be copied from a block is copied before somebody else computes there, whoever that is."""
+    """A block that is still to be copied is copied before another request computes there, whichever that is."""
     engine = make(config, Looking, capacity=8)
     engine.declare(declare("acme"), declare("burst", offload="Never"))
     engine.worker.fastest = engine.worker.slowest = 10_000

@@ -1,7 +1,7 @@
 """Two ranks of data parallelism, each with an API server, a frontend and a report: real engines that step together.
 
-A mixture of experts, as vLLM takes no other for ranks. Whichever has something to do, both make steps: one that has
-nothing, or whose requests its zones hold back, steps with made-up tokens.
+The model is a mixture of experts, the only kind for which vLLM allows ranks. If either rank has work, both make steps:
+a rank without work, or whose zones hold its requests back, steps with made-up tokens.
 """
 
 import os
@@ -33,7 +33,7 @@ BLOCK_TOKENS, BLOCKS, CHUNKS = 32, 64, 16
 CHUNK_BYTES = 32 * 1024
 PROMPT_BLOCKS = 20
 FLOOD = 8
-"""Prompts, each as long."""
+"""Prompts of the same length each."""
 STORED_BYTES = 10 * CHUNKS * (CHUNK_BYTES + 32)
 RPC_PORT, MASTER_PORT = 13345, 29500
 
@@ -70,7 +70,7 @@ def both(tmp_path_factory: pytest.TempPathFactory, manager: CacheManagerProcess)
         variables = {"PYTHONPATH": os.pathsep.join(filter(None, folders))}
         return StartingEngine(lambda *_: of_rank(rank), beside, qwen3_moe, **variables)
 
-    # None is healthy before the other is there.
+    # Neither is healthy before the other is there.
     starting = [first := start(0), start(1, beside=first)]
     for each in starting:
         each.engine.add_keys("acme", "burst")
@@ -84,7 +84,7 @@ def both(tmp_path_factory: pytest.TempPathFactory, manager: CacheManagerProcess)
 
 @pytest.fixture
 def ranks(both: Ranks) -> Ranks:
-    """Both, with nothing cached, and zones that offload nothing."""
+    """Both ranks, with nothing cached, and zones that offload nothing."""
     for engine in both:
         engine.declare()
         engine.declare(zone("acme", reserved="50%"), zone("burst", limit="60%"))
@@ -96,13 +96,13 @@ def zone(tenant: str, **fields: object) -> ZoneConfig:
 
 
 def prompt(name: str, blocks: int = PROMPT_BLOCKS) -> str:
-    """A word is a token."""
+    """A prompt; a word is a token."""
     number = int.from_bytes(name.encode(), "big") % 1000
     return " ".join(f"w{number + 1000 * (place % 4)}" for place in range(blocks * BLOCK_TOKENS + 5))
 
 
 def ask(engine: RealEngine, tenant: str, text: str, tokens: int = 8) -> tuple[str, int]:
-    """What is answered, and how many tokens of the prompt were cached."""
+    """Returns the answer, and how many tokens of the prompt were cached."""
     answer = engine.client(tenant).completions.create(
         model="tiny", prompt=text, max_tokens=tokens, temperature=0, extra_body={"ignore_eos": True}
     )
@@ -166,7 +166,7 @@ def test_each_rank_reports_what_it_holds_and_the_operator_adds_it_up(ranks: Rank
 
 
 def move_all(engine: RealEngine, what: str, **more: object) -> MigrationReport:
-    """Move acme's cache, and what was late on busy cores once more."""
+    """Moves acme's cache, and repeats what was late on busy cores."""
     for _ in range(10):
         report = migrate(engine, what, **more)
         if not report.left:
@@ -175,7 +175,7 @@ def move_all(engine: RealEngine, what: str, **more: object) -> MigrationReport:
 
 
 def _is_well(engine: RealEngine) -> bool:
-    """Whether it can ask its manager."""
+    """Whether it can reach its manager."""
     return next(tier for tier in engine.report().tiers if tier.tier == "shared").problem == ""
 
 

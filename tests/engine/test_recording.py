@@ -1,4 +1,4 @@
-"""A real engine records what it is asked for, and a replay of that finds what the engine found in its cache."""
+"""A real engine records its requests, and a replay of the record finds the same cache hits."""
 
 import json
 import random
@@ -36,7 +36,7 @@ def recording(engine):
 
 @pytest.fixture(scope="module")
 def asked(engine):
-    """A closed loop of one: two tenants ask what they asked before and what they did not; returns zones and records."""
+    """Two tenants send old and new prompts, one request at a time. Returns the zones and the records."""
     engine.declare()
     never_quiet = Idle(after_seconds=3600)
     zones = [

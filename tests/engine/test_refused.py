@@ -1,4 +1,4 @@
-"""A request that is refused is never served, whatever else it asks for, and its client hears so at once."""
+"""A refused request is never served, whatever else it asks for, and its client learns so at once."""
 
 from concurrent.futures import Future
 
@@ -230,7 +230,7 @@ def test_an_answer_ends_at_its_zones_bound_whatever_was_asked_for(driver):
 
 
 def test_requests_that_are_too_long_take_nothing_from_a_neighbour(config):
-    """What they ask for would be six times the limit, and the neighbour's share of the steps would pay for it."""
+    """They ask for six times the limit, which would come out of the neighbour's share of the steps."""
     served = {}
     for cheats in (False, True):
         driver = Driver(make_scheduler(config, CAPACITY))

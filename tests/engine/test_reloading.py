@@ -1,4 +1,4 @@
-"""What becomes of a config whose application fails in the midst of it, for no fault of the config."""
+"""A config whose application fails in the middle for a reason that is not in the config."""
 
 import logging
 from types import SimpleNamespace
@@ -38,7 +38,7 @@ def loading(driver, tmp_path, refused):
 
 @pytest.fixture
 def defect(monkeypatch):
-    """While it is in this set, a zone of that tenant can't be added, though nothing is wrong with it."""
+    """While a tenant is in this set, its zone can't be added, though nothing is wrong with it."""
     tenants = set()
     add_zone = configure.add_zone
 
@@ -53,13 +53,13 @@ def defect(monkeypatch):
 
 @pytest.fixture
 def cannot_scrub(monkeypatch):
-    """As on a GPU without --scrub-blocks: a zone that is to be scrubbed can't be enforced."""
+    """A GPU without --scrub-blocks: a zone with scrubbing can't be enforced."""
     monkeypatch.setattr(scrubbing, "current_platform", SimpleNamespace(is_cpu=lambda: False))
 
 
 @pytest.fixture
 def at_once(monkeypatch):
-    """Whatever is to be tried again is tried in the next turn."""
+    """Makes every retry happen in the next turn."""
     monkeypatch.setattr(reloading, "RETRY_SECONDS", 0.0)
 
 

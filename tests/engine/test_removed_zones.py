@@ -1,4 +1,4 @@
-"""Nothing of a zone stays in memory once the zone is gone, whatever features it used."""
+"""A removed zone leaves nothing in memory, whatever features it used."""
 
 import gc
 from collections import Counter, deque
@@ -26,7 +26,7 @@ from tenantzone_contract.zone_terms import (
     SeatShare,
 )
 
-# vLLM loads these by name, and they read the test's clock only if they were imported before it is in force.
+# vLLM loads these by name, and they read the test's clock only if they were imported before it takes effect.
 from tenantzone_runtime.engine import offloading_connector, offloading_spec, tier_manager  # noqa: F401
 from tenantzone_runtime.zones.eviction_policies import EVICTION_POLICIES
 from tenantzone_runtime.zones.zone import Zone
@@ -37,7 +37,7 @@ ZONES_AT_ONCE = 40
 CAPACITY = 100
 MONTH = 30 * 86400.0
 REMOVED = "removed-"
-"""How the tenants of all zones begin that are gone in the end."""
+"""The prefix of the tenants of all zones that are removed in the end."""
 
 FEATURES = {
     "reserved": [0, 1, 3],
@@ -69,7 +69,7 @@ FEATURES = {
     "seats": [SeatShare(), SeatShare(limit=1), SeatShare(reserved=1)],
     "tiers": [(), (TierShare(tier="cpu", reserved="1%"),), (TierShare(tier="cpu", limit="3%", ttl_seconds=MONTH),)],
     "offload": ["All", "Prompt", "Never"],
-    # Else its tenant is unknown to the config, and the zone is registered with its first request.
+    # Otherwise its tenant is unknown to the config, and the zone is registered with its first request.
     "declared": [True, False],
     "purged": [False, True],
     "prompt_blocks": [1, 3, 8],
@@ -85,7 +85,7 @@ FEATURES = {
 def engine(tmp_path):
     config = vllm_config(tmp_path, sequences=16, max_batched_tokens=512)
     config.lora_config = LoRAConfig(max_loras=2, max_lora_rank=8)
-    # What was there before can't refer to the zones of this engine, and would take long to look through each time.
+    # Older objects can't refer to the zones of this engine, and would take long to scan each time.
     gc.collect()
     gc.freeze()
     engine = TieredEngine(config, CAPACITY, chunks=200)
@@ -117,7 +117,7 @@ def number_of_pairs():
 
 
 def live(engine, clock, chance, features):
-    """Add zones, let them use what their features are about, and remove them."""
+    """Adds zones, lets them use their features, and removes them."""
     declare(engine, features, purge="")
     requests = {tenant: send(engine, chance, tenant, of_zone) for tenant, of_zone in features.items()}
     engine.send("stays", prompt(2), max_tokens=5)
@@ -136,7 +136,7 @@ def live(engine, clock, chance, features):
             break
         steps(engine, clock, 2)
     assert not engine.scheduler.has_requests()
-    # Zones that were registered are forgotten, and what happened to them is read by the journal.
+    # Registered zones are forgotten, and the journal reads their events.
     clock.seconds += 2.0
     for _ in range(2):
         engine.scheduler.let_time_pass()
@@ -208,21 +208,21 @@ def forget_what_the_harness_knows(engine):
 
 
 def remains(scheduler):
-    """What is in memory of zones that are gone: how many objects, by the attribute through which they are reached."""
+    """Remains of removed zones in memory: the number of objects, by the attribute through which they are reached."""
     gc.collect()
     left = {id(each) for each in gc.get_objects() if is_of_removed_zone(each)}
     return Counter(attributes_above(scheduler, left)) if left else {}
 
 
 def is_of_removed_zone(each):
-    # Not `isinstance`, which has objects that are made on demand import what they stand for.
+    # Not `isinstance`: it makes lazy objects import what they stand for.
     if type(each) is Zone:
         return each.spec.tenant.startswith(REMOVED)
     return type(each) is Request and each.request_id.startswith(REMOVED)
 
 
 def attributes_above(root, wanted):
-    """For each of these objects, by id, the last attribute on the shortest way to it from an object of ours."""
+    """For each of these objects, by id, the last attribute on the shortest path to it from one of our objects."""
     seen, front, missing = {id(root)}, deque([(root, "")]), set(wanted)
     while front and missing:
         each, attribute = front.popleft()

@@ -1,4 +1,4 @@
-"""A request's own priority, in an engine with vLLM's priority scheduling: an order inside its zone, and no more."""
+"""A request's own priority, in an engine with vLLM's priority scheduling: it only orders requests inside its zone."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tenantzone_contract.config import ZoneConfig
 
 @pytest.fixture
 def driver(tmp_path):
-    """One request at a time."""
+    """A scheduler with one request at a time."""
     config = with_flags(vllm_config(tmp_path, sequences=1), policy="priority")
     driver = Driver(make_scheduler(config, 100))
     driver.declare(*(ZoneConfig(name=name, tenant=name, generation=1) for name in ("acme", "gold")))
@@ -16,7 +16,7 @@ def driver(tmp_path):
 
 
 def order(driver):
-    """Of which tenant requests are scheduled, with which priority."""
+    """The tenant and the priority of each request, in scheduling order."""
     scheduled = []
     priorities = {name: request.priority for name, request in driver.scheduler.requests.items()}
     while driver.scheduler.has_unfinished_requests():

@@ -1,4 +1,4 @@
-"""What vLLM's cache keeps of a zone that has a ttl, or that stores nothing."""
+"""What vLLM's cache keeps for a zone that has a ttl, or that stores nothing."""
 
 import pytest
 from vllm.config import KVEventsConfig
@@ -27,7 +27,7 @@ def found(driver, tenant, tokens, **arguments):
 
 
 def hashed(driver):
-    """Blocks that somebody could find."""
+    """Blocks that a request could find."""
     return [block for block in driver.scheduler.block_pool.blocks if block.block_hash is not None]
 
 

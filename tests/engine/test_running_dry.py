@@ -1,4 +1,4 @@
-"""Running requests that ask for one block more than there is: who goes on, who yields, and what it costs."""
+"""Running requests that ask for one block more than there is: which go on, which are preempted, and at what cost."""
 
 import random
 
@@ -20,7 +20,7 @@ def zone(tenant, **fields):
 
 
 def keep_running(driver, requests, count, *arguments, **named):
-    """Send as many as are missing. Those that have not ended."""
+    """Sends as many requests as are missing. Returns the unfinished ones."""
     unfinished = [request for request in requests if not request.is_finished()]
     while len(unfinished) < count:
         requests.append(driver.send(*arguments, **named))
@@ -29,7 +29,7 @@ def keep_running(driver, requests, count, *arguments, **named):
 
 
 def test_a_tenant_at_its_own_limit_takes_no_step_from_others(config):
-    """Its requests grow in turn, and fillers take each block that one of them lets go."""
+    """Its requests grow in turn, and fillers take each block that one of them frees."""
     driver = Driver(make_scheduler(config, 500))
     driver.declare(zone("burst", limit=40), zone("acme", reserved=250))
     for index in range(16):
@@ -69,9 +69,8 @@ def test_nobody_yields_while_everybody_can_have_its_blocks(config, seed):
 @pytest.mark.parametrize("prompt_logprobs", [False, True])
 @pytest.mark.shows("`--no-scheduler-reserve-full-isl`")
 def test_a_request_admitted_for_its_first_chunk_gets_to_its_end(config, prompt_logprobs):
-    """Another zone caches what the rest of the prompt needs. With the prompt's logprobs, it reads no cache of its own
-    either, so that each time that it were to start again, it would be from the beginning.
-    """
+    """Another zone caches what the rest of the prompt needs. With the prompt's logprobs, the request does not read its
+    own cache either, so each restart would be from the beginning."""
     flags = {"scheduler_reserve_full_isl": False, "max_num_batched_tokens": 256}
     driver = Driver(make_scheduler(with_flags(config, **flags), 60))
     driver.declare(zone("acme"), zone("burst"))
@@ -89,7 +88,7 @@ def test_a_request_admitted_for_its_first_chunk_gets_to_its_end(config, prompt_l
 
 
 def test_nobody_yields_to_a_request_whose_last_token_is_on_its_way(config):
-    """The next token would begin a block, and with two steps in flight it is not there yet that there is none."""
+    """The next token would begin a block; with two steps in flight, it is not yet known that no token follows."""
     flags = {"async_scheduling": True}
     driver = Driver(make_scheduler(with_flags(config, **flags), 40))
     driver.declare(zone("acme"))
@@ -103,7 +102,7 @@ def test_nobody_yields_to_a_request_whose_last_token_is_on_its_way(config):
 
 
 def test_a_prefill_in_short_chunks_needs_no_more_than_its_next_chunk(config):
-    """With --long-prefill-token-threshold. It was held back, and what it asked for is there in the next step."""
+    """With --long-prefill-token-threshold. It was held back, and the next step has what it asked for."""
     driver = Driver(make_scheduler(with_flags(config, long_prefill_token_threshold=BLOCK_TOKENS), 20))
     driver.declare(zone("acme"), zone("burst"))
     other = driver.send("burst", prompt(1), max_tokens=15)

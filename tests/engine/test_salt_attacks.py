@@ -1,6 +1,6 @@
-"""Salts as a weapon, on the real engine: stolen, forged, guessed, replayed, and spelled to look like another's.
+"""Attacks by salts on the real engine: stolen, forged, guessed, replayed, and spelled to look like another's.
 
-Whoever attacks knows the victim's prompt, to the letter, and the salt under which it is cached; he has his own key.
+The attacker knows the victim's exact prompt and the salt under which it is cached, and has a key of its own.
 """
 
 import json
@@ -18,7 +18,7 @@ from tests.engine.real_engine import API_PORT, RealEngine
 pytestmark = pytest.mark.engine
 
 TOKENS = 192
-"""Of the victim's prompt: a byte each, six blocks."""
+"""Tokens of the victim's prompt: a byte each, six blocks."""
 GUESSES = 100
 
 
@@ -33,7 +33,7 @@ def ask(engine: RealEngine, tenant: str, body: str | Mapping[str, Any], path: st
 
 
 def found(engine: RealEngine, tenant: str, asked: str, **fields: Any) -> int:
-    """Tokens of a prompt that a tenant is told to be cached; 0 if the request is refused."""
+    """Tokens of a prompt reported to a tenant as cached; 0 if the request is refused."""
     answer = ask(engine, tenant, {"model": "tiny", "prompt": asked, "max_tokens": 1, **fields})
     if answer.status_code == 400:
         return 0
@@ -51,12 +51,12 @@ def attacked(engine: RealEngine) -> RealEngine:
 
 
 def full_width(text: str) -> str:
-    """The same to whoever folds Unicode (NFKC), and to the eye."""
+    """A text that looks the same, and is the same after Unicode folding (NFKC)."""
     return "".join(chr(ord(each) + 0xFEE0) for each in text)
 
 
 def forged_salts(stolen: str, own: str) -> dict[str, str]:
-    """What can be made of the victim's salt and one's own, by how it was made."""
+    """Salts made from the victim's salt and one's own, by method."""
     half = len(stolen) // 2
     return {
         "the victim's": stolen,
@@ -91,7 +91,7 @@ def forged_salts(stolen: str, own: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def cached(attacked: RealEngine) -> str:
-    """A prompt of the victim's that the engine keeps."""
+    """A prompt of the victim that the engine keeps cached."""
     asked = prompt("forged")
     found(attacked, "acme", asked)
     assert found(attacked, "acme", asked) == TOKENS
@@ -99,7 +99,7 @@ def cached(attacked: RealEngine) -> str:
 
 
 def test_the_attack_finds_what_the_attacker_has_sent_under_that_salt(attacked: RealEngine):
-    """Without this, the next tests would pass with an attack that finds nothing anywhere."""
+    """Without this, the next tests would pass with an attack that never finds anything."""
     stolen, asked = tenant_salt(attacked.salt_key, "acme"), prompt("my own")
     assert [found(attacked, "burst", asked, cache_salt=stolen) for _ in range(2)] == [0, TOKENS]
 
@@ -122,9 +122,9 @@ def test_a_salt_that_is_put_elsewhere_opens_nothing(attacked: RealEngine, cached
         {"metadata": {"cache_salt": stolen}},
         {"extra_body": {"cache_salt": stolen}},
     ):
-        # Each in a namespace of its own, so that no try finds what the one before it has left.
+        # Each in its own namespace, so that no attempt finds what the previous one has left.
         assert found(attacked, "burst", cached, cache_salt=secrets.token_hex(8), **place) == 0, place
-    # One that nobody has asked under: the one above the attacker has.
+    # A prompt that no request has used: the attacker now has the one above.
     stolen = tenant_salt(attacked.salt_key, "acme", "a client's own")
     body = json.dumps({"model": "tiny", "prompt": cached, "max_tokens": 1})[:-1]
     for twice in (
@@ -145,7 +145,7 @@ def test_on_no_route_does_a_stolen_salt_open_the_victims_cache(attacked: RealEng
     }.get(path, {"messages": messages, "max_tokens": 1})
 
     def hits(tenant: str, **salt: str) -> int:
-        """Tokens that the tenant's zone has been charged as found, by this request."""
+        """Tokens counted as found for the tenant's zone by this request."""
         before = attacked.zone(tenant).prefix_hit_tokens
         answer = ask(attacked, tenant, {"model": "tiny", **fields, **salt}, path)
         assert answer.status_code == 200, answer.text
@@ -165,7 +165,7 @@ def test_guesses_open_nothing(attacked: RealEngine, cached: str):
 
 
 def test_a_salt_of_another_pool_opens_nothing(attacked: RealEngine, cached: str):
-    """Of a tenant by the same name there, too: neither for somebody else, nor for that tenant itself."""
+    """Even for a tenant of the same name: it opens nothing for another tenant, nor for that tenant itself."""
     elsewhere = tenant_salt(new_salt_key(), "acme")
     assert [found(attacked, tenant, cached, cache_salt=elsewhere) for tenant in ("burst", "acme")] == [0, 0]
 
@@ -177,7 +177,7 @@ def test_after_a_rotation_a_salt_of_before_opens_nothing_for_anybody(attacked: R
     attacked.renew_salt_key()
     assert attacked.zone("acme").cached == 0
     assert [found(attacked, tenant, asked, cache_salt=before) for tenant in ("burst", "acme")] == [0, 0]
-    # What the tenant caches under the salt of before is a namespace in its own, and not the one that it has now.
+    # What the tenant caches under the previous salt has its own namespace, separate from the current one.
     assert found(attacked, "acme", asked) == 0
     assert found(attacked, "burst", asked, cache_salt=tenant_salt(attacked.salt_key, "acme")) == 0
     assert found(attacked, "acme", asked) == TOKENS

@@ -1,4 +1,4 @@
-"""Salts as vLLM's real hashes and schedulers take them: the same over engines and restarts, another for each tenant."""
+"""Salts with vLLM's real hashes and schedulers: equal over engines and restarts, different for each tenant."""
 
 import json
 
@@ -19,14 +19,14 @@ def config(tmp_path_factory):
 
 
 def engine(config, **arguments):
-    """One just started, of a pool with two tenants."""
+    """An engine that has just started, of a pool with two tenants."""
     driver = Driver(make_scheduler(config, 100), **arguments)
     driver.declare(zone("acme"), zone("burst"))
     return driver
 
 
 def hashes(driver, tenant, **arguments):
-    """The hashes of the prompt's blocks, under which the engine keeps them cached once it has them."""
+    """The hashes of the prompt's blocks, under which the engine caches them."""
     made = driver.ask(tenant, PROMPT, **arguments).block_hashes
     assert len(made) == BLOCKS
     with driver.scheduler.block_pool.acting_for(driver.zone(tenant)):
@@ -57,7 +57,7 @@ def test_under_another_key_nothing_is_found_again(config):
 
 @pytest.mark.parametrize("client_salt", ["", "mine"])
 def test_a_gateway_that_has_stamped_the_salt_makes_no_difference(config, client_salt):
-    """A router hashes the body's ``cache_salt``; the engine then uses the very same."""
+    """A router hashes the body's ``cache_salt``; the engine then uses the same one."""
     stamped = tenant_salt(SALT_KEY, "acme", client_salt)
     driver = engine(config)
     through_gateway = driver.ask("acme", PROMPT, client_salt=stamped)

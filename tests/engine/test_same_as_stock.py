@@ -1,4 +1,4 @@
-"""With no zone declared, each step does to each block what vLLM's own scheduler would do to it."""
+"""With no zone declared, each step does to each block what vLLM's own scheduler would do."""
 
 from collections import deque
 
@@ -44,7 +44,7 @@ requests = st.lists(
 )
 @settings(deadline=None)
 def test_every_step_leaves_the_same_blocks_behind(configs, history, ahead, window, kinds, drafting, right):
-    """``ahead``: steps that are scheduled before the one in the model ends, as with async scheduling."""
+    """``ahead``: steps scheduled before the one in the model ends, as with async scheduling."""
     assume("chunks" not in kinds or drafting != ("eagle", 3))  # vLLM itself does not
     config, window = configs[drafting], window if not kinds else 2 * BLOCK_TOKENS
     capacity = CAPACITY * max(1, len(kinds))
@@ -76,7 +76,7 @@ def test_every_step_leaves_the_same_blocks_behind(configs, history, ahead, windo
 
 
 def _blocks(driver: Driver) -> tuple:
-    """Who holds which block, what each has in the prefix index, and in which order the others are evicted."""
+    """The holders of each block, its entry in the prefix index, and the eviction order of the others."""
     manager = driver.scheduler.kv_cache_manager
     pool = manager.block_pool
     tables = {name: manager.get_block_ids(name) for name in driver.scheduler.requests}

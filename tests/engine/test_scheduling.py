@@ -54,7 +54,7 @@ def test_a_prefix_is_hit_by_its_own_tenant_only(driver):
 
 
 def test_equal_hashes_in_two_zones_do_not_meet(driver):
-    """The index alone keeps zones apart, even where the salts were equal."""
+    """The index alone keeps zones apart, even if the salts were equal."""
     driver.declare(zone("acme"), zone("burst"))
     first = driver.ask("acme", prompt(6, seed=1))
     second = driver.send("burst", prompt(6, seed=1))
@@ -101,7 +101,7 @@ def test_a_quiet_zone_lends_down_to_what_it_keeps(driver):
     acme = driver.zone("acme")
     assert acme.held == 25
     assert acme.counters.evicted == {"quiet": 5}
-    # The oldest blocks of a prefix go last, so what is left is still a prefix.
+    # The oldest blocks of a prefix go last, so the remaining ones are still a prefix.
     assert driver.cached_tokens(driver.ask("acme", prompt(30, seed=1))) == 25 * BLOCK_TOKENS
 
 
@@ -137,7 +137,7 @@ def test_a_tenant_at_its_limit_delays_nobody_else(driver):
 
 
 def test_an_entitled_zone_gets_its_blocks_in_the_next_step(driver):
-    """Reclaim: running requests that stand on the reservation are preempted, and finish later."""
+    """Reclaim: running requests that use the reservation are preempted, and finish later."""
     driver.declare(zone("acme", reserved=40, idle=Idle(after_seconds=0)), zone("burst"))
     driver.scheduler.let_time_pass()
     borrowers = [driver.send("burst", prompt(18), max_tokens=60) for _ in range(5)]
@@ -199,7 +199,7 @@ def test_a_request_that_was_not_sealed_for_it_is_finished_with_an_error(driver, 
 
 
 def test_the_seal_is_taken_out_on_arrival(driver):
-    """Nothing behind the scheduler has use for it, and what is gone can't leak."""
+    """Nothing after the scheduler needs it, and a removed seal can't leak."""
     driver.declare(zone("acme"))
     assert not driver.ask("acme", prompt(3)).sampling_params.extra_args
 
@@ -214,7 +214,7 @@ def test_requests_from_before_the_first_zone_finish(driver):
 
 
 def test_a_request_that_can_grow_no_further_does_not_hold_up_those_behind_it(driver):
-    """What an entitled zone lacks may be in use by somebody without a zone, who yields to nobody."""
+    """Requests without a zone, which are never preempted, may use what an entitled zone lacks."""
     elsewhere = driver.scheduler.block_pool.get_new_blocks(66)
     driver.declare(zone("acme", reserved=50), zone("calm", reserved=10))
     stuck = driver.send("acme", prompt(30, extra=BLOCK_TOKENS - 1), max_tokens=250)

@@ -1,4 +1,4 @@
-"""Storages below engines whose model has several groups of KV caches: what goes there whole, and comes up whole."""
+"""Storages below engines whose model has several groups of KV caches: prompts are stored and loaded whole."""
 
 from dataclasses import replace
 from threading import Event
@@ -18,7 +18,7 @@ from tests.shared_tier.engines import ENDLESS, HANG, calls, objects
 from tests.zones.core import declare
 
 OBJECT_BYTES = len(ONE) * CHUNK_BYTES + 12 + 4 + 16
-"""Of a chunk in a storage: with the seal's nonce, ids and tag."""
+"""Bytes of a chunk in a storage: with the seal's nonce, ids and tag."""
 
 pytestmark = pytest.mark.skipif(not keep_groups_in_tiers(), reason="refused with this vLLM")
 
@@ -39,7 +39,7 @@ def engines(config, manager):  # noqa: F811 - the fixture
 
 
 class HeldWrites:
-    """Writes of one engine that wait."""
+    """Writes of one engine that are held back."""
 
     def __init__(self, write):
         self._write, self._may_go, self._begun = write, Event(), Event()

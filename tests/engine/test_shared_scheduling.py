@@ -1,4 +1,4 @@
-"""Two of vLLM's real schedulers over one manager and its files: what is found, who waits, and for how long."""
+"""Two of vLLM's real schedulers over one manager and its files: what is found, and which requests wait for how long."""
 
 import time
 from dataclasses import replace

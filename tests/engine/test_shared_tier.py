@@ -1,4 +1,4 @@
-"""The shared tier below vLLM's own tiering manager, with a real manager and files: what comes back, and to whom."""
+"""The shared tier below vLLM's own tiering manager, with a real manager and files: what is loaded, and for whom."""
 
 import time
 from itertools import count
@@ -67,7 +67,7 @@ class Vllm:
         self.rest()
 
     def load(self, context, key):
-        """What is in the CPU tier when a look-up has come to an end; None: a miss."""
+        """Returns the content in the CPU tier after a lookup; None: a miss."""
         until = time.monotonic() + 30
         while (result := self.manager.lookup(key, context)) is not HIT:
             if result is MISS:
@@ -88,7 +88,7 @@ class Vllm:
     def forget_memory(self):
         self.manager.reset_cache()
         if hasattr(self.manager, "on_reset_flushed"):
-            # Since 0.33 nothing is brought up until the workers have no copy from before under way.
+            # Since 0.33, nothing is loaded until the workers have finished all earlier copies.
             self.manager.on_reset_flushed()
 
     def end(self):

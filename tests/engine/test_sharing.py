@@ -29,7 +29,7 @@ def zone(tenant, **fields):
 
 
 def run_with_time(driver, max_steps=500):
-    """Until no request is left, with time passing between the steps."""
+    """Steps until no request is left, with time passing between the steps."""
     for _ in range(max_steps):
         driver.step()
         driver.scheduler.let_time_pass()
@@ -104,7 +104,7 @@ def test_a_loan_that_is_due_stops_the_borrower_from_growing_until_it_is_returned
 
 
 def test_service_follows_the_weights(config, tmp_path):
-    """Both want all of the engine, all the time."""
+    """Both want the whole engine all the time."""
     driver = Driver(make_scheduler(vllm_config(tmp_path, sequences=6), CAPACITY))
     driver.declare(zone("heavy", weight=2), zone("light"))
     for _ in range(60):
@@ -157,7 +157,7 @@ def test_a_release_in_steps_leaves_the_beginnings_of_prompts_longest(driver):
     driver.scheduler.let_time_pass()
     acme = driver.zone("acme")
     assert (acme.quiet, acme.held) == (True, 20)
-    # As if it had been silent for so long. With a config that changes a zone it is looked at.
+    # As if it had been silent for that long. A config that changes a zone makes the scheduler look at it.
     acme.born -= 1000.0
     acme.last_active -= 1000.0
     driver.declare(zone("acme", weight=2, idle=idle))
@@ -180,7 +180,7 @@ def test_an_unknown_tenant_has_what_its_level_reserves_or_the_report_says_what_i
         "gold-2": ("gold", 0, 60),
         "stranger": ("", 0, 0),
     }
-    # 70 are free and 10 its own, and 50 stay obtainable for gold-1.
+    # 70 are free, 10 are its own, and 50 stay available for gold-1.
     assert driver.scheduler.block_pool.available_to(driver.zone("stranger")) == 30
 
 
@@ -227,7 +227,7 @@ def test_requests_from_before_the_first_zone_yield_to_an_entitled_one(driver):
 
 
 def test_zones_that_wait_for_each_others_caches_get_them(driver):
-    """Both are active, and each keeps cached what the other one's request needs."""
+    """Both are active, and each caches what the other's request needs."""
     driver.declare(zone("acme", reserved=40), zone("burst", reserved=40))
     for tenant in ("acme", "burst"):
         driver.ask(tenant, prompt(45))
@@ -289,7 +289,7 @@ def test_a_new_tenant_gets_its_share_of_a_pool_that_another_one_has_filled(drive
 
 
 def test_who_shares_a_block_that_was_computed_twice_is_looked_at_when_the_cached_one_goes(config):
-    """Both copies are there: it counts the cached one as a block to take. When that goes it shares the other one."""
+    """Both copies are there: it counts the cached one as a block to take. When that goes, it shares the other one."""
     driver = Driver(make_scheduler(config, 36))
     driver.declare(zone("chat", limit=26), zone("gold", reserved=20, idle=Idle(after_seconds=0)))
     tokens = prompt(2, extra=0)

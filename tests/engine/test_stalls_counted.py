@@ -1,4 +1,4 @@
-"""For how long zones wait for blocks in vLLM's real scheduler, at times that the test chooses."""
+"""How long zones wait for blocks in vLLM's real scheduler, at times that the test chooses."""
 
 import pytest
 from vllm.v1.core.sched.interface import PauseState
@@ -33,7 +33,7 @@ def stalled(driver):
 
 
 def occupy(driver, blocks):
-    """A request of another zone that keeps so many blocks in use."""
+    """Starts a request of another zone that keeps `blocks` blocks in use."""
     return driver.send("burst", prompt(blocks - 1, extra=1), max_tokens=1000)
 
 
@@ -72,14 +72,14 @@ def test_a_zone_whose_waiting_request_is_aborted_is_stalled_no_more_although_ano
 
 
 def test_a_zone_that_was_denied_is_stalled_while_steps_do_not_get_to_it(driver, clock):
-    """Its own limit is in use, and nothing has changed about that."""
+    """Its own limit is in use, and that has not changed."""
     driver.declare(zone("acme", limit=20), zone("burst"))
     driver.send("acme", prompt(15), max_tokens=80)
     driver.step()
     driver.send("acme", prompt(10))
     driver.step()
     assert driver.zone("acme").wait_reason == "limit"
-    # Its one running request and the prompt of another zone use up the tokens of the next steps.
+    # Its one running request and another zone's prompt use up the tokens of the next steps.
     driver.send("burst", prompt(75))
     driver.scheduler.max_num_scheduled_tokens = 64
     clock.seconds += 1.0
@@ -122,7 +122,7 @@ def test_a_zone_whose_request_asks_for_more_than_its_reservation_is_not_short(dr
     driver.declare(zone("burst"))
     occupy(driver, 60)
     driver.step()
-    # What runs stands on the reservation that is declared after it.
+    # The running request stands on the reservation that is declared after it.
     driver.declare(zone("acme", reserved=60), zone("burst", reserved=40))
     driver.send("acme", prompt(62))
     driver.scheduler.schedule()

@@ -20,7 +20,7 @@ def zone(tenant, **fields):
 
 
 def step(driver):
-    """One step; returns the tokens that it computed, by tenant."""
+    """Makes one step. Returns the tokens that it computed, by tenant."""
     output, result = driver.schedule()
     driver.update(output, result)
     by_tenant = {}

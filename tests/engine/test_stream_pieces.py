@@ -1,4 +1,4 @@
-"""No piece of a stream has many log probabilities, however it comes about."""
+"""No piece of a stream has many log probabilities, whatever its cause."""
 
 import asyncio
 import inspect
@@ -28,7 +28,7 @@ TEXT = "the quick brown fox jumps over a lazy dog and so it is done now"
 
 
 def step(number: int, index: int = 0, last: bool = False, logprobs: int | None = TOP) -> RequestOutput:
-    """What the engine gives for one step of a stream."""
+    """The engine's output for one step of a stream."""
     token = number % len(WORDS)
     known = (
         None if logprobs is None else [{i: Logprob(-1.0, i, WORDS[token]) for i in range(token, token + logprobs + 1)}]
@@ -46,7 +46,7 @@ def step(number: int, index: int = 0, last: bool = False, logprobs: int | None =
 
 
 def joined(steps: int, indices: int = 1, logprobs: int | None = TOP) -> RequestOutput:
-    """What vLLM makes of steps that the client has not read yet."""
+    """The output that vLLM joins from steps that the client has not read yet."""
     collector = RequestOutputCollector(RequestOutputKind.DELTA, "r")
     for number in range(steps):
         for index in range(indices):
@@ -57,14 +57,14 @@ def joined(steps: int, indices: int = 1, logprobs: int | None = TOP) -> RequestO
 
 
 class WordTokenizer:
-    """Of `WORDS`."""
+    """A tokenizer of `WORDS`."""
 
     def decode(self, ids: list[int], **_: object) -> str:
         return "".join(WORDS[token] for token in ids)
 
 
 async def in_pieces(outputs: list[RequestOutput], asked: SamplingParams, tokenizer: Any) -> list[RequestOutput]:
-    """The pieces of a request's outputs, in an API server that was asked through the frontend."""
+    """The pieces of a request's outputs, in an API server behind the frontend."""
     found: list[RequestOutput] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -76,7 +76,7 @@ async def in_pieces(outputs: list[RequestOutput], asked: SamplingParams, tokeniz
 
 
 async def pieces_of(output: RequestOutput) -> list[RequestOutput]:
-    """Of 48 tokens each, at most."""
+    """Pieces of at most 48 tokens each."""
     return await in_pieces([output], params(logprobs=TOP), WordTokenizer())
 
 
@@ -118,7 +118,7 @@ async def test_the_event_loop_goes_on_after_each_piece():
 
 
 async def test_tokens_keep_their_places_in_the_text():
-    """As vLLM formats them, be it in pieces or as a whole."""
+    """As vLLM formats them, in pieces or as a whole."""
     serving = OpenAIServingCompletion.__new__(OpenAIServingCompletion)
     serving.return_tokens_as_token_ids = False
 
@@ -165,11 +165,11 @@ async def test_only_streams_with_log_probabilities_are_divided(asked, most):
 
 
 def generated() -> Any:
-    """What vLLM's API server gets of an engine that answers with a thousand tokens at once."""
+    """What vLLM's API server receives from an engine that answers with a thousand tokens at once."""
 
     class Validation:
         async def before(self, *_: object) -> None:
-            """Accept everything."""
+            """Accepts everything."""
 
     async def generate(engine: Any, prompt: Any, sampling_params: Any, request_id: str) -> Any:
         yield joined(1000)
@@ -215,7 +215,7 @@ async def test_what_the_frontend_kept_back_is_sent_when_the_engine_begins_to_ans
 
 @pytest.fixture(scope="module")
 def tokenizer() -> PreTrainedTokenizerFast:
-    """One whose tokens stand for words with the space before them, and that decodes a first one without it."""
+    """A tokenizer whose tokens are words with the space before them; it decodes a first word without the space."""
     vocabulary = {"<unk>": 0, "▁": 1} | {f"▁{word}": number for number, word in enumerate(TEXT.split(), start=2)}
     made = Tokenizer(models.WordLevel(vocabulary, "<unk>"))
     made.pre_tokenizer = pre_tokenizers.Metaspace()
@@ -225,7 +225,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
 
 
 def streamed(ids: list[int], asked: SamplingParams, tokenizer: PreTrainedTokenizerFast, interval: int) -> Any:
-    """What vLLM's detokenizer makes of an answer, as outputs of so many tokens."""
+    """What vLLM's detokenizer makes of an answer, in outputs of `interval` tokens."""
     names = inspect.signature(EngineCoreRequest).parameters
     known = {"request_id": "r", "prompt_token_ids": ids[:3], "sampling_params": asked, "arrival_time": 0.0}
     request = EngineCoreRequest(**dict.fromkeys(names) | known)
@@ -252,7 +252,7 @@ async def test_a_piece_has_the_text_of_its_tokens(tokenizer, stop, interval):
         parts = [part for piece in await in_pieces(outputs, asked, tokenizer) for part in piece.outputs]
         assert "".join(part.text for part in parts) == "".join(output.outputs[0].text for output in outputs)
         (with_tag,) = [number for number, part in enumerate(parts) if tag in part.token_ids]
-        # What vLLM withholds at the end of an output comes with the next one, on stock vLLM, too.
+        # Text that vLLM withholds at the end of an output comes with the next one, on stock vLLM, too.
         (output,) = [each for each in outputs if tag in each.outputs[0].token_ids]
         behind = output.outputs[0].token_ids[output.outputs[0].token_ids.index(tag) + 1 :]
         is_withheld = not output.finished and len(tokenizer.decode(behind)) < max(map(len, stop), default=1)

@@ -1,4 +1,4 @@
-"""A synchronous call within a coroutine can wait, and everything else of the coroutine is as before."""
+"""A synchronous call within a coroutine can wait, and everything else in the coroutine stays as it was."""
 
 import asyncio
 import gc
@@ -20,7 +20,7 @@ async def fail():
 
 
 class Serving:
-    """Calls synchronously what waits, as vLLM calls its parsers."""
+    """Makes synchronous calls that wait, as vLLM calls its parsers."""
 
     def __init__(self):
         self.ended_with = None

@@ -1,4 +1,4 @@
-"""Which prefixes go on in tiers by a zone's terms of admission, with vLLM's real scheduler and connector."""
+"""Which prefixes move to tiers by a zone's terms of admission, with vLLM's real scheduler and connector."""
 
 import pytest
 
@@ -33,7 +33,7 @@ def start(config):
 
 
 def ask(engine, tokens, tenant="acme"):
-    """Ask, and have the blocks lose what they cached; returns how many blocks were found."""
+    """Sends a request, and evicts its cached blocks. Returns how many blocks were found."""
     request = engine.ask(tenant, tokens)
     engine.evict(tenant)
     return engine.cached_tokens(request) // BLOCK_TOKENS

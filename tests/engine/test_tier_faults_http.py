@@ -1,4 +1,4 @@
-"""A disk that goes wrong below a real engine: each request is answered, as if nothing had been kept.
+"""A disk that fails below a real engine: each request is answered as if nothing had been stored.
 
 With ``pytest -s`` the last line of each fault is a row of the table in docs/tiers-disk.md.
 """
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.flagged_engine
 
 WHOLE = PROMPT_BLOCKS * BLOCK_TOKENS
 SAFETY_SECONDS = 120
-"""After which a test fails that would else wait for ever."""
+"""Seconds after which a test fails that would otherwise wait for ever."""
 NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="a file system of its own takes root to mount")
 
 
@@ -33,23 +33,23 @@ def root(tiered):
 
 @pytest.fixture
 def kept(tiered, root):
-    """A prompt of dusk's that is on the disk only; what was answered to it; and its files."""
+    """A prompt of dusk's that only the disk has; its answer; and its files."""
     text, answer, files = stored_files(tiered, root, "dusk", f"kept {time.monotonic_ns()}")
     leave_to_the_disk(tiered)
     return text, answer, files
 
 
 def stored_files(engine, root, tenant, name):
-    """A prompt that is whole on the disk, what was answered to it, and its files."""
+    """A prompt that is whole on the disk, its answer, and its files."""
     before = set(files_in(root))
     text, answer = store(engine, tenant, name)
-    # Whatever an earlier attempt has written late is older.
+    # Late writes of an earlier attempt are older.
     files = sorted(set(files_in(root)) - before, key=lambda path: path.stat().st_mtime_ns)
     return text, answer, files[-PROMPT_BLOCKS:]
 
 
 def leave_to_the_disk(engine):
-    """What dusk has in blocks and in CPU memory goes, all but a block."""
+    """Evicts what dusk has in blocks and in CPU memory, except a block."""
     nothing = (TierShare(tier="cpu", limit=0),)
     engine.declare(*ZONES[:-1], declare("dusk", after=0.0, limit=1, tiers=nothing))
     engine.wait(lambda: not in_tier(engine, "dusk", "cpu").held_bytes, "nothing is in memory")
@@ -61,7 +61,7 @@ def files_in(root):
 
 
 def lost_chunks(engine, tenant):
-    """Chunks of a tenant that the disk did not give or take, by reason; only what there was."""
+    """Chunks of a tenant that the disk did not load or store, by reason; without zeros."""
     (family,) = (
         each
         for each in text_string_to_metric_families(engine.metrics())
@@ -72,12 +72,12 @@ def lost_chunks(engine, tenant):
 
 
 def disk_problem(engine):
-    """What the disk fails at now, as the engine says."""
+    """The disk's current problem, by the engine's report."""
     return next(each for each in engine.report().tiers if each.tier == "disk").problem
 
 
 def again(engine, fault, text, answer):
-    """Ask once more: who asks sees the same answer, and how much of the prompt was found, whatever went wrong."""
+    """Asks once more: the client gets the same answer whatever went wrong. Returns how much of the prompt was found."""
     lost, began = lost_chunks(engine, "dusk"), time.monotonic()
     reported, cached = ask(engine, "dusk", text)
     seconds = time.monotonic() - began
@@ -99,26 +99,26 @@ def truncated(path):
 
 
 def unreadable(path):
-    """A link that leads to itself can't be opened."""
+    """A link to itself can't be opened."""
     path.unlink()
     path.symlink_to(path)
 
 
 def hung(path):
-    """Who reads the file waits until it is let."""
+    """A reader of the file waits until it is released."""
     path.unlink()
     os.mkfifo(path)
 
 
 def let_go(path):
-    """Who reads the file comes to its end, and whoever opens it from now on finds none.
+    """Releases readers of the file; later readers find no file.
 
-    It goes while it is open: else whoever opened it in between would wait for ever.
+    The file is removed while it is open: otherwise a reader that opens it in between would wait for ever.
     """
     try:
         opened = os.open(path, os.O_RDWR | os.O_NONBLOCK)
     except FileNotFoundError:
-        # The zone's files go meanwhile.
+        # The zone's files are removed meanwhile.
         return
     path.unlink(missing_ok=True)
     os.close(opened)
@@ -126,7 +126,7 @@ def let_go(path):
 
 @contextmanager
 def hanging(files):
-    """Who reads one of the files waits until this ends, however it does."""
+    """A reader of one of the files waits until this block ends, with or without an error."""
     try:
         for path in files:
             hung(path)
@@ -188,7 +188,7 @@ def test_who_asks_waits_for_a_slow_disk_as_long_as_it_may_and_no_longer(tiered, 
 
 
 def recovers(engine):
-    """Whether the disk does what it should again; that shows when something is written and read."""
+    """Whether the disk works again; that shows when something is written and read."""
     text = prompt(f"again {time.monotonic_ns()}")
     offer(engine, "dusk", text)
     leave_to_the_disk(engine)
@@ -197,7 +197,7 @@ def recovers(engine):
 
 
 def refuses_writes(engine, fault):
-    """What becomes of a new prompt while nothing can be written."""
+    """What happens to a new prompt while nothing can be written."""
     text = prompt(f"unwritten {fault}")
     answer, _ = ask(engine, "dusk", text)
     engine.wait(lambda: disk_problem(engine), "the engine says what the disk fails at")

@@ -1,4 +1,4 @@
-"""Tiers of models whose layers see back differently far: what is kept of each group, and what goes with what."""
+"""Tiers of models whose layers see back differently far: what is kept of each group, and what is evicted together."""
 
 import pytest
 from vllm.v1.request import RequestStatus
@@ -21,7 +21,7 @@ KINDS = pytest.mark.parametrize("kinds", [ONE, TWO, STATE, STATE_AND_WINDOW], id
 
 
 def chunks_of(blocks, kinds=ONE):
-    """What is kept of a prompt of so many blocks: full attention whole, of each window the last, and the last state."""
+    """Chunks kept of a prompt of `blocks` blocks: all of full attention, the last of each window, one state."""
     most = {"full": blocks, "window": WINDOW_BLOCKS, "mamba align": 1}
     return sum(min(blocks, most[kind]) for kind in kinds)
 
@@ -142,7 +142,7 @@ class TestWhatIsFound:
         assert engine.cached_tokens(request) == 8 * BLOCK_TOKENS
 
     def test_what_has_landed_goes_on_however_many_blocks_others_have_taken_meanwhile(self, start):
-        """It takes a block for its next state when its load begins: vLLM would ask for it when it has landed."""
+        """It takes a block for its next state when its load begins: vLLM would ask for it after the load."""
         engine = start(capacity=24, kinds=STATE)
         engine.declare(declare("acme"), declare("burst"))
         request = engine.loading("acme", engine.stored("acme", 8))
@@ -161,7 +161,7 @@ class TestWhatIsFound:
 
     @pytest.mark.parametrize(("kinds", "limit"), [(STATE, 7), (STATE_AND_WINDOW, 12), (TWO_STATES, 9)], ids=str)
     def test_a_load_behind_a_state_in_the_blocks_needs_no_more_than_the_zone_may_have(self, start, kinds, limit):
-        """VLLM counts the state that was found, too, which nothing needs behind what is loaded."""
+        """VLLM also counts the state that was found, which nothing needs after what is loaded."""
         engine = start(kinds=kinds)
         engine.declare(declare("acme"))
         tokens = engine.stored("acme", 4)

@@ -1,4 +1,4 @@
-"""A disk below the memory of models whose layers see back differently far: what comes up whole, and goes whole."""
+"""A disk below the memory of models whose layers see back differently far: prompts are loaded and evicted whole."""
 
 import pytest
 from vllm.v1.core.sched.interface import PauseState
@@ -35,7 +35,7 @@ def start(config):
 
 
 def check(engine):
-    """All that a tier keeps is of some hit."""
+    """Checks that each chunk in a tier belongs to some hit."""
     for tier in (engine.memory, engine.disk.tier):
         tier.check()
         for zone in tier.ledger.zones.values():
@@ -48,7 +48,7 @@ def share(engine, tier="disk", **chunks):
 
 
 def forget_memory(engine):
-    """Only the disk has what was stored."""
+    """Empties the memory tier, so that only the disk has what was stored."""
     manager = engine.scheduler.connector.scheduler.manager
     for given_up in engine.memory.evict_all():
         manager.primary_tier._forget(given_up)

@@ -1,4 +1,4 @@
-"""Tiers of a real engine whose layers see back differently far: what comes back is what was computed."""
+"""Tiers of a real engine whose layers see back differently far: loaded content equals what was computed."""
 
 import itertools
 import time
@@ -21,7 +21,7 @@ TENANTS = ("acme", "burst", "flood")
 
 
 CHUNKS = PROMPT_BLOCKS + 5 * WINDOW_BLOCKS
-"""Of a prompt: of full attention all blocks, of each window the last ones."""
+"""Chunks of a prompt: all blocks of full attention, and the last ones of each window."""
 
 
 def options(address, folder):
@@ -42,7 +42,7 @@ def started(options, make_model, manager):
     try:
         engine = starting.await_health()
         engine.add_keys(*TENANTS)
-        # Quiet as soon as nothing is asked: what they keep cached goes first.
+        # Quiet as soon as no request is there: what they cache goes first.
         engine.declare(*(declare(tenant, after=0.0) for tenant in TENANTS))
         yield starting
     finally:
@@ -66,7 +66,7 @@ def manager(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def starting(manager):
-    """An engine with a model of full attention beside a window, CPU memory for many prompts, and a disk for more."""
+    """An engine with a model of full attention and a window, CPU memory for many prompts, and a disk for more."""
     with started(options, models.gemma3, manager) as starting:
         yield starting
 
@@ -77,32 +77,32 @@ def engine(starting):
 
 
 def prompt(name):
-    """Of 12 blocks; a word is a token."""
+    """A prompt of 12 blocks; a word is a token."""
     numbers = [sum(name.encode()) + 7 * number for number in range(PROMPT_TOKENS + 1)]
     return " ".join(f"w{number * number % 3989}" for number in numbers)
 
 
 def ask(engine, tenant, text):
-    """What is answered, and how many tokens of the prompt were cached."""
+    """Returns the answer, and how many tokens of the prompt were cached."""
     answer = engine.client(tenant).completions.create(model="tiny", prompt=text, max_tokens=16, temperature=0)
     return answer.choices[0].text, answer.usage.prompt_tokens_details.cached_tokens
 
 
 def in_tier(engine, tenant, tier):
-    """What a report says of a tenant's zone in a tier."""
+    """The report of a tenant's zone in a tier."""
     return next(each for each in engine.zone(tenant).tiers if each.tier == tier)
 
 
 def stored(engine, name, there, more):
-    """A prompt of acme's that is whole below CPU memory, and the answer to it.
+    """Returns a prompt of acme's that is stored whole below CPU memory, and the answer to it.
 
-    On a machine that is busy what is below may be late, and is left alone for a while then.
+    On a busy machine, the tier below may be late, and is left alone for a while then.
 
     Args:
-        engine: asked.
-        name: of the prompt.
-        there: says how much is there.
-        more: that is there when all of the prompt is.
+        engine: the engine.
+        name: the prompt's name.
+        there: returns how much is stored.
+        more: what a whole prompt adds to that.
     """
     deadline = time.monotonic() + 120
     for attempt in itertools.count():
@@ -118,17 +118,17 @@ def stored(engine, name, there, more):
 
 
 def stored_on_disk(engine, name):
-    """A prompt of acme's that is whole on the disk, and the answer to it: all of it goes there, or nothing."""
+    """A prompt of acme's that is whole on the disk, and its answer: all of it is stored there, or nothing."""
     return stored(engine, name, lambda: in_tier(engine, "acme", "disk").held_bytes, 1)
 
 
 def files(manager):
-    """How many chunks lie in the manager's storage."""
+    """The number of chunks in the manager's storage."""
     return sum(1 for _ in manager.storage.rglob("*.chunk"))
 
 
 def drive_out(engine, tenant):
-    """Flood the engine until a tenant has nothing in its blocks and in CPU memory any more."""
+    """Floods the engine until a tenant has nothing left in its blocks and in CPU memory."""
     deadline = time.monotonic() + 240
     for number in itertools.count():
         assert time.monotonic() < deadline, "not driven out"
@@ -154,7 +154,7 @@ def test_nobody_finds_what_another_tenant_stored(engine):
 
 
 def check_that_it_comes_back_from_the_disk(engine, tokens, chunks):
-    """What a flood has driven out of the blocks and of memory."""
+    """Checks a prompt that a flood evicted from the blocks and from memory."""
     for attempt in range(5):
         text, answer = stored_on_disk(engine, f"below {attempt}")
         drive_out(engine, "acme")
@@ -182,7 +182,7 @@ def test_what_an_engine_stored_that_was_killed_is_found_by_the_next(starting):
 
 
 def check_that_it_comes_back_from_storages(starting, manager, tokens, chunks):
-    """What an engine had stored that was killed, and whose disk was lost: the next one is as another would be."""
+    """The engine that stored the prompt was killed, and its disk lost: the next one is like any other engine."""
     disk = starting.engine.config_folder.parent / "disk"
     for attempt in range(5):
         text, answer = stored(starting.engine, f"elsewhere {attempt}", partial(files, manager), chunks)

@@ -42,7 +42,7 @@ class Tenants:
         self.manager.complete_store(set(output.keys_to_store), context)
         self.manager.tier.check()
         assert self.manager._get_num_free_chunks() == self.manager.tier.free
-        # vLLM's gauges are made of this.
+        # vLLM's gauges use this number.
         assert self.manager._num_evictable_cache_chunks == self.manager.tier.ledger.cached_blocks
         return output
 
@@ -194,7 +194,7 @@ def test_what_others_store_where_a_request_had_its_own_is_not_used_when_it_ends(
 
 
 class TestOfUseTogetherOnly:
-    """Of several groups of KV caches: what is in the tier is of a whole hit, or a request counts on it."""
+    """With several groups of KV caches: each chunk in the tier belongs to a whole hit, or a request counts on it."""
 
     @pytest.fixture
     def tenants(self):
@@ -206,7 +206,7 @@ class TestOfUseTogetherOnly:
         return context
 
     def keep(self, tenants, keys):
-        """Of a request that has ended."""
+        """Stores chunks of a request that has ended."""
         context = self.begin(tenants, keys)
         assert tenants.store(context, keys).keys_to_store == keys
         tenants.manager.on_request_finished(context)

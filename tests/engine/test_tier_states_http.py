@@ -1,4 +1,4 @@
-"""Tiers of a real engine with a model of linear attention: a state comes back as it was, with the tokens before it."""
+"""Tiers of a real engine with a model of linear attention: a state is restored with the tokens before it."""
 
 import pytest
 
@@ -39,7 +39,7 @@ def found_again(engine):
     """Returns the tokens of a prompt that can be found again, and the chunks that hold them.
 
     A prompt has one chunk for each full block, and one more for the last state of each layer that has states. vLLM
-    makes a block as large as a state, whose size depends on the instruction set: with AMX 96 tokens, without it 64.
+    makes a block as large as a state, whose size depends on the instruction set: 96 tokens with AMX, 64 without.
     """
     block_tokens = engine.report().block_size_tokens
     blocks = PROMPT_TOKENS // block_tokens

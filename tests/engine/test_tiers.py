@@ -1,4 +1,4 @@
-"""Tiers below the blocks, with vLLM's real scheduler and connector: what is stored, who finds it again, who waits."""
+"""Tiers below the blocks, with vLLM's real scheduler and connector: what is stored, and which requests find it."""
 
 import time
 from concurrent.futures import Future
@@ -45,7 +45,7 @@ def adapter(number):
 
 @contextmanager
 def steps_in_pauses(step):
-    """What goes on beside the steps has a pause after each part of it, in which something happens."""
+    """Makes background work pause after each part, and calls `step` in each pause."""
     pause = SimpleNamespace(sleep=step, perf_counter=time.perf_counter)
     with patch.object(turns, "_TURN_SECONDS", 0.0), patch.object(turns, "time", pause):
         yield
@@ -251,7 +251,7 @@ class TestSeatsAndBlocks:
         tokens = engine.stored("acme", 8)
         engine.send("burst", prompt(18))
         engine.step()
-        # What is left of the other's prompt, and this one's blocks, are more than there are: stock would wait.
+        # The rest of the other's prompt and this one's blocks are more than there are: stock would wait.
         engine.send("burst", prompt(12))
         engine.loading("acme", tokens + prompt(9))
 
@@ -465,7 +465,7 @@ class TestNoLivelock:
     def test_who_is_preempted_and_admitted_again_while_the_tiers_are_full_ends_with_its_whole_answer(
         self, engine, files
     ):
-        """The owner of the reservation comes and goes, and each time the others yield their blocks to it."""
+        """The owner of the reservation comes and goes, and each time the others give up their blocks to it."""
         engine = engine(24, 6, files, max_num_batched_tokens=128)
         engine.declare(declare("gold", reserved=16, after=0, grace=0), declare("burst", after=0))
         engine.worker.slowest = 3

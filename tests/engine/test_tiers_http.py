@@ -1,4 +1,4 @@
-"""Tiers of a real engine: what left its blocks comes back from CPU memory and from the disk, to its tenant only."""
+"""Tiers of a real engine: blocks that left the pool are loaded from CPU memory and disk, for their tenant only."""
 
 import itertools
 import time
@@ -16,35 +16,35 @@ PROMPT_BLOCKS = 10
 
 
 def prompt(name):
-    """Of 10 blocks; a byte is a token."""
+    """A prompt of 10 blocks; a byte is a token."""
     return (f"{name}: " * 400)[: PROMPT_BLOCKS * BLOCK_TOKENS + 5]
 
 
 def ask(engine, tenant, text):
-    """What is answered, and how many tokens of the prompt were cached."""
+    """Returns the answer, and how many tokens of the prompt were cached."""
     answer = engine.client(tenant).completions.create(model="tiny", prompt=text, max_tokens=8, temperature=0)
     return answer.choices[0].text, answer.usage.prompt_tokens_details.cached_tokens
 
 
 def flood(engine, name, prompts):
-    """Turn the pool over, and so much of CPU memory."""
+    """Turns over the pool, and CPU memory in proportion to `prompts`."""
     for number in range(prompts):
         ask(engine, "flood", prompt(f"{name} {number}"))
 
 
 def in_tier(engine, tenant, tier):
-    """What a report says of a tenant's zone in a tier."""
+    """The report of a tenant's zone in a tier."""
     return next(each for each in engine.zone(tenant).tiers if each.tier == tier)
 
 
 def has_receipt(engine, tenant, purge):
-    """Whether the journal says that the disk has removed all that a purge had removed from it."""
+    """Whether the journal says that the disk has removed everything that a purge removes from it."""
     lines = [line for path in engine.journal_folder.iterdir() for line in path.read_text().splitlines()]
     return any(all(f'"{word}"' in line for word in ("tier_receipt", "disk", tenant, purge)) for line in lines)
 
 
 def offer(engine, tenant, text):
-    """Ask what nobody asked before; the answer, and what became of each chunk, when that is known."""
+    """Sends a new prompt. Returns the answer and, once it is known, the outcome of each chunk."""
     became = partial(offered, engine, tenant, "disk", FILE_BYTES)
     before = became()
     answer, _ = ask(engine, tenant, text)
@@ -53,9 +53,9 @@ def offer(engine, tenant, text):
 
 
 def store(engine, tenant, name):
-    """A prompt of the tenant's that is whole on the disk, and the answer to it.
+    """Returns a prompt of the tenant that is whole on the disk, and the answer to it.
 
-    On a machine that is busy the disk may be late, and is left alone for a while then.
+    On a busy machine, the disk may be late, and is left alone for a while then.
     """
     deadline = time.monotonic() + 120
     outcomes, attempts = Counter(), itertools.count()

@@ -1,4 +1,4 @@
-"""Two real engines of a pool and a KV-cache manager: a session begun on one goes on on the other, and fails on none."""
+"""Two real engines of a pool and a KV-cache manager: a session begun on one continues on the other, and none fails."""
 
 import threading
 import time
@@ -20,12 +20,12 @@ SESSION_BLOCKS = 20
 
 
 def prompt(name, blocks=SESSION_BLOCKS):
-    """A byte is a token."""
+    """A prompt; a byte is a token."""
     return (f"{name}: " * 1000)[: blocks * BLOCK_TOKENS + 5]
 
 
 def ask(engine, tenant, text, tokens=8):
-    """What is answered, and how many tokens of the prompt were cached."""
+    """Returns the answer, and how many tokens of the prompt were cached."""
     answer = engine.client(tenant).completions.create(model="tiny", prompt=text, max_tokens=tokens, temperature=0)
     return answer.choices[0].text, answer.usage.prompt_tokens_details.cached_tokens
 
@@ -38,14 +38,14 @@ def stored(manager, tenant):
 
 
 def in_shared(engine, tenant):
-    """What a report says of a tenant's zone in shared storages."""
+    """The report of a tenant's zone in shared storages."""
     return next(each for each in engine.zone(tenant).tiers if each.tier == "shared")
 
 
 def excuses(engine):
-    """How often an engine has said that a question or a chunk of the shared tier was not in time, or was not tried.
+    """How often an engine reported a query or a chunk of the shared tier as late or not tried.
 
-    On busy cores: a question has 50 ms, and a store 5 s.
+    On busy cores: a query has 50 ms, and a store 5 s.
     """
     (questions, lost, refused) = (
         next(each for each in text_string_to_metric_families(engine.metrics()) if each.name == f"tenantzone_{name}")
@@ -63,7 +63,7 @@ def excuses(engine):
 
 
 def begin(engine, tenant, name, *, blocks=SESSION_BLOCKS, tokens=8):
-    """A session that is whole in the storage: what was asked, and what was answered."""
+    """Begins a session that is whole in the storage. Returns the prompt and the answer."""
     for number in range(20):
         text = prompt(f"{name} {number}", blocks)
         answer = stored_answer(engine, tenant, text, tokens)
@@ -73,9 +73,9 @@ def begin(engine, tenant, name, *, blocks=SESSION_BLOCKS, tokens=8):
 
 
 def stored_answer(engine, tenant, text, tokens):
-    """What is answered to a new prompt, when both are in the storage; None: not all of it is stored.
+    """Returns the answer to a new prompt, once both are in the storage; None: not all of it is stored.
 
-    On busy cores a store may be late, or find CPU memory full of what is still being stored for others.
+    On busy cores a store may be late, or find CPU memory full of chunks still being stored for others.
     """
     chunks = (len(text) + tokens - 1) // BLOCK_TOKENS
     became = partial(offered, engine, tenant, "shared", OBJECT_BYTES)
@@ -87,16 +87,16 @@ def stored_answer(engine, tenant, text, tokens):
 
 
 def find(engine, tenant, prompts):
-    """Go on with the first of these prompts of which the engine asked and loaded in time.
+    """Continues the first of these prompts that the engine queried and loaded in time.
 
     Returns:
-        the prompt, what was answered, and how many of its tokens were cached.
+        the prompt, the answer, and how many of its tokens were cached.
     """
     for text in prompts:
         excused = excuses(engine)
         reported, cached = ask(engine, tenant, text)
         if cached < SESSION_BLOCKS * BLOCK_TOKENS:
-            # The engine says so with its next report only.
+            # The engine reports it only with its next report.
             with suppress(AssertionError):
                 engine.wait(partial(is_excused, engine, excused), "it says why", 10)
         if not is_excused(engine, excused):
@@ -219,7 +219,7 @@ def test_a_manager_that_is_killed_under_load_fails_no_request(tiered_pair, cache
         for thread in threads:
             thread.join()
     assert not errors
-    # CPU memory has all that it began with: acme is promised more there than that.
+    # CPU memory has all of its beginnings: acme is promised more there than that.
     turns = (prompt(begun, blocks) for blocks in range(12, 31, 3))
     assert any(moves(tiered_pair, cache_manager, turn, before) for turn in turns), "what began without it goes on"
     others = (prompt(f"another {time.monotonic_ns()}", 8) for _ in range(5))
@@ -227,13 +227,13 @@ def test_a_manager_that_is_killed_under_load_fails_no_request(tiered_pair, cache
 
 
 def moves(pair, manager, text, before):
-    """Whether a prompt of acme's is stored by one engine, and found by the other.
+    """Whether one engine stores a prompt of acme's, and the other finds it.
 
-    On busy cores it may not be: a question has 50 ms, and a store 5 s.
+    On busy cores it may not: a query has 50 ms, and a store 5 s.
 
     Args:
         pair: the engines.
-        manager: of both.
+        manager: the manager of both.
         text: the prompt.
         before: chunks of acme in storages, without any of the prompt.
     """

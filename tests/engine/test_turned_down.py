@@ -1,4 +1,4 @@
-"""Requests that vLLM finds no blocks for although they were reckoned to have them: nobody else waits for that."""
+"""Requests that vLLM finds no blocks for although the prediction said so: no other request waits for that."""
 
 import os
 from unittest.mock import patch
@@ -41,12 +41,12 @@ def test_a_hit_in_the_midst_of_a_block_is_counted_with_its_copy(config):
 def test_who_is_denied_over_and_over_stands_in_nobodys_way(config):
     driver = Driver(make_scheduler(config, 100))
     driver.declare(zone("acme", limit=10), zone("burst"))
-    # So that it is acme's turn.
+    # Makes it acme's turn.
     driver.ask("burst", prompt(20), max_tokens=60)
     running = driver.send("acme", prompt(7), max_tokens=30)
     driver.step()
     engine = driver.scheduler._engine
-    # As if it were reckoned to need nothing.
+    # As if the prediction were that it needs nothing.
     for name in ("blocks_at_most", "blocks_to_admit"):
         setattr(engine, name, lambda _: 0)
     denied = driver.send("acme", prompt(7), max_tokens=1)

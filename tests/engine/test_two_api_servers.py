@@ -62,7 +62,7 @@ def zone(tenant: str, **fields: object) -> ZoneConfig:
 
 @contextmanager
 def both(engine: RealEngine) -> Iterator[tuple[httpx.Client, httpx.Client]]:
-    """A client of each API server, over a connection that it keeps."""
+    """A client of each API server, over a persistent connection."""
     found: dict[int, httpx.Client] = {}
     with ExitStack() as opened:
         for _ in range(100):
@@ -96,7 +96,7 @@ def statuses(engine: RealEngine, tenant: str, **headers: str) -> list[int]:
 
 
 def eventually_both(engine: RealEngine, status: int, tenant: str, **headers: str) -> None:
-    """Wait until both frontends answer so."""
+    """Waits until both frontends answer with this status."""
     engine.wait(lambda: statuses(engine, tenant, **headers) == [status] * 2, f"both answer {status}")
 
 
@@ -148,15 +148,15 @@ def test_what_one_has_computed_is_found_through_the_other_and_by_no_other_tenant
 
 
 def test_each_hears_of_the_queue_what_the_engine_says(engine: RealEngine):
-    """The queue is the engine's, and its answers find the way back to whoever asks."""
+    """The queue is the engine's, and its answers reach the API server that asked."""
     engine.declare(zone("acme", queue=Queue(requests=1)), zone("burst"))
-    # They come faster than steps are made, which have to compute them.
+    # They arrive faster than the steps that have to compute them.
     prompts = [f"{number}: " + "waiting " * 240 for number in range(30)]
     body = {"model": "tiny", "prompt": prompts, "max_tokens": 1}
     headers = {"authorization": "Bearer key-of-acme"}
     with both(engine) as clients:
         for client in clients:
-            eventually_both(engine, 200, "acme")  # what was refused is asked for again once there is room
+            eventually_both(engine, 200, "acme")  # refused requests are sent again once there is room
             answer = client.post("/v1/completions", json=body, headers=headers)
             assert answer.status_code == 429
             assert 1 <= int(answer.headers["retry-after"]) <= 60
@@ -183,7 +183,7 @@ def test_their_figures_are_added_up(engine: RealEngine):
 
 
 def reported(engine: RealEngine, holds: Callable[[EngineReport], object]) -> EngineReport:
-    """A report of two API servers that enforce what the engine core does, once something holds of it."""
+    """A report of two API servers that enforce the engine core's config, once `holds` is true of it."""
 
     def found() -> bool:
         report = engine.report()

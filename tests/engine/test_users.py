@@ -113,7 +113,7 @@ def test_a_cancelled_flood_leaves_nothing(config):
 
 
 def test_of_thousands_of_users_the_first_are_found_without_a_look_at_all():
-    """They are asked for before each step: who makes up users slows nobody down."""
+    """They are queried before each step: a client that makes up users slows no one down."""
     users = Users()
     queue = UserRequestQueue(SchedulingPolicy.FCFS, users)
     for number in range(5000):
@@ -133,7 +133,7 @@ def test_of_thousands_of_users_the_first_are_found_without_a_look_at_all():
 
 
 class Asked:
-    """As much of a request as a queue looks at."""
+    """The attributes of a request that a queue reads."""
 
     def __init__(self, user, priority, number):
         self.user, self.priority, self.arrival_time, self.request_id = user, priority, float(number), str(number)

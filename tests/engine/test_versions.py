@@ -1,4 +1,4 @@
-"""Which vLLM zones go with: what does not is refused at start, and named; what does has what our classes extend."""
+"""Which vLLM versions zones support: others are refused at start; supported ones have what our classes extend."""
 
 import inspect
 import re
@@ -50,7 +50,7 @@ EXTENDED = (ZoneAwareScheduler, ZoneKVCacheManager, ZoneBlockPool, ZoneRequestQu
 
 @pytest.mark.parametrize("ours", EXTENDED)
 def test_vllm_has_each_method_that_is_handed_on_to_it(ours):
-    """Also what no test runs, such as the lookup for a KV connector."""
+    """Includes methods that no test runs, such as the lookup for a KV connector."""
     handed_on = set(re.findall(r"super\(\)\.(\w+)\(", inspect.getsource(ours)))
     assert {name for name in handed_on if not hasattr(ours.__base__, name)} == set()
 

@@ -1,4 +1,4 @@
-"""Requests that wait for something else than blocks, or are made in another way than most."""
+"""Requests that wait for something other than blocks, or are made in an unusual way."""
 
 from concurrent.futures import Future
 

@@ -1,4 +1,4 @@
-"""``--watermark``: blocks of the pool that vLLM keeps free for what runs when it admits more. No zone pays for it."""
+"""``--watermark``: blocks that vLLM keeps free for running requests when it admits more. No zone pays for it."""
 
 import pytest
 

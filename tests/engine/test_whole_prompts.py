@@ -1,4 +1,4 @@
-"""What is below CPU memory brings up of a prompt: each chunk from where it is nearest, however long the prompt is."""
+"""Tiers below CPU memory load a prompt's chunks, each from the nearest tier, however long the prompt is."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""Sliding-window models: what has left the window of attention needs no block."""
+"""Sliding-window models: tokens outside of the attention window need no block."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def zone(tenant, **fields):
 
 @pytest.fixture
 def driver(config):
-    """Most of the pool is cached by a zone that is not quiet."""
+    """A scheduler whose pool is mostly cached by a zone that is not quiet."""
     driver = Driver(make_scheduler(config, CAPACITY, window=WINDOW))
     driver.declare(zone("acme"), zone("burst"), zone("calm"))
     return driver
@@ -34,7 +34,7 @@ def fill_with_cache(driver, blocks):
 
 @pytest.mark.parametrize(("cached", "prefix", "blocks"), [(42, 8, 23), (48, 8, 26), (42, 12, 26), (48, 12, 23)])
 def test_a_request_with_a_long_prefix_is_admitted(driver, cached, prefix, blocks):
-    """vLLM counts its blocks twice, and only the first count knows that a window lets go of some."""
+    """vLLM counts its blocks twice, and only the first count knows that a window frees some."""
     head = prompt(prefix, seed=1, extra=0)
     driver.ask("acme", [*head, 5])
     fill_with_cache(driver, cached)
@@ -56,7 +56,7 @@ def test_one_that_does_not_fit_yet_delays_nobody(driver):
 
 
 def test_without_prefix_caching_too_blocks_leave_with_the_window(config):
-    """A request that is longer than its lowered limit goes on with what the window lets go of."""
+    """A request that is longer than its lowered limit goes on with the blocks that the window frees."""
     driver = Driver(make_scheduler(without_prefix_caching(config), CAPACITY, window=WINDOW))
     driver.declare(zone("acme"))
     request = driver.send("acme", prompt(21, extra=1), max_tokens=1)

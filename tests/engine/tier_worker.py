@@ -1,8 +1,8 @@
-"""Stands in for the workers of an engine with tiers: memory is names of what would be in it, copies take their time.
+"""Stands in for the workers of an engine with tiers: memory is the names of its would-be content, and copies take time.
 
-What a block holds is named by who computed it and where in its tokens. The hash of these, which says whose they are, is
-compared with the one of whatever a request reads; so it is noticed, too, if a block was given to another before a copy
-from it was made.
+A block's content is named by who computed it and by its position among the tokens. Their hash, which identifies the
+owner, is compared with that of the request that reads; so it is also noticed if a block was given to another request
+before it had been copied.
 """
 
 from copy import copy
@@ -23,16 +23,16 @@ from tenantzone_runtime.offloading_flags import CONNECTOR, CONNECTOR_MODULE
 from tenantzone_runtime.zones.tier import Tier, TransferBounds
 
 CHUNK_BYTES = 8192
-"""Of a block of the harness's model."""
+"""Bytes of a block of the harness's model."""
 
 
 def with_tiers(config, chunks, groups=1, **more):
-    """The same config, of an engine with a CPU memory tier of so many chunks, and a model of so many groups."""
+    """The same config for an engine with a CPU memory tier of `chunks` chunks, and a model of `groups` groups."""
     config = copy(config)
     extra = {
         "spec_name": "ZoneOffloadingSpec",
         "spec_module_path": "tenantzone_runtime.engine.offloading_spec",
-        # Without memory of its own, vLLM reckons a block to have room for each group.
+        # Without its own memory, vLLM assumes that a block has room for each group.
         "cpu_bytes_to_use": chunks * groups * CHUNK_BYTES,
     }
     config.kv_transfer_config = KVTransferConfig(
@@ -48,13 +48,13 @@ FOREIGN = "memory that nobody computed"
 
 
 class TierWorker:
-    """Copies what the scheduler says, some steps later than it could.
+    """Copies what the scheduler orders, some steps later than possible.
 
     Args:
-        driver: whose steps they are.
-        chunks: of the memory tier.
-        chance: says how many steps a copy takes.
-        slowest: steps that a copy takes at most.
+        driver: the driver whose steps it takes part in.
+        chunks: chunks of the memory tier.
+        chance: draws how many steps a copy takes.
+        slowest: the most steps that a copy takes.
     """
 
     def __init__(self, driver, chance=None, slowest=0):
@@ -62,24 +62,24 @@ class TierWorker:
         self.chance = chance or Random(0)
         self.fastest, self.slowest = 0, slowest
         self.checks = True
-        """Whether what is read is compared with what it should be."""
+        """Whether reads are compared with the expected content."""
         self.blocks = {}
         self.chunks = {}
         self.stored = self.loaded = 0
-        """Blocks."""
+        """Blocks stored and loaded."""
         self._deferred = {}
         self._under_way = {}
-        """By job: the copy, whether it is a load, whose it is, and the steps until it is done."""
+        """By job: the copy, whether it is a load, its owner, and the steps until it is done."""
         self._done = []
         managers = driver.scheduler.kv_cache_manager.coordinator.single_type_managers
         self._windows = [getattr(caches, "sliding_window", None) for caches in managers]
-        """Of each group, how many tokens back it sees."""
+        """Of each group, the attention window in tokens; None: unbounded."""
         self._states = [isinstance(caches, MambaManager) for caches in managers]
         """Of each group, whether its blocks are states."""
         driver.copy = self.step
 
     def step(self, output):
-        """One step of the workers: copies that must not wait, zeroing, what is computed, and copies that are done."""
+        """One step of the workers: copies that must not wait, zeroing, computation, and finished copies."""
         meta = output.kv_connector_metadata
         for job_id in meta.jobs_to_flush:
             if (job := meta.store_jobs.pop(job_id, None)) is not None:
@@ -97,11 +97,11 @@ class TierWorker:
 
     @property
     def is_copying(self):
-        """Whether a copy is under way."""
+        """Whether a copy is in progress."""
         return bool(self._under_way or self._deferred)
 
     def hurry(self):
-        """All that is under way is done with the next step."""
+        """Makes all copies in progress end with the next step."""
         for job in self._under_way.values():
             job[2] = 0
 
@@ -138,7 +138,7 @@ class TierWorker:
                 compute(self.scheduler.requests[name], count, group, table)
 
     def _compute_state(self, request, count, group, table):
-        """A state is read where the tokens before ended, and written where those of the step end: nowhere between."""
+        """A state is read at the end of the previous tokens, and written at the end of the step's: nowhere between."""
         end = request.num_computed_tokens
         begin = end - count
         if begin and self.checks:
@@ -148,7 +148,7 @@ class TierWorker:
         self.blocks[table[(end - 1) // BLOCK_TOKENS]] = _state(request, end, group)
 
     def _compute_group(self, request, count, group, table):
-        # The scheduler has counted the step's tokens already.
+        # The scheduler has already counted the step's tokens.
         end = request.num_computed_tokens
         begin, window = end - count, self._windows[group]
         first = 0 if window is None else max(0, begin - window + 1) // BLOCK_TOKENS
@@ -181,14 +181,14 @@ class TierWorker:
 
 
 def _state(request, tokens, group):
-    """That of so many tokens: others have the same only where it is a block's end."""
+    """The state after `tokens` tokens: others have the same only at a block's end."""
     return request, tokens // BLOCK_TOKENS - 1 if tokens % BLOCK_TOKENS == 0 else f"{tokens} tokens", group
 
 
 class FakeDisk:
-    """What `DiskTier` is to vLLM's tiering, without files: it is slow, refuses, fails and loses as chance has it.
+    """Stands in for `DiskTier` in vLLM's tiering, without files: it is slow, refuses, fails and loses at random.
 
-    What is moved is nobody's business here: the worker's chunks are where the disk finds them, too.
+    It moves no content: the disk finds the worker's chunks where they are.
     """
 
     def __init__(self, files, chunk_bytes, worker, chance, *, failing, now, bounds):
@@ -206,7 +206,7 @@ class FakeDisk:
         self._is_held = False
 
     def hold(self):
-        """Nothing gets on from now on."""
+        """Stops all progress from now on."""
         self._is_held = True
 
     def release(self):
@@ -234,7 +234,7 @@ class FakeDisk:
     is_readable = True
 
     def try_reading(self):
-        """Nothing fails here."""
+        """Does nothing: no read fails here."""
 
     def lacks(self, zone, hit):
         return [key for key in hit if (zone, key) not in self._files]
@@ -355,7 +355,7 @@ class FakeDiskTier(ZoneDiskTier):
 
 
 def give_disk(scheduler, worker, files, chance, *, failing=False):
-    """Put a disk below the memory of an engine that has had nothing to do yet."""
+    """Puts a disk below the memory of an engine that has had nothing to do yet."""
     manager = scheduler.connector.scheduler.manager
     memory = manager.primary_tier
     shape = scheduler.connector.scheduler._shape

@@ -1,4 +1,4 @@
-"""An engine with tiers that a test steps: vLLM's real scheduler and connector, with workers that are stood in for."""
+"""An engine with tiers that a test steps: vLLM's real scheduler and connector, with stand-in workers."""
 
 from random import Random
 
@@ -11,7 +11,7 @@ LOADING = RequestStatus.WAITING_FOR_REMOTE_KVS
 
 
 class TieredEngine(Driver):
-    """An engine of so many blocks, chunks and files of a block each; of a model of one group, if no kinds are given."""
+    """An engine of `capacity` blocks, with chunks and files of a block each; with one group if no kinds are given."""
 
     def __init__(self, config, capacity, chunks, files=None, *, failing=False, window=None, kinds=(), **flags):
         config = with_tiers(with_flags(config, **flags), chunks, len(kinds) or 1)
@@ -24,7 +24,7 @@ class TieredEngine(Driver):
         self.scheduler.let_time_pass()
 
     def rest(self):
-        """Step until no copy is under way."""
+        """Steps until no copy is in progress."""
         for _ in range(100):
             if not self.scheduler.has_requests():
                 return
@@ -37,19 +37,19 @@ class TieredEngine(Driver):
         return request
 
     def evict(self, *tenants):
-        """Empty the blocks of what these keep cached; the tiers keep it."""
+        """Evicts what these tenants cache in blocks; the tiers keep it."""
         for tenant in tenants:
             self.scheduler.block_pool.evict(self.zone(tenant), "reset")
 
     def stored(self, tenant, blocks):
-        """A prompt of so many blocks which the tiers have and the blocks have not."""
+        """A prompt of `blocks` blocks that the tiers have and the blocks do not."""
         tokens = prompt(blocks)
         self.ask(tenant, tokens)
         self.evict(tenant)
         return tokens
 
     def loading(self, tenant, tokens, **arguments):
-        """A request whose load is under way, and takes until the worker is told otherwise."""
+        """A request whose load is in progress until the worker is told to finish it."""
         self.worker.slowest = self.worker.fastest = 10_000
         request = self.send(tenant, tokens, **arguments)
         self.step()
@@ -57,7 +57,7 @@ class TieredEngine(Driver):
         return request
 
     def land(self):
-        """All copies are made in the next step."""
+        """Makes all copies in the next step."""
         self.worker.hurry()
 
     def blocks_of(self, request):

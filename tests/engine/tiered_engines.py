@@ -1,4 +1,4 @@
-"""Two engines of one pool with tiers and a KV-cache manager, for all tests that want some; the first has a disk."""
+"""Two engines of one pool with tiers and a KV-cache manager, shared by several tests; the first has a disk."""
 
 from collections import Counter
 from pathlib import Path
@@ -15,21 +15,21 @@ BLOCK_TOKENS, BLOCK_BYTES = 32, 32 * 1024
 BLOCKS, CHUNKS, FILES = 32, 44, 400
 FILE_BYTES = BLOCK_BYTES + 4096
 OBJECT_BYTES = BLOCK_BYTES + 32
-"""Of a chunk in a shared storage."""
+"""Bytes of a chunk in a shared storage."""
 KEPT = (TierShare(tier="cpu", reserved="25%"),)
 TENANTS = ("acme", "burst", "calm", "flood", "steady", "greedy", "dusk")
 ZONES = (declare("acme", tiers=KEPT, after=0.0), *(declare(tenant, after=0.0) for tenant in TENANTS[1:]))
-"""Quiet as soon as nothing is asked: what they keep cached goes first."""
+"""Quiet as soon as no request is there: what they cache goes first."""
 OF_THEIR_OWN = ("acme", "burst", "calm", "dusk")
-"""Tenants with a group for each; the one that floods has some of the pool's."""
+"""Tenants with a group each; the flooding one uses a part of the pool's."""
 TEAM = SharedGroup(OBJECT_BYTES, limit=200, floor=160, watermark="20%", zones=("steady", "greedy"))
-"""Of the others; the first of them is promised so much that what it tries again is within its floor, too."""
+"""The group of the other tenants; the first is promised enough that its retries are within its floor, too."""
 
 
 def start_manager(folder: Path) -> CacheManagerProcess:
-    """A manager with a group for each tenant but those that share one, and the one that has some of the pool's.
+    """A manager with a group for each tenant, except those that share one and the one that uses the pool's.
 
-    What is stored again where it was late has room in those of one tenant, however often that is.
+    What is stored again because it was late fits into one tenant's group, however often that happens.
     """
     made = CacheManagerProcess(folder, {"engines": "test/pool"}, arguments=("--lease", "2"))
     made.start()
@@ -43,7 +43,7 @@ def start_manager(folder: Path) -> CacheManagerProcess:
 
 
 def start_pair(manager: CacheManagerProcess, token: Path) -> list[StartingEngine]:
-    """Both engines, which show this token."""
+    """Both engines, which send this token."""
     token.write_text("engines\n")
 
     def options(address: str, folder: Path) -> list[str]:
@@ -61,15 +61,15 @@ def start_pair(manager: CacheManagerProcess, token: Path) -> list[StartingEngine
 
 
 def offered(engine: RealEngine, tenant: str, tier: str, bytes_each: int) -> Counter[str]:
-    """What became of a tenant's chunks so far on their way to a tier below CPU memory, by what it was.
+    """The outcomes so far of a tenant's chunks on their way to a tier below CPU memory.
 
-    Those that CPU memory had no room for never come to a tier below.
+    Chunks that CPU memory had no room for never reach a tier below.
 
     Args:
-        engine: tells with its next report.
-        tenant: whose.
-        tier: below CPU memory.
-        bytes_each: that a chunk takes there.
+        engine: the engine, which reports them with its next report.
+        tenant: the tenant.
+        tier: the tier below CPU memory.
+        bytes_each: the bytes of a chunk there.
     """
     outcomes = Counter[str]()
     families = {each.name: each for each in text_string_to_metric_families(engine.metrics())}

@@ -1,4 +1,4 @@
-"""Asks a server with LiteLLM, in a Python of its own, and prints what each request raised.
+"""Sends requests to a server with LiteLLM, in its own Python, and prints what each request raised.
 
 Usage: ask_with_litellm.py URL HEADER VALUE...
 """

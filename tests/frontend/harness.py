@@ -1,4 +1,4 @@
-"""An engine's API server behind the frontend, as small as can be: it answers with the request that reached it."""
+"""A minimal API server of an engine behind the frontend: it answers with the request that reached it."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ PROMPT = {"prompt": "hello"}
 
 
 def settings(folder: Path, *open_routes: str) -> Settings:
-    """Of a pod whose engine tells its config, and whose keys are projected, in ``folder``."""
+    """The settings of a pod whose engine reports its config, and whose keys are projected, in ``folder``."""
     return Settings(
         config_dir=folder / "of the operator",
         state_dir=folder / "config",
@@ -69,7 +69,7 @@ def give_zones(
 
 
 async def echo(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer with what arrived: path, headers, body, and the seal beside it. It stands for vLLM."""
+    """Answers with what arrived: path, headers, body and seal. It stands in for vLLM."""
     assert scope["type"] == "http"
     body = b""
     more = True
@@ -100,10 +100,10 @@ def call(
     more: Mapping[str, Any] | None = None,
     receive: Receive | None = None,
 ) -> httpx.Response:
-    """One request, straight through ASGI: what a server in between would tidy up arrives as it is.
+    """Sends one request directly through ASGI: what a server in between would tidy up arrives unchanged.
 
-    Headers of one name, where there are several, are in one value, one a line. ``more`` is for the scope;
-    ``receive`` brings the request's messages in place of the body.
+    Several headers of one name are in one value, one per line. ``more`` is for the scope; ``receive`` provides the
+    request's messages instead of the body.
     """
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     sent = {"content-type": "application/json", **(headers or {})}
@@ -136,7 +136,7 @@ def call(
 
 @contextmanager
 def serving(app: App, **options: Any) -> Iterator[str]:
-    """The app on a real server, as vLLM runs it, with further options of uvicorn's."""
+    """The app on a real server, as vLLM runs it, with further uvicorn options."""
     sock = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off", **options))
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[sock])))
@@ -180,7 +180,7 @@ def frontend(folder: Path, app: App = echo, *open_routes: str) -> TenantMiddlewa
 
 
 def eventually(condition: Callable[[], bool], *, seconds: float = 10.0) -> None:
-    """Wait for a condition, asking again and again."""
+    """Waits for a condition by polling."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not come true in time"

@@ -1,4 +1,4 @@
-"""What the ways of knowing tenants go by: tokens and their keys, certificates, secrets."""
+"""What the identity methods for tenants use: tokens and their keys, certificates, secrets."""
 
 import json
 import ssl
@@ -36,7 +36,7 @@ THROUGH_GATEWAY = {"x-tenant": "acme", "x-proof": SECRET}
 
 
 def give_files(folder: Path, **files: str | bytes) -> None:
-    """Mount what an identity goes by; ``ca_crt`` stands for ``ca.crt``."""
+    """Mounts an identity's files; ``ca_crt`` stands for ``ca.crt``."""
     project(folder / "identity", {name.replace("_", "."): content for name, content in files.items()})
 
 
@@ -46,7 +46,7 @@ def public_key(key: Any = RSA_KEY, **fields: Any) -> dict[str, Any]:
 
 
 def private_key(key: Any, **fields: Any) -> dict[str, Any]:
-    """A key as a JSON Web Key, with the half that nobody but the issuer should have."""
+    """A key as a JSON Web Key, with the private half that only the issuer should have."""
     return {**json.loads(_algorithm(key).to_jwk(key)), "kid": "private", **fields}
 
 
@@ -61,7 +61,7 @@ def key_set(*keys: dict[str, Any]) -> str:
 
 
 def token(key: Any = RSA_KEY, algorithm: str = "RS256", kid: str | None = "first", **claims: Any) -> str:
-    """A good token for acme, but for what is said; a claim that is None is left out."""
+    """A valid token for acme with the given changes; a claim that is None is left out."""
     given = {"iss": ISSUER, "aud": AUDIENCE, "exp": time.time() + 3600, "tenant": "acme"} | claims
     headers = {"kid": kid} if kid is not None else {}
     return jwt.encode(
@@ -74,7 +74,7 @@ def bearer(shown: str) -> dict[str, str]:
 
 
 class Authority:
-    """Somebody who issues certificates."""
+    """A certificate authority."""
 
     def __init__(self, key: Any = None) -> None:
         self._key = key or ec.generate_private_key(ec.SECP256R1())
@@ -88,7 +88,7 @@ class Authority:
         self.pem = self._certificate.public_bytes(serialization.Encoding.PEM).decode()
 
     def issue(self, name: str, *, days: float = 1, key: Any = None) -> tuple[str, str]:
-        """A certificate for a DNS name, valid until so many days from now, and its private key, in PEM."""
+        """A certificate for a DNS name that is valid for `days` days from now, and its private key, in PEM."""
         key = key or ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "somebody")])
         names = x509.SubjectAlternativeName([x509.DNSName(name)])
@@ -116,7 +116,7 @@ class Authority:
 
 
 def of_no_version(pem: str) -> str:
-    """A certificate whose version is none that there is."""
+    """A certificate with a version that does not exist."""
     content = ssl.PEM_cert_to_DER_cert(pem)
     third = bytes.fromhex("a003020102")
     assert third in content
@@ -133,4 +133,4 @@ REFUSED = [
     ("repeated_header", BY_HEADER, {"headers": THROUGH_GATEWAY | {"x-tenant": "acme\nburst"}}),
     ("identity_unusable", UNPROVEN, {"headers": THROUGH_GATEWAY}),
 ]
-"""Why each of these identities refuses a request."""
+"""The reason for which each of these identities refuses a request."""

@@ -1,4 +1,4 @@
-"""For each refusal of the frontend a request that meets with it, whatever client sends a request."""
+"""For each refusal of the frontend, a request that provokes it, whatever client sends the request."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ from tests.frontend.identities import SECRET, give_files, key_set
 from tests.runtime.folders import config, project, zone
 
 HEADER = "x-provoke"
-"""Names a provocation to `provoking`."""
+"""The header that names a provocation for `provoking`."""
 _TERMS: Mapping[str, Any] = {"requestLimits": {"maxTokens": 7}, "requestPriority": {"min": 0, "max": 0}}
 
 Make = Callable[[Path], App]
@@ -39,14 +39,14 @@ class Provocation:
     """A request that is refused, as far as it differs from what the client sends."""
 
     make: Make = _frontend
-    """Makes what refuses it."""
+    """Makes the application that refuses it."""
     method: str = "POST"
     below: str = ""
-    """What stands behind the path of the client's route."""
+    """The part after the path of the client's route."""
     headers: Mapping[str, str] = field(default_factory=lambda: {"authorization": "Bearer acme-key"})
     body: bytes | Mapping[str, Any] = field(default_factory=lambda: PROMPT)
     comes: bool = True
-    """Whether its body comes."""
+    """Whether its body arrives."""
 
 
 def _with_terms(folder: Path, **terms: Any) -> App:
@@ -63,7 +63,7 @@ def _of_the_engine(status: int, retry_after: int | None = None) -> Make:
 
 
 def _in_the_server(refuse_late: Callable[[], Coroutine[Any, Any, None]]) -> Make:
-    """The frontend in front of an API server that has a request refused after the frontend has let it in."""
+    """The frontend in front of an API server that has a request refused after the frontend has admitted it."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         asked = asyncio.ensure_future(refuse_late())
@@ -178,24 +178,24 @@ PROVOCATIONS: dict[tuple[str, int], Provocation] = {
     )
     for reason, identity, request in REFUSED_IDENTITIES
 }
-"""By reason and HTTP status."""
+"""Provocations by reason and HTTP status."""
 
 UNANSWERED = {"slow_head", "pipelined", "websocket"}
 """Reasons for which the connection is closed, or that no HTTP request has."""
 
 
 class Provoking:
-    """The server that clients ask: it has the refusal provoked that a request names, and notes how often.
+    """The server for the clients: it provokes the refusal that a request names, and counts them.
 
     Args:
-        folder: for what refuses.
+        folder: a folder for the applications that refuse.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._apps: dict[str, App] = {}
         self.seen: dict[str, list[tuple[int, Mapping[str, str]]]] = {}
-        """Status and headers of each answer, by the header that each request had."""
+        """Status and headers of each answer, by the request's header."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         name = dict(scope["headers"])[HEADER.encode()].decode()

@@ -9,7 +9,7 @@ BLOCK_TOKENS = 4
 
 
 def engine_that_computes(tokens, *, answer=(7, 7), apart=(), media=()):
-    """What an API server does with a request, as far as the recorder hears of it."""
+    """An API server's calls for a request, as far as the recorder sees them."""
 
     async def app(scope, receive, send):
         asker = current_asker()
@@ -29,7 +29,7 @@ def record(recorder, tokens, *, tenant="acme", authorization=b"Bearer acme-key",
 
 
 def asker_of(recorder):
-    """Who asks in a request of which this recorder hears."""
+    """The asker of a request that this recorder records."""
     found = []
 
     async def app(scope, receive, send):

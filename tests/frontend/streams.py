@@ -1,4 +1,4 @@
-"""Streams of several answers that the engine refuses in their midst, as clients of each API read them."""
+"""Streams of several answers that the engine refuses in the middle, as clients of each API read them."""
 
 import asyncio
 import json
@@ -48,11 +48,11 @@ PIECES: Mapping[str, Callable[[int], bytes]] = {
     "/v1/responses": _response,
     "/v1/messages": _message,
 }
-"""What makes a piece of an answer, by route."""
+"""A function that makes a piece of an answer, by route."""
 
 
 def refusing(answers: int) -> App:
-    """An API server in which each answer of a request is refused behind its first piece, all at once.
+    """An API server in which each answer of a request is refused after its first piece, all at once.
 
     Args:
         answers: the number of answers to each request.
@@ -71,7 +71,7 @@ def refusing(answers: int) -> App:
             pass
         for each in refused:
             each.cancel()
-        # What vLLM still has of the other answers, and how it ends a stream.
+        # vLLM's remaining parts of the other answers, and its end of a stream.
         for choice in range(answers):
             await send({"type": "http.response.body", "body": piece(choice), "more_body": True})
         await send({"type": "http.response.body", "body": b"data: [DONE]\n\n", "more_body": False})

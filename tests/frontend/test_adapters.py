@@ -1,4 +1,4 @@
-"""Which models a tenant may name: its zone lists the adapters, and no other is there for it."""
+"""Which models a tenant may name: its zone lists the adapters, and no others exist for it."""
 
 from types import SimpleNamespace
 
@@ -34,7 +34,7 @@ async def models(request):
 
 @pytest.fixture
 def asked(folder):
-    """Ask as acme, whose zone lists these adapters; burst's lists none, and stray has no zone."""
+    """Sends a request as acme, whose zone lists these adapters; burst's lists none, and stray has no zone."""
 
     def ask(body=None, path="/v1/completions", *, method="POST", key="acme-key", adapters=("sql",)):
         terms = {} if adapters is None else {"adapters": adapters}

@@ -1,4 +1,4 @@
-"""What the application answers with an error has the error format of the API that the request is for."""
+"""The application's errors have the error format of the API that the request is for."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What the frontend makes of a body."""
+"""How the frontend changes a body."""
 
 import json
 
@@ -101,7 +101,7 @@ def test_what_the_client_sends_arrives_as_it_was_sent_with_our_fields_behind_it(
 
 
 def test_a_large_body_is_not_written_anew():
-    """That holds the interpreter's lock for longer than it takes to parse the body."""
+    """Writing it would hold the interpreter's lock for longer than parsing the body takes."""
     text = b'{ "prompt":  [1,  2]\n}'
     assert bind(text, parse_body(text), KEY, SALT_KEY, "acme").startswith(b'{ "prompt":  [1,  2]\n,"cache_salt": ')
     assert without_seal(text, parse_body(text)) is text

@@ -38,7 +38,7 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(any_text, inner, max_size=4),
     max_leaves=12,
 )
-"""Of JSON, halves of surrogate pairs in texts and names included."""
+"""Values of JSON, including halves of surrogate pairs in texts and names."""
 
 TEXT = Bounds().max_text_bytes
 TAKING = [route for route in ROUTES if route.method == "POST" and route.access in (Access.KEYED, Access.SEALED)]
@@ -180,7 +180,7 @@ class TestShape:
             check_texts(raw, body)
         finally:
             sys.setprofile(None)
-        # What each name costs is a few calls of C's, and not an encoder of its own.
+        # Each name costs a few calls in C, and not its own encoder.
         assert calls < 5 * 90_000
 
     @given(json_values)
@@ -247,7 +247,7 @@ class TestTime:
             await asyncio.sleep(0.05)
             return {"type": "http.request", "body": pieces.pop(), "more_body": bool(pieces)}
 
-        # Ten times 0.05 s are more than 0.2 s, and each piece of 100 bytes brings ten seconds.
+        # Ten times 0.05 s are more than 0.2 s, and each piece of 100 bytes extends the limit by ten seconds.
         assert len(await limits.read_body(receive, None, 10_000, seconds=0.2)) == 1000
 
 
@@ -291,7 +291,7 @@ class TestHeld:
         return thread
 
     def await_held(self, size: int) -> None:
-        # Whoever is refused has its answer a moment before the frontend has let go of what it asked.
+        # A refused client has its answer shortly before the frontend has freed the request.
         eventually(lambda: self.made._in_flight.size == size)
 
     def end(self, begun: list[threading.Thread], go_ahead: threading.Event) -> None:
@@ -335,7 +335,7 @@ class TestHeld:
 
 
 def test_the_loop_goes_on_while_a_large_body_is_worked_on(folder, monkeypatch):
-    """A body that is being parsed stops nobody's request: shown by one that is answered in the meantime."""
+    """Parsing a body delays no other request: shown by one that is answered in the meantime."""
     may_go_on, parsing = threading.Event(), threading.Event()
 
     def wait(body):
@@ -362,14 +362,14 @@ def test_the_loop_goes_on_while_a_large_body_is_worked_on(folder, monkeypatch):
 
 
 class TestTurns:
-    """Two workers check the bodies of all tenants, and each tenant has one body there at a time."""
+    """Two workers check the bodies of all tenants, at most one body of each tenant at a time."""
 
     SIZE = 20_000
     """Characters of a prompt whose body is checked by a worker."""
 
     @pytest.fixture
     def checked(self) -> list[str]:
-        """The tenants whose bodies were begun to be checked, in that order."""
+        """The tenants in the order in which the checks of their bodies began."""
         return []
 
     @pytest.fixture
@@ -433,6 +433,6 @@ class TestTurns:
         go_ahead.set()
         for thread in begun:
             thread.join()
-        # Both were there when the workers were freed, behind no more than one further body of each other tenant.
+        # Both were there when the workers were freed, behind at most one further body of each other tenant.
         assert len(checked) == 24
         assert max(checked.index("calm"), checked.index("dull")) <= 5

@@ -1,4 +1,4 @@
-"""What clients make of each refusal of the frontend: the exception's class, and whether they ask again."""
+"""How clients react to each refusal of the frontend: the exception's class, and whether they retry."""
 
 import ast
 import json
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.xdist_group("clients")
 
 
 class Raised(NamedTuple):
-    """What clients raise for an HTTP status."""
+    """The exceptions that clients raise for an HTTP status."""
 
     openai: type[Exception]
     anthropic: type[Exception]
@@ -49,7 +49,7 @@ RAISED = {
     431: Raised(openai.APIStatusError, anthropic.RequestHeaderFieldsTooLargeError, "APIError", False),
     503: Raised(openai.InternalServerError, anthropic.ServiceUnavailableError, "ServiceUnavailableError", True),
 }
-"""By status of a refusal."""
+"""Exceptions by status of a refusal."""
 ASKED_AGAIN_LATER = {
     "tenant_requests",
     "tenant_bodies",
@@ -58,13 +58,13 @@ ASKED_AGAIN_LATER = {
     "connections",
     "failed",
 }
-"""Reasons whose answers, where clients ask again, say when."""
+"""Reasons whose answers say when to retry, where clients retry."""
 
 NAMES = {f"{reason}-{status}": (reason, status) for reason, status in PROVOCATIONS}
 
 
 Ask = Callable[[str], Exception | None]
-"""Sends one request with a value of the header that provokes, and returns what the client raised."""
+"""Sends one request with a value of the provoking header, and returns what the client raised."""
 
 
 @contextmanager
@@ -185,7 +185,7 @@ def client_for(path: str, url: str) -> openai.OpenAI | anthropic.Anthropic:
 
 
 def read_stream(path: str, url: str, pieces: list[Any]) -> None:
-    """Asks for a stream with the client of the route's API, and adds what it reads to ``pieces``."""
+    """Requests a stream with the client of the route's API, and appends what it reads to ``pieces``."""
     with client_for(path, url) as client:
         for piece in ASK_FOR_STREAM[path](client):
             pieces.append(piece)
@@ -213,7 +213,7 @@ def test_a_stream_of_several_answers_that_is_refused_in_its_midst_ends_with_one_
 
 @pytest.mark.parametrize("path", PIECES)
 def test_clients_raise_the_error_with_which_a_stream_of_several_answers_ends(streaming, path):
-    """The status of a stream is 200, so clients can't raise what they have for another one."""
+    """The status of a stream is 200, so clients can't raise their exception for another status."""
     pieces: list[Any] = []
     with pytest.raises((openai.APIError, anthropic.APIError)) as raised:
         read_stream(path, streaming, pieces)
@@ -243,7 +243,7 @@ def test_each_status_with_which_a_reason_is_written_down_is_provoked():
 
 
 def _written(function: str, arguments: list[ast.expr]) -> set[tuple[str, int]]:
-    """The reason and the status of a refusal, if both are written down where it is made."""
+    """The reason and the status of a refusal, if both are literals where it is made."""
     constants = [argument.value if isinstance(argument, ast.Constant) else None for argument in arguments]
     match function, constants:
         case "Refusal" | "_refusing", [int(status), str(reason), *_]:

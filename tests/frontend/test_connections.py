@@ -1,4 +1,4 @@
-"""What comes before a request's head is complete: bounded in bytes, in time and in number, over real sockets."""
+"""What arrives before a request's head is complete: bounded in bytes, in time and in number, over real sockets."""
 
 import asyncio
 import socket
@@ -22,7 +22,7 @@ from tenantzone_runtime.frontend.refusals import Reason, families
 from tests.frontend.harness import echo, error_of, eventually, serving
 
 LONG_SECONDS = 60.0
-"""What no test waits for."""
+"""Seconds that no test waits for."""
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +48,7 @@ def connect(url: str) -> socket.socket:
 
 
 def sent_until_closed(connection: socket.socket, piece: bytes, pieces: int) -> int:
-    """Bytes that the other side let us send; it ends when it closes, or all pieces are sent."""
+    """Returns the bytes that the other side accepted before it closed, or before all pieces were sent."""
     sent = 0
     try:
         for _ in range(pieces):
@@ -60,7 +60,7 @@ def sent_until_closed(connection: socket.socket, piece: bytes, pieces: int) -> i
 
 
 def is_closed(connection: socket.socket) -> bool:
-    """Wait until the other side closes; whether it did so without an answer."""
+    """Waits until the other side closes. Returns whether it did so without an answer."""
     try:
         return connection.recv(65536) == b""
     except ConnectionError:
@@ -85,7 +85,7 @@ def test_what_has_no_end_is_cut_off_early(url, begin):
     before = counted("large_head")
     with closing(connect(url)) as connection:
         connection.sendall(begin)
-        # What the sockets' own buffers hold is sent, too.
+        # The contents of the sockets' own buffers are sent, too.
         assert sent_until_closed(connection, b"a" * 65536, 1600) < 32 * 2**20
     assert counted("large_head") == before + 1
     assert httpx.get(f"{url}/health", timeout=60).status_code == 200
@@ -160,7 +160,7 @@ def test_a_body_that_nobody_reads_holds_no_connection(url):
 
 
 def drips_until_closed(connection: socket.socket, drop: bytes) -> bool:
-    """Send drop after drop until the other side closes."""
+    """Sends drop after drop until the other side closes."""
     for _ in range(int(LONG_SECONDS / 0.05)):
         try:
             connection.sendall(drop)
@@ -248,7 +248,7 @@ def test_a_request_hears_that_its_client_has_gone(behind):
             assert seen.wait(LONG_SECONDS)
             for _ in range(behind):
                 connection.sendall(b"GET /health HTTP/1.1\r\n\r\n")
-                # Nothing tells that it was read; where it was not, the test holds without it.
+                # There is no sign that it was read; if it was not, the test holds without it.
                 time.sleep(0.05)
         assert gone.wait(LONG_SECONDS)
 
@@ -333,13 +333,13 @@ def test_an_answer_that_is_taken_slowly_is_not_cut_off(monkeypatch):
         taken, began = 0, time.monotonic()
         while piece := connection.recv(65536):
             taken += len(piece)
-            # In all several times as long as a client may take nothing.
+            # In all several times as long as a client may read nothing.
             time.sleep(max(0.0, began + taken / len(body) - time.monotonic()))
         assert taken > len(body)
 
 
 def unread(url: str, more: bytes = b"") -> socket.socket:
-    """Asks, and takes nothing of the answer."""
+    """Sends a request, and reads nothing of the answer."""
     host, _, port = url.removeprefix("http://").partition(":")
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
@@ -349,7 +349,7 @@ def unread(url: str, more: bytes = b"") -> socket.socket:
 
 
 async def fill(scope, receive, send):
-    """Answer with as much as the kernel takes without a client, and less than what uvicorn keeps without waiting."""
+    """Answers with as much as the kernel buffers without a client, and less than uvicorn keeps without waiting."""
     if scope["path"] != "/health":
         await echo(scope, receive, send)
         return
@@ -397,7 +397,7 @@ def test_what_stands_behind_a_body_is_no_header(url):
 @pytest.mark.parametrize("upgrade", [b"h2c", b"websocket"])
 @pytest.mark.parametrize("length", [b"content-length: %d", b"transfer-encoding: chunked"])
 def test_a_body_behind_an_upgrade_is_no_request(upgrade, length):
-    """The parser takes it for one, and with it what a gateway has let through as a body."""
+    """The parser takes it for a request, and with it what a gateway has let through as a body."""
     seen = []
 
     async def note(scope, receive, send):
@@ -430,7 +430,7 @@ def test_an_upgrade_that_is_not_known_is_passed_over(url):
 
 
 def test_what_is_no_handshake_holds_no_connection(url):
-    """A line that is longer than those that the WebSocket's parser reads: it waits for nothing, and says nothing."""
+    """A line longer than the WebSocket parser reads: it waits for nothing, and sends nothing."""
     upgrade = b"host: x\r\nconnection: upgrade\r\nupgrade: websocket\r\nx-long: " + b"a" * 20_000 + b"\r\n\r\n"
     with closing(connect(url)) as connection:
         connection.sendall(b"GET /v1/realtime HTTP/1.1\r\n" + upgrade)

@@ -1,4 +1,4 @@
-"""A request that the engine refuses after the frontend has let it through is answered by the frontend."""
+"""The frontend answers a request that the engine refuses after the frontend has let it through."""
 
 import asyncio
 import threading
@@ -16,7 +16,7 @@ REFUSED = "the prompt does not fit"
 
 
 async def refuse_in_another_task(scope, receive, send):
-    """As vLLM asks its engine: in a task beside the one that waits for the client to go away."""
+    """As vLLM calls its engine: in another task than the one that waits for the client to disconnect."""
     assert (await receive())["type"] == "http.request"
 
     async def listen():
@@ -37,7 +37,7 @@ async def refuse_in_a_stream(scope, receive, send):
 
 
 async def begin_a_stream(send):
-    """As vLLM does on a route whose stream begins before the engine is asked."""
+    """As vLLM does on a route whose stream begins before the engine is called."""
     await send({"type": "http.response.start", "status": 200, "headers": []})
     await send({"type": "http.response.body", "body": b"data: first\n\n", "more_body": True})
 

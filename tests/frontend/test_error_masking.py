@@ -1,4 +1,4 @@
-"""What a tenant hears of the server's own failures, and who else hears of it."""
+"""What a tenant learns of the server's own failures, and who else does."""
 
 import json
 import logging
@@ -67,7 +67,7 @@ def test_a_body_that_its_model_stumbles_over_is_the_clients_fault(folder, caplog
     async def complete(request: Stumbling) -> str:
         return request.form["kind"].upper()
 
-    # As vLLM has it: within what answers exceptions with 500, and around what makes a model of the body.
+    # As in vLLM: inside of what answers exceptions with 500, and around what makes a model of the body.
     served.add_middleware(TenantMiddleware, settings=settings(folder))
     refused = error_of(call(served, body={"form": 1.5}, key="acme-key"))
     assert (refused["code"], refused["type"]) == (400, "BadRequestError")

@@ -1,4 +1,4 @@
-"""Where the frontend itself fails, the client gets an error of its API, and the log one line without the body."""
+"""If the frontend itself fails, the client gets an error of its API, and the log one line without the body."""
 
 import asyncio
 import logging
@@ -116,7 +116,7 @@ for _ in range(200):
 
 
 class TestClients:
-    """The clients that the APIs' owners publish raise what they raise for the APIs' own errors."""
+    """The API owners' clients raise the same exceptions as for the APIs' own errors."""
 
     def test_anthropics(self, folder):
         with serving(frontend(folder)) as url, anthropic.Anthropic(base_url=url, api_key="acme-key") as client:

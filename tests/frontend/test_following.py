@@ -1,4 +1,4 @@
-"""A frontend follows what is in force while no request comes, and reports it to the engine core."""
+"""A frontend follows the active config while no request arrives, and reports it to the engine core."""
 
 import asyncio
 import shutil
@@ -38,7 +38,7 @@ async def started(folder: Path) -> AsyncIterator[None]:
 
 
 async def state(folder: Path, holds: Callable[[ApiServerState], object]) -> ApiServerState:
-    """The state of this process once something holds of it."""
+    """The state of this process once the condition holds for it."""
 
     def is_there() -> bool:
         found = read_states(folder / "config")
@@ -70,7 +70,7 @@ def test_what_is_in_force_is_reported_without_a_request(tmp_path: Path):
 
 
 def test_the_report_is_written_again_after_the_folder_was_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    # Otherwise the report would be written again because it is old.
+    # Otherwise the report would be written again because of its age.
     monkeypatch.setattr(following, "RENEWAL_SECONDS", float("inf"))
     give_zones(tmp_path, "acme")
 

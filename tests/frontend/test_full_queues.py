@@ -1,4 +1,4 @@
-"""A tenant whose queue the engine has just found full costs it nothing more for a moment."""
+"""A tenant whose queue the engine has just found full costs the engine nothing more for a moment."""
 
 import asyncio
 import threading
@@ -16,7 +16,7 @@ FULL = "the queue of zone acme is full"
 
 
 def full_for(seconds: float, seen: list[str] | None = None) -> App:
-    """An engine that refuses each request of acme's, and would for so long; it notes whose it has seen."""
+    """An engine that refuses each of acme's requests for that many seconds, and notes the tenants it has seen."""
 
     async def app(scope, receive, send):
         message = await receive()
@@ -95,7 +95,7 @@ def test_a_config_that_comes_meanwhile_may_have_made_room(folder):
 
 
 HEAVY = {"prompt": ["hello"] * 100}
-"""As much as the limiter lets in of one tenant."""
+"""As much as the limiter admits for one tenant."""
 
 
 def ask(url: str) -> httpx.Response:

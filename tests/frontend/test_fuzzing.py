@@ -1,4 +1,4 @@
-"""The fuzzer over HTTP: equal seeds draw equal requests, violations are noticed, and our time is measured apart."""
+"""The fuzzer over HTTP: equal seeds draw equal requests, violations are noticed, and our time is separate."""
 
 import asyncio
 import time
@@ -16,7 +16,7 @@ SENDING = Sending("1.2.3", (b"GET / HTTP/1.1\r\n", b"\r\n"))
 
 
 def burn(seconds: float) -> None:
-    """Take processor time of this thread."""
+    """Uses processor time of this thread."""
     began = time.thread_time()
     while time.thread_time() - began < seconds:
         pass

@@ -1,4 +1,4 @@
-"""The shipped configuration of Envoy, in front of a real frontend: whatever clients say, Envoy's word counts."""
+"""The shipped configuration of Envoy, in front of a real frontend: whatever clients claim, Envoy's header counts."""
 
 import os
 import subprocess
@@ -25,7 +25,7 @@ ISSUER = "https://login.example.com"
 
 
 def configured(folder: Path, port: int, engine_port: int) -> Path:
-    """The shipped configuration, but for addresses and the place of the issuer's keys."""
+    """The shipped configuration, except for addresses and the location of the issuer's keys."""
     config = yaml.safe_load(SHIPPED.read_text())
     (listener,), (cluster,) = config["static_resources"]["listeners"], config["static_resources"]["clusters"]
     listener["address"]["socket_address"] = {"address": "127.0.0.1", "port_value": port}
@@ -63,7 +63,7 @@ def answers(url: str, process: subprocess.Popen[bytes], log: Path) -> bool:
 
 @pytest.fixture(scope="module")
 def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """Of Envoy, and of the frontend itself."""
+    """The URLs of Envoy and of the frontend itself."""
     folder = tmp_path_factory.mktemp("gateway")
     give_keys(folder, burst="burst-key")
     give_zones(folder, "acme", "burst", identity=IDENTITY)

@@ -1,4 +1,4 @@
-"""What a request may ask of its answer's form."""
+"""What a request may demand of its answer's form."""
 
 import json
 import subprocess
@@ -62,7 +62,7 @@ def test_what_repeats_too_often_is_named(folder, value):
 
 
 LARGE = "a?" * (LIMIT // 16) + "b"
-"""A pattern that is larger than any may be, and smaller than a field."""
+"""A pattern that is over the limit for patterns, and smaller than a field."""
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ check_grammars({"structured_outputs": {"regex": sys.stdin.read()}}, 2**16)
     ids=["blanks", "digits", "braces", "a long count"],
 )
 def test_what_only_begins_like_a_repetition_is_looked_at_once(text):
-    # In another process: whoever looks at each way to divide the blanks does so for hours, and nothing runs beside it.
+    # In another process: trying each way to divide the blanks would take hours and block this one.
     subprocess.run([sys.executable, "-c", LOOK], input=text, text=True, timeout=120, check=True)
 
 

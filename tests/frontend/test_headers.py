@@ -1,4 +1,4 @@
-"""Which headers of a request may come twice, and what they may say of its body."""
+"""Which headers of a request may occur twice, and what they may say about its body."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Who gets through the frontend by a gateway's word or by a token, and that nothing else is believed beside it."""
+"""Who passes the frontend with a gateway's header or a token, and that nothing else identifies a tenant."""
 
 import asyncio
 import logging
@@ -163,7 +163,7 @@ class TestTrustedHeader:
     @pytest.mark.parametrize(("network", "status"), [("127.0.0.0/8", 200), ("10.0.0.0/8", 401)])
     @pytest.mark.parametrize("forwarding", ["X-Forwarded-For", "Forwarded"])
     def test_no_header_says_where_a_connection_comes_from(self, tmp_path, monkeypatch, network, status, forwarding):
-        """Uvicorn takes it for the client's address, of whoever is on loopback or FORWARDED_ALLOW_IPS."""
+        """Uvicorn takes it as the client's address from peers on loopback or in FORWARDED_ALLOW_IPS."""
         monkeypatch.setenv("FORWARDED_ALLOW_IPS", "*")
         bound_connections()
         proof = Proof(secret_header=SecretHeader(name="x-proof"))
@@ -245,7 +245,7 @@ class TestTokens:
             pytest.param(token(exp=None), id="without an end"),
             pytest.param(token(exp="never"), id="an end that is no time"),
             pytest.param(token(exp=float("inf")), id="an end beyond all times"),
-            # All are made before the first test runs, which may be an hour earlier.
+            # All are made before the first test runs, which may be an hour later.
             pytest.param(token(nbf=time.time() + 86_400, exp=time.time() + 90_000), id="not valid yet"),
             pytest.param(token(iss="https://other.example"), id="another issuer's"),
             pytest.param(token(iss=None), id="nobody's"),
@@ -340,7 +340,7 @@ class TestTokens:
             '{"keys": [{"kty": "oct", "k": "a2V5", "kid": "first"}]}',
             '{"keys": [{"kty": "RSA", "n": "?", "e": "AQAB", "kid": "first"}]}',
             '{"keys": [{"kty": "RSA", "n": "AQAB", "e": "AQAB", "kid": "first", "key_ops": 5}]}',
-            # Its text is another in each process, and a test's name must not be.
+            # Its text differs between processes, and a test's name must not.
             pytest.param(key_set(public_key(), public_key(OTHER_KEY)), id="two keys of one name"),
         ],
     )
@@ -399,11 +399,11 @@ class TestOneIdentity:
 
 
 class TestWhileABodyComes:
-    """A body may take minutes, and is its tenant's at its end still, or nobody's."""
+    """A body may take minutes; at its end the tenant must still be identified, or the request is refused."""
 
     @staticmethod
     def answer_to(app, headers, meanwhile) -> httpx.Response:
-        """The answer to a request of whose body the second half comes when something has happened."""
+        """The answer to a request; something happens before the second half of its body arrives."""
         halves = [b'{"prompt":', b'"hello"}']
 
         async def receive():

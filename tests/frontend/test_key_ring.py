@@ -1,4 +1,4 @@
-"""API keys from files, as a Secret is mounted and changed."""
+"""API keys from files, mounted and changed like a Secret."""
 
 import hashlib
 import os
@@ -30,7 +30,7 @@ def sha256(key: str) -> str:
 
 
 def standing_still() -> float:
-    """A clock by which no look is ever late."""
+    """A clock by which no refresh is ever late."""
     return 0.0
 
 
@@ -105,7 +105,7 @@ def test_a_hash_is_no_key(tmp_path):
 
 
 def at_rest(path, text):
-    """A file that nobody has written to for long."""
+    """A file that has not been written to for long."""
     path.write_text(text)
     os.utime(path, (1e9, 1e9))
 
@@ -126,7 +126,7 @@ def test_a_plain_folder_works_too(tmp_path):
 
 @pytest.fixture
 def linked(tmp_path):
-    """A plain folder whose files are links, as configuration managers lay them; and where the links lead to."""
+    """A plain folder whose files are links, as configuration managers create them; and the links' target folder."""
     store, folder = tmp_path / "store", tmp_path / "keys"
     store.mkdir()
     folder.mkdir()
@@ -193,7 +193,7 @@ def test_what_is_no_file_stops_no_rotation(linked, kind):
 
 @pytest.mark.parametrize("ahead_seconds", [0, 86400], ids=["now", "a clock that runs ahead"])
 def test_half_a_key_in_a_plain_folder_is_none(tmp_path, monkeypatch, ahead_seconds):
-    """As while an editor writes: what stands there for the moment counts once it stays."""
+    """As while an editor writes: the momentary content counts once it stays."""
     at_rest(tmp_path / "acme", "number-one")
     made = KeyRing(tmp_path)
     made.refresh()
@@ -325,7 +325,7 @@ def key_of(number):
 
 
 def looks_until(made, is_there, at_most):
-    """Look until a condition holds; returns how many looks that took."""
+    """Refreshes until a condition holds. Returns how many refreshes that took."""
     for look in range(1, at_most + 1):
         made.refresh()
         if is_there():
@@ -385,7 +385,7 @@ class TestManyKeys:
 
     @pytest.mark.parametrize("is_plain", [False, True])
     def test_a_look_that_comes_late_examines_all_of_them(self, tmp_path, monkeypatch, is_plain):
-        """Looks are made when requests come, which may be one an hour. A revoked key must not count for that long."""
+        """Refreshes come with requests, which may be an hour apart. A revoked key must not count for that long."""
         monkeypatch.setattr("tenantzone_runtime.frontend.identities.key_ring.FILES_PER_LOOK", 4)
         folder, now = tmp_path / "keys", [0.0]
         rotated = {f"t{number}": key_of(number) for number in range(13)}

@@ -1,4 +1,4 @@
-"""Keys that are too weak say of nobody who it is, and strong ones beside them count."""
+"""Keys that are too weak identify no tenant, and strong ones next to them count."""
 
 import base64
 
@@ -40,7 +40,7 @@ STRONG = {
 
 
 def of_512_bits() -> dict[str, str]:
-    """A key that cryptography refuses to make, and reads."""
+    """A key that cryptography refuses to make, but reads."""
     modulus = base64.urlsafe_b64encode((2**511 + 111).to_bytes(64, "big")).rstrip(b"=").decode()
     return {"kty": "RSA", "n": modulus, "e": "AQAB", "kid": "weak"}
 
@@ -108,7 +108,7 @@ class TestCertificates:
         assert f"ca.crt: certificate 1 (CN=authority) {message}" in caplog.text
         more = self.shown(good.issue("gateway.example")[0])
         assert tenant_seen(ask(app, {"x-tenant": "acme"}, more=more)) == "acme"
-        # Both have one name, so only its signature tells whose the certificate is.
+        # Both have one name, so only its signature shows which authority issued the certificate.
         refused(ask(app, {"x-tenant": "acme"}, more=self.shown(weak.issue("gateway.example")[0])), 401)
 
     @pytest.mark.parametrize(("weak", "message"), WEAK_AUTHORITIES.values(), ids=WEAK_AUTHORITIES)

@@ -1,4 +1,4 @@
-"""Who goes through a limiter, and when."""
+"""What passes a limiter, and when."""
 
 import asyncio
 from contextlib import suppress
@@ -10,13 +10,13 @@ from tenantzone_runtime.frontend.limiter import Limiter
 
 
 async def turns() -> None:
-    """Let everybody go on who can."""
+    """Lets all tasks run that can."""
     for _ in range(5):
         await asyncio.sleep(0)
 
 
 class Visitors:
-    """Who has entered a limiter, by name."""
+    """The names that have entered a limiter."""
 
     def __init__(self, limiter: Limiter) -> None:
         self.limiter = limiter

@@ -1,4 +1,4 @@
-"""What a request's options for media may ask for, and how much of a tenant's media is under way at one time."""
+"""What a request's media options may ask for, and how much of a tenant's media is in progress at a time."""
 
 import asyncio
 from contextlib import suppress
@@ -110,7 +110,7 @@ async def entered(use):
 
 
 def requests(in_flight, *tenants):
-    """A request of each of these tenants, whose media are as large as a tenant's may be."""
+    """A request of each of these tenants, with media of the largest size that a tenant may use."""
     held = [in_flight.admit(tenant) for tenant in tenants]
     for each in held:
         each.media.add_video(20, 20, 10)

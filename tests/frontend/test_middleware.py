@@ -1,4 +1,4 @@
-"""Who gets through the frontend, and as what."""
+"""Which requests pass the frontend, and as which tenant's."""
 
 import asyncio
 import math
@@ -257,7 +257,7 @@ def test_a_client_that_leaves_in_the_middle_of_its_body_gets_nothing_and_disturb
 
 
 def test_a_probe_is_answered_while_keys_are_looked_at(folder, monkeypatch):
-    """Which takes long where their folder is on a slow disk, and a moment of each request where there are many."""
+    """That takes long if their folder is on a slow disk, and a moment of each request if there are many."""
     app, looking, may_end = frontend(folder), threading.Event(), threading.Event()
 
     def look() -> None:
@@ -337,7 +337,7 @@ def test_without_the_engines_folder_it_does_not_start(folder):
 
 
 def test_a_config_that_the_engine_does_not_enforce_is_none(folder, tmp_path):
-    """What the operator wrote is for the engine to judge; the frontend follows the engine."""
+    """The engine judges what the operator wrote; the frontend follows the engine."""
     config = make_config(9, PoolConfig(namespace="models", name="main"), (zone("burst"),))
     project(settings(folder).config_dir, {"config.json": dump_config(config)})
     assert tenant_seen(call(frontend(folder), body=PROMPT, key="acme-key")) == "acme"

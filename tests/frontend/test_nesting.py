@@ -1,4 +1,4 @@
-"""However a body nests, in objects or in JSON texts within texts, it gets an answer, and the log no traceback."""
+"""However a body nests, in objects or in JSON texts within texts, it gets an answer, and no traceback is logged."""
 
 import json
 import logging
@@ -39,7 +39,7 @@ def nested(depth: int, opening: str = '{"a":', closing: str = "}") -> str:
 
 
 async def read_as_vllm_does(scope: Scope, receive: Receive, send: Send) -> None:
-    """Read a body with vLLM's own models, and what it parses of it before the engine; answer as vLLM does."""
+    """Reads a body with vLLM's own models, and what it parses of it before the engine; answers as vLLM does."""
     message = await receive()
     body = json.loads(message["body"])
     status = 200
@@ -60,7 +60,7 @@ async def read_as_vllm_does(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 def wrapped(layers: list[tuple[str, str, int]]) -> Any:
-    """A value within layers of lists, objects and JSON texts: each has a kind, a name and a number of levels."""
+    """A value within layers of lists, objects and JSON texts; each layer has a kind, a name and a number of levels."""
     text, is_text_left = "1", 3
     for kind, name, times in layers:
         if kind == "text" and is_text_left and len(text) < 20_000:
@@ -182,7 +182,7 @@ ROUTE = next(route for route in ROUTES if route.path == "/v1/completions")
 
 
 def take(body: dict[str, Any]) -> int:
-    """Check a body as the frontend does for a zone without patterns; how many steps that takes."""
+    """Checks a body as the frontend does for a zone without patterns. Returns how many steps that takes."""
 
     def remake(raw: bytes, parsed: dict[str, Any], answers: int) -> bytes:
         check_terms(parsed, [], ROUTE.path, WITHOUT_PATTERNS)
@@ -210,7 +210,7 @@ def test_the_work_for_a_form_grows_with_its_size_alone(form):
 
 
 def texts_in_texts(levels: int) -> str:
-    """Texts within each other that grow by few characters a level: an escaped escape is not escaped again."""
+    """Nested texts that grow by few characters per level: an escaped escape is not escaped again."""
     text = "[]"
     for _ in range(levels):
         text = '["' + text.replace("\\", "\\u005c").replace('"', "\\u0022") + '"]'

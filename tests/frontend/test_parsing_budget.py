@@ -1,4 +1,4 @@
-"""What the parsers of one request may take."""
+"""The time that the parsers of one request may take."""
 
 import pytest
 from hypothesis import given

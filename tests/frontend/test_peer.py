@@ -17,7 +17,7 @@ AUTHORITY = Authority()
 
 @pytest.fixture
 def files(tmp_path: Path) -> dict[str, Path]:
-    """Certificates and keys of a server, its gateway, and somebody else, as files."""
+    """Certificates and keys of a server, its gateway and another party, as files."""
     found = {"ca": tmp_path / "ca.pem"}
     found["ca"].write_text(AUTHORITY.pem)
     for name, dns in (("server", "localhost"), ("gateway", "gateway.example"), ("tenant", "tenant.example")):

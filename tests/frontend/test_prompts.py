@@ -1,4 +1,4 @@
-"""How many requests of the engine one body comes to, and that it can't be many."""
+"""How many engine requests one body makes, and that it can't be many."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the recorder writes, and that it writes nothing that somebody said."""
+"""What the recorder writes, and that it writes no content of prompts or answers."""
 
 import gzip
 import json
@@ -165,7 +165,7 @@ def test_after_a_file_that_somebody_removes_another_is_begun(recorder, tmp_path,
 
 @contextmanager
 def full_disk(at_bytes):
-    """Files can't grow beyond this, and take of a line what goes into that."""
+    """Limits the size of files; of a longer line, only the part that fits is written."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (at_bytes, limits[1]))
     try:

@@ -21,7 +21,7 @@ def functions_in(tree: ast.AST, prefix: str) -> Iterator[tuple[str, ast.AST]]:
 
 
 def names_in(tree: ast.AST, module: str) -> dict[str, str]:
-    """What the names of a module stand for: its own functions, and those that it imports from other modules here."""
+    """The meaning of a module's names: its own functions, and those imported from other modules here."""
     names = {name.rpartition(".")[2]: name for name, _ in functions_in(tree, module) if name.count(".") == 1}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tenantzone_runtime.frontend."):

@@ -42,7 +42,7 @@ REFUSED = [
 BEYOND_TERMS = [("request_limits", {"max_tokens": 8}), ("request_priority", {"priority": 1})]
 
 IN_CONNECTIONS = {"large_head", "slow_head", "connections", "pipelined", "upgrade"}
-"""Those of ``test_connections.py``."""
+"""The reasons tested by ``test_connections.py``."""
 
 
 def refusals() -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""A request's seal goes along with the tasks in which it is served, and with nobody else's."""
+"""A request's seal is passed to the tasks that serve it, and to no other request's."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ TEXT = {"input": "hello"}
 
 
 async def tell_seals(scope, receive, send):
-    """Answer with the body, and the seals that two tasks bear which are begun in the request's own."""
+    """Answers with the body, and the seals of two tasks that are started within the request's own."""
     body = (await receive())["body"].decode()
 
     async def look():

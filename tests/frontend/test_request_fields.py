@@ -1,4 +1,4 @@
-"""docs/request-fields.md has each field that vLLM reads from a tenant's body, and says of refused ones what is true."""
+"""docs/request-fields.md has each field that vLLM reads from a tenant's body, and is right about the refused ones."""
 
 import re
 import typing
@@ -41,7 +41,7 @@ READ_AS: dict[str, Any] = {
 
 
 def declared() -> dict[str, str]:
-    """What the page says of each field."""
+    """What the page says about each field."""
     rows = re.findall(r"^\| (`.+?) \| (\w+) \|", PAGE.read_text(), re.MULTILINE)
     pairs = [(field, what) for fields, what in rows for field in re.findall(r"`(\w+)`", fields)]
     assert len(pairs) == len(dict(pairs)), "a field is there twice"
@@ -49,7 +49,7 @@ def declared() -> dict[str, str]:
 
 
 def models_in(kind: Any) -> Iterator[type[BaseModel]]:
-    """All models that a route may read its body as."""
+    """All models that a route may use for its body."""
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         yield kind
     for part in typing.get_args(kind):

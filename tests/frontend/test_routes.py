@@ -1,4 +1,4 @@
-"""What the frontend makes of each route, and of whatever resembles one."""
+"""How the frontend handles each route, and similar paths."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -89,7 +89,7 @@ PARTS = st.sampled_from(
 
 @st.composite
 def misspelt(draw: st.DrawFn) -> str:
-    """The path of a route with something put in, or in place of a letter, or in capitals."""
+    """The path of a route with an inserted or replaced letter, or in capitals."""
     path = draw(st.sampled_from([route.path for route in ROUTES]))
     at, gap = draw(st.integers(0, len(path))), draw(st.integers(0, 1))
     path = path[:at] + draw(PARTS) + path[at + gap :]

@@ -1,4 +1,4 @@
-"""The route table against vLLM itself: nothing that it serves is undecided, and what is sealed reaches the engine."""
+"""The route table against vLLM itself: every route has a decision, and sealed ones reach the engine."""
 
 import json
 import re
@@ -40,7 +40,7 @@ except ImportError:  # before 0.33
     from vllm.entrypoints.launchers.cli_args import make_arg_parser
 
 DECLARED = {(route.method, route.path) for route in ROUTES if Version(route.since or "0") <= Version(vllm.__version__)}
-"""What this vLLM has, as far as we say."""
+"""The routes of this vLLM by our table."""
 ENTRYPOINTS = Path(vllm.__file__).parent / "entrypoints"
 
 
@@ -61,7 +61,7 @@ def served() -> list[BaseRoute]:
 def methods_of(route: BaseRoute) -> set[str]:
     if isinstance(route, WebSocketRoute):
         return {WEBSOCKET}
-    # A mounted application answers all methods; vLLM's one is /metrics.
+    # A mounted application answers all methods; vLLM's is /metrics.
     return {"GET"} if isinstance(route, Mount) else route.methods - {"HEAD"}
 
 
@@ -72,7 +72,7 @@ def test_every_route_that_is_served_is_declared(served):
 
 
 def declared_in_source() -> Iterator[tuple[str, str]]:
-    """What vLLM's routers declare, also those that this machine or model can't have turned on."""
+    """The routes that vLLM's routers declare, also those that this machine or model can't turn on."""
     decorator = re.compile(r"router\.(get|post|put|patch|delete|websocket|add_api_route)\(\s*\"(/[^\"]*)\"")
     for file in ENTRYPOINTS.rglob("*.py"):
         for method, path in decorator.findall(file.read_text()):
@@ -171,7 +171,7 @@ NO_TEXT = [
     pytest.param([{"type": "refusal", "refusal": "no"}], id="a refusal in place of a text"),
     pytest.param([], id="nothing"),
 ]
-"""What an assistant may have answered, of which vLLM takes for granted that there is a text."""
+"""An assistant's earlier answers; vLLM assumes that they contain a text."""
 
 
 @pytest.mark.parametrize("content", NO_TEXT)
@@ -194,7 +194,7 @@ UNREADABLE = [
         [{**OUTPUT, "output": [{"type": "input_image", "detail": "auto", "image_url": "secret"}]}], id="an image"
     ),
 ]
-"""What a tool may have given, of which vLLM takes for granted that it is a text or parts of its own types."""
+"""A tool's results; vLLM assumes that each is a text or parts of its own types."""
 
 
 @pytest.mark.parametrize("items", UNREADABLE)

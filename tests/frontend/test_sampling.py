@@ -1,4 +1,4 @@
-"""What a request may have the engine do with each token."""
+"""What a request may make the engine do for each token."""
 
 import asyncio
 
@@ -70,7 +70,7 @@ def test_repetition_is_not_looked_for_far_back(folder, wanted):
 
 
 class Counted(list):
-    """Counts how often one of its members was looked at."""
+    """Counts how often a member was looked at."""
 
     looks = 0
 
@@ -81,7 +81,7 @@ class Counted(list):
 
 @pytest.mark.parametrize("wanted", [each for each in USUAL if each and each["max_pattern_size"]])
 def test_what_is_let_through_costs_a_step_little_with_the_worst_of_answers(wanted):
-    """One token that differs, as far back as makes each length be compared whole: without a bound 10 s for a token."""
+    """One differing token, so far back that each length is compared as a whole: without a bound 10 s per token."""
     answer = Counted([1] * 32_000)
     answer[-wanted["max_pattern_size"]] = 2
     check_sequence_repetition(answer, RepetitionDetectionParams(**wanted))
@@ -103,7 +103,7 @@ def test_what_is_let_through_costs_a_step_little_with_the_worst_of_answers(wante
     ],
 )
 def test_an_answer_in_one_piece_has_not_too_many_log_probabilities(folder, body, param):
-    """The first one kept vLLM's event loop for a minute."""
+    """The first one kept vLLM's event loop busy for a minute."""
     refused = call(frontend(folder), key="acme-key", body={**PROMPT, **body})
     assert (refused.status_code, error_of(refused)["param"]) == (400, param)
 
@@ -141,7 +141,7 @@ def test_what_says_stream_and_comes_in_one_piece_counts_as_one(folder, path, fie
 
 
 class Prompts:
-    """vLLM's server, as it hands prompts of so many tokens to the engine, one after the other."""
+    """vLLM's server, as it passes prompts of the given lengths in `tokens` to the engine, one after another."""
 
     def __init__(self, *tokens: int, **params: int) -> None:
         self.tokens = tokens
@@ -194,7 +194,7 @@ def test_log_probabilities_of_prompts_are_bounded_together(folder, path, body, p
 
 
 class Answers:
-    """vLLM's server, as it hands a request to the engine whose answer may become so long."""
+    """vLLM's server, as it passes a request to an engine whose answer may become 1,000 tokens long."""
 
     def __init__(self, asked: SamplingParams) -> None:
         self.asked = asked

@@ -1,4 +1,4 @@
-"""What a zone's tenant may ask for in one request: on each route, and nobody else's bounds."""
+"""What a zone's tenant may ask for in one request: the same on each route, and without effect on other zones."""
 
 import json
 
@@ -23,7 +23,7 @@ LIMITS = {
 
 @pytest.fixture
 def asked(folder):
-    """Ask as acme, whose zone has these terms; burst's has none."""
+    """Sends a request as acme, whose zone has these terms; burst's has none."""
 
     def ask(body, path="/v1/completions", *, key="acme-key", headers=None, limits=LIMITS, priority=None):
         terms = {"requestLimits": limits, "requestPriority": priority or {}}
@@ -106,7 +106,7 @@ def test_what_is_within_its_bounds_goes_on_as_it_came(asked, path):
     assert asked(dict.fromkeys(body), path).status_code == 200, "null says nothing"
 
 
-# A whole vocabulary's log probabilities are too many for any zone.
+# The log probabilities of a whole vocabulary are too many for any zone.
 @pytest.mark.parametrize(("body", "field"), [each for each in BEYOND if each[0] != {"top_logprobs": -1}], ids=str)
 def test_the_bounds_of_one_zone_are_not_anothers(asked, body, field):
     assert asked(body, key="burst-key").status_code == 200

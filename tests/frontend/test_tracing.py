@@ -1,4 +1,4 @@
-"""What the spans of a request say: the frontend's own, and the one that vLLM makes."""
+"""The content of a request's spans: the frontend's own, and the one that vLLM makes."""
 
 import asyncio
 import subprocess
@@ -27,7 +27,7 @@ ZONE_OF_ACME = {
 
 @pytest.fixture
 def exporter(monkeypatch):
-    """Keeps the spans of a process in which somebody has set up tracing."""
+    """Keeps the spans of a process with tracing set up."""
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
@@ -36,7 +36,7 @@ def exporter(monkeypatch):
 
 
 async def traced_echo(scope, receive, send):
-    """As vLLM makes its span: with a parent out of the request's headers and nothing else."""
+    """As vLLM makes its span: with a parent from the request's headers and nothing else."""
     headers = {name.decode(): value.decode() for name, value in scope["headers"]}
     headers = {name: headers[name] for name in ("traceparent", "tracestate") if name in headers}
     context = TraceContextTextMapPropagator().extract(headers)
@@ -77,7 +77,7 @@ def test_without_a_trace_of_the_client_s_the_frontend_s_span_is_the_root(folder,
 
 
 def test_a_client_can_not_choose_the_zone(folder, exporter):
-    """It may claim to be a part of another tenant's request, and say whatever it likes in its baggage."""
+    """It may claim to be a part of another tenant's request, and put anything into its baggage."""
 
     async def app(scope, receive, send):
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}

@@ -1,4 +1,4 @@
-"""Which user of a tenant a request is of: what its header says, and nothing else."""
+"""Which user of a tenant a request belongs to: the one in its header, and nothing else counts."""
 
 import json
 
@@ -13,7 +13,7 @@ from tests.runtime.folders import config, project, zone
 
 @pytest.fixture
 def user_in(folder):
-    """Ask with these headers, and return the user that the engine is told."""
+    """Sends a request with these headers. Returns the user reported to the engine."""
 
     def ask(headers, *, key="acme-key", fairness={"header": "x-user-id"}, body=None):  # noqa: B006
         zones = zone("acme", fairness=fairness), zone("burst", fairness={"header": "x-user-id"})

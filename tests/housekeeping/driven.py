@@ -1,4 +1,4 @@
-"""An engine as the tests of its port drive it."""
+"""An engine as driven by the tests of its port."""
 
 import time
 from typing import Protocol
@@ -10,22 +10,22 @@ DEADLINE_SECONDS = 60
 
 
 class DrivenEngine(Protocol):
-    """An engine of ``CAPACITY`` blocks and no model, whose requests and steps are the test's."""
+    """An engine of ``CAPACITY`` blocks and no model, whose requests and steps the test controls."""
 
     @property
     def served(self) -> ServedEngine: ...
 
     def send(self, tenant: str, blocks: int, *, steps: int = 1) -> None:
-        """A request comes, to wait or to be refused.
+        """Sends a request, which waits or is refused.
 
         Args:
-            tenant: whose.
-            blocks: that its prompt fills; it goes on into the next one. Nobody sent it before.
-            steps: that it takes once its prompt is computed, to fill less than a block in ten of them.
+            tenant: the tenant.
+            blocks: the blocks that its prompt fills; it continues into the next one. The prompt is new.
+            steps: the steps after its prompt is computed; ten of them fill less than a block.
         """
 
     def step(self) -> None:
-        """One step."""
+        """Makes one step."""
 
     @property
     def is_idle(self) -> bool:
@@ -33,7 +33,7 @@ class DrivenEngine(Protocol):
 
 
 def run(engine: DrivenEngine) -> None:
-    """Step until no request is left."""
+    """Steps until no request is left."""
     end = time.monotonic() + DEADLINE_SECONDS
     while not engine.is_idle:
         engine.step()

@@ -1,7 +1,7 @@
 """What any engine owes to housekeeping: one set of tests for each of them.
 
-An engine's own test module makes it, in a subclass of :class:`EnginePort`. Configs come through a folder as kubelet
-projects it, and what is told is read from the admin port and from the journal.
+An engine's own test module makes it, in a subclass of :class:`EnginePort`. Configs arrive through a folder as kubelet
+projects it, and results are read from the admin port and from the journal.
 """
 
 import logging
@@ -33,7 +33,7 @@ FIRST_KEY, SECOND_KEY = b"1" * 32, b"2" * 32
 
 
 class EnginePort:
-    """The tests. A subclass gives the engine."""
+    """The tests. A subclass provides the engine."""
 
     @pytest.fixture
     def engine(self) -> DrivenEngine:
@@ -41,7 +41,7 @@ class EnginePort:
 
     @pytest.fixture
     def house(self, engine: DrivenEngine, tmp_path: Path) -> Iterator[House]:
-        """Before any config. In the end each block has one place."""
+        """Housekeeping before any config. In the end each block has one place."""
         with House(engine.served, tmp_path) as house:
             yield house
         check_blocks(engine.served)
@@ -113,7 +113,7 @@ class EnginePort:
         assert (tenants(), house.of_frontend().rejection) == (None, None)
         house.enforce(zone("acme", reserved=40))
         eventually(lambda: tenants() == ["acme"])
-        # Well written, so that only the engine can refuse it.
+        # Well-formed, so that only the engine can refuse it.
         house.declare(zone("burst", eviction_policy="Unheard"))
         house.await_report(lambda report: report.config.rejected)
         assert tenants() == ["acme"]
@@ -174,7 +174,7 @@ class EnginePort:
     def test_a_config_that_fails_in_the_midst_loses_no_block(
         self, engine: DrivenEngine, house: House, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """What it evicted before it failed is free, and the one before is in force again."""
+        """What it evicted before it failed is free, and the previous config is active again."""
         house.enforce(zone("acme"))
         engine.send("acme", 50)
         run(engine)
@@ -244,7 +244,7 @@ class EnginePort:
         assert house.report().free_blocks == CAPACITY - 7
         run(engine)
         acme = house.await_zone("acme", state="Idle")
-        # The second one's six full blocks, and what was left of the first one's beside its seven.
+        # The second one's six full blocks, and what was left of the first one's next to its seven.
         assert (acme.in_use, acme.cached, acme.running_requests, acme.waiting_requests) == (0, 9, 0, 0)
         assert acme.prompt_tokens == 2 * (6 * engine.served.block_size_tokens + 1)
         labels = {"pool": "main", "zone": "acme", "tenant": "acme"}
@@ -295,7 +295,7 @@ class EnginePort:
         for tenant in ("acme", "burst"):
             engine.send(tenant, 3)
         run(engine)
-        # Acme may have been evicted before, without a request, where the machine is slow.
+        # On a slow machine, acme may have been evicted before, without a request.
         house.await_zone("burst", cached=3)
         house.await_zone("acme", state="Evicted", cached=0)
         report = house.report()
@@ -418,13 +418,13 @@ class EnginePort:
         assert set(billed) == {"acme", "burst"}
         for tenant, used in billed.items():
             assert used.prompt_tokens == reported[tenant].prompt_tokens
-            # A journal writes thousandths.
+            # A journal has a resolution of thousandths.
             assert used.block_seconds > 0
             assert used.block_seconds > reported[tenant].block_seconds - 0.002
 
 
 def shown(house: House) -> dict[tuple[str | None, str], int]:
-    """How many blocks a picture shows of whom, by what they are used for."""
+    """The number of blocks in the picture, by tenant and use."""
     picture = house.picture(CAPACITY)
     assert (picture.capacity_blocks, picture.blocks_per_cell) == (CAPACITY, 1)
     return {(kind.tenant, kind.use): kind.blocks for kind in picture.kinds}

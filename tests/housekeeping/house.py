@@ -24,12 +24,12 @@ from tests.waiting import await_that
 
 
 class House:
-    """Housekeeping from its start to its end; configs go in through the folder, and what is told comes over HTTP.
+    """Housekeeping from its start to its end; configs go in through the folder, and reports come over HTTP.
 
     Args:
-        folder: for the config, the salt key and the journal.
-        text: of the config that is there before the engine; None: there is none.
-        variables: of the environment.
+        folder: the folder for the config, the salt key and the journal.
+        text: the config that is there before the engine; None: no config.
+        variables: environment variables.
     """
 
     def __init__(self, engine: ServedEngine, folder: Path, *, text: str | None = None, **variables: str) -> None:
@@ -66,7 +66,7 @@ class House:
         self.stop()
 
     def stop(self) -> None:
-        """The engine stops; more than once is no harm."""
+        """Stops the engine; harmless if called more than once."""
         if self._is_running:
             self._is_running = False
             self._service.stop()
@@ -74,7 +74,7 @@ class House:
     # Configs
 
     def project(self, text: str) -> None:
-        """What kubelet does with a ConfigMap."""
+        """Projects a config, as kubelet does with a ConfigMap."""
         project(self._config, {"config.json": text})
 
     def project_signed(self, text: str, token: str) -> None:
@@ -83,31 +83,31 @@ class House:
         project(self._config, files | {SIGNATURE_KEY: sign_config(files, [token], "2026-01-01T00:00:00Z")})
 
     def give_tokens(self, *tokens: str) -> None:
-        """What kubelet does with the Secret of the admin port's tokens."""
+        """Projects the admin port's tokens, as kubelet does with their Secret."""
         project(self._tokens, {ACCEPTED_FILE: "\n".join(tokens)})
 
     def give_salt_key(self, key: bytes) -> None:
-        """What kubelet does with the Secret of the salt key."""
+        """Projects a salt key, as kubelet does with its Secret."""
         project(self._salt, {SALT_KEY_FILE: key.hex()})
 
     def declare(self, *zones: ZoneConfig, **pool: Any) -> int:
-        """Project the next config. Returns its generation."""
+        """Projects the next config. Returns its generation."""
         generation = next(self._generations)
         about = PoolConfig(namespace="models", name="main", **pool)
         self.project(dump_config(make_config(generation, about, zones)))
         return generation
 
     def enforce(self, *zones: ZoneConfig, **pool: Any) -> int:
-        """The same, and wait until it is in force."""
+        """The same, and waits until the config is active."""
         generation = self.declare(*zones, **pool)
         self.await_report(lambda report: report.config.applied_generation == generation)
         return generation
 
     def remove_config(self) -> None:
-        """What is left of the folder when its ConfigMap is gone."""
+        """Leaves the folder as it is when its ConfigMap is gone."""
         shutil.rmtree(self._config)
 
-    # What is told
+    # Reports
 
     def of_frontend(self) -> ConfigSource:
         """The config as the frontend sees it."""
@@ -119,7 +119,7 @@ class House:
         return parse_report(self._get("/report"))
 
     def await_report(self, holds: Callable[[EngineReport], object]) -> EngineReport:
-        """The first report of which something holds."""
+        """The first report for which the condition holds."""
         reports: list[EngineReport] = []
 
         def reported() -> object:
@@ -130,7 +130,7 @@ class House:
         return reports[-1]
 
     def await_zone(self, tenant: str, **fields: object) -> ZoneReport:
-        """The first report of a zone with all of these."""
+        """The first report of a zone with all of these values."""
 
         def found(report: EngineReport) -> list[ZoneReport]:
             return [
@@ -142,11 +142,11 @@ class House:
         return found(self.await_report(found))[0]
 
     def metric(self, name: str, **labels: str) -> float:
-        """What a scrape has now."""
+        """The current value in a scrape."""
         return series(self._get("/metrics").decode())[f"tenantzone_{name}", frozenset(labels.items())]
 
     def await_metric(self, value: float, name: str, **labels: str) -> None:
-        """Wait until a scrape has this value."""
+        """Waits until a scrape has this value."""
         key = f"tenantzone_{name}", frozenset(labels.items())
         await_that(lambda: series(self._get("/metrics").decode()).get(key) == value, f"{name} of {value:g}")
 

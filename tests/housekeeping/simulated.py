@@ -1,7 +1,7 @@
-"""A second engine, without vLLM: the simulator's, in real time. It shows that housekeeping needs no more than its port.
+"""A second engine, without vLLM: the simulator's, in real time. It shows that housekeeping needs only its port.
 
-Blocks, requests and steps are the simulator's, and it is the arbiter's engine, too. Here are the lock, the clock, and
-what housekeeping asks.
+Blocks, requests and steps are the simulator's, which is the arbiter's engine, too. This module adds the lock, the
+clock, and the methods for housekeeping.
 """
 
 import itertools
@@ -27,7 +27,7 @@ NO_BOUNDS = TransferBounds(10**6, 10**6)
 
 
 class SimulatedTier:
-    """A tier whose chunks are numbers. What it fails at, and what became of files, is the test's."""
+    """A tier whose chunks are numbers. The test sets its failures, and the outcomes of its files."""
 
     def __init__(self, tier: Tier) -> None:
         self.tier = tier
@@ -44,7 +44,7 @@ class SimulatedEngine:
 
     Args:
         capacity: blocks.
-        tiers: the chunks that each tier has, the fastest first.
+        tiers: the number of chunks in each tier, the fastest first.
     """
 
     engine_version = "simulated"
@@ -63,7 +63,7 @@ class SimulatedEngine:
         self.shared_tiers: list[ServedSharedTier] = []
         self.tiers = [SimulatedTier(Tier(name, chunks, CHUNK_BYTES, NO_BOUNDS, now)) for name, chunks in tiers.items()]
 
-    # What housekeeping asks
+    # Queries from housekeeping
 
     @property
     def served(self) -> ServedEngine:
@@ -85,7 +85,7 @@ class SimulatedEngine:
         pass
 
     def use_of_unowned(self, block_id: int) -> BlockUse:
-        # Each request has a zone, so each block that is used or remembered has an owner.
+        # Each request has a zone, so each used or remembered block has an owner.
         return "free"
 
     def apply_config(self, config: RuntimeConfig) -> Mapping[str, int]:
@@ -117,7 +117,7 @@ class SimulatedEngine:
             for served in self.tiers:
                 served.tier.upkeep(self._engine.now)
 
-    # What a test does
+    # Actions of a test
 
     def send(self, tenant: str, blocks: int, *, steps: int = 1) -> None:
         number = next(self._numbers)
@@ -135,10 +135,10 @@ class SimulatedEngine:
                 self.tenancy.refused(tenant, refusal)
 
     def offload(self, name: TierName, tenant: str, chunks: int, *, begin: int = 0) -> list[int]:
-        """A request of the tenant stores so many chunks in a tier, and begins to store some more.
+        """Makes a request of the tenant that stores `chunks` chunks in a tier, and begins to store `begin` more.
 
         Returns:
-            Those that were stored.
+            the stored chunks.
         """
         with self._at_present():
             tier = self.tier(name)
@@ -153,7 +153,7 @@ class SimulatedEngine:
         return free[:chunks]
 
     def load(self, name: TierName, tenant: str, chunks: list[int]) -> None:
-        """A request of the tenant loads chunks that it has stored."""
+        """Makes a request of the tenant that loads chunks which it has stored."""
         with self._at_present():
             tier = self.tier(name)
             zone = tier.zone_for(tenant, self._engine.now)
@@ -175,7 +175,7 @@ class SimulatedEngine:
 
     @contextmanager
     def _at_present(self) -> Iterator[None]:
-        """Hold the lock. For the simulator it is now as late as it really is."""
+        """Holds the lock, with the simulator's time set to the real time."""
         with self.zone_lock:
             self._engine.now = time.monotonic()
             yield

@@ -1,4 +1,4 @@
-"""What an engine reports of how its frontend knows tenants."""
+"""An engine's report of how its frontend identifies tenants."""
 
 from pathlib import Path
 

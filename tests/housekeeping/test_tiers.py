@@ -1,4 +1,4 @@
-"""What housekeeping tells of tiers below an engine's blocks: in the report, in a scrape, in the journal."""
+"""Housekeeping's reports of tiers below an engine's blocks: in the report, in a scrape, in the journal."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ def tiers_of(house: House, tenant: str) -> dict[str, ZoneTierReport]:
 
 
 def await_tier(house: House, tenant: str, tier: str, **fields: int) -> ZoneTierReport:
-    """The first report of a zone in a tier with all of these."""
+    """The first report of a zone in a tier with all of these values."""
     eventually(lambda: all(getattr(tiers_of(house, tenant)[tier], name) == value for name, value in fields.items()))
     return tiers_of(house, tenant)[tier]
 
@@ -155,7 +155,7 @@ def test_the_journal_has_what_was_held_of_each_tier_and_its_bill_adds_it_up(
     billed = make_bill([house.journal], Period()).tiers
     assert billed.keys() == {("acme", "cpu"), ("acme", "disk"), ("burst", "cpu")}
     for tier in ("cpu", "disk"):
-        # A journal writes thousandths.
+        # A journal has a resolution of thousandths.
         assert billed["acme", tier].byte_seconds > reported[tier].byte_seconds - 0.002
     assert billed["burst", "cpu"].byte_seconds > 0
     # And no chunks as blocks.
@@ -202,7 +202,7 @@ def test_a_picture_shows_which_zone_has_which_chunk(engine: SimulatedEngine, hou
     for kind in reported.kinds:
         shown[kind.tenant, kind.use] += kind.blocks
     assert shown == {("acme", "cached"): 30, ("acme", "in_use"): 5, (None, "free"): 15}
-    # What it holds above the 20 chunks that nobody has reserved.
+    # The 35 that it holds, less the 20 that no zone has reserved.
     assert sum(kind.blocks for kind in reported.kinds if kind.borrowed) == 15
     assert {kind.use for kind in house.picture(50).kinds} == {"free"}, "and none of them is a block"
 

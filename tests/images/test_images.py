@@ -84,7 +84,7 @@ def test_the_managers_image_runs_has_no_shell_and_lists_what_is_in_it(manager):
     done = manager.run(*config["Entrypoint"], "--help")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("usage: tenantzone-manager")
-    # What is imported only when a storage or an index needs it is there, too.
+    # Modules that are imported only for certain storages or indexes are there, too.
     assert python(manager, "import aiobotocore.session, grpc, redis.asyncio, sqlite3; print('all')") == "all"
     programs = python(manager, "import glob; print(*glob.glob('/bin/*'), *glob.glob('/usr/local/bin/*'))").split()
     assert {Path(program).name for program in programs} == {"python3", "python3.11"}

@@ -1,4 +1,4 @@
-"""``make push``, with a builder that only writes down what it is asked for: no image is built, no registry is there."""
+"""``make push``, with a builder that only records its arguments: no image is built, and there is no registry."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ REGISTRY = "registry.example/team"
 
 @pytest.fixture
 def builder(tmp_path: Path) -> Path:
-    """It fails if a file ``fails`` beside it has the name of what it is asked for."""
+    """A builder that fails if a file ``fails`` next to it contains its first argument."""
     script = tmp_path / "builder"
     script.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/asked\n! grep -qx "$1" {tmp_path}/fails 2>/dev/null\n')
     script.chmod(0o755)

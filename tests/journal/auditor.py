@@ -1,4 +1,4 @@
-"""Follows what each zone holds by a journal's records alone, as docs/journal.md tells auditors to do."""
+"""Follows each zone's held blocks by a journal's records alone, as docs/journal.md describes for auditors."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Auditor:
-    """Reads records in their order.
+    """Reads records in order.
 
     Attributes:
         held: blocks that each zone holds, by its tenant; those that hold none are left out.

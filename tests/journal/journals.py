@@ -13,14 +13,14 @@ ENGINE = EngineRun("engine-0", 1_800_000_000.0, "0.32.0", capacity_blocks=1000, 
 
 
 def balance(zone: str, blocks: int) -> Balance:
-    """A record that is told from others by a number."""
+    """A record that is identified by a number."""
     return Balance(zone, blocks, above_reservation=0, released=0, held=blocks)
 
 
 def chain(
     events: Iterable[JournalEvent], after: Link = BEFORE_FIRST, *, engine: str = "engine-0@x", at: float = 0.0
 ) -> list[bytes]:
-    """The lines of a journal, all of one time (Unix, seconds)."""
+    """The lines of a journal, all with the same time (Unix, seconds)."""
     lines = []
     for event in events:
         line, after = encode(event, after, engine=engine, at=at, offset=0.0)
@@ -33,7 +33,7 @@ def some_chain(length: int) -> list[bytes]:
 
 
 def put(folder: Path, *files: Sequence[bytes]) -> Path:
-    """Make a folder a journal of these files."""
+    """Writes a journal of these files into a folder."""
     folder.mkdir(exist_ok=True)
     for path in folder.iterdir():
         path.unlink()
@@ -43,7 +43,7 @@ def put(folder: Path, *files: Sequence[bytes]) -> Path:
 
 
 def records(folder: Path) -> list[dict]:
-    """All records of a journal that holds."""
+    """All records of a valid journal."""
     return [entry.record for entry in read_journal(folder)]
 
 
@@ -57,7 +57,7 @@ def written_with(line: bytes, **changes: object) -> bytes:
 
 
 def eventually(condition: Callable[[], object], *, seconds: float = 30.0) -> None:
-    """Wait until something holds."""
+    """Waits until the condition holds."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not come to hold"

@@ -1,4 +1,4 @@
-"""What zones are granted and let go adds up to what they hold, in the journal as in the engine."""
+"""Blocks granted to zones and released add up to what the zones hold, in the journal as in the engine."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,7 +33,7 @@ histories = st.lists(
 
 
 class Engine:
-    """Zones that take blocks and let them go, and a journal of it."""
+    """Zones that take and release blocks, and a journal of it."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -45,7 +45,7 @@ class Engine:
         self.reload(["acme"], 10, 30)
 
     def take(self, tenant, count):
-        """A request comes and takes what its zone may take."""
+        """A request arrives and takes what its zone may take."""
         core = self.core
         zone = core.tenancy.zone_for(tenant, core.now)
         if zone is None:
@@ -56,21 +56,21 @@ class Engine:
         core.take(zone, count)
 
     def preempt(self, tenant, kept, dropped):
-        """Blocks in use are let go; some stay cached."""
+        """Releases blocks in use; some stay cached."""
         zone = self.core.ledger.zones.get(tenant)
         if zone is not None:
             kept = 0 if zone.leaving else min(kept, zone.in_use)
             self.core.release(zone, kept=kept, dropped=min(dropped, zone.in_use - kept))
 
     def end(self, tenant, kept):
-        """All requests of a zone end."""
+        """Ends all requests of a zone."""
         self.preempt(tenant, kept, CAPACITY)
         zone = self.core.ledger.zones.get(tenant)
         for _ in range(0 if zone is None else zone.requests):
             self.core.tenancy.request_finished(zone, self.core.now)
 
     def reset(self, tenant):
-        """One cached block is forgotten."""
+        """Forgets one cached block."""
         zone = self.core.ledger.zones.get(tenant)
         if zone is not None and len(zone.cached):
             self.core.ledger.evict_block(zone, next(iter(zone.cached)), "reset")
@@ -91,7 +91,7 @@ class Engine:
             assert len(declared) * reserved > CAPACITY
 
     def collect(self):
-        """What an engine writes about once a second; and what an auditor makes of it."""
+        """Writes what an engine writes about once a second, and lets an auditor read it."""
         for event in self.core.ledger.trail.collect():
             self._write(event)
         self.auditor.read(records(put(self.folder, self.lines)))

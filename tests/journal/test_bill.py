@@ -1,4 +1,4 @@
-"""The bill, against a model that knows of each single use when it was written down."""
+"""The bill, against a model that knows for each single use when it was written."""
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -42,7 +42,7 @@ class Engine:
     pod: str
     lines: list[bytes] = field(default_factory=list)
     written: list[tuple[str, int, Amounts]] = field(default_factory=list)
-    """Zone, second, amounts: since the record before of the same run."""
+    """Zone, second, and the amounts since the previous record of the same run."""
     counters: dict[str, tuple[float, Amounts]] = field(default_factory=dict)
     open: dict[str, Amounts] = field(default_factory=dict)
     since: int = 0
@@ -84,7 +84,7 @@ DEEDS = st.lists(
 
 
 def play(deeds) -> list[Engine]:
-    """Each deed a second later, so that a removed zone that comes back is told from what it was."""
+    """Plays each deed a second later, so that a removed zone that comes back is distinct from its earlier self."""
     engines = [Engine("engine-0"), Engine("engine-1")]
     for engine in engines:
         engine.restart(0)
@@ -281,7 +281,7 @@ def test_a_journal_that_does_not_hold_is_not_billed(tmp_path):
 
 
 def test_a_journal_with_the_words_of_format_1_goes_on_and_is_billed(tmp_path):
-    """As an engine of the previous release wrote it: it evicted and preempted for ``recall``."""
+    """A journal of the previous release: it evicted and preempted for ``recall``."""
     older = FORMAT_1.read_bytes().splitlines(keepends=True)
     assert any(parse(line).get("reason") == "recall" for line in older)
     newer = [Started("0.32.0", 1000, 16), Evicted("burst", 3, "reclaim", "acme"), usage("acme", 5.0, used(4))]

@@ -1,4 +1,4 @@
-"""Tampering with a journal is found, and the first record that does not hold is named."""
+"""Tampering with a journal is found, and the first invalid record is named."""
 
 import hashlib
 import json
@@ -67,7 +67,7 @@ def test_a_record_that_was_copied_is_found(tmp_path):
 
 def test_a_kind_that_is_written_no_more_holds_as_any_other(tmp_path):
     lines = some_chain(3)
-    # As versions before this one wrote it: what a zone took above its reservation.
+    # As previous versions wrote it: what a zone took above its reservation.
     old = {"seq": 3, "time": "2026-11-21T13:16:31.006Z", "engine": "chat-0@x", "kind": "granted", "zone": "acme"}
     old |= {"blocks": 320, "previous": json.loads(lines[2])["hash"]}
     old["hash"] = digest(old)

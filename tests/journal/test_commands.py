@@ -27,7 +27,7 @@ def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def folder(tmp_path) -> Path:
-    """What two zones used on one engine, written by the real writer."""
+    """A journal of what two zones used on one engine, written by the real writer."""
     now = 1000.0
     engine = EngineRun("llama-0", 1_700_000_000.0, "0.32.0", 1000, 16)
     writer = JournalWriter(tmp_path / "llama-0", engine=engine, clock=lambda: now)

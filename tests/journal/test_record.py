@@ -1,4 +1,4 @@
-"""What a record is: its fields, its hash, and what can never be in it."""
+"""The content of a record: its fields, its hash, and what it can never contain."""
 
 import hashlib
 import json

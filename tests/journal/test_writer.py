@@ -181,7 +181,7 @@ def test_a_blocked_disk_blocks_nobody_and_what_is_lost_is_counted_in_its_place(t
     writer = JournalWriter(tmp_path, engine=ENGINE, queue_records=10)
     writer.write(balances(*range(1000)), at=0.0)
     arrived: list[bytes] = []
-    # Opening the other end lets the writer go on.
+    # Opening the other end lets the writer continue.
     reader = threading.Thread(target=lambda: arrived.append((tmp_path / FIRST).read_bytes()))
     reader.start()
     eventually(lambda: writer.head is not None and writer.head.seq >= 11)
@@ -221,7 +221,7 @@ def test_patience_ends_where_a_disk_is_stuck(tmp_path):
 def test_there_is_room_for_what_may_wait_and_is_not_written_yet(tmp_path):
     os.mkfifo(tmp_path / FIRST)
     writer = JournalWriter(tmp_path, engine=ENGINE, queue_records=10)
-    # The writer holds the first record, and waits for somebody who opens the other end.
+    # The writer has taken the first record, and waits for a reader to open the other end.
     eventually(lambda: writer.room == 10)
     writer.write(balances(1, 2, 3), at=0.0)
     assert writer.room == 7

@@ -1,4 +1,4 @@
-"""A control plane of its own for these tests: they install and remove what others rely on."""
+"""A separate control plane for these tests: they install and remove what others rely on."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.operator.kube import eventually
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """With the kinds of the Prometheus Operator, and none of ours. A module's own, so that it ends with it."""
+    """A control plane with the kinds of the Prometheus Operator, and none of ours; each module has its own."""
     with ControlPlane(tmp_path_factory.mktemp("control-plane")) as made:
         for file in monitoring_definitions():
             made.kubectl("apply", "--server-side", "--filename", str(file))
@@ -24,7 +24,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="module")
 def cluster_with_kinds(cluster: ControlPlane) -> ControlPlane:
-    """With ours, too."""
+    """The same with our kinds."""
     crds = str(PROJECT / "crds")
     cluster.kubectl("apply", "--server-side", "--filename", crds)
     cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
@@ -33,7 +33,7 @@ def cluster_with_kinds(cluster: ControlPlane) -> ControlPlane:
 
 @pytest.fixture(scope="module")
 def schemas(cluster_with_kinds: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """For kubeconform, of all kinds that the cluster has."""
+    """Schemas for kubeconform, of all kinds that the cluster has."""
     folder = tmp_path_factory.mktemp("schemas")
     eventually(lambda: describes_its_kinds(cluster_with_kinds))
     write_schemas(cluster_with_kinds, folder)
@@ -42,7 +42,7 @@ def schemas(cluster_with_kinds: ControlPlane, tmp_path_factory: pytest.TempPathF
 
 @pytest.fixture(scope="session")
 def rendered() -> Mapping[str, Objects]:
-    """All that we ship, each as its users get it."""
+    """All shipped manifests, in the form that their users get."""
     overlays = {name: kustomize(folder) for name, folder in OVERLAYS.items()}
     charts = {f"chart-with-{part}": template({part: {"enabled": True}}) for part in ("monitoring", "manager")}
     return overlays | {"chart": template()} | charts

@@ -1,7 +1,7 @@
-"""A network of pods, each a network namespace of its own, behind one that routes between them; it needs root and Linux.
+"""A network of pods, each in its own network namespace, behind one that routes between them; needs root and Linux.
 
-What is forwarded passes the router's queue, from which a program takes the first packet of each connection and decides.
-All of it is gone with its processes.
+Forwarded packets pass the router's queue, from which a program takes the first packet of each connection and decides.
+Everything is gone with its processes.
 """
 
 import json
@@ -16,7 +16,7 @@ from hack.search_path import find_program
 
 QUEUE = 100
 _GATEWAY = "169.254.1.1"
-"""The router, to each of them."""
+"""The router's address for each of them."""
 _LISTENING = """
 import socket, sys
 held = [socket.create_server(("", int(port))) for port in sys.argv[1:]]
@@ -42,10 +42,11 @@ Target = tuple[str, int]
 
 
 class Network:
-    """
+    """A network of pods.
+
     Args:
-        router: the number of the process in whose namespace packets are forwarded.
-        pods: those of the pods' processes, by address.
+        router: the id of the process in whose namespace packets are forwarded.
+        pods: the ids of the pods' processes, by address.
     """
 
     def __init__(self, router: int, pods: Mapping[str, int]) -> None:
@@ -57,7 +58,7 @@ class Network:
         return [*_in(self._router), *map(str, command)]
 
     def reached(self, wanted: Mapping[str, Sequence[Target]], seconds: float) -> dict[tuple[str, Target], bool]:
-        """Whether each target accepts a connection from each source within so many seconds, all at once.
+        """Whether each target accepts a connection from each source within `seconds` seconds, all at once.
 
         Args:
             wanted: targets, by the source's address.
@@ -80,7 +81,7 @@ class Network:
 
 @contextmanager
 def network_of(listening: Mapping[str, Iterable[int]]) -> Iterator[Network]:
-    """A network of pods with these addresses, each of which listens at these ports."""
+    """A network of pods with these addresses, each listening at its ports."""
     for program, package in (("ip", "iproute2"), ("iptables", "iptables")):
         if find_program(program) is None:
             packages.install(package)
@@ -99,7 +100,7 @@ def network_of(listening: Mapping[str, Iterable[int]]) -> Iterator[Network]:
 
 @contextmanager
 def _namespace(*command: str) -> Iterator[int]:
-    """A process in a network namespace of its own, which ends with its standard input."""
+    """A process in its own network namespace that ends with its standard input."""
     with subprocess.Popen(["unshare", "--net", *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -116,7 +117,7 @@ def _namespace(*command: str) -> Iterator[int]:
 
 
 def _connect(router: int, pod: int, address: str, name: str) -> None:
-    """Give a pod its address, on one end of a pair whose other end the router has."""
+    """Gives a pod its address, on one end of a pair whose other end the router has."""
     _run("ip", "link", "add", name, "netns", str(router), "type", "veth", "peer", "name", "eth0", "netns", str(pod))
     for at, commands in (
         (

@@ -1,4 +1,4 @@
-"""Who is to reach whom by the shipped NetworkPolicies."""
+"""Which peers reach which by the shipped NetworkPolicies."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,12 +8,12 @@ Policy = dict[str, Any]
 
 @dataclass(frozen=True)
 class Peer:
-    """A pod, or with an address alone somebody outside of the cluster."""
+    """A pod, or with an address alone a peer outside of the cluster."""
 
     namespace: str = ""
     labels: dict[str, str] = field(default_factory=dict)
     ports: dict[str, int] = field(default_factory=dict)
-    """By their names."""
+    """Ports by their names."""
     address: str = "10.1.2.3"
 
 
@@ -38,7 +38,7 @@ PEERS = {
 
 @dataclass(frozen=True)
 class Case:
-    """Whether somebody may come to a port of somebody else's, both by their names."""
+    """Whether a peer may connect to a port of another peer, both by their names."""
 
     what: str
     source: str

@@ -1,4 +1,4 @@
-"""The manifests as kustomize and Helm make them."""
+"""The manifests as rendered by kustomize and Helm."""
 
 import subprocess
 from collections.abc import Iterable, Mapping
@@ -25,7 +25,7 @@ OVERLAYS = {
     "manager-tls": "overlays/manager-tls",
 }
 ENGINES = ("cpu-demo", "gpu", "data-parallel")
-"""Those that say no namespace: they go where the user's is."""
+"""Overlays without a namespace: they use the user's current one."""
 
 Objects = dict[tuple[str, str], dict[str, Any]]
 """Objects by kind and name."""
@@ -39,7 +39,7 @@ def kustomize(folder: str) -> Objects:
 def template(
     values: Mapping[str, Any] | None = None, *flags: str, namespace: str = NAMESPACE, chart: Path = CHART
 ) -> Objects:
-    """What the chart makes."""
+    """The objects that the chart makes."""
     return by_name(documents(values, *flags, namespace=namespace, chart=chart))
 
 
@@ -52,10 +52,10 @@ def documents(
 
 
 def refusal(values: Mapping[str, Any], *flags: str, chart: Path = CHART) -> str:
-    """What Helm says instead of making anything.
+    """Helm's error for these values.
 
     Raises:
-        AssertionError: it made something.
+        AssertionError: Helm rendered them.
     """
     done = _run(template_command(*flags, chart=chart), values)
     assert done.returncode != 0, done.stdout

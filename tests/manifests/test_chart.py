@@ -117,7 +117,7 @@ def test_everything_follows_the_namespace_of_the_release():
     monitored = {"monitoring": {"enabled": True}, "manager": {"enabled": True}}
     elsewhere = template(monitored, namespace="elsewhere")
 
-    # As JSON: where YAML breaks a long line depends on how long the name is.
+    # As JSON: YAML breaks a long line depending on the length of the name.
     text = json.dumps(list(elsewhere.values()))
     assert "tenantzone-system" not in text
     assert text.replace("elsewhere", "tenantzone-system") == json.dumps(list(template(monitored).values()))
@@ -230,14 +230,14 @@ def test_for_listed_pools_rights_end_with_their_namespaces_and_config_maps_have_
 
 
 def rules(bodies: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Of all roles, each with its role's namespace; None: of all of them."""
+    """The rules of all roles, each with its role's namespace; None: of all namespaces."""
     for body in bodies:
         if body["kind"] in ("Role", "ClusterRole"):
             yield from ({**rule, "namespace": body["metadata"].get("namespace")} for rule in body["rules"])
 
 
 def core_rights(rule: dict[str, Any]) -> Iterator[tuple[tuple[str, str], list[str]]]:
-    """On what belongs to Kubernetes itself: resource and name, and what may be done."""
+    """Rights on Kubernetes' own kinds: resource and name, and the verbs."""
     if "" in rule["apiGroups"]:
         for name in rule.get("resourceNames", [""]):
             yield from (((resource, name), rule["verbs"]) for resource in rule["resources"])
@@ -286,7 +286,7 @@ def test_a_packaged_chart_makes_the_same(tmp_path: Path):
 
 @pytest.fixture
 def whole(tmp_path: Path) -> Path:
-    """A chart that has ours as a dependency, which a value of it switches on and off."""
+    """A chart with ours as a dependency, which one of its values switches on and off."""
     dependency = {"name": "tenantzone", "version": VERSION, "condition": "tenantzone.enabled"}
     described = {"apiVersion": "v2", "name": "ours", "version": "0.1.0", "dependencies": [dependency]}
     (tmp_path / "Chart.yaml").write_text(yaml.safe_dump(described))

@@ -1,4 +1,4 @@
-"""checkov, over what we ship and the Dockerfile."""
+"""checkov, on the shipped manifests and the Dockerfile."""
 
 import json
 import shutil
@@ -16,12 +16,12 @@ CONFIG = yaml.safe_load((PROJECT / ".checkov.yaml").read_text())
 
 @pytest.fixture(scope="module")
 def failed(rendered_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """Where each check fails, with none skipped."""
+    """The places where each check fails, with none skipped."""
     folder = tmp_path_factory.mktemp("checked")
     shutil.copytree(rendered_folder, folder / "manifests")
     shutil.copy(PROJECT / "Dockerfile", folder)
     command = [checkov(), "--directory", folder, "--framework", *CONFIG["framework"], "--output", "json"]
-    # It would find the config in the current folder, and ask the network how severe each check is.
+    # Otherwise it would find the config in the current folder, and query the network for each check's severity.
     command.append("--skip-download")
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     found: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""What the objects say of each other: labels, ports and names are found where they are looked for."""
+"""Cross-references of the objects: labels, ports and names exist where they are looked up."""
 
 import json
 import re
@@ -22,7 +22,7 @@ def templates(objects: Objects) -> list[Template]:
 
 
 def selectors(objects: Objects) -> Iterator[tuple[str, dict[str, str]]]:
-    """Of the kinds that look for pods; those of a topology constraint are named by their Deployment."""
+    """Selectors of the kinds that select pods; those of a topology constraint are named by their Deployment."""
     for (kind, name), body in objects.items():
         spec = body.get("spec", {})
         if kind == "Service":
@@ -37,7 +37,7 @@ def selectors(objects: Objects) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def ports(template: Template) -> dict[str, int]:
-    """Those that the containers name."""
+    """The ports that the containers name."""
     containers = template["spec"]["containers"]
     return {port["name"]: port["containerPort"] for container in containers for port in container["ports"]}
 
@@ -110,7 +110,7 @@ def test_an_engine_mounts_the_config_of_the_pool_that_chooses_it(rendered):
 
 
 def pod_specs(body: Any) -> Iterator[dict[str, Any]]:
-    """All in an object that have containers, wherever they are in it."""
+    """All parts of an object that have containers, wherever they are."""
     if isinstance(body, dict):
         if "containers" in body:
             yield body
@@ -122,7 +122,7 @@ def pod_specs(body: Any) -> Iterator[dict[str, Any]]:
 
 
 def test_each_pod_of_each_file_says_that_it_gets_no_token_but_the_operators():
-    """Patches of overlays aside, which change a Deployment that says so."""
+    """Except for overlays' patches, which change a Deployment that sets it."""
     said = {
         str(file.relative_to(MANIFESTS)): [spec.get("automountServiceAccountToken") for spec in pod_specs(body)]
         for file in sorted(MANIFESTS.rglob("*.yaml"))
@@ -137,7 +137,7 @@ def test_each_pod_of_each_file_says_that_it_gets_no_token_but_the_operators():
 
 @pytest.mark.parametrize("page", ["README.md", "docs/quick-start.md"])
 def test_who_brings_pods_of_his_own_is_told_so_too(page):
-    """Each block that mounts what an engine reads has it all, and no token of a service account."""
+    """Each block that mounts what an engine reads has all of it, and no token of a service account."""
     blocks = re.findall(r"^ *```yaml\n(.*?)^ *```$", (MANIFESTS.parent / page).read_text(), re.MULTILINE | re.DOTALL)
     specs = [spec for block in blocks for body in yaml.safe_load_all(block) for spec in pod_specs(body)]
     mounted = {mount["mountPath"] for spec in specs for each in spec["containers"] for mount in each["volumeMounts"]}

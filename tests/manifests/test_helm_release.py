@@ -1,4 +1,4 @@
-"""The chart installed, upgraded and taken away again, on a real API server."""
+"""The chart installed, upgraded and uninstalled, on a real API server."""
 
 import json
 import os
@@ -18,8 +18,8 @@ class Helm:
     """Helm as the cluster's administrator runs it.
 
     Args:
-        cluster: where.
-        cache: for what Helm keeps of a cluster by its address; another control plane may have had this one.
+        cluster: the cluster.
+        cache: a folder for Helm's cache by cluster address; another control plane may have had this address.
     """
 
     def __init__(self, cluster: ControlPlane, cache: Path) -> None:
@@ -38,7 +38,7 @@ class Helm:
         return done
 
     def released(self, namespace: str = NAMESPACE) -> set[tuple[str, str]]:
-        """Kind and name of what is there of the chart's objects."""
+        """Kind and name of the chart's objects that exist."""
         kinds = "deployment,clusterrole,clusterrolebinding,role,rolebinding,serviceaccount,networkpolicy,pdb"
         guards = "validatingadmissionpolicy,validatingadmissionpolicybinding"
         listed = self.cluster.kubectl("get", f"{kinds},{guards}", "--namespace", namespace, "--output=json").stdout

@@ -1,4 +1,4 @@
-"""The chart's manager with TLS: each flag names a file that is mounted, of the Secret that the values say."""
+"""The chart's manager with TLS: each flag names a mounted file of the Secret from the values."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from tests.manifests.rendering import NAMESPACE, Objects, refusal, template
 
 SERVER, CLIENT = "manager-certificate", "operator-certificate"
 KEPT = ("tls.crt", "tls.key", "ca.crt")
-"""What there is in a Secret as cert-manager makes it."""
+"""The entries of a Secret made by cert-manager."""
 
 
 def manager_with(**tls: str) -> Objects:
@@ -29,7 +29,7 @@ def pod(objects: Objects, kind: str, name: str) -> tuple[dict[str, Any], dict[st
 
 
 def kept_files(spec: dict[str, Any], container: dict[str, Any]) -> dict[str, tuple[str, str]]:
-    """Where a container finds entries of Secrets: by path, the Secret's name and the entry's."""
+    """Where a container finds entries of Secrets: by path, the names of the Secret and of the entry."""
     found = {}
     folders = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
     for volume in spec["volumes"]:

@@ -1,6 +1,7 @@
-"""Who reaches whom, by the rules of NetworkPolicies as Kubernetes documents them, read by a small reader of our own.
+"""Which peers reach which, by the rules of NetworkPolicies as Kubernetes documents them, evaluated by our own small
+reader.
 
-`test_network_policies_enforced` has the same cases with a network plugin that enforces them, where root is.
+`test_network_policies_enforced` has the same cases with a network plugin that enforces them, where the tests are root.
 """
 
 from collections.abc import Iterable
@@ -24,7 +25,7 @@ def of(objects: Objects) -> Iterable[Policy]:
 
 
 def reaches(source: Peer, target: Peer, port: int, protocol: str = "TCP") -> bool:
-    """Whether both ends' policies let it through: without one for its direction, an end lets everything through."""
+    """Whether both ends' policies allow it: an end without a policy for its direction allows everything."""
     return _admits(source, "egress", target, target, port, protocol) and _admits(
         target, "ingress", source, target, port, protocol
     )

@@ -22,7 +22,7 @@ pytestmark = [
 ]
 
 CONNECT_SECONDS = 2.0
-"""Within these a connection is made that is let through, also on a busy machine; else it is tried once more."""
+"""Seconds for an allowed connection, also on a busy machine; a slower one is tried once more."""
 
 Reached = dict[tuple[str, Target], bool]
 
@@ -54,7 +54,7 @@ def pod(name: str, peer: Peer) -> dict[str, object]:
 
 
 def register_pods(cluster: Cluster) -> None:
-    """Tell the API server of the pods that are in the network, and of their addresses."""
+    """Registers the network's pods, with their addresses, in the API server."""
     pods = {name: peer for name, peer in PEERS.items() if peer.namespace}
     for namespace in sorted({peer.namespace for peer in pods.values()} - {"default", "kube-system"}):
         cluster.create_namespace(namespace)
@@ -76,7 +76,7 @@ def apply_policies(cluster: Cluster) -> None:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """One of its own: the policies are of namespaces whose names they say."""
+    """A separate cluster: the policies are for namespaces with fixed names."""
     with ControlPlane(tmp_path_factory.mktemp("control-plane")) as cluster:
         register_pods(cluster)
         yield cluster
@@ -118,7 +118,7 @@ def await_reached(network: Network, expected: Reached) -> None:
 
 
 def test_who_reaches_whom_when_a_network_plugin_enforces_it(cluster: Cluster, network: Network):
-    # Without policies everybody does, so that what fails afterwards does so for them.
+    # Without policies all connect, so later failures are caused by the policies.
     await_reached(network, dict.fromkeys(EXPECTED, True))
     apply_policies(cluster)
     await_reached(network, EXPECTED)

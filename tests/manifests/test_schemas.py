@@ -13,7 +13,7 @@ from tests.manifests.rendering import MANIFESTS, PROJECT, kustomize
 
 
 def findings(schemas: Path, *checked: Path) -> list[str]:
-    """What kubeconform says of objects that do not fit.
+    """kubeconform's findings about objects that do not fit.
 
     Raises:
         AssertionError: it found nothing to check.

@@ -1,4 +1,4 @@
-"""What a real API server says of the manifests, before any of it runs."""
+"""A real API server's answers to the manifests, before any of it runs."""
 
 import json
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ RESTRICTED = "restricted-pods"
 
 @pytest.fixture(scope="module")
 def restricted(cluster_with_kinds) -> Cluster:
-    """With the operator's own namespace, and one for engines that is as strict."""
+    """A cluster with the operator's own namespace, and an equally strict one for engines."""
     cluster_with_kinds.kubectl("apply", "--server-side", "--filename", str(MANIFESTS / "base" / "namespace.yaml"))
     cluster_with_kinds.kubectl("create", "namespace", RESTRICTED)
     levels = (f"pod-security.kubernetes.io/{mode}=restricted" for mode in ("enforce", "warn"))
@@ -24,7 +24,7 @@ def restricted(cluster_with_kinds) -> Cluster:
 
 
 def pods(objects: Objects) -> Iterator[dict]:
-    """As the controllers would make them."""
+    """Pods as the controllers would make them."""
     for (kind, name), body in objects.items():
         if kind in ("Deployment", "StatefulSet"):
             template = deepcopy(body["spec"]["template"])

@@ -1,4 +1,4 @@
-"""The operator's rights, as the operator's own tests have them."""
+"""The operator's rights, as in the operator's own tests."""
 
 from tests.operator.conftest import operator_kubeconfig
 

@@ -1,4 +1,4 @@
-"""A real Prometheus, a real Alertmanager, and whom the latter tells."""
+"""A real Prometheus, a real Alertmanager, and a receiver of its alerts."""
 
 import json
 import threading
@@ -23,7 +23,7 @@ PORTS = (PROMETHEUS_PORT, ALERTMANAGER_PORT, WEBHOOK_PORT)
 
 
 class Webhook:
-    """Somebody's pager: it keeps the alerts that it is told of."""
+    """A user's pager: it keeps the alerts that it receives."""
 
     def __init__(self, address: str) -> None:
         self.alerts: list[dict[str, Any]] = []
@@ -47,7 +47,7 @@ class Webhook:
         self._server.server_close()
 
     def reported(self, status: str, name: str, **labels: str) -> dict[str, Any] | None:
-        """The first one like this; None if there is none yet."""
+        """The first matching alert; None if there is none yet."""
         wanted = {"alertname": name, **labels}.items()
         return next(
             (alert for alert in self.alerts if alert["status"] == status and wanted <= alert["labels"].items()), None
@@ -59,7 +59,7 @@ class Prometheus:
         self._url = f"http://{address}:{PROMETHEUS_PORT}"
 
     def ask(self, expression: str) -> list[dict[str, Any]]:
-        """The series that the expression has now."""
+        """The current series of the expression."""
         return self._get("query", query=expression)["result"]
 
     def targets(self) -> list[dict[str, Any]]:
@@ -72,7 +72,7 @@ class Prometheus:
 
 @contextmanager
 def alertmanager(address: str, folder: Path) -> Iterator[Webhook]:
-    """One that tells of each alert within seconds, and when it is over."""
+    """An Alertmanager that sends each alert, and its end, within seconds."""
     webhook = Webhook(address)
     receiver = {
         "name": "webhook",

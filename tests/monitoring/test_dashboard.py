@@ -13,7 +13,7 @@ COLUMNS = 24
 
 
 def panels(kind: str = "") -> list[dict[str, Any]]:
-    """All but rows, or those of a kind."""
+    """All panels but rows, or those of a kind."""
     return [panel for panel in DASHBOARD["panels"] if panel["type"] == kind or (not kind and panel["type"] != "row")]
 
 

@@ -1,8 +1,7 @@
 """All parts real: a flood in an engine, an operator, a Prometheus with the shipped rules, an Alertmanager.
 
-Rules and scrape config are the shipped ones, made of the same source with time scaled down: what takes five minutes
-takes twenty-five seconds here. What Kubernetes' discovery would tell Prometheus the test tells it, through the shipped
-relabelling.
+Rules and scrape config are the shipped ones, made from the same source with time scaled down: five minutes become
+twenty-five seconds. The test provides what Kubernetes' discovery would, and applies the shipped relabelling.
 """
 
 import itertools
@@ -45,9 +44,9 @@ NAMESPACE = "monitoring"
 ENGINE = "engine-0"
 METRICS_PORT = 8081
 FIRES_WITHIN_SECONDS = 600
-"""Less than a minute, if the machine has nothing else to do."""
+"""Seconds; less than a minute on an idle machine."""
 PAUSE_SECONDS = 2.0
-"""Between two prompts of `archive`: long enough to be noticed as idle on a machine with other work, each time."""
+"""Seconds between two prompts of `archive`: long enough to be noticed as idle each time, on a busy machine too."""
 
 VICTIM = {"namespace": NAMESPACE, "pod": ENGINE, "pool": "demo", "zone": "archive", "tenant": "archive"}
 
@@ -116,7 +115,7 @@ def _config(folder: Path, address: str, engine: RealEngine) -> dict[str, Any]:
 
 
 def _pods(address: str, engine: RealEngine) -> list[dict[str, Any]]:
-    """As a cluster would list them: with ports that have no metrics, and with pods of somebody else."""
+    """The pods as a cluster would list them: some ports have no metrics, and some pods are not ours."""
 
     def pod(target: str, *labels: Any) -> dict[str, Any]:
         return {"targets": [target], "labels": pod_labels(*labels)}
@@ -134,7 +133,7 @@ def _pods(address: str, engine: RealEngine) -> list[dict[str, Any]]:
 
 @contextmanager
 def flood(engine: RealEngine) -> Iterator[None]:
-    """Prompts that nobody sends twice; meanwhile `archive` asks the same again and again."""
+    """Prompts that are sent only once; meanwhile `archive` repeats the same ones."""
     over, numbers = threading.Event(), itertools.count()
 
     def crowd() -> None:
@@ -207,7 +206,7 @@ def counted(prometheus: Prometheus, zone: str) -> tuple[str, ...]:
     """State, held blocks, hit rate and evictions of a zone, by the engine's own metrics."""
 
     def total(name: str) -> int:
-        # Labels leave out what is zero.
+        # Labelled series are left out while they are zero.
         (series,) = prometheus.ask(f'sum(tenantzone_zone_{name}{{zone="{zone}"}}) or vector(0)')
         return int(series["value"][1])
 
@@ -218,10 +217,10 @@ def counted(prometheus: Prometheus, zone: str) -> tuple[str, ...]:
 
 
 def reported(stage: Stage, status: str, alert: str) -> dict[str, Any]:
-    """What the webhook was told of the victim's alert.
+    """The webhook's content about the victim's alert.
 
     Raises:
-        AssertionError: nothing yet; the message says how far it is.
+        AssertionError: it has not arrived yet; the message says how far it is.
     """
     found = stage.webhook.reported(status, alert, **VICTIM)
     looks_at = "tenantzone:zone_(taken_blocks:increase5m|held_blocks:max5m)|ALERTS"
@@ -247,7 +246,7 @@ def test_nothing_that_is_well_is_called_broken(stage: Stage):
 def empty_panels(prometheus: Prometheus) -> list[str]:
     """Queries of the dashboard that have no series, or none with a number.
 
-    Without those about tiers, which this engine has not: see test_tier_panels.py. And without the one that is empty
+    Leaves out those about tiers, which this engine does not have (see test_tier_panels.py), and the one that is empty
     while no zone waits.
     """
     variables = {"$__rate_interval": TIME_SCALE(30), "$namespace": ".*", "$pool": ".*", "$zone": ".*"}

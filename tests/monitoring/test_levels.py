@@ -24,9 +24,9 @@ INSTEAD = {
     "tenantzone_zone_tier_stored_bytes_total": "tenantzone_tier_stored_bytes_total",
     "tenantzone_zone_tier_lost_chunks_total": "tenantzone_tier_corrupt_chunks_total",
 }
-"""What rules ask for besides the total that is always there: of the previous release, or of detailed metrics."""
+"""Metrics of the previous release, and detailed ones: rules use them only with a total that is always there."""
 ONLY_DETAILED = "tenantzone:zone_tier_refused:ratio15m"
-"""A recording of each zone in each tier; there is another of tiers."""
+"""A recording for each zone in each tier; there is another one for tiers."""
 
 RULES = [(getattr(rule, "name", ""), rule.expression) for group in groups() for rule in group.rules]
 PANELS = [panel for row in rows() for panel in row.panels]
@@ -34,7 +34,7 @@ PANELS = [panel for row in rows() for panel in row.panels]
 
 @cache
 def idle_scrape(level: Level) -> Series:
-    """An engine in which nothing has happened yet: what appears later has no rate of its first increment."""
+    """An engine in which nothing has happened yet: a series that appears later has no rate for its first increment."""
     targets = {"token_time": TargetOutcome(0.05, 0.04, met=True, reason="Met")}
     quiet = zone(counters=Counters(), outcomes=targets, tiers=(in_tier(counts=TierCounts(), evictions={}),))
     reported = figures(zones=(quiet,), tiers=(tier(totals=TierTotals(), questions={}),))
@@ -42,7 +42,7 @@ def idle_scrape(level: Level) -> Series:
 
 
 def asked_for(expression: str) -> Iterator[tuple[str, dict[str, list[str]]]]:
-    """Each metric of engines in an expression, with the values of labels by which it is chosen."""
+    """Each metric of engines in an expression, with the label values by which it is selected."""
     for name, selector in re.findall(
         r"\b(tenantzone_(?:zone|tier|engine|config|report)_\w+)(?:\{([^}]*)\})?", expression
     ):
@@ -66,11 +66,11 @@ def test_what_a_rule_asks_for_is_there_at_each_level_from_the_start(name: str, e
 
 
 def has(panel: Panel, level: Level) -> bool:
-    """Whether engines export all that the panel shows, with all labels that it names."""
+    """Whether engines export everything that the panel shows, with all labels that it names."""
     labels = {family.name: {*family.labels, "namespace", "pod"} for family in families(level)}
     labels |= {f"{family.name}_bucket": {"le"} for family in families(level) if family.type == "histogram"}
     of_engines = [name for query in panel.queries for name, _ in asked_for(query.expression)]
-    # Of a native histogram.
+    # A histogram's name without a suffix is that of a native histogram.
     of_engines = [name for name in of_engines if not name.endswith("_seconds") or name in labels or level == "basic"]
     if any(name not in labels for name in of_engines):
         return False

@@ -95,7 +95,7 @@ def test_every_metric_and_label_that_is_asked_for_is_there():
         if family.type == "histogram"
         for part in ("bucket", "count", "sum")
     }
-    # What Prometheus adds: who was scraped.
+    # Labels that Prometheus adds: the scraped target.
     target = {"namespace", "pod"}
     for name, matched in _asked_for():
         assert name in labels | of_histograms, name
@@ -103,7 +103,7 @@ def test_every_metric_and_label_that_is_asked_for_is_there():
 
 
 def _asked_for() -> Iterator[tuple[str, set[str]]]:
-    """Metrics in rules and dashboard, with the labels by which they are chosen."""
+    """Metrics in rules and dashboard, with the labels by which they are selected."""
     expressions = [rule.expression for group in groups() for rule in group.rules]
     expressions += [query.expression for row in rows() for panel in row.panels for query in panel.queries]
     for expression in expressions:

@@ -1,4 +1,4 @@
-"""Each alert has a page that somebody who was just woken can work through, and what it says to type is right."""
+"""Each alert has a page for a person who was just woken, and its commands are right."""
 
 import re
 import shlex

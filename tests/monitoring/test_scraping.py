@@ -1,4 +1,4 @@
-"""Who is scraped. Discovery itself needs a cluster; the rest of the config is checked by Prometheus' own tool."""
+"""The scraped targets. Discovery itself needs a cluster; Prometheus' own tool checks the rest of the config."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The dashboard's panels about tiers have data where an engine has tiers.
+"""The dashboard's panels about tiers have data if an engine has tiers.
 
 (The end-to-end test runs all other queries of the dashboard; its engine has none.)
 """
@@ -16,11 +16,11 @@ from tests.runtime.scraping import scrape
 VARIABLES = {"$__rate_interval": "2m", "$namespace": ".*", "$pool": ".*", "$zone": ".*"}
 SCRAPES = 20
 SHARED = {"tenantzone_tier_held_bytes": 7, "tenantzone_tier_capacity_bytes": 0}
-"""Of a tier of which no engine has a part."""
+"""Metrics of a tier that no engine has a part of."""
 
 
 class Scraped:
-    """What Prometheus has of an engine with a tier after some scrapes. What the engine counts grows with each."""
+    """Prometheus' data of an engine with a tier after some scrapes. The engine's counters grow with each."""
 
     def write(self, file: TextIO) -> None:
         reported = scrape("full")

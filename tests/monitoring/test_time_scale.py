@@ -1,4 +1,4 @@
-"""Minutes as Prometheus writes them, as they are and scaled down."""
+"""Minutes in Prometheus' notation, unscaled and scaled down."""
 
 import pytest
 

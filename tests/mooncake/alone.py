@@ -1,4 +1,4 @@
-"""Runs pytest in a network namespace of this process's own, in which only loopback is: `unshare --net python -m …`."""
+"""Runs pytest in a separate network namespace that has only loopback: `unshare --net python -m …`."""
 
 import array
 import fcntl
@@ -12,7 +12,7 @@ _GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 0x1
 
 
 def loopback_up() -> None:
-    """What `ip link set lo up` does, on machines without it."""
+    """Does what `ip link set lo up` does, on machines without it."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         request = array.array("b", struct.pack("16sH14x", b"lo", 0))
         fcntl.ioctl(any_socket, _GET_FLAGS, request, True)

@@ -1,4 +1,4 @@
-"""A pool that is others', too, and many threads. `test_in_its_own_network.py` runs this, where it harms nobody."""
+"""A pool shared with others, and many threads. `test_in_its_own_network.py` runs this, isolated from all others."""
 
 import asyncio
 import os
@@ -41,7 +41,7 @@ async def test_what_others_have_in_the_pool_is_not_listed(options: dict[str, str
             assert client.put(name, b"else", pinned()) == 0
         assert await listed(backend) == ["kv/objects/team/chat/00-a.tp0"]
     finally:
-        # A master dies that looks for a pattern in so long a name.
+        # A master crashes if it looks up a pattern in such a long name.
         for name in names:
             client.remove(name, True)
     await backend.close()
@@ -57,7 +57,7 @@ async def test_an_owner_that_is_no_text_is_another_one(options: dict[str, str], 
 
 async def test_who_takes_a_prefix_over_goes_on_until_it_has_it(pool: MooncakePool, client) -> None:
     class Quicker:
-        """The manager that had it claims it anew, as it looks just when its claim is gone."""
+        """The previous manager claims it again, because it looks just when its claim is gone."""
 
         def __getattr__(self, name: str) -> Any:
             return getattr(client, name)

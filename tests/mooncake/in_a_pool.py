@@ -1,4 +1,4 @@
-"""A manager and engines at a real pool of Mooncake's. `test_in_its_own_network.py` runs this, where it harms nobody."""
+"""A manager and engines with a real Mooncake pool. `test_in_its_own_network.py` runs this, isolated from all others."""
 
 import asyncio
 import time
@@ -43,7 +43,7 @@ async def test_blocks_are_written_to_a_pool_found_there_and_deleted(playing: Pla
     match = await playing.match(prompt("a", 3))
     name = unquote(urlparse(match.blocks[2].locations[0].specs[0].uri).path[1:])
     assert client.get(name).rstrip(b"\0") == b"a0002"
-    # Whoever has just read it has a lease of Mooncake's, and the manager's own are over.
+    # The read above holds a lease of Mooncake's, while the manager's own leases have expired.
     await playing.manager.remover.remove_cache(INSTANCE, prompt("a", 3)[1:])
     await playing.settle()
     assert len(await listed(playing)) == 1
@@ -122,7 +122,7 @@ async def test_a_pool_without_a_master_and_one_without_a_node_are_unhealthy_unti
     pool.start_master()
     pool.await_memory(64)
     assert not await problem()
-    # What lay there is gone, and nothing stands in the way of its record's going, too.
+    # Its content is gone, and nothing prevents the removal of its record.
     assert await listed(playing) == []
     await playing.manager.remover.remove_cache(INSTANCE, keys("a"))
     await playing.settle()
@@ -166,7 +166,7 @@ def test_engines_share_a_pool(
     assert second.load("acme", KEYS) == contents(KEYS[3:])
     assert (second.counts("acme").corrupt, second.counts("acme").vanished) == (2, 1)
 
-    # As when the master restarts: what is not there any more is asked for once, and written anew.
+    # As when the master restarts: missing blocks are requested once, and written again.
     client.remove_by_regex(".*", True)
     second.wait(lambda: first.store("acme", KEYS) and second.load("acme", KEYS) == contents(KEYS))
     for each in (first, second):

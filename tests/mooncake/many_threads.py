@@ -1,4 +1,4 @@
-"""A process with a small buffer and many threads, which ends while they go on: `python -m … MASTER`."""
+"""A process with a small buffer and many threads, which ends while they run: `python -m … MASTER`."""
 
 import os
 import sys

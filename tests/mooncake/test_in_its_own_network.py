@@ -1,4 +1,4 @@
-"""Storages of type Mooncake at a real pool, whose nodes listen at all addresses: in a network of their own."""
+"""Storages of type Mooncake at a real pool, whose nodes listen at all addresses: in their own network."""
 
 import os
 import subprocess
@@ -11,12 +11,12 @@ from hack import mooncake
 
 _ROOT = Path(__file__).parents[2]
 _AS_ROOT = () if os.geteuid() == 0 else ("--map-root-user",)
-# And with process numbers of its own, so that nothing outlives it, however it ends.
+# Also in a process namespace of its own, so that no process outlives it, however it ends.
 _ALONE = ("unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", *_AS_ROOT)
 
 
 def _obstacle() -> str:
-    """Why there can be no such network here; empty if there can."""
+    """Why such a network is impossible here; empty if it is possible."""
     if sys.platform != "linux":
         return "network namespaces need Linux"
     return subprocess.run([*_ALONE, "true"], capture_output=True, text=True, check=False).stderr.strip()
@@ -27,7 +27,7 @@ _WHY_NOT = _obstacle()
 
 @pytest.mark.skipif(bool(_WHY_NOT), reason=_WHY_NOT)
 def test_a_pool_of_memory():
-    """What `in_a_pool.py` and `in_a_crowd.py` test; see there."""
+    """Runs the tests of `in_a_pool.py` and `in_a_crowd.py`; see there."""
     files = ("tests/mooncake/in_a_pool.py", "tests/mooncake/in_a_crowd.py")
     done = subprocess.run(
         [*_ALONE, sys.executable, "-m", "tests.mooncake.alone", "-q", "-p", "no:cacheprovider", *files],

@@ -1,4 +1,4 @@
-"""What of storages of type Mooncake needs no pool, nor its client."""
+"""The parts of storages of type Mooncake that need neither a pool nor its client."""
 
 import sys
 from pathlib import Path

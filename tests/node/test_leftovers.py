@@ -1,4 +1,4 @@
-"""What a node leaves on the machine: nothing."""
+"""A node leaves nothing on the machine."""
 
 import json
 import subprocess
@@ -27,7 +27,7 @@ def processes_of(node: Node) -> list[psutil.Process]:
 
 
 def arguments(process: psutil.Process) -> list[str]:
-    """Those of a process; none where it has ended since it was found."""
+    """The arguments of a process; none if it has ended since it was found."""
     try:
         return process.cmdline()
     except psutil.NoSuchProcess:

@@ -1,4 +1,4 @@
-"""The one-node Kubernetes that end-to-end tests run on, really brought up."""
+"""The one-node Kubernetes for end-to-end tests, really started."""
 
 import signal
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ def test_pods_reach_each_other_by_the_names_of_services(node):
         "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]},
     }
     page = "mkdir /tmp/pages; echo hello > /tmp/pages/index.html; httpd -f -p 80 -h /tmp/pages"
-    # Silent while the page is not there yet: what is asked is that it comes.
+    # Silent while the page is not there yet: the test is that it appears.
     ask = "until wget -q -O - http://web.default.svc.cluster.local 2> /dev/null; do sleep 1; done"
     apply(node, service, pod("web", SHELL_IMAGE, "sh", "-c", page), pod("asker", SHELL_IMAGE, "sh", "-c", ask))
     assert log_of_finished(node, "asker") == "hello"
@@ -98,7 +98,7 @@ def test_a_changed_config_map_reaches_a_pod_soon_after_an_annotation(node):
     node.kubectl("wait", "--for=condition=Ready", "pod/reader", "--timeout=60s")
     apply(node, {**settings, "data": {"value": "two"}})
     node.kubectl("annotate", "pod/reader", "changed=yes")
-    # Without the annotation it takes kubelet more than a minute.
+    # Without the annotation, kubelet takes more than a minute.
     node.kubectl("wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/reader", "--timeout=30s")
     assert node.kubectl("logs", "reader").stdout == "read\n"
 
@@ -112,7 +112,7 @@ def test_a_daemon_that_dies_is_started_again(node):
 
 
 def daemon(node: Node, name: str) -> psutil.Process:
-    """The one of this name."""
+    """The daemon of this name."""
     found = [
         each
         for each in psutil.Process(node.first_process).children(recursive=True)

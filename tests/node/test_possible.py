@@ -1,4 +1,4 @@
-"""Whether a node can run on this machine is said before anything is built."""
+"""Whether a node can run on this machine is reported before anything is built."""
 
 import os
 

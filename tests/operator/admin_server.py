@@ -1,4 +1,4 @@
-"""An engine's admin server that sends what a test tells it to."""
+"""An engine's admin server with answers chosen by a test."""
 
 import asyncio
 from collections import Counter
@@ -15,7 +15,7 @@ MAX_BYTES = max_report_bytes(100, may_register=False)
 
 
 class Engine:
-    """An admin server that sends what it is told to."""
+    """An admin server with answers chosen by a test."""
 
     def __init__(self) -> None:
         self.body = b""
@@ -24,11 +24,11 @@ class Engine:
         self.is_chunked = False
         self.port = 0
         self.asked: Counter[str] = Counter()
-        """How often, by address."""
+        """The number of requests, by address."""
         self.body_of: dict[str, bytes] = {}
-        """What it sends at some address, ..."""
+        """The body to send at an address."""
         self.delay_of: dict[str, float] = {}
-        """... and how late."""
+        """Seconds before an answer, by address."""
 
     async def answer(self, request: web.Request) -> web.Response:
         address = str(request.url.host)
@@ -42,7 +42,7 @@ class Engine:
 
 @asynccontextmanager
 async def listening() -> AsyncIterator[Engine]:
-    """One at two addresses, 127.0.0.1 and 127.0.0.2, for as long as the block runs."""
+    """A server at two addresses, 127.0.0.1 and 127.0.0.2, for as long as the block runs."""
     made = Engine()
     app = web.Application()
     app.router.add_get("/report", made.answer)

@@ -1,4 +1,4 @@
-"""The API server's own record of what service accounts asked for."""
+"""The API server's own record of the requests of service accounts."""
 
 import json
 from collections.abc import Iterator
@@ -18,14 +18,14 @@ class Request:
     verb: str
     group: str
     resource: str
-    """With the subresource, as in RBAC: ``tenantzones/status``."""
+    """The resource with its subresource, as in RBAC: ``tenantzones/status``."""
     namespace: str
     name: str
     code: int
     query: str
-    """What the URI says after the path."""
+    """The URI's part after the path."""
     received: str
-    """When, by the API server's clock; sorts by time."""
+    """The time of the request, by the API server's clock; sorts by time."""
 
     @property
     def is_write(self) -> bool:
@@ -33,7 +33,7 @@ class Request:
 
     @property
     def created(self) -> bool:
-        """Whether there is an object now that was not there before."""
+        """Whether it created an object."""
         return self.code == 201
 
 
@@ -49,18 +49,18 @@ class AuditLog:
         self._since = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
     def requests(self, user: str = "") -> list[Request]:
-        """Of one user, or of all, in the order in which they were answered."""
+        """Requests of one user, or of all, in the order in which they were answered."""
         return [request for request in self._read() if user in ("", request.user)]
 
     def writes(self, user: str = "") -> list[Request]:
-        """What was written, but for the Lease, which is written to all the time."""
+        """Writes, except those to the Lease, which is written all the time."""
         return [request for request in self.requests(user) if request.is_write and request.resource != "leases"]
 
     def _read(self) -> Iterator[Request]:
         with self._path.open() as file:
             file.seek(self._start)
             for line in file:
-                # The last one may be only half there.
+                # The last line may be incomplete.
                 if line.endswith("\n"):
                     request = _request(json.loads(line))
                     if request.received >= self._since:

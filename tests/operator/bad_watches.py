@@ -16,7 +16,7 @@ def repeated(lines: list[bytes]) -> list[bytes]:
 
 
 class Late:
-    """Holds each event back until the next one comes, and lets the older one follow it."""
+    """Holds each event back until the next one arrives, and sends the older one after it."""
 
     def __init__(self) -> None:
         self._held: list[bytes] = []
@@ -27,7 +27,7 @@ class Late:
 
 
 class Cut:
-    """Leaves half of the first event."""
+    """Leaves only half of the first event."""
 
     def __init__(self) -> None:
         self._is_over = False

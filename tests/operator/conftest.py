@@ -30,10 +30,10 @@ class Operator:
     """The operator as a process.
 
     Args:
-        kubeconfig: of the user as whom it runs.
-        log: what it says is appended here.
-        flags: further ones. By default it holds no Lease, so that after a kill it need not wait for its own to expire.
-        namespace: the only one that it serves; None: all.
+        kubeconfig: the config of the user as whom it runs.
+        log: a file to which its output is appended.
+        flags: further flags. By default it holds no Lease, so that after a kill it need not wait for its own to expire.
+        namespace: the only namespace that it serves; None: all.
     """
 
     def __init__(self, kubeconfig: Path, log: Path, *flags: str, namespace: str | None = None) -> None:
@@ -56,20 +56,20 @@ class Operator:
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log, env={**os.environ, **environment})
 
     def await_running(self) -> None:
-        """Until everything was listed, whoever leads."""
+        """Waits until everything was listed, whichever replica leads."""
         eventually(self.is_ready)
 
     def await_leading(self) -> None:
         eventually(self.is_leading)
 
     def kill(self) -> None:
-        """Without a chance to clean up."""
+        """Kills it without a chance to clean up."""
         self.send(signal.SIGKILL)
         assert self._process is not None
         self._process.wait()
 
     def stop(self) -> int:
-        """As Kubernetes stops a pod; returns the exit code."""
+        """Stops it as Kubernetes stops a pod. Returns the exit code."""
         self.send(signal.SIGTERM)
         assert self._process is not None
         return self._process.wait(timeout=20)
@@ -83,9 +83,10 @@ class Operator:
         return self._process is not None and self._process.poll() is None
 
     def health(self) -> dict[str, Any]:
-        """
+        """Returns the operator's health.
+
         Raises:
-            OSError: it is not well, or it does not answer.
+            OSError: it is not healthy, or it does not answer.
         """
         return self._get("/healthz")
 
@@ -96,7 +97,8 @@ class Operator:
         return bool(self.health()["leading"])
 
     def scrape(self) -> Scrape:
-        """
+        """Scrapes the operator's metrics.
+
         Raises:
             OSError: it does not answer.
         """
@@ -121,7 +123,7 @@ async def engine() -> AsyncIterator[Engine]:
 
 @pytest.fixture(scope="session")
 def operator_kubeconfig(control_plane: Cluster) -> Path:
-    """Of a user with the shipped role, where users can be made; else the one that the cluster was named with."""
+    """The kubeconfig of a user with the shipped role, where users can be made; otherwise that of the given cluster."""
     if not isinstance(control_plane, ControlPlane):
         return control_plane.kubeconfig
     for name in ("namespace.yaml", "rbac.yaml", "guard.yaml"):
@@ -148,14 +150,14 @@ def kube(control_plane: Cluster) -> Iterator[Kube]:
 
 @pytest.fixture(scope="session")
 def proxy(operator_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
-    """Who has made it fail heals it."""
+    """A proxy of the API server. A test that makes it fail restores it."""
     with proxied_for_operator(operator_kubeconfig, tmp_path_factory.mktemp("proxy")) as made:
         yield made
 
 
 @pytest.fixture
 async def pods(proxy: Proxy, kube: Kube, namespace: str) -> AsyncIterator[Pods]:
-    """A namespace's, that are watched through the proxy."""
+    """The pods of a namespace, watched through the proxy."""
     proxy.heal()
     async with watched_through(proxy.kubeconfig, kube, namespace) as made:
         yield made
@@ -171,6 +173,6 @@ def world(control_plane: Cluster, kube: Kube, namespace: str, operator: Operator
 
 @pytest.fixture(scope="module")
 def thief(control_plane: Cluster, operator_kubeconfig: Path) -> Iterator[Kube]:
-    """The API server as somebody sees it who has the operator's token."""
+    """The API server as seen by a holder of the operator's token."""
     with stolen_token(control_plane, operator_kubeconfig) as made:
         yield made

@@ -1,4 +1,4 @@
-"""Objects of each kind, as kubectl takes them, and what the API server says of one that it refuses."""
+"""Objects of each kind, as kubectl takes them, and the API server's errors for refused ones."""
 
 import json
 from typing import Any
@@ -27,7 +27,7 @@ def group(**spec: Any) -> str:
 
 
 def refused(cluster: Cluster, body: str) -> str:
-    """What the API server says of an object; it must not take it."""
+    """The API server's error for an object, which it must refuse."""
     answer = cluster.kubectl("apply", "--dry-run=server", "--filename=-", stdin=body, check=False)
     assert answer.returncode != 0
     return answer.stderr

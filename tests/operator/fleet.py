@@ -1,4 +1,4 @@
-"""Simulated engines: they speak the real report over HTTP and read the real config, as far as kubelet would show it."""
+"""Simulated engines: they send the real report over HTTP and read the real config, as kubelet would show it."""
 
 import threading
 import time
@@ -30,8 +30,8 @@ from tests.operator.kube import Kube
 class SimulatedEngine:
     """One engine pod: its admin server, and a stand-in for its kubelet.
 
-    Like kubelet, it looks at ConfigMap and Secret when the pod's annotation changes, and not before, but for a Secret
-    that it does not have yet; how often it looks at the pod is said by ``look_seconds``.
+    Like kubelet, it looks at ConfigMap and Secret only when the pod's annotation changes, except for a Secret that it
+    does not have yet. ``look_seconds`` is the time between its looks at the pod.
     """
 
     def __init__(
@@ -54,9 +54,9 @@ class SimulatedEngine:
         self._secret_path = f"/api/v1/namespaces/{namespace}/secrets/{salt_secret_name(pool)}"
         self.name, self.ip, self.port, self.blocks = name, ip, port, blocks
         self.refusal = ""
-        """Refuse new configs with this error."""
+        """The error with which new configs are refused."""
         self.identity_problem = ""
-        """Why its frontend lets nobody in."""
+        """The reason why its frontend admits no tenant."""
         self.cached: dict[str, int] = {}
         """Blocks that zones hold."""
         self.details: dict[str, dict[str, Any]] = {}
@@ -64,11 +64,11 @@ class SimulatedEngine:
         self.registered: tuple[ZoneReport, ...] = ()
         """Zones that it made for tenants without a TenantZone."""
         self.lie: Lie | None = None
-        """Told in place of a report."""
+        """Sent instead of a report."""
         self.salt_key = SaltKeyStatus()
         self.admin_port = AdminPortStatus()
         self.accepts = accepts
-        """Tokens, one of which it wants to be shown; None: it answers everybody."""
+        """Tokens, one of which a request must have; None: it answers all requests."""
         self.polls = 0
         self._purges: dict[str, PurgeReport] = {}
         self._config: RuntimeConfig | None = None
@@ -87,18 +87,18 @@ class SimulatedEngine:
         self.hang_up()
 
     def hang_up(self) -> None:
-        """Stop answering, as an engine that died."""
+        """Stops answering, like an engine that died."""
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()
             self._server = None
 
     def come_back(self) -> None:
-        """Answer again, with all that it had."""
+        """Answers again, with its whole state."""
         self._serve()
 
     def sync(self) -> None:
-        """Read the ConfigMap and apply it, or refuse it as the real engine does."""
+        """Reads the ConfigMap and applies it, or refuses it as the real engine does."""
         found = self._kube.get(self._config_path)
         if found is None:
             return
@@ -115,7 +115,7 @@ class SimulatedEngine:
             self._status = ConfigStatus(applied_generation=config.generation, applied_hash=config.hash)
 
     def _purge(self, config: RuntimeConfig) -> None:
-        """Carry out the purges that are new; a zone that is new has nothing cached."""
+        """Carries out new purges; a new zone has nothing cached."""
         known = {zone.name for zone in self._config.zones} if self._config is not None else set()
         for zone in config.zones:
             done = self._purges.get(zone.name)
@@ -124,7 +124,7 @@ class SimulatedEngine:
                 self._purges[zone.name] = PurgeReport(id=zone.purge, evicted=evicted)
 
     def sync_salt_key(self) -> None:
-        """Read the Secret of the salt key; the key stays if it is gone."""
+        """Reads the Secret of the salt key; the key stays if the Secret is gone."""
         found = self._kube.get(self._secret_path)
         if found is not None:
             self.salt_key = SaltKeyStatus(id=salt_key_id(parse_salt_key(b64decode(found["data"][SALT_KEY_FILE]))))
@@ -206,7 +206,7 @@ class SimulatedEngine:
                     self.send_header(name, value)
                 if answer.length is not None:
                     self.send_header("Content-Length", str(answer.length))
-                # Who asks may have heard enough.
+                # The client may have stopped reading.
                 with suppress(ConnectionError):
                     self.end_headers()
                     for piece in answer.pieces:

@@ -1,4 +1,4 @@
-"""A way to the API server that a test can cut."""
+"""A connection to the API server that a test can cut."""
 
 import contextlib
 import socket
@@ -10,7 +10,7 @@ _BUFFER_BYTES = 65536
 
 
 class Gateway:
-    """Passes on TCP connections to a server on loopback."""
+    """Forwards TCP connections to a server on loopback."""
 
     def __init__(self, server: str) -> None:
         target = urlsplit(server)
@@ -23,7 +23,7 @@ class Gateway:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self) -> None:
-        """End all connections, and let no new one through."""
+        """Ends all connections, and lets no new one through."""
         with self._lock:
             self._is_cut = True
             for each in self._open:

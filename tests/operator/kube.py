@@ -1,4 +1,4 @@
-"""The API server as the operator's tests see it: plain HTTP, to look at a condition many times a second."""
+"""The API server for the operator's tests: plain HTTP, to check a condition many times a second."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ from tenantzone_contract.config import ConfigError
 T = TypeVar("T")
 TIMEOUT_SECONDS = 90.0
 _CALL_SECONDS = 60.0
-"""As long as the API server itself gives a call: on busy cores to delete a collection takes more than ten seconds."""
+"""The API server's own limit for a call: on busy cores, deleting a collection takes more than ten seconds."""
 _POLL_SECONDS = 0.05
 
 
@@ -27,7 +27,7 @@ class Kube:
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     def get(self, path: str) -> dict[str, Any] | None:
-        """An object, or None if it is not there."""
+        """An object, or None if it does not exist."""
         try:
             return self.call("GET", path)
         except urllib.error.HTTPError as error:
@@ -67,10 +67,11 @@ def proxied(cluster: Cluster) -> Iterator[Kube]:
 
 
 def eventually(look: Callable[[], T], *, timeout: float = TIMEOUT_SECONDS) -> T:
-    """What it returns as soon as that is true. What is not there yet is waited for, be it the API server itself.
+    """Calls `look` until its result is true, and returns that. Waits for missing objects, and for the API server
+    itself.
 
     Raises:
-        AssertionError: it did not become true; the message has what was seen last.
+        AssertionError: it did not become true; the message has the last result.
     """
     deadline = time.monotonic() + timeout
     seen: object = None

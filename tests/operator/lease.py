@@ -1,4 +1,4 @@
-"""Where the operator's Lease is, by which its replicas elect who leads."""
+"""The place of the operator's Lease, by which its replicas elect the leader."""
 
 NAME = "tenantzone-operator"
 NAMESPACE = "tenantzone-system"

@@ -1,4 +1,4 @@
-"""A real KV-cache manager as a process, which the API server's TokenReview tells who asks, as in the manifests."""
+"""A real KV-cache manager as a process that identifies callers by the API server's TokenReview, as in the manifests."""
 
 import json
 import os
@@ -16,15 +16,15 @@ from hack.ports import free_ports
 
 
 class ManagerRefusal(Exception):
-    """What the manager says instead of doing it."""
+    """The manager's refusal of a call."""
 
 
 class ManagerProcess:
     """One manager over a file, with the rights of its service account.
 
     Args:
-        cluster: with the manifests' rights.
-        folder: of all that it needs.
+        cluster: a cluster with the manifests' rights.
+        folder: a folder for all of its files.
     """
 
     def __init__(self, cluster: Cluster, folder: Path) -> None:
@@ -56,16 +56,16 @@ class ManagerProcess:
         self._process.wait()
 
     def let_in(self, accounts: Mapping[str, Any]) -> None:
-        """Have it know these service accounts, too, from a new start on."""
+        """Makes it know these service accounts, too, after a restart."""
         self._access.let_in(accounts)
         self.kill()
         self.start()
 
     def ask(self, call: str, token: str = "", /, **fields: Any) -> dict[str, Any]:
-        """Make a call, as the operator if nothing is shown.
+        """Makes a call, as the operator if no token is given.
 
         Raises:
-            ManagerRefusal: it was not done.
+            ManagerRefusal: the call was refused.
             OSError: there is no answer.
         """
         request = urllib.request.Request(f"{self.url}/v1/{call}", json.dumps(fields).encode())

@@ -1,4 +1,4 @@
-"""A cluster with a KV-cache manager beside it, and what a test wants to do with both."""
+"""A cluster and its KV-cache manager, and what a test does with both."""
 
 import json
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ class ManagerSite:
         self.kube.call("POST", f"{API}/{kind.lower()}s", body)
 
     def disk(self, name: str, **spec: Any) -> Path:
-        """A storage on a folder of its own."""
+        """A storage with its own folder."""
         path = self.folder / name
         path.mkdir()
         self.create("KVStorage", name, type="FileSystem", fileSystem={"path": str(path)}, **spec)
@@ -53,7 +53,7 @@ class ManagerSite:
         return found.get("status", {})
 
     def condition(self, kind: str, name: str, condition: str, status: str, reason: str = "") -> dict[str, Any]:
-        """The condition, once it is about the present generation and as it should be."""
+        """The condition, once it is about the current generation and has this status."""
 
         def look() -> dict[str, Any]:
             found = self.kube.get(self.path(kind, name))
@@ -71,14 +71,14 @@ class ManagerSite:
         eventually(lambda: self.kube.get(self.path(kind, name)) is None)
 
     def registered(self, call: str, inner: str) -> dict[str, Any]:
-        """What the manager has of a kind, by name."""
+        """The manager's objects of a kind, by name."""
         (listed,) = self.manager.ask(call).values()
         return {each[inner]["name"]: each for each in listed}
 
 
 @contextmanager
 def site_in(cluster: Cluster, kube: Kube, folder: Path) -> Iterator[ManagerSite]:
-    """A manager, and the rights that an operator beside it has, for as long as the block runs."""
+    """A manager, and the rights of an operator that uses one, for as long as the block runs."""
     if not isinstance(cluster, ControlPlane):
         pytest.skip("a cluster that was named may have a manager of its own")
     shipped = [f"--filename={file}" for file in RIGHTS]
@@ -90,7 +90,7 @@ def site_in(cluster: Cluster, kube: Kube, folder: Path) -> Iterator[ManagerSite]
         yield ManagerSite(kube, manager, folder)
     finally:
         manager.kill()
-        # Other tests ask for all that the operator may do where there is no manager.
+        # Other tests check everything that the operator may do without a manager.
         cluster.kubectl("delete", *shipped)
 
 
@@ -100,7 +100,7 @@ def engine_token(cluster: Cluster, namespace: str, account: str = "engines") -> 
 
 
 def write(site: ManagerSite, token: str, instance: str, *names: str) -> None:
-    """Write blocks, as an engine does."""
+    """Writes blocks, as an engine does."""
     keys = [name.encode().hex().upper()[:4] for name in names]  # base64, by its letters
     started = site.manager.ask("StartWriteCache", token, instance_id=instance, block_keys=keys)
     for block in started["blocks"]:

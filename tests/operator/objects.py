@@ -1,4 +1,4 @@
-"""Builders: only what a test is about needs to be said."""
+"""Builders: a test gives only what it is about."""
 
 from typing import Any
 
@@ -79,10 +79,10 @@ def observed(
     missing_api_servers: int = 0,
     **zones: Any,
 ) -> Observation:
-    """An engine that has applied a snapshot and reports its zones; `acme={"cached": 3}` says more about one of them.
+    """An engine that has applied a snapshot and reports its zones; `acme={"cached": 3}` sets fields of one of them.
 
-    Registered zones come first. Of its identity the digest and the problem are said. ``error`` is why
-    it refuses a config, ``untrusted`` that it does so because of the signature.
+    Registered zones come first. Of its identity, the digest and the problem are given. ``error`` is the reason why it
+    refuses a config, ``untrusted`` that the reason is the signature.
     """
     status = ConfigStatus()
     if applied is not None:
@@ -113,7 +113,7 @@ def observed(
 
 
 def _as_asked(zone: ZoneConfig, grant: Grant) -> dict[str, Any]:
-    """What an engine that has granted this reports."""
+    """The report of an engine that has granted this."""
     return {
         "tenant": zone.tenant,
         "generation": zone.generation,
@@ -124,7 +124,7 @@ def _as_asked(zone: ZoneConfig, grant: Grant) -> dict[str, Any]:
 
 
 def zone_report(name: str, **fields: Any) -> ZoneReport:
-    """An empty zone, but for what the fields say."""
+    """An empty zone with the given fields."""
     empty = {"generation": 1, "state": "Evicted", "reserved": 0, "limit": 100, "in_use": 0, "cached": 0}
     return ZoneReport(**{"name": name, "tenant": name} | empty | fields)
 

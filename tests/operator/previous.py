@@ -1,7 +1,7 @@
 """The previous release's operator and engine, from the repository's history.
 
-That is the last release's tag. As long as there is none, it is the commit whose schemas are kept as
-``v0.1.0``, which was never tagged.
+That is the last release's tag. Until there is one, it is the commit whose schemas are kept as ``v0.1.0``, which was
+never tagged.
 """
 
 import io
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 _BEFORE_TAGS = "78c555bbddfb0b4c4287fc177041e058be0ea4b4"
 COMMIT: Final = last_tag() or _BEFORE_TAGS
 NAME: Final = f"from {last_tag() or f'{_BEFORE_TAGS[:7]}, since no release is tagged'}"
-"""For the names of tests: from where they go up."""
+"""The starting point of the upgrade, for the names of tests."""
 _PACKAGES = ("operator/tenantzone_operator", "runtime/tenantzone_contract", "runtime/tenantzone_runtime")
 
 
@@ -26,7 +26,7 @@ def is_known() -> bool:
 
 
 def unpack_previous(folder: Path) -> str:
-    """Write its packages into a folder, and return the PYTHONPATH on which they come first."""
+    """Writes its packages into a folder, and returns the PYTHONPATH on which they come first."""
     archive = subprocess.run(["git", "archive", COMMIT, *_PACKAGES], cwd=ROOT, capture_output=True, check=True).stdout
     unpack(io.BytesIO(archive), folder)
     return ":".join(dict.fromkeys(str(folder / package.partition("/")[0]) for package in _PACKAGES))

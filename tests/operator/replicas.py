@@ -1,4 +1,4 @@
-"""Several operators at once, each a user of its own with the shipped rights, so that the audit log tells them apart."""
+"""Several operators at once; each is its own user with the shipped rights, so the audit log distinguishes them."""
 
 import json
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ SHORT = (
     *("--leader-elect-renew-deadline", "3s"),
     *("--leader-elect-retry-period", "500ms"),
 )
-"""For tests that are about something else than how long it takes."""
+"""For tests that are not about durations."""
 
 
 class Replica(Operator):
@@ -29,7 +29,7 @@ class Replica(Operator):
 
 
 class Replicas:
-    """Those that a module's tests share; a test that ends one has it started again by the next."""
+    """The operators that a module's tests share; one that a test ends is started again by the next test."""
 
     def __init__(self, plane: ControlPlane, folder: Path) -> None:
         self._plane = plane
@@ -38,16 +38,16 @@ class Replicas:
         self.begin()
 
     def begin(self) -> None:
-        """A test begins: what was asked for before is not its matter."""
+        """Begins a test: earlier requests do not count."""
         self.audit = AuditLog(self._plane.audit_log)
 
     def add(self, name: str, *flags: str, server: str = "") -> Replica:
-        """Start one.
+        """Starts one.
 
         Args:
-            name: of its service account.
-            flags: further ones.
-            server: where it finds the API server, if not where everybody does.
+            name: the name of its service account.
+            flags: further flags.
+            server: the API server's address, if it is not the usual one.
         """
         self._plane.kubectl("apply", "--filename=-", stdin=json.dumps(_bindings(name)))
         user = f"system:serviceaccount:{NAMESPACE}:{name}"
@@ -61,7 +61,7 @@ class Replicas:
         return self._made[name]
 
     def two(self, *flags: str) -> tuple[Replica, Replica]:
-        """Two that run: the one that leads, and the other when it could take over."""
+        """Two running operators: the leader, and the other once it could take over."""
         names = ("left", "right")
         if any(replica.flags != flags or name not in names for name, replica in self._made.items()):
             self.end()
@@ -75,7 +75,7 @@ class Replicas:
         return (left, right) if left.is_leading() else (right, left)
 
     def end(self) -> None:
-        """End all of them; nobody holds the Lease then."""
+        """Ends all of them; the Lease has no holder then."""
         made, self._made = self._made, {}
         for replica in made.values():
             if replica.is_running:
@@ -86,7 +86,7 @@ class Replicas:
 
 @contextmanager
 def replicas_of(plane: ControlPlane, folder: Path) -> Iterator[Replicas]:
-    """None at first, and nobody holds the Lease."""
+    """Replicas, none at first; the Lease has no holder."""
     replicas = Replicas(plane, folder)
     replicas.end()
     try:

@@ -1,4 +1,4 @@
-"""What an operator says on /metrics at one moment."""
+"""An operator's /metrics at one moment."""
 
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
@@ -11,7 +11,7 @@ class Scrape:
         self.families: list[Metric] = list(text_string_to_metric_families(text))
 
     def samples(self, name: str = "", **labels: str) -> list[Sample]:
-        """Those of this name, or of any, that have at least these labels."""
+        """Samples of this name, or of any, that have at least these labels."""
         return [
             sample
             for family in self.families
@@ -20,7 +20,7 @@ class Scrape:
         ]
 
     def value(self, name: str, **labels: str) -> float | None:
-        """Of the one sample; None if there is none."""
+        """The value of the only matching sample; None if there is none."""
         found = self.samples(name, **labels)
         assert len(found) < 2, found
         return found[0].value if found else None

@@ -1,4 +1,4 @@
-"""The API server as somebody sees it who has the operator's token."""
+"""The API server as seen by a holder of the operator's token."""
 
 import json
 import urllib.error
@@ -15,12 +15,12 @@ LABELS = {"app.kubernetes.io/managed-by": "tenantzone-operator", "tenantzone.io/
 OWNER = {"apiVersion": "tenantzone.io/v1alpha1", "kind": "ZonePool", "name": "demo", "uid": "of-a-pool"}
 AS_MANAGER = "?fieldManager=tenantzone-operator"
 OF_OTHERS = "changes no finalizer, label or annotation but its own"
-"""What is said of those."""
+"""The guard's message about these changes."""
 
 
 @contextmanager
 def stolen_token(cluster: Cluster, operator_kubeconfig: Path) -> Iterator[Kube]:
-    """For as long as the block runs, and once the guard is in force."""
+    """Runs for as long as the block, and only once the guard is in force."""
     assert isinstance(cluster, ControlPlane), "a cluster that was named has no such user"
     as_operator = Cluster(operator_kubeconfig, cluster.server, cluster.kubectl_program)
     with proxied(as_operator) as made:
@@ -30,7 +30,7 @@ def stolen_token(cluster: Cluster, operator_kubeconfig: Path) -> Iterator[Kube]:
 
 
 def refusal(kube: Kube, method: str, path: str, body: Any = None, content_type: str = "application/json") -> str:
-    """What the API server says; empty if it does it."""
+    """The API server's error; empty if it accepts the request."""
     try:
         kube.call(method, path, body, content_type)
     except urllib.error.HTTPError as error:
@@ -39,5 +39,5 @@ def refusal(kube: Kube, method: str, path: str, body: Any = None, content_type: 
 
 
 def patched(kube: Kube, path: str, change: Any) -> str:
-    """The same of a merge patch."""
+    """The same for a merge patch."""
     return refusal(kube, "PATCH", path, change, "application/merge-patch+json")

@@ -1,4 +1,4 @@
-"""What opens engines' admin ports: the operator's key, the pools' tokens, and what is said of engines that differ."""
+"""What opens engines' admin ports: the operator's key, the pools' tokens, and the status of engines that differ."""
 
 import asyncio
 import base64
@@ -39,7 +39,7 @@ def engine(name: str = "engine-0", **status: Any) -> Observation:
 
 
 def older(name: str = "older") -> Observation:
-    """Of the previous release, which knows no tokens."""
+    """An observation of the previous release, which knows no tokens."""
     return observed(None, engine=name, admin_port=None)
 
 
@@ -103,7 +103,7 @@ def test_what_a_lying_engine_says_of_its_port_is_cut_short():
 
 
 class Keeper:
-    """An API server with one Secret, or none, that answers with this status."""
+    """An API server with at most one Secret that answers with this status."""
 
     def __init__(self, status: int = 200, **data: bytes) -> None:
         self.status = status
@@ -243,7 +243,7 @@ async def test_a_secret_that_somebody_spoiled_is_no_key_and_is_not_replaced():
 
 @pytest.fixture
 def closed_port(tmp_path: Path) -> Iterator[int]:
-    """Of a real engine's admin server, with the token before the newest."""
+    """The port of a real engine's admin server, with the token before the newest."""
     (tmp_path / ACCEPTED_FILE).write_text(admin_token(OLD, "default", "demo"))
     server = AdminServer("127.0.0.1", 0, lambda: report("engine-0"), access=AdminAccess(tmp_path))
     server.start()
@@ -268,7 +268,7 @@ async def test_one_that_takes_none_of_them_refuses(closed_port: int, tokens: tup
 
 
 async def test_what_else_may_refuse_at_a_port_is_told_as_nobody(engine: Engine):
-    """A pool's author chooses the port, and learns nothing of what is there."""
+    """A pool's author chooses the port, and learns nothing about what listens there."""
     engine.status = 401
     (seen,) = await EngineWatch(changed=lambda: None, tokens=lambda: TOKENS).look_at([pod()], engine.port, MAX_BYTES)
     assert (seen.refuses, seen.error) == (False, silent().error.replace("9464", str(engine.port)))

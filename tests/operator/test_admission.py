@@ -1,4 +1,4 @@
-"""Who fits, by example; each case is named by what it says to an operator of the pool."""
+"""Which zones fit, by example; each case is named after its meaning for an operator of the pool."""
 
 import pytest
 
@@ -205,7 +205,7 @@ def test_what_was_granted_for_good_is_not_provisional_where_no_size_is_known():
 
 
 def decided_again(*zones, granted=(), size=1000):
-    """The zones that are accepted after the first size is known, all but ``granted`` provisionally before."""
+    """The zones that are accepted after the first size is known; all but ``granted`` were provisional before."""
     known = {each.meta.name: each.config for each in (*zones, *granted)}
     decisions = admit([*zones, *granted], known, size, provisional={each.meta.name for each in zones})
     refused = {name for name, decision in decisions.items() if not decision.accepted}

@@ -21,7 +21,7 @@ SECONDS = 40.0
 
 
 def missed(actual_seconds: float) -> dict[str, Any]:
-    """What an engine reports of a latency target of half a second."""
+    """An engine's report of a latency target of half a second."""
     target = {"targetSeconds": 0.5, "actualSeconds": actual_seconds, "met": False, "reason": "Neighbours"}
     return {"latency": {"tokenTime": target}}
 
@@ -62,13 +62,13 @@ def test_what_helps_is_tried_and_kept_and_goes_with_the_mode(world: World, opera
 
     eventually(lambda: row(world)["state"] == "Kept", timeout=SECONDS)
     assert (row(world)["zone"], row(world)["field"], row(world)["value"]) == ("acme", "weight", "2")
-    # Looks of before the engine got better may be in the window.
+    # The window may contain observations from before the engine got better.
     assert re.search(r"acme had 4.00 times its latency target, and has [12]\.\d+ times since", plugin(world, "--once"))
     assert world.zone("acme")["metadata"]["generation"] == generation
     assert "weight" not in world.zone("acme")["spec"] or world.zone("acme")["spec"]["weight"] == 1
     world.await_ready("acme")
 
-    # Another leader reads what is in force from the status.
+    # Another leader reads the active values from the status.
     operator.kill()
     operator.start()
     operator.await_leading()

@@ -1,4 +1,4 @@
-"""KVStorages and KVCacheGroups in a real API server, the real operator, and a real KV-cache manager beside them."""
+"""KVStorages and KVCacheGroups with a real API server, the real operator and a real KV-cache manager."""
 
 import json
 import secrets
@@ -27,11 +27,11 @@ pytestmark = pytest.mark.controlplane
 
 @dataclass
 class Site(ManagerSite):
-    """With an operator, too."""
+    """A manager's site with an operator."""
 
     operator: Operator
     console: str
-    """URL of the operator's page."""
+    """The URL of the operator's page."""
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def site(
 
 @pytest.fixture
 def name() -> str:
-    """Of objects that are in no namespace, so that no two tests meet."""
+    """A unique name for cluster-scoped objects, so that no two tests collide."""
     return f"t-{secrets.token_hex(3)}"
 
 
@@ -118,11 +118,11 @@ def test_a_team_s_engines_store_blocks_within_its_quota_and_all_of_it_goes(
     assert reported["total"] == {"limit": 4 * SIZE, "watermark": 0.25}
     assert (reported["eviction_policy"], reported["ttl_seconds"]) == ("LFU", 3600)
     assert reported["moves"] == {"bytes_per_second": 1_000_000}
-    # What was promised was left, though it is above the watermark; what is promised no longer goes.
+    # What was promised was left, though it is above the watermark; what is no longer promised goes.
     site.change("KVCacheGroup", name, zones=[acme])
     eventually(lambda: site.status("KVCacheGroup", name)["evictedBlocks"] == 2)
 
-    # Deleted in the wrong order, by somebody who does not know it.
+    # Deleted in the wrong order, as by a user who does not know it.
     site.delete("KVStorage", name)
     waits = site.condition("KVStorage", name, "Registered", "False", "Deleting")
     assert f"it goes when the groups {name} do not name it any more" in waits["message"]
@@ -223,7 +223,7 @@ def test_a_manager_that_is_down_changes_nothing_and_is_told_when_it_is_back(site
 
 
 def await_told(site: Site, answers: int) -> None:
-    """Wait until Prometheus would be told whether the manager answers."""
+    """Waits until Prometheus would learn whether the manager answers."""
     eventually(lambda: site.operator.scrape().value("tenantzone_operator_manager_answers") == answers)
 
 
@@ -255,7 +255,7 @@ def test_two_pools_never_share_a_service_account(site: Site, world: World, contr
     register(site, token, name, name)
     assert site.registered("ListInstances", "instance")[name]["instance"]["pool"] == f"{world.namespace}/first"
 
-    # An older group that comes to name a pool has it from then on.
+    # From now on, the pool belongs to an older group that names it.
     site.create("KVCacheGroup", f"{name}-b", storages=[name])
     site.condition("KVCacheGroup", f"{name}-b", "Registered", "True")
     site.change("KVCacheGroup", name, pools=[])

@@ -1,4 +1,4 @@
-"""What the operator makes of what answers where the KV-cache manager should be."""
+"""How the operator handles what answers where the KV-cache manager should be."""
 
 import gzip
 import json
@@ -25,7 +25,7 @@ Serve = Callable[[Any], Any]
 
 @pytest.fixture
 async def serve() -> AsyncIterator[Serve]:
-    """Serves one answer to all that is asked, and returns the server."""
+    """Serves one answer to all requests, and returns the server."""
     servers = []
 
     async def start(answer: Callable[[web.Request], Any]) -> TestServer:

@@ -1,4 +1,4 @@
-"""What KVStorages and KVCacheGroups become in the manager's words, and what is said of them; without any server."""
+"""How KVStorages and KVCacheGroups translate for the manager, and their statuses; without any server."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -79,7 +79,7 @@ OF_MEMBERS = {
     "zones.[].types.[].reserved",
     "zones.[].types.[].limit",
 }
-"""Fields that mean what other objects make of them; the tests of members show that."""
+"""Fields whose meaning depends on other objects; the tests of members show them."""
 
 
 def storage(status: Any = None, *, generation: int = 1, metadata: Any = None, **spec: Any) -> DeclaredStorage:
@@ -96,7 +96,7 @@ def sharing(of: DeclaredGroup, pools: list[Pool], zones: Any = (), others: Any =
 
 
 def instance(name: str, pool: str = "default/demo", of: str = "team", **held: int) -> dict[str, Any]:
-    """As the manager lists it."""
+    """An instance in the manager's listing."""
     return {"instance": {"name": name, "group": of, "pool": pool}, "bytes_by_type": held}
 
 
@@ -224,7 +224,7 @@ def test_a_pool_is_told_that_there_is_no_manager() -> None:
 
 
 MINE = [instance_name("acme", digest * 64) for digest in "01"]
-"""Names as engines make them, of two models."""
+"""Names as engines make them, for two models."""
 ACME = {"namespace": "default", "name": "acme"}
 
 
@@ -281,17 +281,17 @@ def test_what_one_operator_says_of_its_namespace_another_keeps() -> None:
     assert message == nobody("lab")
     held = [(row["name"], row["held"]) for row in seen.status["zones"]]
     assert held == [("acme", 100)]
-    # The other one finds nothing there, and then neither of them writes anything more.
+    # The other one finds no such objects, and then neither of them writes anything more.
     once, message = as_seen_from("lab", seen)
     assert message == missing
     assert once.status["zones"] == seen.status["zones"]
     for namespace in ("default", "lab", "default"):
         again, _ = as_seen_from(namespace, once)
         assert again.status == once.status
-    # Who serves all finds the same, and says so in the same way.
+    # An operator of all namespaces finds the same, and writes it in the same way.
     whole, _ = as_seen_from(None, once)
     assert whole.status == once.status
-    # What is named no longer is kept by nobody.
+    # An object that is no longer named is kept by no operator.
     fewer, message = as_seen_from("default", replace(once, pools=(), zones=once.zones[:1]))
     assert (message, [row["namespace"] for row in fewer.status["namespaces"]]) == ("", ["default"])
 

@@ -1,6 +1,6 @@
-"""What works in the background ends when it is cancelled, whatever comes in that moment: else the process never ends.
+"""Background tasks end when they are cancelled, whatever arrives at that moment: otherwise the process never ends.
 
-Python's own ``wait_for`` swallowed, before 3.12, a cancellation between the end of what it waits for and its own.
+Before Python 3.12, ``wait_for`` swallowed a cancellation between the end of what it waits for and its own.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ from tests.operator.admin_server import MAX_BYTES, Engine, sent
 from tests.operator.objects import pod, zone
 
 TURNS = range(4)
-"""Turns of the loop from what comes to the cancellation; in three of them it was swallowed."""
+"""Turns of the loop from the event to the cancellation; in three of them it was swallowed."""
 
 
 async def ends(working: asyncio.Task[None], come: Callable[[], None], turns: int) -> bool:
-    """Whether a task that waits ends, which is cancelled a few turns after what it waits for has come."""
+    """Whether a waiting task ends that is cancelled a few turns after its event."""
     for _ in range(10):
         await asyncio.sleep(0)
     come()
@@ -44,7 +44,7 @@ async def test_whoever_asks_engines(engine: Engine, turns: int):
     watch = EngineWatch(changed=lambda: None)
     engine.body = sent()
     await watch.look_at([pod()], engine.port, MAX_BYTES)
-    # Else the first look of all is what it was woken up for.
+    # Otherwise it would be woken up for the very first look.
     watch._wake.clear()
 
     assert await ends(asyncio.create_task(watch.run()), watch.hurry, turns)

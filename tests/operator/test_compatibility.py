@@ -1,4 +1,4 @@
-"""The schemas keep the promises of the last release; and the checker that says so notices each way to break one."""
+"""The schemas keep the promises of the last release; and the checker of that notices each way to break one."""
 
 import copy
 from collections.abc import Callable
@@ -14,11 +14,11 @@ RELEASED = newest_release(CRDS / "released")
 
 
 TIGHTENED = {
-    # No ZonePool can have another name, so such a zone never had a pool; and what is there may go on being changed.
+    # No ZonePool can have another name, so such a zone never had a pool; existing ones may still be changed.
     "v1alpha1.spec.pool: pattern was unset, is ^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$",
-    # Nothing acted on it; now a header that nothing proves would serve nobody. What is there may go on being changed.
+    # Nothing acted on it; now an unproven header would serve no one. Existing ones may still be changed.
     "v1alpha1.spec.identity.trustedHeader: a new rule, has(self.proof)",
-    # It takes the place of a stricter one, by which a tenant could not be named that was the zone's name anyway.
+    # It replaces a stricter one, by which a tenant with the zone's own name could not be named.
     "v1alpha1: a new rule, (has(self.spec.tenant) ? self.spec.tenant : self.metadata.name) == "
     "(has(oldSelf.spec.tenant) ? oldSelf.spec.tenant : oldSelf.metadata.name)",
 }

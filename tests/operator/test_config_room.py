@@ -1,4 +1,4 @@
-"""What fits into a pool's ConfigMap: too much is refused by itself, and what is in force stays."""
+"""What fits into a pool's ConfigMap: only what is too much is refused, and the active config stays."""
 
 import random
 import string
@@ -20,12 +20,12 @@ POOL = PoolConfig(namespace="default", name="demo")
 LIMIT, RESERVE = 40_000, 4_000
 """Bytes of the ConfigMap in these tests; new zones leave the reserve alone."""
 HASH = 100
-"""The hash compresses to so many bytes at most."""
+"""The hash compresses to at most this many bytes."""
 rng = random.Random(4)
 
 
 def noise(length: int) -> str:
-    """A name that can't be compressed much."""
+    """A name that hardly compresses."""
     return "".join(rng.choices(string.ascii_lowercase + string.digits, k=length))
 
 
@@ -38,7 +38,7 @@ def longer(entry: ZoneConfig) -> ZoneConfig:
 
 
 def own_terms() -> dict[str, Any]:
-    """A spec's fields with values that can't be compressed much."""
+    """A spec's fields with values that hardly compress."""
     seconds = [f"{rng.randrange(10**8)}s" for _ in range(3)]
     return {
         "weight": rng.randrange(1, 2**31),
@@ -60,7 +60,7 @@ def size(entries: list[ZoneConfig], of: PoolConfig = POOL) -> int:
 
 
 def filled(to: int) -> list[ZoneConfig]:
-    """So many entries that a config takes up to so many bytes, and not one more."""
+    """As many entries as fit into a config of `to` bytes."""
     entries = [entry(f"zone-{number:05}") for number in range(3 * to // 40)]
     low, high = 0, len(entries)
     while low < high:
@@ -145,7 +145,7 @@ def test_the_same_question_is_answered_once(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_what_a_zone_gives_back_is_nobodys_while_its_change_has_no_room():
-    """Its neighbour would be granted what the config still has for it."""
+    """Otherwise its neighbour would be granted blocks that the config still gives to the zone."""
     old = [zone(f"zone-{n:04}", age=1 + n % 58, tenant=noise(60), reserved=1) for n in range(1_200)]
     full = make_plan(pool(), old, in_force=None, last_generation=0, size=10_000, room=ConfigRoom())
     held = [each for each in old if full.decisions[each.meta.name].accepted][:-10]
@@ -153,7 +153,7 @@ def test_what_a_zone_gives_back_is_nobodys_while_its_change_has_no_room():
     first = make_plan(pool(), [*held, *last], in_force=None, last_generation=0, size=10_000, room=ConfigRoom())
     assert first.config is not None
     assert all(decision.accepted for decision in first.decisions.values())
-    # All that there is for changes is taken by others, and so it has none for giving back.
+    # Others use up all room for changes, so there is none for giving back.
     grown = [zone(each.meta.name, tenant=each.tenant, reserved=1, generation=2, **own_terms()) for each in held]
     less = zone("giving", reserved=100, generation=2, **own_terms())
     more = zone("taking", age=59, reserved=8_000, generation=2)

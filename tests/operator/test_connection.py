@@ -1,4 +1,4 @@
-"""Credentials as kubectl takes them, and what becomes of answers."""
+"""Credentials as kubectl takes them, and the handling of answers."""
 
 import asyncio
 import json
@@ -96,7 +96,7 @@ def test_the_first_file_that_names_a_context_says_which_counts(tmp_path: Path):
 
 
 def plugin(folder: Path, status: str, **fields: Any) -> dict[str, Any]:
-    """A user whose credential plugin gives this, in which ``asked`` is what it was told."""
+    """A user whose credential plugin returns this status, in which ``asked`` is the plugin's input."""
     program = folder / "plugin.py"
     program.write_text(
         f"#!{sys.executable}\n"

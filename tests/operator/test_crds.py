@@ -1,4 +1,4 @@
-"""What all kinds have in common: valid samples that show each field, and a sentence for each field."""
+"""Common to all kinds: valid samples that show each field, and a sentence for each field."""
 
 import json
 import re
@@ -35,7 +35,7 @@ def test_the_sample_of_a_use_is_applied_without_being_stored(control_plane: Clus
 
     answer = json.loads(applied.stdout)
     for body in answer.get("items", [answer]):
-        # A dry run is given neither a version nor, by some servers, a generation.
+        # A dry run gets neither a version nor, from some servers, a generation.
         body["metadata"] |= {"resourceVersion": "1"}
         read = READ[body["kind"]](body)
         assert read.invalid == ""
@@ -79,7 +79,7 @@ def test_the_operators_manifests_are_valid(control_plane: Cluster):
 def test_every_field_has_a_sentence(file: Path):
     (version,) = yaml.safe_load(file.read_text())["spec"]["versions"]
     schema = version["schema"]["openAPIV3Schema"]
-    # The API server has a description of its own for this one, and allows no other.
+    # The API server has its own description for this one, and allows no other.
     del schema["properties"]["metadata"]
 
     silent = [path for path, field in fields(schema, "") if not field.get("description", "").endswith(".")]
@@ -97,7 +97,7 @@ def fields(schema: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, A
 
 
 def paths(value: Any, path: str) -> Iterator[str]:
-    """As `fields` names them, of what an object says."""
+    """The paths of an object's values, named like those of `fields`."""
     yield path
     if isinstance(value, dict):
         for name, entry in value.items():

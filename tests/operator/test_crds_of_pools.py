@@ -1,4 +1,4 @@
-"""The schema of ZonePool: what the API server refuses, and in which words."""
+"""The schema of ZonePool: what the API server refuses, and with which words."""
 
 import pytest
 

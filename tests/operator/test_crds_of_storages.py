@@ -1,4 +1,4 @@
-"""The schemas of KVStorage and KVCacheGroup: what the API server refuses, and in which words."""
+"""The schemas of KVStorage and KVCacheGroup: what the API server refuses, and with which words."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""The schema of TenantZone: what the API server refuses, and in which words; what it fills in; what kubectl shows."""
+"""The schema of TenantZone: what the API server refuses, and with which words; its defaults; kubectl's columns."""
 
 import json
 from collections.abc import Iterator
@@ -197,7 +197,7 @@ def test_what_can_not_be_changed(stored: Cluster, name: str, patch: dict[str, An
 
 @pytest.mark.controlplane
 def test_a_tenant_may_be_named_that_is_the_name_anyway(stored: Cluster):
-    """As by somebody who applies what was advised."""
+    """As by a user who applies the advice."""
     for tenant in ("unnamed", None):
         stored.kubectl(
             "patch", "tenantzone", "unnamed", "--type=merge", "--patch", json.dumps({"spec": {"tenant": tenant}})
@@ -224,7 +224,7 @@ def test_what_is_filled_in(control_plane: Cluster):
 def test_what_is_filled_in_means_the_same_as_what_the_contract_assumes(control_plane: Cluster):
     answer = control_plane.kubectl("create", "--dry-run=server", "--output=json", "--filename=-", stdin=zone())
 
-    # A dry run is given no generation of its own to count from.
+    # A dry run gets no generation of its own to count from.
     filled = json.loads(answer.stdout)
     filled["metadata"] |= {"resourceVersion": "1", "generation": 1}
     assert read_zone(filled).config == ZoneConfig(name="sample", tenant="sample", generation=1)
@@ -261,7 +261,7 @@ def test_kubectl_explains_a_field(control_plane: Cluster):
 @pytest.mark.controlplane
 @pytest.mark.parametrize("word", ["tz", "tenantzone", "tenantzones", "tenantzone.tenantzone.io"])
 def test_one_zone_can_be_named_with_each_word(stored: Cluster, word: str):
-    """A category that is a kind's own name would turn this into an error of kubectl's."""
+    """A category with a kind's own name would turn this into an error of kubectl's."""
     found = stored.kubectl("get", word, "--output=name").stdout.split()
 
     assert found

@@ -1,4 +1,4 @@
-"""Credentials that can't be used are refused with words that say why, and with no secret in them."""
+"""Unusable credentials are refused with words that say why, and that contain no secret."""
 
 import base64
 import os
@@ -177,7 +177,7 @@ async def test_a_key_of_another_certificate_is_refused_as_while_both_are_replace
 
 
 def lock(key: Path) -> None:
-    """Give a key a pass phrase."""
+    """Gives a key a pass phrase."""
     plain = serialization.load_pem_private_key(key.read_bytes(), None)
     form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8)
     key.write_bytes(plain.private_bytes(*form, serialization.BestAvailableEncryption(b"phrase")))

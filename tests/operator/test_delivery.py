@@ -1,4 +1,4 @@
-"""What a pool's ConfigMap is compared with when it is read back, and in which generation it is repaired."""
+"""How a pool's ConfigMap is compared when it is read back, and in which generation it is repaired."""
 
 import logging
 from typing import Any, cast
@@ -22,7 +22,7 @@ FORGED = zone("acme", reserved="90%")
 
 
 class ConfigMaps:
-    """The ConfigMap of the pool, as the API server has it."""
+    """The pool's ConfigMap, as stored in the API server."""
 
     def __init__(self, config: RuntimeConfig | None = None) -> None:
         self._version = 1

@@ -1,4 +1,4 @@
-"""What ``kubectl describe zp`` says of each way in which tenants are known, from a real API server."""
+"""What ``kubectl describe zp`` shows for each way to identify tenants, from a real API server."""
 
 import re
 from functools import partial
@@ -22,7 +22,7 @@ IDENTITIES: dict[str, tuple[dict[str, Any], str, str]] = {
         "JWT: tokens of https://login.example.com",
     ),
 }
-"""Each with its fields, what kubectl calls it, and what the operator says of it."""
+"""Each with its fields, kubectl's name for it, and the operator's words about it."""
 
 
 def described(world: World) -> str:
@@ -31,7 +31,7 @@ def described(world: World) -> str:
 
 
 def condition(text: str, kind: str) -> dict[str, str]:
-    """The condition of a described object, by what kubectl calls its fields."""
+    """The condition of a described object, by kubectl's names for its fields."""
     blocks = [
         dict(re.findall(r"^    ([A-Z][A-Za-z ]+):\s+(.*)$", block, re.MULTILINE))
         for block in text.split("    Last Transition Time:")[1:]

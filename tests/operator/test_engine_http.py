@@ -1,4 +1,4 @@
-"""What servers may send at the level of HTTP, and how little of it is taken; over real sockets."""
+"""What servers may send at the level of HTTP, and how little of it is accepted; over real sockets."""
 
 import asyncio
 import itertools
@@ -30,7 +30,7 @@ Send = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
 
 class Paid(ReadingQuota):
-    """Remembers what was paid."""
+    """Remembers the payments."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class Server:
     port: int = 0
     requests: list[bytes] = field(default_factory=list)
     left: asyncio.Event = field(default_factory=asyncio.Event)
-    """A client has closed its connection, or it is lost."""
+    """Set when a client has closed its connection, or it is lost."""
     quota: Paid = field(default_factory=Paid)
 
     async def ask(self, host: str = "127.0.0.1", patience: float = 60.0) -> bytes:
@@ -75,7 +75,7 @@ async def serving(send: Send, host: str = "127.0.0.1") -> AsyncIterator[Server]:
 
 
 def sending(first: bytes, rest: Iterable[bytes] = (), pause: float = 0.0) -> Send:
-    """What comes first, and the rest one by one, with so many seconds after each."""
+    """Sends `first`, and the rest one by one, with `pause` seconds after each."""
 
     async def send(writer: asyncio.StreamWriter) -> None:
         writer.write(first)
@@ -92,7 +92,7 @@ def endlessly(text: bytes, first: bytes = b"") -> Send:
 
 
 def in_pieces(text: bytes, first: bytes = b"") -> Send:
-    """One byte at a time, each of which the client has time to read."""
+    """Sends one byte at a time, with time for the client to read each."""
     return sending(first, [text[index : index + 1] for index in range(len(text))], pause=0.001)
 
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("patience")
 
 @pytest.fixture
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every answer is in time, on a busy machine too, where 17 MiB may take more than a second."""
+    """Counts every answer as in time, on a busy machine too, where 17 MiB may take more than a second."""
     monkeypatch.setattr(answers, "ANSWER_SECONDS", 60.0)
 
 

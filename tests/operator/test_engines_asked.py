@@ -1,4 +1,4 @@
-"""How often engines are asked: as often as the others, unless they do not answer, or send what nobody believes."""
+"""How often engines are asked: equally often, unless they do not answer, or send what can't be believed."""
 
 import asyncio
 from types import SimpleNamespace
@@ -106,7 +106,7 @@ async def test_who_does_not_answer_in_time_keeps_nobody_else_waiting(engine: Eng
         while not await heard(blocks):
             pass
     assert len(changes) >= 20
-    # Who waits for the slow one asks both equally often.
+    # A loop that waits for the slow one asks both equally often.
     assert engine.asked["127.0.0.1"] <= engine.asked["127.0.0.2"] // 2
 
     engine.delay_of.clear()

@@ -1,4 +1,4 @@
-"""Which pods are a pool's engines, and what the status says of those that refuse or are away."""
+"""Which pods are a pool's engines, and the status of engines that refuse or are away."""
 
 import pytest
 

@@ -1,7 +1,7 @@
-"""No field is there for nothing: each leaf of the CRDs reaches contract and core, or the pool says that it does not.
+"""Every field has an effect: each leaf of the CRDs reaches contract and core, or the pool reports that it does not.
 
-A field that is added to a CRD fails here until it is in one of the tables below, and then until what is set in it makes
-a difference on the way to the engine.
+A field that is added to a CRD fails here until it is in one of the tables below, and then until its value makes a
+difference on the way to the engine.
 """
 
 from collections.abc import Iterator
@@ -55,7 +55,7 @@ ZONE: dict[str, tuple[Any, Any]] = {
     "retention.noStore": (None, True),
     "offload": ("All", "Prompt"),
 }
-"""Fields of a TenantZone that the engine enforces: two values of each that must make a difference."""
+"""Fields of a TenantZone that the engine enforces, with two values of each that must make a difference."""
 
 OF_TIERS: dict[str, tuple[Any, Any]] = {
     "tiers.[].tier": ("cpu", "disk"),
@@ -64,7 +64,7 @@ OF_TIERS: dict[str, tuple[Any, Any]] = {
     "tiers.[].ttl": (None, "10m"),
     "tiers.[].admission": (None, "SeenTwice"),
 }
-"""The same of fields that tiers below the engine's blocks enforce."""
+"""The same for fields that tiers below the engine's blocks enforce."""
 
 OF_THE_FRONTEND: dict[str, tuple[Any, Any]] = {
     "requestLimits.choices": (None, 2),
@@ -76,11 +76,11 @@ OF_THE_FRONTEND: dict[str, tuple[Any, Any]] = {
     "requestPriority.min": (None, -5),
     "requestPriority.max": (None, 5),
 }
-"""The same of fields that the frontend enforces. tests/frontend/test_terms.py and test_adapters.py show that it acts on
-each of them."""
+"""The same for fields that the frontend enforces. tests/frontend/test_terms.py and test_adapters.py show that it acts
+on each of them."""
 
 ZONE_PLACE = {"pool", "tenant"}
-"""Whose zone it is, and where: each test here would fail without them."""
+"""The zone's place and owner: each test here would fail without them."""
 
 POOL: dict[str, tuple[Any, Any]] = {
     "watermarks.low": (0.0, 0.1),
@@ -100,7 +100,7 @@ POOL: dict[str, tuple[Any, Any]] = {
     "unknownTenants.levels.[].weight": (1, 3),
     "unknownTenants.levels.[].priority": (0, 7),
 }
-"""The same of a ZonePool."""
+"""The same for a ZonePool."""
 
 OPERATORS_OWN: dict[str, Any] = {
     "selector.matchLabels": {"app": "other"},
@@ -122,7 +122,7 @@ OPERATORS_OWN: dict[str, Any] = {
     "advice.bounds.watermarks.max": 0.2,
     "tiers.manager.serviceAccountName": "engines",
 }
-"""Fields of a ZonePool for which the operator answers: no engine knows them."""
+"""Fields of a ZonePool that the operator handles: no engine knows them."""
 
 IDENTITIES: dict[str, dict[str, tuple[Any, Any]]] = {
     "trustedHeader": {
@@ -142,19 +142,19 @@ IDENTITIES: dict[str, dict[str, tuple[Any, Any]]] = {
         "tenantClaim.[]": ("tenant", "org"),
     },
 }
-"""The same of a ZonePool's identity, of which there is one at a time. That the frontend acts on each of them is shown
-by tests/frontend/test_identities.py."""
+"""The same for a ZonePool's identity, of which one method is set at a time. tests/frontend/test_identities.py shows
+that the frontend acts on each of them."""
 
 TIERS: dict[str, tuple[Any, Any]] = {
     "tiers.cpu.bytes": ("1Gi", "2Gi"),
     "tiers.disk.folder": ("/data", "/cache"),
     "tiers.disk.bytes": ("1Ti", 10**12),
 }
-"""The same of tiers that a ZonePool says its engines have: they are in the config, and reservations must fit into them.
+"""The same for the tiers of a ZonePool's engines: they are in the config, and reservations must fit into them.
 tests/operator/test_tiers.py shows that."""
 
 NOT_ENFORCED = {"identity.apiKeys.secretSelector": {"matchLabels": {"app": "keys"}}}
-"""Fields on which nothing acts; the pool's condition names them."""
+"""Fields without effect; the pool's condition names them."""
 
 
 _OF_TEXTS = ("adapters", "tenants", "from", "subjects", "audiences", "algorithms", "tenantClaim")
@@ -172,7 +172,7 @@ def leaves(schema: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[str]:
 
 
 def spec_of(kind: str) -> dict[str, Any]:
-    """The schema of its spec."""
+    """The schema of the kind's spec."""
     (version,) = yaml.safe_load((CRDS / f"{kind}.yaml").read_text())["spec"]["versions"]
     schema: dict[str, Any] = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
     return schema
@@ -183,7 +183,7 @@ def leaves_of(kind: str) -> set[str]:
 
 
 def with_value(spec: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
-    """The spec with this value at the path; None: without any there."""
+    """The spec with this value at the path; None: without a value there."""
     changed = deepcopy(spec)
     at: Any = changed
     *outer, last = path.split(".")
@@ -243,7 +243,7 @@ def test_a_field_about_tiers_reaches_the_core_of_a_tier(field: str):
 
 
 def in_tiers(declared: Zone) -> list[Any]:
-    """What tiers make of the zone, each of chunks of 1,000 bytes."""
+    """What tiers make of the zone, with chunks of 1,000 bytes each."""
     assert declared.config is not None, declared.invalid
     config = read_by_an_engine(PoolConfig(namespace="models", name="main"), declared.config)
     admission = [tier.admission for zone in config.zones for tier in zone.tiers]
@@ -266,7 +266,7 @@ def enforced(declared: Zone) -> list[Any]:
 
 
 def read_by_an_engine(shared: PoolConfig, *zones: ZoneConfig) -> RuntimeConfig:
-    """What comes out of the text that the operator writes: a field may be left out of it, its value may not."""
+    """What an engine reads from the operator's text: a field may be left out of it, its value may not."""
     return parse_config(dump_config(make_config(1, shared, zones)))
 
 
@@ -280,7 +280,7 @@ def test_a_field_of_a_zonepool_reaches_the_core(field: str):
 
 
 def shown(declared: Pool) -> list[Any]:
-    """What an engine makes of the pool: for tenants without a zone, and when few blocks are free."""
+    """How an engine uses the pool: for tenants without a zone, and when few blocks are free."""
     assert declared.config is not None, declared.invalid
     tenancy = Tenancy(CAPACITY + 1, CAPACITY)
     config = read_by_an_engine(declared.config)

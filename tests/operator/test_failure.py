@@ -1,4 +1,4 @@
-"""Whatever dies and comes back, everything converges by itself, and nothing is written at rest."""
+"""Whatever dies and comes back, everything converges without help, and nothing is written at rest."""
 
 import os
 import re
@@ -26,7 +26,7 @@ def writes_seen_by_the_api_server(world: World) -> int:
 
 
 def settle(world: World) -> None:
-    """A pool with two zones and an engine, and the operator done with it."""
+    """Makes a pool with two zones and an engine, and waits until the operator is done with it."""
     world.add_pool()
     world.add_zone("acme", reserved="40%")
     world.add_zone("burst", limit="60%")
@@ -141,7 +141,7 @@ def test_engines_that_change_while_the_api_server_is_away_are_seen_afterwards(wo
 
 
 def test_it_runs_as_a_user_whom_the_machine_does_not_know(world: World, operator: Operator, tmp_path: Path):
-    """As clusters do that give each namespace a range of user ids of its own."""
+    """As clusters do that give each namespace its own range of user ids."""
     (tmp_path / "sitecustomize.py").write_text(
         "import getpass\n\ndef unknown():\n    raise KeyError('uid not found')\n\ngetpass.getuser = unknown\n"
     )

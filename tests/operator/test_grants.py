@@ -28,7 +28,7 @@ GREEDY = zone("greedy", age=5, reserved=80, status=reported("False"))
 
 
 def plan(*zones: Zone, written: tuple[ZoneConfig, ...] | None, declared: Pool | None = None) -> Plan:
-    """The plan where nothing confirms the config with the entries ``written``; None: there is no ConfigMap."""
+    """The plan without a confirmation of the config with the entries ``written``; None: there is no ConfigMap."""
     declared = declared or pool()
     assert declared.config is not None
     found = make_config(7, declared.config, written) if written is not None else None
@@ -130,7 +130,7 @@ AMOUNTS = st.integers(0, SIZE)
 
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[list[Zone], tuple[ZoneConfig, ...]]:
-    """Zones, of which those that were accepted fit together, and entries that somebody has written."""
+    """Zones, where the accepted ones fit together, and entries that another party has written."""
     left, zones = SIZE, []
     for name in NAMES:
         wanted, is_accepted = draw(AMOUNTS), draw(st.booleans())

@@ -13,7 +13,7 @@ async def test_a_task_that_outlives_one_cancellation_holds_up_nobody():
         await asyncio.Event().wait()
 
     async def end_once() -> None:
-        # As kopf does with what its root tasks leave.
+        # As kopf does with the tasks that its root tasks leave.
         task = asyncio.create_task(stubborn())
         await asyncio.sleep(0)
         task.cancel()

@@ -1,4 +1,4 @@
-"""Pools with so many zones that their config has to be compressed, and with more than a ConfigMap takes."""
+"""Pools with so many zones that their config must be compressed, and with more than a ConfigMap holds."""
 
 import base64
 import json
@@ -24,7 +24,7 @@ packing.MAX_PLAIN_BYTES = 5_000
 config_room.NEW_ZONES_BYTES = 2_750
 config_room.CHANGES_BYTES = 3_250
 """
-"""What takes thousands of zones otherwise takes some dozens."""
+"""Here some dozens of zones have the effect of thousands."""
 
 pytestmark = pytest.mark.controlplane
 
@@ -54,7 +54,7 @@ def operator(operator_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory
 
 
 def add_zones(world: World, *numbers: int) -> list[str]:
-    """Zones of tenants whose names can't be compressed much."""
+    """Adds zones of tenants whose names hardly compress."""
     rng, names = random.Random(numbers[0]), [f"zone-{number:03}" for number in numbers]
     tenants = ["".join(rng.choices(string.ascii_lowercase + string.digits, k=50)) for _ in names]
     with ThreadPoolExecutor(_AT_ONCE) as threads:
@@ -77,7 +77,7 @@ def version(world: World) -> int:
 
 
 def refused(world: World, names: list[str]) -> set[str]:
-    """The zones that wait for room, once each of them is decided upon in its present generation."""
+    """The zones that wait for room, once each has a decision in its current generation."""
 
     def look() -> set[str]:
         found = set()

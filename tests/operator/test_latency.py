@@ -1,4 +1,4 @@
-"""What a zone's status says of its latency targets, from what the engines report."""
+"""A zone's status about its latency targets, from the engines' reports."""
 
 import random
 from typing import Any
@@ -117,7 +117,7 @@ def test_times_that_have_moved_far_are_told_whatever_was_told_before(last):
 
 
 def at(name: str, ratio: float, reason: str = "Neighbours") -> Any:
-    """An engine whose tokens take so many times the target."""
+    """An engine whose tokens take `ratio` times the target."""
     return engine(name, token_time=target(0.05 * ratio, "Met" if ratio <= 1.15 else reason))
 
 

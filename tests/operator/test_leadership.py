@@ -1,4 +1,4 @@
-"""Several replicas on a real API server: one leads, and whatever happens to it, another goes on where it was."""
+"""Several replicas on a real API server: one leads, and whatever happens to it, another continues its work."""
 
 import itertools
 import signal
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.controlplane
 
 @pytest.fixture(scope="module")
 def plane(control_plane: Cluster, operator_kubeconfig: Path) -> ControlPlane:
-    """With the shipped roles in it."""
+    """A control plane with the shipped roles."""
     assert isinstance(control_plane, ControlPlane), "a cluster that was named has no audit log for us"
     return control_plane
 
@@ -51,7 +51,7 @@ def world(plane: ControlPlane, kube: Kube, namespace: str) -> Iterator[World]:
 
 @contextmanager
 def load_on(world: World) -> Iterator[None]:
-    """The zone changes all the time."""
+    """Keeps changing the zone."""
     is_over = threading.Event()
 
     def change() -> None:
@@ -70,21 +70,21 @@ def load_on(world: World) -> Iterator[None]:
 
 
 def await_changes(world: World, count: int) -> None:
-    """Until that many configs more were delivered."""
+    """Waits until that many further configs were delivered."""
     config = eventually(world.config)
     goal = config.generation + count
     eventually(lambda: eventually(world.config).generation >= goal)
 
 
 def transitions_of(kube: Kube) -> int:
-    """How often the Lease has gone from one to another."""
+    """How often the Lease has changed its holder."""
     lease = kube.get(LEASE_PATH)
     assert lease is not None
     return lease["spec"].get("leaseTransitions", 0)
 
 
 def writes_while_another_led(replicas: Replicas, replica: Replica) -> list[Request]:
-    """What the API server took from it while the Lease was another's, by the API server's own order of things."""
+    """Writes that the API server accepted from a replica while another held the Lease, in the server's own order."""
     taken = [request for request in replicas.audit.requests() if request.is_write and request.code < 300]
     late: list[Request] = []
     holder = None
@@ -151,7 +151,7 @@ def test_a_lease_to_which_no_transition_can_be_added_is_taken_all_the_same(repli
     kube.merge(LEASE_PATH, {"spec": {"holderIdentity": "", "leaseTransitions": 2**31 - 1}})
 
     eventually(lambda: transitions_of(kube) < 2 and (leader.is_leading() or standby.is_leading()))
-    # The one that led may not have noticed yet that it does no longer: later tests ask which one leads.
+    # The previous leader may not have noticed yet: later tests ask which one leads.
     replicas.end()
 
 
@@ -160,7 +160,7 @@ def test_a_leader_that_is_asked_to_end_hands_over_at_once_and_nothing_is_written
 ):
     leader, standby = replicas.two()
     world.await_ready("acme")
-    # Both statuses are written at once, and what the leader had not written the other one would.
+    # Both statuses are written at once, and a successor would write what the leader had not.
     eventually(lambda: conditions(world.pool())["Ready"]["status"] == "True")
     (engine,) = world.engines
     transitions = transitions_of(kube)
@@ -204,7 +204,7 @@ def test_a_leader_that_was_stopped_writes_nothing_after_another_took_over(replic
 
     world.await_ready("acme")
     late = writes_while_another_led(replicas, first)
-    # The one whose bytes were on their way to the kernel when the process was stopped goes out when it goes on.
+    # A write whose bytes were on their way to the kernel when the process was stopped is sent when it continues.
     assert len(late) <= 1
     assert "configmaps" not in [write.resource for write in late], "it names the version that it replaces"
     eventually(first.is_ready)
@@ -256,7 +256,7 @@ def test_another_name_in_the_lease_delays_what_waits_for_a_leader_and_changes_no
     before = world.config()
 
     def is_taken_from_both() -> bool:
-        # As long as somebody writes it, nobody leads.
+        # As long as another client keeps writing it, no replica leads.
         kube.merge(LEASE_PATH, {"spec": {"holderIdentity": "stranger"}})
         return not leader.is_leading() and not standby.is_leading()
 
@@ -285,7 +285,7 @@ def test_a_leader_that_is_cut_off_stops_and_stands_by_afterwards(replicas: Repli
 
         assert not first.is_leading()
         assert writes_while_another_led(replicas, first) == []
-        # It could lead again: what it knows is as good as new.
+        # It could lead again: its state is current.
         second.kill()
         eventually(first.is_leading)
         await_changes(world, 3)

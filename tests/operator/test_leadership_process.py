@@ -1,4 +1,4 @@
-"""What keeps one process from writing, and what it tells about itself."""
+"""What keeps one process from writing, and what it reports about itself."""
 
 import asyncio
 import itertools
@@ -123,7 +123,7 @@ async def test_health_answers_with_an_error_when_all_is_not_well():
 
 @pytest.fixture
 def idle_operator() -> App:
-    """It leads, and has done nothing yet."""
+    """An operator that leads, and has done nothing yet."""
     api = Api(Rest(Connection(None).for_kopf), None)
     options = Options(Connection(None), namespace=None, probes=None, lease=None)
     return App(options, api, Leader(lambda: pytest.fail("nothing was listed yet")), Alone(), Store())
@@ -131,7 +131,7 @@ def idle_operator() -> App:
 
 @contextmanager
 def later(seconds: float) -> Iterator[None]:
-    """As if so much time had passed."""
+    """Advances the time by `seconds`."""
     now = time.monotonic() + seconds
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tenantzone_operator.leader.leader.time.monotonic", lambda: now)

@@ -1,4 +1,4 @@
-"""No two lead at once, whatever their clocks and the network do."""
+"""No two replicas lead at once, whatever their clocks and the network do."""
 
 import itertools
 from collections.abc import Coroutine, Generator
@@ -19,7 +19,7 @@ TIMING = Timing(lease_seconds=15, renew_deadline=10.0, retry=2.0)
 
 @coroutine
 def the_network() -> Generator[None, None, None]:
-    """Whoever awaits it goes on when a test says so."""
+    """An awaitable that continues when a test says so."""
     yield
 
 
@@ -77,7 +77,7 @@ class Candidate:
         self.go_on()
 
     def go_on(self, error: Exception | None = None) -> None:
-        """To the next point at which the network has it."""
+        """Continues to the next point at which the network has the request."""
         assert self._running is not None
         try:
             if error is None:
@@ -88,7 +88,7 @@ class Candidate:
             self._running = None
 
     def finish(self, what: Coroutine[Any, Any, Any]) -> None:
-        """Without trouble."""
+        """Runs without trouble."""
         self.begin(what)
         while self.is_busy:
             self.go_on()
@@ -96,7 +96,7 @@ class Candidate:
 
 @pytest.fixture(autouse=True)
 def clocks_of_day_are_nonsense(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each process writes another time of day; they jump back and forth."""
+    """Each process writes another time of day; the times jump back and forth."""
     numbers = itertools.count(1)
     monkeypatch.setattr(lease, "_now", lambda: f"{next(numbers) * 7919 % 9000}-06-01T00:00:00.{next(numbers):06}Z")
 
@@ -252,7 +252,7 @@ def test_durations_that_do_not_go_together_are_refused(wrong: tuple[int, float, 
 
 
 class TwoCandidates(RuleBasedStateMachine):
-    """They are stopped and go on at any point, requests and answers get lost, clocks differ and run at other rates."""
+    """They stop and continue at any point, requests and answers get lost, and clocks differ and run unevenly."""
 
     @initialize(rate=st.floats(0.7, 1.4))
     def start(self, rate: float) -> None:
@@ -297,7 +297,7 @@ class TwoCandidates(RuleBasedStateMachine):
     @precondition(lambda self: self.stored.body is not None and not self.was_deleted)
     @rule()
     def somebody_deletes_the_lease(self) -> None:
-        # Who has never seen it can't know that somebody held it; nor can who has seen only the first of two.
+        # A candidate that has never seen it can't know that it was held; nor can one that saw only the first of two.
         if all(candidate.election.holder for candidate in self.candidates):
             self.stored.body = None
             self.was_deleted = True

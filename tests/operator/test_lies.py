@@ -1,4 +1,4 @@
-"""Each engine that lies costs its own row, and nothing else: all of them at once, on a real API server."""
+"""Each engine that lies costs only its own row: all of them at once, on a real API server."""
 
 import secrets
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ LOOK_SECONDS = 1.0
 
 
 def named(lie: str) -> str:
-    """The pool with the engine that tells the lie, and its zone."""
+    """The name of the lying engine's pool, and of its zone."""
     return f"lie-{list(LIES).index(lie)}"
 
 
@@ -32,9 +32,9 @@ class Scene:
     def __init__(self, liars: World, honest: World) -> None:
         self.liars, self.honest = liars, honest
         self.engines: dict[str, SimulatedEngine] = {}
-        """Those that lie, by lie."""
+        """The lying engines, by lie."""
         self.configs: dict[str, RuntimeConfig] = {}
-        """As they were before, by lie."""
+        """The previous configs, by lie."""
 
     def set_up(self) -> None:
         self.honest.add_pool()
@@ -56,7 +56,7 @@ class Scene:
         return found
 
     def rows(self, lie: str) -> dict[str, dict[str, Any]]:
-        """Of the status of the liar's zone: ``honest`` and ``liar``."""
+        """Rows in the status of the liar's zone: ``honest`` and ``liar``."""
         rows = self.liars.zone(named(lie))["status"]["engines"]
         return {row["pod"].rpartition("-")[2]: row for row in rows}
 
@@ -73,7 +73,7 @@ def scene(control_plane: Cluster, kube: Kube, operator: Operator) -> Iterator[Sc
             yield made
             liars.delete_everything()
     finally:
-        # An operator that starts later would see to what is left.
+        # A later operator would handle what is left.
         for name in names:
             control_plane.delete_namespace(name)
     assert "the status of" not in operator.log, "one can't be written"
@@ -81,7 +81,7 @@ def scene(control_plane: Cluster, kube: Kube, operator: Operator) -> Iterator[Sc
 
 @pytest.fixture(scope="module")
 def lying(scene: Scene) -> Scene:
-    """All at the same time."""
+    """All lie at the same time."""
     for lie, engine in scene.engines.items():
         engine.lie = LIES[lie]
     return scene
@@ -159,7 +159,7 @@ def test_the_zone_is_ready_again_when_the_lie_ends(honest_again: Scene, lie: str
 
 
 def texts(value: Any) -> Iterator[str]:
-    """All strings in it."""
+    """All strings in a value."""
     match value:
         case str():
             yield value

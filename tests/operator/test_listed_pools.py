@@ -1,4 +1,4 @@
-"""An operator whose rights end with listed pools, as the chart grants them: it serves these, and says so of others."""
+"""An operator with rights for listed pools only, as the chart grants them: it serves these, and reports the others."""
 
 import json
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ def binding(kind: str, role: str, namespace: str = "") -> dict[str, Any]:
 
 
 def cluster_role() -> dict[str, Any]:
-    """The shipped ClusterRole without what the chart grants by namespace where pools are listed."""
+    """The shipped ClusterRole without the rights that the chart grants by namespace where pools are listed."""
     bodies = yaml.safe_load_all((MANIFESTS / "base" / "rbac.yaml").read_text())
     (role,) = (body for body in bodies if body["kind"] == "ClusterRole")
     role["metadata"]["name"] = _USER
@@ -39,7 +39,7 @@ def cluster_role() -> dict[str, Any]:
 
 
 def listed(namespace: str, *pools: str) -> dict[str, Any]:
-    """The Role of a namespace in which these pools are listed, as the chart makes it."""
+    """The chart's Role for a namespace in which these pools are listed."""
     names = [f"tenantzone-{pool}" for pool in pools]
     return {
         "apiVersion": f"{_GROUP}/v1",

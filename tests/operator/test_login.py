@@ -1,4 +1,4 @@
-"""kopf's logins: as often as what it has is refused, and for as long as it takes."""
+"""kopf's logins: as often as its credentials are refused, and for as long as it takes."""
 
 import asyncio
 import logging
@@ -26,7 +26,7 @@ async def test_the_same_token_is_another_login(tmp_path: Path):
 
     assert first.token == second.token == "same"
     assert first.server == "http://one:6443"
-    # kopf refuses what it finds among those that were refused.
+    # kopf refuses what is among the refused credentials.
     assert second not in [first]
 
 

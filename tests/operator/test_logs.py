@@ -1,4 +1,4 @@
-"""What the operator writes into its log."""
+"""The operator's log."""
 
 import json
 import logging
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.controlplane
 
 @pytest.fixture(scope="module")
 def operator(operator_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
-    """One that writes JSON."""
+    """An operator that writes JSON."""
     log = tmp_path_factory.mktemp("operator") / "operator.log"
     running = Operator(operator_kubeconfig, log, "--no-leader-elect", "--log-format", "json")
     running.start()
@@ -34,7 +34,7 @@ def lines(operator: Operator) -> list[dict[str, Any]]:
 
 
 def await_line(operator: Operator, **about: object) -> dict[str, Any]:
-    """The first line with all of this."""
+    """The first line with all of these fields."""
     return eventually(lambda: next(iter(line for line in lines(operator) if about.items() <= line.items()), None))
 
 

@@ -1,4 +1,4 @@
-"""What the operator tells Prometheus, after what really happened."""
+"""The operator's metrics after real events."""
 
 import subprocess
 from pathlib import Path
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.controlplane
 
 
 class Watched:
-    """What the operator says of one world's pool."""
+    """The operator's metrics of one world's pool."""
 
     def __init__(self, operator: Operator, world: World) -> None:
         self._operator = operator
@@ -208,7 +208,7 @@ def test_who_stands_by_tells_nothing_of_pools(
 
 
 def test_whatever_is_told_was_declared(settled: World, operator: Operator):
-    # This operator is told of no KV-cache manager; what it says of one, test_cache_manager.py looks at.
+    # This operator has no KV-cache manager; test_cache_manager.py covers the metrics of one.
     declared = {family.name: family for family in families() if family.name != "tenantzone_operator_manager_answers"}
     parts = {"histogram": ("_bucket", "_sum", "_count")}
     labels = {

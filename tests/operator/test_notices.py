@@ -1,4 +1,4 @@
-"""What people are told, and how often."""
+"""The notices for people, and their frequency."""
 
 import asyncio
 from typing import Any
@@ -114,7 +114,7 @@ def test_blocks_that_are_taken_back_are_told_once():
 
 
 class Written:
-    """Keeps what it is told to write. Fails first, as often as asked."""
+    """Keeps what it is to write. Fails first, as often as asked."""
 
     def __init__(self, *failures: Exception) -> None:
         self.created: list[dict[str, Any]] = []

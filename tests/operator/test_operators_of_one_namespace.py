@@ -1,4 +1,4 @@
-"""Two real operators, each of one namespace, that use one KV-cache manager; and who comes after them."""
+"""Two real operators, each of one namespace, that use one KV-cache manager; and their successors."""
 
 import re
 import secrets
@@ -74,7 +74,7 @@ def worlds(control_plane: Cluster, kube: Kube) -> Iterator[list[World]]:
 
 @pytest.fixture
 def group(site: ManagerSite, worlds: list[World]) -> str:
-    """One that both pools and both zones share, with floors of the zones' own."""
+    """A group that both pools and both zones share, with floors of the zones' own."""
     name = f"t-{secrets.token_hex(3)}"
     site.disk(name)
     pools = [{"namespace": world.namespace, "name": "demo"} for world in worlds]
@@ -90,14 +90,14 @@ def reported(site: ManagerSite, name: str) -> dict[str, Any]:
 
 
 def calls(site: ManagerSite, call: str) -> int:
-    """How often the manager was asked this, by its metrics."""
+    """How often the manager got this call, by its metrics."""
     with urllib.request.urlopen(f"{site.manager.url}/metrics", timeout=10) as answer:
         found = re.findall(rf'requests_total{{call="{call}",code="[^"]*"}} ([0-9.e+]+)', answer.read().decode())
     return int(sum(map(float, found)))
 
 
 def await_rounds(site: ManagerSite, operators: int) -> None:
-    """Until each of so many operators has looked at the manager several times more."""
+    """Waits until each of `operators` operators has looked at the manager several times more."""
     goal = calls(site, "ListServiceAccounts") + ROUNDS * operators
     eventually(lambda: calls(site, "ListServiceAccounts") >= goal)
 
@@ -125,7 +125,7 @@ def await_shared(site: ManagerSite, group: str, worlds: list[World]) -> None:
 
 
 def await_rest(site: ManagerSite, name: str, operators: int) -> None:
-    """Until nothing is said and nothing is written any more, while each operator looks several times."""
+    """Waits until nothing changes and nothing is written, while each operator looks several times."""
 
     def seen() -> tuple[Any, ...]:
         kinds = ("KVCacheGroup", "KVStorage")
@@ -183,7 +183,7 @@ def test_neither_takes_out_of_a_group_what_the_other_has_put_there(
     await_rest(site, group, operators=2)
     assert rows() == held
 
-    # A manager that is started anew knows what each has said, and a pool that goes takes no other with it.
+    # A restarted manager knows the declarations of both, and a pool that goes takes no other with it.
     site.manager.kill()
     site.manager.start()
     eventually(lambda: set(reported(site, group)["pools"]) == pools_of(worlds))
@@ -193,7 +193,7 @@ def test_neither_takes_out_of_a_group_what_the_other_has_put_there(
     missing = site.condition("KVCacheGroup", group, "PoolsResolved", "False")
     assert missing["message"].startswith(f"ZonePool {first.namespace}/demo is not there")
     assert set(reported(site, group)["zones"]) == {f"{second.namespace}/demo/acme"}
-    # What its engines had stored nobody has evicted for that.
+    # That evicted nothing of what its engines had stored.
     assert {each for each in instances if each in site.registered("ListInstances", "instance")} == set(instances)
     assert site.status("KVCacheGroup", group)["evictedBlocks"] == 0
     delete(site, group)
@@ -238,7 +238,7 @@ def test_an_operator_of_all_namespaces_takes_over_and_those_of_one_after_it(
     running[0].kill()
     everywhere = start(None)
     everywhere.await_running()
-    # One of the two goes on beside it.
+    # One of the two keeps running.
     await_rest(site, group, operators=2)
     await_shared(site, group, worlds)
     running[1].kill()
@@ -258,7 +258,7 @@ def test_an_operator_speaks_for_no_other_namespace_than_its_account(
     rightful = start(other.namespace)
     rightful.await_running()
     await_shared(site, group, [other])
-    # It would say what is to be said first, so that those who may not would have nothing to say.
+    # It would be the first to report, so the others would have nothing to report.
     rightful.kill()
     token = engine_token(control_plane, own.namespace, "operator")
     (tmp_path / "token").write_text(token)

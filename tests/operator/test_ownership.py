@@ -1,4 +1,4 @@
-"""Whose the ConfigMap is: what is ours is put right at once, and what is somebody else's is left alone."""
+"""The owner of the ConfigMap: ours is repaired at once, and any other's is left alone."""
 
 import base64
 import json

@@ -97,7 +97,7 @@ async def test_more_pods_than_one_answer_holds_are_all_known(pods: Pods, monkeyp
 
 
 async def followed(watch: PodWatch) -> None:
-    """The pods are known; on busy cores the first try may be late, with as many beside it."""
+    """Waits until the pods are known; on busy cores the first attempt may be late, with as many others running."""
     while True:
         with suppress(PodsUnknownError):
             await watch.follow(pool(**OURS))

@@ -1,4 +1,4 @@
-"""One pool's pods are known as they are, whatever becomes of the watch."""
+"""One pool's pods are known correctly, whatever happens to the watch."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ async def test_watches_are_bad(pods: Pods, proxy: Proxy, faults: Callable[[], Fa
     pods.add("new")
     for number in range(5):
         pods.set_ready("ready", f"10.0.0.{number}")
-    # What comes late comes with the next event.
+    # A late event arrives with the next one.
     pods.add("last")
     expected = {"back": "", "last": "", "new": "", "ready": "10.0.0.4"}
     await pods.until(lambda: expected.items() <= pods.known.items())

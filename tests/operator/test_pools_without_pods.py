@@ -1,4 +1,4 @@
-"""What an operator says of pools whose pods it can't list, and of pools that it does not serve."""
+"""The operator's status for pools whose pods it can't list, and for pools that it does not serve."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""What ``kubectl get tz,zp,kvs -o wide`` says of objects that are not as their authors want them; ``-s`` shows it."""
+"""What ``kubectl get tz,zp,kvs -o wide`` shows for objects in an unwanted state; ``-s`` prints it."""
 
 import re
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ def world(control_plane: Cluster, kube: Kube, namespace: str, site: tuple[Manage
 
 
 class Table:
-    """What kubectl prints of several kinds: for each a line of headers, and cells below them."""
+    """kubectl's output for several kinds: for each a line of headers, with cells below them."""
 
     def __init__(self, text: str) -> None:
         self._rows: dict[str, tuple[str, str]] = {}
@@ -48,7 +48,7 @@ class Table:
                 self._rows[line.split()[0].partition("/")[2]] = header, line
 
     def cell(self, name: str, column: str) -> str:
-        """Returns what stands below a header in the row of an object."""
+        """Returns the cell below a header in the row of an object."""
         header, row = self._rows[name]
         begin = re.search(rf"(?<!\S){column}(\s+|$)", header)
         assert begin is not None, f"{header} has no {column}"

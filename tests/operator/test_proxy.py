@@ -1,4 +1,4 @@
-"""Which servers are asked through a proxy that the environment names, as kubectl has it."""
+"""Which servers are reached through a proxy from the environment, like in kubectl."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a zone's status says of a purge, from what the engines report."""
+"""A zone's status about a purge, from the engines' reports."""
 
 from dataclasses import replace
 from typing import Any
@@ -105,7 +105,7 @@ def test_a_zone_that_is_not_accepted_says_so():
 
 
 def carried_out(annotation: str | None, in_force: str | None, last: dict[str, str] | None) -> str:
-    """The id in the config, of a zone with this annotation, an entry in force with this id, and this record."""
+    """The id in the config, for a zone with this annotation, an active entry with this id, and this record."""
     zone = asked(annotation, status={} if last is None else {"purge": last})
     before = (
         None
@@ -136,7 +136,7 @@ DONE = {"completedAt": NOW}
         ("one", "", {"id": "one#2"}, "one#2"),
         # The config is lost, or the zone is not in it.
         ("one", None, {"id": "one#2", **DONE}, "one#2"),
-        # Somebody else wrote the status.
+        # Another party wrote the status.
         ("one", "", {"id": f"one#{10**60}", **DONE}, "one#2"),
         ("one", "", {"id": "one#x", **DONE}, "one#2"),
         ("one", "one", {"id": "one#7", **DONE}, "one"),

@@ -1,4 +1,4 @@
-"""The shipped rights: all that the operator needs, and nothing that it does not use."""
+"""The shipped rights: all that the operator needs, and none that it does not use."""
 
 import json
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ Right = tuple[str, str, str]
 
 
 def granted() -> set[Right]:
-    """By the roles in the manifests."""
+    """Rights granted by the roles in the manifests."""
     bodies = yaml.safe_load_all((MANIFESTS / "base" / "rbac.yaml").read_text())
     return _rights([rule for body in bodies if body["kind"] in ("Role", "ClusterRole") for rule in body["rules"]])
 
@@ -44,21 +44,21 @@ def _rights(rules: list[dict[str, Any]]) -> set[Right]:
 def used(request: Request) -> set[Right]:
     rights = {(request.group, request.resource, request.verb)}
     if request.verb == "patch" and request.created:
-        # A server-side apply of what is not there yet asks for both.
+        # A server-side apply of a missing object needs both.
         rights.add((request.group, request.resource, "create"))
     return rights
 
 
 @pytest.fixture(scope="module")
 def plane(control_plane: Cluster, operator_kubeconfig: Path) -> ControlPlane:
-    """With the shipped roles in it."""
+    """A control plane with the shipped roles."""
     assert isinstance(control_plane, ControlPlane), "a cluster that was named has no audit log for us"
     return control_plane
 
 
 @pytest.fixture(scope="module")
 def record(plane: ControlPlane, kube: Kube, operator_kubeconfig: Path, tmp_path_factory: Any) -> list[Request]:
-    """What the operator asked for from its start to its end, with everything in between that makes it write."""
+    """The operator's requests from its start to its end, with everything in between that makes it write."""
     audit = AuditLog(plane.audit_log)
     plane.kubectl("delete", "lease", NAME, "--namespace", NAMESPACE, "--ignore-not-found")
     flags = ("--leader-elect-namespace", NAMESPACE, *SHORT)
@@ -76,7 +76,7 @@ def record(plane: ControlPlane, kube: Kube, operator_kubeconfig: Path, tmp_path_
 
 
 def full_round(world: World) -> None:
-    """A pool from its first zone to its last, with the troubles that are worth an Event, twice."""
+    """A pool from its first zone to its last, twice with the troubles that cause an Event."""
     world.add_pool()
     engine = world.add_engine()
     world.add_zone("acme", reserved="40%")
@@ -112,7 +112,7 @@ def test_it_used_every_right_that_it_has(record: list[Request]):
 
 
 def test_it_asked_for_nothing_beyond_its_own_rights(record: list[Request]):
-    """Not even for what every user of a cluster may read, apart from what kinds there are."""
+    """Not even for what every user of a cluster may read, except for the list of kinds."""
     asked = {right for request in record for right in used(request) if not request.resource.startswith("/api")}
 
     assert asked - granted() == set()
@@ -145,7 +145,7 @@ def test_of_pods_and_config_maps_it_needs_those_of_its_pools_only(record: list[R
 
 @pytest.fixture(scope="module")
 def as_operator(plane: ControlPlane, operator_kubeconfig: Path) -> Iterator[Cluster]:
-    """The cluster as the operator sees it, with a Secret and a ConfigMap of other people in it."""
+    """The cluster as the operator sees it, with a Secret and a ConfigMap of other owners in it."""
     plane.kubectl("create", "secret", "generic", "keys", "--from-literal=acme=sesame", "--namespace", "default")
     yield Cluster(operator_kubeconfig, plane.server, plane.kubectl_program)
     plane.kubectl("delete", "secret", "keys", "--namespace", "default")

@@ -319,12 +319,12 @@ def test_what_others_write_survives_and_makes_no_work(world: World, operator: Op
         # Makes the operator look at the whole pool again.
         engine.cached["burst"] = blocks
         eventually(lambda: world.zone("burst")["status"].get("held") == blocks)  # noqa: B023
-    # What came before may be written meanwhile, and what a busy engine is late with.
+    # Earlier changes may be written meanwhile, and late ones of a busy engine.
     assert operator.health()["writes"] - before < 2 * turns, "acme's status is written again and again"
 
 
 def test_a_zone_that_waits_for_somebody_says_so_to_tools_that_wait(world: World):
-    """`kstatus` takes Stalled for a failure, and anything else but Ready for progress."""
+    """`kstatus` takes Stalled for a failure, and any status other than Ready for progress."""
     world.add_pool()
     world.add_engine()
     world.add_zone("acme", reserved="40%")

@@ -1,4 +1,4 @@
-"""What the API server refuses for good is one object's trouble."""
+"""A permanent refusal by the API server affects one object only."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How often a status is put right that somebody else changes."""
+"""How often a status is repaired that another party changes."""
 
 from tenantzone_operator.kube.store import View
 from tenantzone_operator.writing.repairs import REPAIR_SECONDS, Repairs

@@ -1,4 +1,4 @@
-"""What the operator takes of a report: all that it uses, within bounds, and nothing that it can't write down."""
+"""What the operator accepts of a report: all that it uses, within bounds, and nothing that it can't write."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""The salt key of a pool: made once, told apart by its id, and what is said where engines do not share it."""
+"""The salt key of a pool: made once, identified by its id, and the status if engines do not share it."""
 
 import base64
 import json
@@ -107,7 +107,7 @@ def test_the_secret_may_be_missing_where_an_engine_has_no_key_in_force(observati
 
 
 class Refusing:
-    """An API server that answers with this status, or makes what it is asked for."""
+    """An API server that answers with this status, or creates the requested object."""
 
     def __init__(self, status: int) -> None:
         self.status = status
@@ -230,7 +230,7 @@ class TestInACluster:
 
 @pytest.mark.controlplane
 def test_a_secret_that_is_there_is_never_overwritten(world: World):
-    """Somebody brings a key of his own, for instance the one of another cluster."""
+    """A user brings their own key, for instance that of another cluster."""
     path = f"/api/v1/namespaces/{world.namespace}/secrets"
     theirs = base64.b64encode(b"5" * 64).decode()
     world.kube.call("POST", path, {"metadata": {"name": "tenantzone-salt-demo"}, "data": {"key": theirs}})

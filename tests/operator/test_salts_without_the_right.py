@@ -1,4 +1,4 @@
-"""An operator that may create no Secret: it says so in the pool's status, and does everything else."""
+"""An operator without the right to create Secrets: it reports that in the pool's status, and does everything else."""
 
 import json
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ _USER = "operator-without-secrets"
 
 
 def roles() -> list[dict[str, object]]:
-    """The shipped ClusterRole without Secrets, and who has it."""
+    """The shipped ClusterRole without Secrets, and its bindings."""
     bodies = yaml.safe_load_all((MANIFESTS / "base" / "rbac.yaml").read_text())
     (role,) = (body for body in bodies if body["kind"] == "ClusterRole")
     role["metadata"]["name"] = _USER

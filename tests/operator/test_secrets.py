@@ -1,4 +1,4 @@
-"""A key that is revoked in a Secret ends in the engines at once, as far as the operator may watch the Secret."""
+"""A key that is revoked in a Secret ends in the engines at once, if the operator may watch the Secret."""
 
 import base64
 import subprocess
@@ -36,7 +36,7 @@ def give_secret(world: World, **keys: str) -> None:
 
 
 def add_pod(world: World, name: str, *more: str) -> None:
-    """An engine's pod that mounts the Secret, and more of them; nothing runs in it."""
+    """Adds an engine's pod that mounts the Secret and the given ones; nothing runs in it."""
     pod: dict[str, Any] = pod_manifest(name, {"pool": POOL})
     secrets = {"keys": SECRET, **{name: name for name in more}}
     pod["spec"]["volumes"] = [{"name": name, "secret": {"secretName": secret}} for name, secret in secrets.items()]
@@ -64,7 +64,7 @@ def let_watch(world: World) -> None:
 
 @contextmanager
 def kubelet(world: World, folder: Path) -> Iterator[None]:
-    """The stand-in, which looks at a Secret by itself only once a minute, projects the pod's volumes meanwhile."""
+    """Projects the pod's volumes with the stand-in, which looks at a Secret only once a minute unless notified."""
     command = [
         *(sys.executable, "-m", "hack.demo.kubelet", "--kubeconfig", str(world.cluster.kubeconfig)),
         *("--namespace", world.namespace, "--pod", "engine-0", "--volumes", str(folder)),
@@ -94,7 +94,7 @@ def test_a_key_that_is_revoked_in_a_secret_ends_at_once(world: World, tmp_path: 
         give_secret(world, acme="acme-key")
 
         await_told(world, before)
-        # By itself the stand-in would look after a minute.
+        # Without a notification the stand-in would look after a minute.
         eventually(lambda: call(app, body={"prompt": "a"}, key="burst-key").status_code == 401, timeout=30)
         assert call(app, body={"prompt": "a"}, key="acme-key").status_code == 200
 

@@ -1,4 +1,4 @@
-"""The signature of the config in a pool's ConfigMap: always by the operator's present keys, and no new generation."""
+"""The signature of the config in a pool's ConfigMap: always by the operator's current keys, and no new generation."""
 
 import logging
 from dataclasses import replace
@@ -25,7 +25,7 @@ def held(config_maps: ConfigMaps) -> ConfigFiles:
 
 
 def is_signed_with(config_maps: ConfigMaps, token: str) -> bool:
-    """Whether an engine that has this token alone takes what the ConfigMap holds."""
+    """Whether an engine with only this token accepts the content of the ConfigMap."""
     files = held(config_maps)
     try:
         return verify_config(files.signed, files.signature, [token.encode()]) == CREATED
@@ -34,7 +34,7 @@ def is_signed_with(config_maps: ConfigMaps, token: str) -> bool:
 
 
 async def delivered(config_maps: ConfigMaps, *tokens: str) -> tuple[Delivery, History]:
-    """An operator with these tokens that has given out the second config, and is at rest."""
+    """An operator with these tokens that has published the second config, and is at rest."""
     delivery, history = delivery_to(config_maps, *tokens)
     await delivery.recall(DEMO)
     await delivery.deliver(DEMO, [], SECOND)

@@ -83,7 +83,7 @@ async def shown() -> AsyncIterator[int]:
 
 
 async def test_a_client_that_never_reads_keeps_no_connection(shown: int) -> None:
-    """It asks for the page again and again, and takes nothing: the second request is not even read."""
+    """It requests the page again and again, and reads nothing: the second request is not even read."""
     request = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
     def try_it() -> bool:

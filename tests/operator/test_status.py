@@ -1,4 +1,4 @@
-"""What a status says, from what the engines report."""
+"""The content of a status, from the engines' reports."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def condition(status, kind):
 
 
 def enforcing(config, *lags, process=7):
-    """An API server process that enforces a config, and that has differed from its engine core for long in this."""
+    """An API server process that enforces a config; `lags` name how it has long differed from its engine core."""
     return ApiServerReport(process=process, config_generation=config.generation, config_hash=config.hash, lags=lags)
 
 
@@ -304,7 +304,7 @@ def identity_of(asked: dict[str, Any] | None, *observations: Observation) -> tup
 
 
 def knowing(asked: dict[str, Any] | None, problem: str = "", engine: str = "engine-0") -> Observation:
-    """An engine that knows tenants so."""
+    """An engine that identifies tenants in this way."""
     declared = pool(**({"identity": asked} if asked is not None else {})).config
     assert declared is not None
     return observed(None, engine=engine, identity=(identity_digest(declared.identity), problem))
@@ -408,7 +408,7 @@ def test_the_pool_counts_what_is_declared():
 
 
 def test_that_an_engine_has_the_config_and_something_else_of_the_zone_is_seen_when_it_gets_it():
-    """What it reports of the zone is the same before and after."""
+    """Its report of the zone is the same before and after."""
     statuses, history, before = ZoneStatuses(), History(), zone("acme", reserved="10%")
     history.record(snapshot(1, before), 1000)
     changed = zone("acme", reserved="20%", generation=2)

@@ -1,4 +1,4 @@
-"""What somebody can do who has the operator's token, and what not, each tried on a real API server."""
+"""What a holder of the operator's token can and can't do, each tried on a real API server."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -37,7 +37,7 @@ REGARDING = {"apiVersion": "tenantzone.io/v1alpha1", "kind": "TenantZone", "name
 
 @pytest.fixture(scope="module")
 def pod_path(kube: Kube) -> Iterator[str]:
-    """Of somebody else, in the namespace `default`."""
+    """The path of another owner's pod, in the namespace `default`."""
     kube.call("POST", f"{_CORE}/default/pods", pod_manifest("guarded", {"app": "theirs"}))
     yield f"{_CORE}/default/pods/guarded"
     kube.call("DELETE", f"{_CORE}/default/pods/guarded?gracePeriodSeconds=0")
@@ -76,7 +76,7 @@ def test_of_a_pod_it_changes_its_own_annotation(thief: Kube, kube: Kube, pod_pat
 
 
 def test_it_tells_a_pod_that_many_manage(thief: Kube, kube: Kube, namespace: str):
-    """Of more than ten managers the API server makes one, ``ancient-changes``."""
+    """With more than ten managers, the API server merges them into one, ``ancient-changes``."""
     path = f"{_CORE}/{namespace}/pods"
     kube.call("POST", path, pod_manifest("managed", {"app": "theirs"}))
     path += "/managed"
@@ -163,7 +163,7 @@ def test_it_tells_of_our_kinds(thief: Kube, namespace: str):
 
 
 def test_what_a_stolen_token_can_do(thief: Kube, kube: Kube, namespace: str):
-    """As the documentation says it."""
+    """As the documentation says."""
     kube.call("POST", f"{_CORE}/{namespace}/configmaps", {"metadata": {"name": "theirs"}, "data": {"key": "theirs"}})
     kube.call("POST", f"{_CORE}/{namespace}/pods", pod_manifest("theirs", {"app": "theirs"}))
     for kind, name, spec in (

@@ -1,4 +1,4 @@
-"""What somebody who has the operator's token can do to ConfigMaps, each tried on a real API server."""
+"""What a holder of the operator's token can do to ConfigMaps, each tried on a real API server."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What somebody who has the operator's token can do to Secrets, each tried on a real API server."""
+"""What a holder of the operator's token can do to Secrets, each tried on a real API server."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -79,7 +79,7 @@ def test_it_makes_a_pools_secrets_and_then_neither_reads_nor_changes_them(
 
 @pytest.fixture
 def no_operator_key(kube: Kube) -> Iterator[None]:
-    """Nobody has made it; what there was is there again afterwards."""
+    """Removes the operator's key, and restores it afterwards."""
     path = f"{_SYSTEM}/tenantzone-operator-key"
     before = kube.get(path)
     if before is not None:
@@ -93,7 +93,7 @@ def no_operator_key(kube: Kube) -> Iterator[None]:
 
 @pytest.mark.usefixtures("no_operator_key")
 def test_it_makes_and_reads_the_operators_own_key_and_does_not_change_it(thief: Kube):
-    """Of it the admin tokens are made, so whoever has the token reads what engines report."""
+    """The admin tokens are made from it, so a holder of the token can read the engines' reports."""
     for spoiled in (KEY | {"data": {"other": "AA=="}}, {**KEY, "metadata": KEY["metadata"] | {"labels": {"a": "b"}}}):
         assert refusal(thief, "POST", _SYSTEM, spoiled)
     while_it_is_changed = KEY | {"data": {"key": "AA==", "previous": "AA=="}}

@@ -1,4 +1,4 @@
-"""The end of leadership: whatever the workers were at, none is left, and none begins."""
+"""The end of leadership: whatever the workers were doing, none is left, and none begins."""
 
 import asyncio
 import itertools

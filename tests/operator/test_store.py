@@ -1,4 +1,4 @@
-"""What the operator believes to exist, from watches that miss things and listings that lag behind."""
+"""What the operator believes to exist, from watches that miss events and listings that lag behind."""
 
 from tenantzone_operator.kube.resources import read_pod
 from tenantzone_operator.kube.store import InformerCache, Overlap, Store
@@ -20,7 +20,7 @@ def pod(name, **metadata):
 
 
 def put_pod(store, pool, pod):
-    """As the watch of the pool's own selector does it."""
+    """As the watch of the pool's own selector does."""
     store.pods.setdefault(("default", pool), InformerCache(read_pod)).put(pod)
 
 
@@ -29,7 +29,7 @@ def names(objects):
 
 
 def relist(store, version, *bodies):
-    """As after a listing: again, if it does not hold."""
+    """As after a listing, repeated if it does not hold."""
     while not store.zones.relist([store.zones.read_listed(found) for found in bodies], version):
         pass
 
@@ -103,7 +103,7 @@ def test_a_listing_takes_over_what_changed_while_nobody_watched():
 
 
 def test_data_that_was_set_back_is_taken_as_it_is():
-    """As after a backup of etcd was restored: versions start again from lower ones."""
+    """As after the restore of an etcd backup: versions start again from lower ones."""
     store = Store()
     relist(store, 100, zone("old", version=90), zone("both", generation=2, version=95))
 
@@ -122,7 +122,7 @@ def test_data_that_was_set_back_is_read_even_if_a_version_is_known():
 
 
 def test_what_was_known_before_data_was_set_back_is_there_until_all_is_listed_again():
-    """Else every engine of a pool would be told meanwhile that it has no zones."""
+    """Otherwise every engine of a pool would meanwhile be told that it has no zones."""
     store = Store()
     relist(store, 100, zone("deleted", version=70), zone("kept", generation=5, version=40))
 

@@ -34,7 +34,7 @@ def without_identifiers(subject: x509.Name, issuer: x509.Name, key: Any, issuer_
 
 @pytest.fixture
 async def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Path]:
-    """Of a server with such a certificate, in a Python whose contexts are strict."""
+    """The kubeconfig of a server with such a certificate, in a Python whose contexts are strict."""
     monkeypatch.setattr(credentials, "_builder", without_identifiers)
     authority = credentials.Authority(tmp_path / "pki")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

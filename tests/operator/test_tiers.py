@@ -1,4 +1,4 @@
-"""Tiers below engines' blocks: whose reservations fit, and what a status says of them."""
+"""Tiers below engines' blocks: whose reservations fit, and the status about them."""
 
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ TIERED = pool(tiers={"cpu": {"bytes": "8Gi"}, "disk": {"folder": "/data", "bytes
 
 
 def sharing(name: str, *, status: Any = None, age: int = 0, **reserved: Any) -> Zone:
-    """A zone that reserves so much of each tier."""
+    """A zone that reserves these amounts of each tier."""
     tiers = [{"tier": tier, "reserved": amount} for tier, amount in reserved.items()]
     return zone(name, status=status, age=age, tiers=tiers)
 
@@ -43,7 +43,7 @@ def definition(kind: str) -> dict[str, Any]:
 
 
 def spec_of(kind: str) -> dict[str, Any]:
-    """The properties of its spec."""
+    """The properties of the kind's spec."""
     found: dict[str, Any] = definition(kind)["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
     return found
 
@@ -127,7 +127,7 @@ def test_what_makes_no_sense_is_named(spec: dict[str, Any], refusal: str):
     assert refusal in zone("acme", **spec).invalid
 
 
-# Whose reservation fits
+# Which reservations fit
 
 
 def test_what_zones_reserve_of_a_tier_must_fit_oldest_first():
@@ -192,7 +192,7 @@ def test_what_is_lowered_is_accepted_whatever_the_pool_has(tiers: dict[str, Any]
     assert accepted(planned(sharing("acme", cpu="3Gi"), of=pool(tiers=tiers), in_force=first.config)) == {"acme": True}
 
 
-# What a status says
+# The status
 
 
 def reported(name: str = "cpu", held: int = 0, reserved: int = 0, **fields: int) -> ZoneTierReport:

@@ -1,4 +1,4 @@
-"""Engines that are too small for what was accepted: they have what fits, and no other one changes anything."""
+"""Engines that are too small for what was accepted: they get what fits, and the other engines change nothing."""
 
 import pytest
 from hypothesis import given
@@ -19,7 +19,7 @@ BOTH = snapshot(1, FIRST, SECOND)
 
 
 def statuses(*observations):
-    """Of both zones and their pool, planned for 100 blocks."""
+    """The statuses of both zones and their pool, planned for 100 blocks."""
     history = History()
     history.record(BOTH, 1000)
     made = make_plan(pool(), [FIRST, SECOND], in_force=BOTH, last_generation=1, size=100, room=ConfigRoom())
@@ -231,7 +231,7 @@ def test_a_remembered_size_that_no_engine_has_is_not_believed(absurd):
 
 
 def test_what_an_engine_is_too_small_for_is_reckoned_once_for_each_size(monkeypatch: pytest.MonkeyPatch):
-    """However many zones and sizes there are: with many of both, each look would take minutes else."""
+    """However many zones and sizes there are: with many of both, each look would otherwise take minutes."""
     reckoned = []
     monkeypatch.setattr(acknowledgement, "grants", lambda zones, size: reckoned.append(size) or grants(zones, size))
     zones = [zone(f"zone-{number}", reserved=10) for number in range(50)]

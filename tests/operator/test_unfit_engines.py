@@ -1,4 +1,4 @@
-"""Engines that are too small, on a real API server: what was accepted stays, and the others go on."""
+"""Engines that are too small, on a real API server: what was accepted stays, and the others continue."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Up one release and down again: nothing is lost on the way, and nothing is written at rest."""
+"""An upgrade by one release and back: nothing is lost on the way, and nothing is written at rest."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +22,7 @@ pytestmark = [
 
 
 class PreviousOperator(Operator):
-    """It knows no Lease and no metrics, and serves its health once it has listed everything."""
+    """An operator without Lease and metrics that serves its health once it has listed everything."""
 
     def __init__(self, kubeconfig: Path, log: Path, python_path: str) -> None:
         super().__init__(kubeconfig, log, "--log-format", "text")
@@ -46,7 +46,7 @@ class Releases:
         self._audit_log = plane.audit_log
 
     def await_rest(self, world: World) -> None:
-        """Until nothing is written any more, while engines are asked again and again."""
+        """Waits until nothing is written any more, while engines are polled again and again."""
 
         def nothing_is_written() -> bool:
             audit = AuditLog(self._audit_log)
@@ -79,7 +79,7 @@ def world(control_plane: Cluster, kube: Kube, namespace: str) -> Iterator[World]
 
 
 def await_settled(world: World) -> None:
-    """Each zone has heard of its present generation, and so has the pool."""
+    """Each zone, and the pool, has a status for its current generation."""
     world.await_ready("acme", "burst")
     world.await_condition("greedy", "Accepted", "False", "PoolOvercommitted")
     eventually(lambda: conditions(world.pool())["Ready"]["status"] == "True")

@@ -1,4 +1,4 @@
-"""The header that names a tenant's user is one that nothing else reads: CRD, operator and engine all say so."""
+"""The header that names a tenant's user is read by nothing else: CRD, operator and engine all check that."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Statuses are written in an order that no engine decides on; over HTTP, to a server that answers when it may."""
+"""Statuses are written in an order that no engine controls; over HTTP, to a server that answers when it may."""
 
 import asyncio
 import json
@@ -33,22 +33,22 @@ READY, NEWS = status(1, "True"), status(1, "Unknown", "an engine does not answer
 
 
 class ApiServer:
-    """Takes statuses, and answers while it may."""
+    """Accepts statuses, and answers while it may."""
 
     def __init__(self) -> None:
         self.may_answer = asyncio.Event()
         self.is_asked = asyncio.Event()
         self.asked: list[str] = []
-        """Whose status was sent, in order."""
+        """The names whose statuses were sent, in order."""
         self.condition_of_others: list[Any] = []
-        """That somebody adds to each status."""
+        """Conditions that another party adds to each status."""
         self.store = Store()
-        """What the operator knows of its objects, ..."""
+        """The operator's knowledge of its objects."""
         self._objects: dict[str, dict[str, Any]] = {}
-        """... and these, by name."""
+        """The server's objects, by name."""
 
     def add(self, name: str, pool: str, generation: int = 1) -> None:
-        """A zone that was Programmed at its first generation."""
+        """Adds a zone that was Programmed at its first generation."""
         self._objects[name] = body(name, generation=generation, spec={"pool": pool}, status=READY)
         self.store.zones.put(self._objects[name])
 
@@ -143,7 +143,7 @@ async def test_what_somebody_waits_for_comes_first_and_the_rest_in_turn(server: 
     assert wait == 0.0, "there is more"
     assert len(server.asked) == 10
 
-    # Meanwhile the engine is back and gone again: who was told the least comes first.
+    # Meanwhile the engine is back and gone again: zones with the fewest writes come first.
     first = set(server.asked)
     again = statuses | {name: status(1, "Unknown", "again") for name in names[:-1]}
     while await writing.write(again) is not None:

@@ -21,7 +21,7 @@ OURS, THEIRS = {"app": "vllm"}, {"app": "other"}
 
 
 class Pods:
-    """Those of a namespace: as they are, as an administrator changes them, and as the watch sees them."""
+    """The pods of a namespace: their state, an administrator's changes, and the watch's view."""
 
     def __init__(self, kube: Kube, namespace: str, api: Api) -> None:
         self.api = api
@@ -58,7 +58,7 @@ class Pods:
 
     @property
     def known(self) -> dict[str, str]:
-        """Names and addresses."""
+        """Names and addresses of the known pods."""
         return {pod.meta.name: pod.ip for pod in self.store.pods.get(self.key, ())}
 
     async def until(self, look: Callable[[], bool]) -> None:

@@ -1,4 +1,4 @@
-"""One namespace with a pool, zones and engines in it, and what a test wants to do with them."""
+"""One namespace with a pool, zones and engines, and what a test does with them."""
 
 import itertools
 import json
@@ -29,7 +29,7 @@ class World:
     def kubectl(self, *args: str, **options: Any) -> Any:
         return self.cluster.kubectl("--namespace", self.namespace, *args, **options)
 
-    # What a user does.
+    # Actions of a user
 
     def add_pool(self, name: str = POOL, **spec: Any) -> None:
         selector = {"matchLabels": {"pool": name}}
@@ -40,24 +40,24 @@ class World:
         self._create("tenantzones", name, {"kind": "TenantZone", "spec": {"pool": POOL} | spec})
 
     def change_zone(self, name: str, **spec: Any) -> int:
-        """Returns the new generation."""
+        """Changes a zone. Returns the new generation."""
         return self.kube.merge(self._path("tenantzones", name), {"spec": spec})["metadata"]["generation"]
 
     def delete_zone(self, name: str) -> None:
         self.kube.call("DELETE", self._path("tenantzones", name))
 
     def delete_everything(self) -> None:
-        """Where there are hundreds of objects: one by one they take a tenth of a second each."""
+        """For hundreds of objects: one by one they take a tenth of a second each."""
         ours, core = f"{_GROUP}/namespaces/{self.namespace}", f"/api/v1/namespaces/{self.namespace}"
         for path in (f"{ours}/tenantzones", f"{ours}/zonepools", f"{core}/pods", f"{core}/configmaps"):
             self.kube.call("DELETE", f"{path}?gracePeriodSeconds=0")
 
-    # What the cluster does.
+    # Actions of the cluster
 
     def add_engine(
         self, name: str = "engine-0", *, pool: str = POOL, blocks: int = 100, **options: Any
     ) -> SimulatedEngine:
-        """Options are further ones of the engine."""
+        """Adds an engine, with further options for it."""
         ip = f"127.0.0.{next(_hosts)}"
         pods = f"/api/v1/namespaces/{self.namespace}/pods"
         self.kube.call("POST", pods, pod_manifest(name, {"pool": pool}))
@@ -72,7 +72,7 @@ class World:
         path = f"/api/v1/namespaces/{self.namespace}/pods/{engine.name}/status"
         self.kube.merge(path, pod_status(engine.ip, ready=ready))
 
-    # What a test looks at.
+    # Views for a test
 
     def zone(self, name: str) -> dict[str, Any]:
         found = self.kube.get(self._path("tenantzones", name))
@@ -111,7 +111,7 @@ class World:
         return self._path("zonepools", POOL)
 
     def await_condition(self, zone: str, kind: str, status: str, reason: str = "") -> dict[str, Any]:
-        """The condition, once it is about the zone's present generation and as it should be."""
+        """The condition, once it is about the zone's current generation and has this status."""
 
         def look() -> dict[str, Any] | None:
             found = self.zone(zone)
@@ -128,7 +128,7 @@ class World:
         return eventually(look)
 
     def await_ready_with_engine(self, *, blocks: int) -> SimulatedEngine:
-        """A first engine, once all zones are enforced in it."""
+        """Adds a first engine. Returns it once it enforces all zones."""
         engine = self.add_engine(blocks=blocks)
         self.await_ready(*self.entries())
         return engine
@@ -138,13 +138,13 @@ class World:
             self.await_condition(zone, "Ready", "True")
 
     def await_polls(self, count: int) -> None:
-        """Until each engine was asked that often again."""
+        """Waits until each engine was polled that many times more."""
         goals = [(engine, engine.polls + count) for engine in self.engines]
         eventually(lambda: all(engine.polls >= goal for engine, goal in goals))
 
     @contextmanager
     def refusing(self, error: str) -> Iterator[SimulatedEngine]:
-        """A pool whose engine refuses the newest config of the zone acme; in the end it takes it."""
+        """A pool whose engine refuses the newest config of the zone acme; in the end it accepts the config."""
         self.add_pool()
         self.add_zone("acme", reserved="10%")
         engine = self.add_engine()

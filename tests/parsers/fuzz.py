@@ -1,10 +1,10 @@
-"""Fuzzes each parser for a while with atheris, which looks what of it a text has reached, and goes on from there.
+"""Fuzzes each parser for a while with atheris, which measures a text's coverage and continues from there.
 
     python -m tests.parsers.fuzz --seconds 30
 
-`make test-deep` does so. Hypothesis, in `test_parsers.py`, writes texts by what is known of them; what writes these
-knows nothing but a good one. A text at which a parser raises what it does not say, or takes more than 10 s, or 2 GiB,
-is printed, and the exit code is 1.
+`make test-deep` runs it. Hypothesis, in `test_parsers.py`, generates texts from knowledge of the formats; atheris knows
+only a valid text. A text at which a parser raises an undeclared exception, or takes more than 10 s or 2 GiB, is
+printed, and the exit code is 1.
 """
 
 import argparse
@@ -23,17 +23,17 @@ _ROOT = Path(__file__).parents[2]
 _NAME = "atheris"
 _LONGEST_TEXT = 2**14
 _SHOWN = 2000
-"""Characters of what atheris said last."""
+"""Characters of atheris' last output."""
 
 
 def fuzz(name: str, parser: Parser, seconds: float, module: str = known.__name__) -> str:
-    """Fuzz one parser for so long.
+    """Fuzzes one parser for some time.
 
     Args:
-        name: of the parser.
-        parser: itself.
-        seconds: of text after text.
-        module: which has it among its ``PARSERS``.
+        name: the name of the parser.
+        parser: the parser.
+        seconds: how long it generates texts.
+        module: the module that has the parser in its ``PARSERS``.
 
     Returns:
         What went wrong; empty: nothing.
@@ -73,7 +73,7 @@ def fuzz(name: str, parser: Parser, seconds: float, module: str = known.__name__
 
 
 def main() -> None:
-    """Fuzz the parsers that are named, or all."""
+    """Fuzzes the named parsers, or all."""
     parser = argparse.ArgumentParser(prog="python -m tests.parsers.fuzz", description=__doc__.split("\n\n")[0])
     parser.add_argument("--seconds", type=float, default=30.0, help="for each parser (default: %(default)s)")
     parser.add_argument("parsers", nargs="*", metavar="PARSER", help=f"of {', '.join(PARSERS)}; default: all")

@@ -1,4 +1,4 @@
-"""One parser under atheris, in a process of its own: `tests.parsers.fuzz` starts it with what atheris is to know.
+"""One parser under atheris, in its own process: `tests.parsers.fuzz` starts it with atheris' arguments.
 
 Its arguments: the folder in which atheris is installed, the module that has parsers, the parser's name, and those of
 atheris itself.
@@ -8,11 +8,11 @@ import importlib
 import sys
 
 _FOLLOWED = ("json", "jwt", "tenantzone_contract", "tenantzone_operator", "tenantzone_runtime")
-"""Packages of which atheris sees what was reached."""
+"""Packages whose coverage atheris measures."""
 
 
 def main() -> None:
-    """Import the parsers so that atheris sees where they go, and let it write texts until the time is over."""
+    """Imports the parsers so that atheris measures their coverage, and lets it generate texts for a given time."""
     program, folder, module, name, *flags = sys.argv
     sys.path.append(folder)
     import atheris

@@ -1,4 +1,4 @@
-"""Texts for parsers, drawn by Hypothesis: none at all, JSON that nobody expects, and good ones that were damaged."""
+"""Texts for parsers, drawn by Hypothesis: empty ones, unexpected JSON, and damaged valid ones."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 EXAMPLES = {"deep": 10_000, "quick": 20}.get(os.environ.get("HYPOTHESIS_PROFILE", ""), 200)
-"""Of each parser."""
+"""Examples for each parser."""
 many = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 _NUMBERS = (2**53 + 1, 2**63, 2**64, -1, 10**400, 0.5, 1e308, float("inf"), float("nan"), -0.0)
@@ -17,7 +17,7 @@ _DEPTH = 100_000
 
 
 def values() -> st.SearchStrategy[Any]:
-    """What JSON can say, and some that only Python's does."""
+    """Values of JSON, and some that only Python's JSON has."""
     leaves = st.one_of(
         st.none(),
         st.booleans(),
@@ -35,7 +35,7 @@ def values() -> st.SearchStrategy[Any]:
 
 
 def texts(*good: str) -> st.SearchStrategy[bytes]:
-    """Whatever may stand in a file, among it these good texts with a value replaced, or bytes."""
+    """Any content of a file, including these valid texts with a value, or bytes, replaced."""
     written = values().map(lambda value: json.dumps(value).encode())
     deep = st.sampled_from([b"[" * _DEPTH, b'{"a":' * _DEPTH, b"[" * _DEPTH + b"]" * _DEPTH, b"9" * _DEPTH])
     replaced = st.builds(_replaced, st.sampled_from(good), st.randoms(use_true_random=False), values())
@@ -49,7 +49,7 @@ def texts(*good: str) -> st.SearchStrategy[bytes]:
 
 
 def _replaced(text: str, rng: Any, value: Any) -> bytes:
-    """A JSON text with one of its values, of whichever depth, replaced."""
+    """A JSON text with one of its values, of any depth, replaced."""
     whole = json.loads(text)
     place = whole
     while True:

@@ -1,4 +1,4 @@
-"""The parsers of what comes from outside, each with what it says that it raises and a text that is good."""
+"""The parsers of external input, each with the exceptions that it declares and a valid text."""
 
 import json
 from collections.abc import Callable
@@ -48,7 +48,7 @@ def read_record(text: bytes) -> object:
 
 
 def read_claims(text: bytes) -> str:
-    """The tenant that a token names whose issuer signs whatever it is given."""
+    """The tenant named by a token whose issuer signs everything."""
     shown = _SIGNER.encode(text, _KEY, "ES256", headers={"kid": "first"})
     return _IDENTITY.tenant_of({"type": "http", "headers": [(b"authorization", f"Bearer {shown}".encode())]})
 

@@ -1,4 +1,4 @@
-"""The fuzzing of `make test-deep` finds what nobody looked for, and says so."""
+"""The fuzzing of `make test-deep` finds unexpected faults, and reports them."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Whatever a parser is given, it answers or raises what it says that it raises, in time and memory as long as the text.
+"""Whatever a parser is given, it answers or raises a declared exception, in time and memory proportional to the text.
 
 `make test-deep` tries 10,000 texts for each, `make test` some hundreds.
 """
@@ -58,8 +58,7 @@ LONG: dict[str, Callable[[int], bytes]] = {
 @pytest.mark.parametrize("long", LONG.values(), ids=LONG.keys())
 def test_time_and_memory_grow_no_faster_than_the_text(parser: Parser, long: Callable[[int], bytes]):
     small, large = long(2**14), long(2**19)
-    # 32 times the text: what grew with its square would take 1,024 times as long.
-    # 32 times the text: what grew with its square would take 1,024 times as much.
+    # 32 times the text: quadratic growth would take 1,024 times as long.
     seconds = _seconds(parser, small), _seconds(parser, large)
     assert seconds[1] < 200 * seconds[0] + 0.2
     peaks = _peak(parser, small), _peak(parser, large)
@@ -76,7 +75,7 @@ def _peak(parser: Parser, text: bytes) -> int:
 
 
 def _seconds(parser: Parser, text: bytes) -> float:
-    """Processor time, the least of some."""
+    """Processor seconds, the least of several runs."""
     taken = []
     for _ in range(3):
         began = time.thread_time()

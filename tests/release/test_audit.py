@@ -1,4 +1,4 @@
-"""`make audit` with the real pip-audit, and a source of vulnerability data of our own."""
+"""`make audit` with the real pip-audit, and our own source of vulnerability data."""
 
 import json
 import threading
@@ -27,7 +27,7 @@ BUG = {
 
 
 class Source:
-    """Answers as OSV does: what is known against a package, by its name."""
+    """Answers as OSV does: the known vulnerabilities of a package, by its name."""
 
     def __init__(self) -> None:
         self.bugs: dict[str, list[dict[str, Any]]] = {}
@@ -94,7 +94,7 @@ def test_one_in_trouble_is_none_either(source: Source, lock: Path):
 
 
 def test_where_no_source_answers_the_audit_fails_and_says_so(lock: Path, capfd: Any, monkeypatch: pytest.MonkeyPatch):
-    # The package index, which comes next, may be there or not.
+    # The package index, which comes next, may be reachable or not.
     monkeypatch.setattr("hack.audit.ask", _nobody)
     assert audit([lock], "http://127.0.0.1:1") == 2
     assert "FAILED: of some packages nothing is known" in capfd.readouterr().err

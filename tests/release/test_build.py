@@ -25,7 +25,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def version() -> str:
-    """Of the last commit, which a release is made of."""
+    """The version of the last commit, from which a release is made."""
     text = subprocess.run(
         ["git", "-C", ROOT, "show", "HEAD:pyproject.toml"], capture_output=True, text=True, check=True
     ).stdout

@@ -1,4 +1,4 @@
-"""What was released stays what it was; the schemas of this version are new ones or those that were released."""
+"""Released schemas never change; the schemas of this version are new ones or released ones."""
 
 import hashlib
 import subprocess

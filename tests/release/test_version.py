@@ -1,4 +1,4 @@
-"""One version: what pyproject.toml says is what images, chart, manifests and release notes say."""
+"""One version: pyproject.toml agrees with images, chart, manifests and release notes."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What the replay's tests share."""
+"""Fixtures shared by the replay's tests."""
 
 import json
 

@@ -11,7 +11,7 @@ BLOCK_TOKENS = 16
 
 
 def asked(arrival, tenant, content, *, own_tokens=8, output_tokens=4):
-    """A request whose prompt begins with these blocks, and has some tokens of its own behind them."""
+    """A request whose prompt begins with these blocks, followed by some tokens of its own."""
     known = len(content) * BLOCK_TOKENS
     return Asked(arrival, known + own_tokens, output_tokens, tuple(content), BLOCK_TOKENS, known, content[0], tenant)
 
@@ -27,7 +27,7 @@ def setting(requests, *, blocks, seats=16):
 
 
 def flood_beside_a_quiet_tenant(*, rounds=60):
-    """A quiet tenant asks the same 20 blocks every second; meanwhile another one sends what nobody asks again."""
+    """A quiet tenant repeats the same 20 blocks every second; meanwhile another one never repeats a prompt."""
     requests = []
     for number in range(rounds):
         requests.append(asked(float(number), "quiet", range(1, 21)))

@@ -34,7 +34,7 @@ def candidate(measured, blocks, worst, *, is_equal=False, tenants=("quiet", "F")
 
 
 def why(text):
-    """What stands before the zones, as one line."""
+    """The text before the zones, as one line."""
     return " ".join(line.removeprefix("# ") for line in text.splitlines() if line.startswith("# "))
 
 
@@ -186,7 +186,7 @@ def test_a_search_tries_equal_zones_first_and_is_the_same_for_the_same_seed():
 
 @pytest.fixture(scope="module")
 def long_prompts_beside_short_ones():
-    """Who computes a third of the long prompt is late, and no short one is asked for twice."""
+    """A tenant that computes a third of the long prompt is late, and no short prompt is repeated."""
     requests = []
     for number in range(20):
         requests.append(asked(float(number), "quiet", range(1, 61)))

@@ -1,4 +1,4 @@
-"""A trace that others still write is read as it was when it was read first, or the replay says that it can't be."""
+"""A trace that is still being written is read again as at first, or the replay reports that it can't be."""
 
 import dataclasses
 import gzip
@@ -20,7 +20,7 @@ PER_FILE = 200
 
 
 def recorded(number):
-    """A line of the request of this number; none is as long as another, and a file's are more than one buffer."""
+    """The line of the request with this number; all lines differ in length, and a file exceeds a buffer."""
     fields = {"recorded": 1, "time": 1e9 + number, "oldest": 1e9 + number + 1, "tenant": "acme"}
     return json.dumps(fields | {"prompt_tokens": number + 1, "block_tokens": 16, "hashes": "A" * 800}) + "\n"
 
@@ -35,7 +35,7 @@ def write(path, text):
 
 @pytest.fixture
 def recording(tmp_path):
-    """A folder with files of which the last one is the oldest, and a source that reads it."""
+    """A folder with files, the last of them the oldest, and a source that reads it."""
     numbers = count()
     for name in reversed(FILES):
         write(tmp_path / name, "".join(recorded(next(numbers)) for _ in range(PER_FILE)))
@@ -50,7 +50,7 @@ def lengths(requests):
 
 
 def rotate(folder, *, oldest="kept"):
-    """As the recorder does, but for the packed one, which somebody else renames."""
+    """Rotates as the recorder does, except for the packed file, which another program renames."""
     if oldest == "removed":
         (folder / FILES[-1]).unlink()
     else:
@@ -104,7 +104,7 @@ def test_files_that_are_renamed_while_their_folder_is_looked_at_are_all_there(re
         return look(state)
 
     monkeypatch.setattr(seen, "_file", look_and_rotate)
-    # What was written after that is there, or not.
+    # Lines written after that may be there or not.
     assert lengths(recording.load())[: len(ALL)] == ALL
 
 

@@ -1,4 +1,4 @@
-"""A load that is made up: it is what it says, and the same each time."""
+"""A generated load: it matches its description, and is the same each time."""
 
 from collections import Counter, defaultdict
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""The command, with a trace of its own."""
+"""The command, with a user's own trace."""
 
 import gzip
 import json
@@ -52,7 +52,7 @@ def test_a_comparison_is_a_table_a_file_and_a_page_that_loads_nothing(documents,
     assert policies[1]["hitRate"] > 0.2
     assert sum(each["requests"] for each in policies[0]["tenants"].values()) == 60
     text = page.read_text()
-    # Of all policies, of the load, who held what, and what zones lost.
+    # Pictures of all policies, of the load, of held blocks, and of the zones' losses.
     assert text.count("<svg") == 4 + 2 + 2 + 1
     assert not re.search(r"(src|href)=|url\(|@import|<script", text)
 

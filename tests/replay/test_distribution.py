@@ -49,6 +49,6 @@ def test_a_bucket_lets_no_more_through_than_its_rate_and_what_was_saved(asked, r
     assert passed == sorted(passed, key=lambda each: each[0]), "first come, first through"
     for first, (begin, _) in enumerate(passed):
         for last in range(first, len(passed)):
-            # Who asks for more than the depth is let through when it is full; the rest is not asked of the next one.
+            # A request larger than the depth passes when the bucket is full; the rest is not charged to the next one.
             tokens = sum(min(tokens, depth) for _, tokens in passed[first : last + 1])
             assert tokens <= depth + rate * (passed[last][0] - begin) + 1e-6

@@ -1,4 +1,4 @@
-"""What is probably meant otherwise is warned of once, with the number of the line."""
+"""What is probably a mistake causes one warning, with the number of the line."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What is asked of a user's engine, and what is said where that ends early, answers with nonsense or not at all."""
+"""The requests to a user's engine, and the messages if it ends early, answers with nonsense or not at all."""
 
 import asyncio
 
@@ -17,13 +17,13 @@ METRICS = b'vllm:cache_config_info{block_size="16",num_gpu_blocks="1001"} 1.0\n'
 TOKEN = b'data: {"choices": [{}]}\n\n'
 DONE = b"data: [DONE]\n\n"
 HANG = b"hang"
-"""In place of what an engine says."""
+"""Sent instead of an engine's answer."""
 TOKENS = 3
-"""That are asked for."""
+"""The number of requested tokens."""
 
 
 async def ask(stream, models, metrics):
-    """What a client hears of an engine that says so."""
+    """The client's result from an engine with these answers."""
 
     def saying(*parts, content_type):
         async def says(request):

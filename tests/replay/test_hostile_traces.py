@@ -1,4 +1,4 @@
-"""Traces that are broken or mean harm: an error that says what is wrong, in bounded memory and time."""
+"""Broken and malicious traces: an error that says what is wrong, in bounded memory and time."""
 
 import gzip
 import json
@@ -30,7 +30,7 @@ MEBIBYTE = 2**20
 
 
 def load(path: Path, *options):
-    """All of a trace, as the commands read it."""
+    """A whole trace, as the commands read it."""
     source = parse_source(",".join([str(path), *options]))
     return profile(with_tenants(source.load(), 8, "zipf"))
 

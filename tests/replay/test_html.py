@@ -1,4 +1,4 @@
-"""Pictures of many tenants: the largest are drawn, and the others as one."""
+"""Pictures of many tenants: the largest are drawn separately, and the others as one."""
 
 import re
 
@@ -11,7 +11,7 @@ SHOWN = [*TENANTS[30:], "30 others"]
 
 
 def result():
-    """Of fifty tenants, each of which holds, lends and has lost some blocks more than the one before it."""
+    """A result of fifty tenants; each holds, lends and has lost some blocks more than the one before it."""
     blocks = {tenant: number for number, tenant in enumerate(TENANTS, 1)}
     found = Result("zones", "ours", 1000, 16, {tenant: TenantMeasures() for tenant in TENANTS})
     for tenant, lost in blocks.items():
@@ -27,7 +27,7 @@ def test_the_largest_tenants_are_drawn_and_the_others_as_one():
         assert re.findall(r">([^<]*)</text>", picture)[-21:] == SHOWN
         assert picture.count("<polyline") == 21
     assert re.findall(r'text-anchor="middle">([^<]*)<', lost) == SHOWN
-    # As much as the thirty smallest have together is the highest.
+    # The highest one has as much as the thirty smallest together.
     assert f">{sum(range(1, 31))}</text>" in lost
     assert owners == pictures([result()], [])["owners-zones"][1].partition("<figure>")[2].removesuffix("</figure>")
 

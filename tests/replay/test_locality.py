@@ -1,4 +1,4 @@
-"""How a load uses blocks, told of as many blocks as fit."""
+"""How a load uses blocks, reported for as many blocks as fit."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a step is said to take, fitted to what was measured."""
+"""The predicted duration of a step, fitted to measurements."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Loads made of others, and tenants by rule."""
+"""Loads made from others, and tenants by rule."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What the policies that zones are compared with do, each by what sets it apart."""
+"""The policies that zones are compared with, each by its distinguishing behaviour."""
 
 from dataclasses import replace
 
@@ -48,7 +48,7 @@ def test_what_has_priority_is_evicted_last_in_the_radix_policy():
 
 
 def test_random_lru_keeps_by_chance_what_lru_loses_in_a_loop():
-    # A loop over more blocks than fit is what LRU is worst at.
+    # A loop over more blocks than fit is LRU's worst case.
     requests = [asked(float(number), "quiet", [number % 60 + 1]) for number in range(600)]
     assert result_of("salted", requests, blocks=50).hit_rate == 0
     found = result_of("random-lru", requests, blocks=50)
@@ -90,7 +90,7 @@ def test_a_bucket_holds_back_who_asks_for_more_than_its_share_in_a_closed_loop_a
     result = replay(at, policies(equal_zones(["flood", "quiet"], 2000), 2000, 500.0)["bucket"])
     assert result.tenants["flood"].requests == len(requests)
     assert result.tenants["flood"].withheld_tokens > 0
-    # What it asks for, less what it had saved, at half of 500 tokens a second.
+    # Its requests' tokens, less what it had saved, at half of 500 tokens a second.
     assert result.seconds == pytest.approx(sum(each.prompt_tokens + 4 for each in requests) / 250 - 60, rel=0.05)
 
 
@@ -117,7 +117,7 @@ def test_in_a_closed_loop_the_next_request_comes_when_one_ends(in_flight):
     requests = flood_beside_a_quiet_tenant(rounds=8)
     result = result_of("stock", requests, blocks=2000, in_flight=in_flight)
     assert sum(each.requests for each in result.tenants.values()) == len(requests)
-    # Nobody waits for the load's own times.
+    # Requests do not wait for the load's own times.
     assert result.seconds < 5
     assert result.utilization > 0.99
     assert max(moment.running for moment in result.moments) <= in_flight
@@ -134,7 +134,7 @@ def test_what_the_engine_refuses_for_its_length_takes_nothing_out_of_a_bucket():
 
 
 def test_requests_of_a_tenant_pass_its_bucket_in_their_order():
-    """However long a step takes, in which the last of them comes and the one before it becomes free to go."""
+    """However long the step takes in which the last one arrives and the one before it becomes free to go."""
     sent = []
 
     class Scheduler:

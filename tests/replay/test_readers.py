@@ -1,4 +1,4 @@
-"""Each format of a trace is read as its source says, and what is wrong in it is named with its place."""
+"""Each trace format is read as its source specifies, and errors are reported with their place."""
 
 import gzip
 import json

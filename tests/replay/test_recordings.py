@@ -1,4 +1,4 @@
-"""What the frontend recorded is read in the order in which it came, whatever became of the files."""
+"""The frontend's recordings are read in the order of arrival, whatever happened to the files."""
 
 import gzip
 import resource
@@ -71,7 +71,7 @@ def move(path):
 def test_what_was_put_away_while_others_were_rotated_is_read_in_its_order(tmp_path, put_away):
     recorder = Recorder(tmp_path, 500, 16)
     asker = asker_of(recorder)
-    # For as long as this one is under way, each line says that it is the oldest.
+    # As long as this one is in progress, each line names it as the oldest.
     slow = asker.begin(BLOCK_TOKENS)
     slow.prompt = range(4)
     for length in range(5, 17):

@@ -1,4 +1,4 @@
-"""What the command can't use or do is said in one line, and as early as can be."""
+"""What the command can't use or do is reported in one line, as early as possible."""
 
 import re
 
@@ -89,7 +89,7 @@ def test_what_can_not_be_used_is_said_in_one_line_before_anything_is_replayed(tr
     with pytest.raises(SystemExit) as end:
         main(command.split())
     printed = capsys.readouterr()
-    # What argparse finds wrong stands below how the command is used.
+    # argparse prints its error below the usage.
     (line,) = printed.err.splitlines()[-1:] if end.value.code == 2 else str(end.value.code).splitlines()
     assert re.search(says, line)
     assert line.startswith("tenantzone-replay")

@@ -25,7 +25,7 @@ def results(requests, *names, blocks, zones=None, **more):
 
 @pytest.fixture(scope="module")
 def flooded():
-    """By each policy, the quiet tenant beside a flood that turns the cache over."""
+    """By each policy, the quiet tenant next to a flood that turns the cache over."""
     return dict(zip(NAMES, results(flood_beside_a_quiet_tenant(), *NAMES, blocks=200), strict=True))
 
 
@@ -106,7 +106,7 @@ def test_a_token_bucket_holds_back_who_asks_for_more_than_its_share():
     requests += [asked(5.0, "quiet", range(1, 5))]
     at = setting(requests, blocks=2000)
     zones = equal_zones(["flood", "quiet"], 2000)
-    # So slow that the bucket's depth, a minute's tokens, is passed.
+    # So slow that the bucket's depth, a minute's tokens, is exceeded.
     slow = policies(zones, 2000, tokens_per_second=500.0)["bucket"]
     result = replay(at, slow)
     assert result.tenants["flood"].withheld_tokens > 0
@@ -123,7 +123,7 @@ def test_a_request_that_no_engine_could_hold_is_refused():
 
 
 def answer_that_outgrows_its_share():
-    """Of 40 tokens, in a zone of six blocks that have room for 16 of them; later another tenant asks."""
+    """An answer of 40 tokens, in a zone whose six blocks have room for 16 of them; later another tenant asks."""
     return [asked(0.0, "acme", range(1, 6), own_tokens=0, output_tokens=40), asked(100.0, "burst", [100])]
 
 

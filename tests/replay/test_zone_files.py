@@ -143,5 +143,5 @@ def test_each_field_of_the_schema_is_known(tmp_path, kind):
     sample = ZONE if kind == "tenantzones" else POOL
     for name in schema["openAPIV3Schema"]["properties"]["spec"]["properties"]:
         named = {**sample, "spec": {name: {}, **sample["spec"]}}
-        # What is empty may be refused, but not for its name.
+        # An empty value may be refused, but not because of its name.
         assert "no such field" not in refusal(tmp_path, *([named] if named["kind"] == "TenantZone" else [ZONE, named]))

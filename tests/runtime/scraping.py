@@ -1,4 +1,4 @@
-"""An engine's figures, made up, and an admin port that tells them."""
+"""An engine's made-up figures, and an admin port that reports them."""
 
 import urllib.error
 import urllib.request

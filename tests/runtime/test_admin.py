@@ -229,7 +229,7 @@ def test_a_client_that_never_reads_comes_to_an_end(monkeypatch):
 
 
 def answering() -> set[threading.Thread]:
-    """The threads that answer a request."""
+    """The threads that are answering a request."""
     return {thread for thread in threading.enumerate() if "process_request" in thread.name}
 
 

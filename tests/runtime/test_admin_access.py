@@ -1,4 +1,4 @@
-"""Who may read the admin port, over real HTTP and with a real folder of tokens."""
+"""Which callers may read the admin port, over real HTTP and with a real folder of tokens."""
 
 import logging
 import socket
@@ -23,7 +23,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def give(folder: Path, *tokens: str) -> None:
-    """What kubelet does with the pool's Secret."""
+    """Projects tokens, as kubelet does with the pool's Secret."""
     project(folder, {name: content.decode() for name, content in admin_secret_data(tokens).items()})
 
 

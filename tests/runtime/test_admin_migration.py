@@ -31,7 +31,7 @@ ORDER = MigrationOrder(order="hand-down", tenant="acme", bytes_per_second=100.0)
 
 
 class Mover:
-    """An engine's part that notes what it is asked for; an order is done when it has been asked about twice."""
+    """An engine's part that notes its calls; an order is done when it has been polled twice."""
 
     def __init__(self) -> None:
         self.orders: list[MigrationOrder] = []
@@ -40,11 +40,11 @@ class Mover:
         self.refused: set[str] = set()
         """Tenants whose zones can't be moved."""
         self.moves = ""
-        """Whose zone is moved for somebody else, so that no other can be, until it is stopped."""
+        """The tenant whose zone another client moves: no other zone can be moved until that is stopped."""
         self.left = 0
         """Chunks of each zone that no storage has at the end."""
         self.others: list[tuple[Work, State]] = []
-        """What else was asked for of a zone since its order: it is told of in place of that."""
+        """Later work on a zone; it is reported instead of the order."""
 
     def do(self, order: MigrationOrder) -> None:
         self.orders.append(order)

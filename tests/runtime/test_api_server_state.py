@@ -1,4 +1,4 @@
-"""What each API server process enforces, in a file of its own."""
+"""The config that each API server process enforces, in its own file."""
 
 import json
 import os
@@ -88,7 +88,7 @@ def with_fields(**fields: object) -> Callable[[Path], object]:
 )
 def test_what_no_process_has_written_is_passed_over(tmp_path: Path, make: Callable[[Path], object]):
     STATE.write(tmp_path)
-    # After the good one, in the order of names, so that it would take its place.
+    # Sorted after the valid one by name, so that it would replace that.
     path = tmp_path / "api-server-other.json"
     make(path)
     assert read_states(tmp_path) == [STATE]

@@ -1,4 +1,4 @@
-"""What the report says of the API server processes of an engine."""
+"""The report's part about an engine's API server processes."""
 
 import os
 import shutil

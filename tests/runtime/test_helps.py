@@ -1,4 +1,4 @@
-"""No help imports what takes seconds to import."""
+"""No command's help imports what takes seconds to import."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""The runtime's lines as JSON, and what is kept out of them; vLLM's own lines are in tests/engine."""
+"""The runtime's lines as JSON, and what they never contain; vLLM's own lines are in tests/engine."""
 
 import json
 import os
@@ -12,7 +12,7 @@ SEAL = seal(new_seal_key(), "acme", "salt")
 
 
 def lines_of(program: str, **variables: str) -> list[dict[str, str]]:
-    """What a process that is to write JSON writes."""
+    """The output of a process that is configured to write JSON."""
     done = subprocess.run(
         [
             sys.executable,

@@ -1,4 +1,4 @@
-"""What a scrape tells, over real HTTP, read back with prometheus_client's parsers and Prometheus' own promtool."""
+"""The content of a scrape, over real HTTP, read back with prometheus_client's parsers and Prometheus' own promtool."""
 
 import subprocess
 
@@ -107,7 +107,7 @@ OF_EACH_ZONE = [
     ("lent_block_seconds_total", 2.5),
     ("borrowed_block_seconds_total", 0.5),
 ]
-"""Of a zone as :func:`zone` makes it, what has no labels of its own."""
+"""The metrics without further labels of a zone made by :func:`zone`."""
 
 
 def test_each_metric_of_a_zone_is_looked_at_here():
@@ -137,7 +137,7 @@ OF_EACH_ZONE_IN_A_TIER = [
     ("not_admitted_bytes_total", 300),
     ("byte_seconds_total", 125),
 ]
-"""The same of a zone in a tier, and of tiers."""
+"""The same for a zone in a tier, and for tiers."""
 OF_EACH_TIER = [
     ("capacity_bytes", 5_000),
     ("held_bytes", 1_700),

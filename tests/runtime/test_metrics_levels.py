@@ -1,4 +1,4 @@
-"""How many series of a zone a scrape has at each level, with all features of an engine in use."""
+"""The number of a zone's series in a scrape at each level, with all features of an engine in use."""
 
 import itertools
 from dataclasses import MISSING, fields
@@ -24,7 +24,7 @@ ALL_TIERS: tuple[AnyTierName, ...] = (*TIER_NAMES, SHARED_TIER)
 
 
 def all_has_happened() -> Counters:
-    """Each counter there is, by each of its labels: evictions for everybody, drafts, adapters, tiers, preemptions."""
+    """Each counter, with each of its labels: evictions for every beneficiary, drafts, adapters, tiers, preemptions."""
     numbers = {each.name: 1_234_567 for each in fields(Counters) if each.default is not MISSING}
     made = Counters(
         **numbers,
@@ -67,14 +67,14 @@ def of_zones(text: str):
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_no_zone_has_more_series_than_its_level_allows(level):
-    """A metric that is new must go to a level that has room for it, or the bound is raised for a reason."""
+    """A new metric must go to a level that has room for it, or the bound is raised for a reason."""
     assert len(of_zones(scrape_of(level, busy_zone("acme")))) == MAX_ZONE_SERIES[level]
     assert DEFAULT_LEVEL == "basic"
     assert MAX_ZONE_SERIES["basic"] == 20
 
 
 def test_nothing_of_the_fixture_is_left_out():
-    """Or a family could have more series than are counted here."""
+    """Otherwise a family could have more series than are counted here."""
     text = scrape_of("full", busy_zone("acme"))
     reported = {family.name for family in text_string_to_metric_families(text) if family.samples}
     assert reported >= {family.name.removesuffix("_total") for family in families("full") if "zone" in family.labels}

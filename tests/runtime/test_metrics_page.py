@@ -1,4 +1,4 @@
-"""docs/metrics.md says what the code declares."""
+"""docs/metrics.md agrees with the declarations in the code."""
 
 from hack.metrics_page import PAGE, page
 

@@ -1,7 +1,7 @@
 """The protobuf format, read back with Google's own runtime by the published schema's field numbers."""
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from google.protobuf.internal.decoder import _DecodeVarint32  # What delimits messages has no public reader.
+from google.protobuf.internal.decoder import _DecodeVarint32  # The delimiter of messages has no public reader.
 
 from tenantzone_runtime.metrics.protobuf import PROTOBUF_TYPE, protobuf
 from tenantzone_runtime.zones.counters import Counters
@@ -9,7 +9,7 @@ from tenantzone_runtime.zones.histogram import Histogram
 from tests.runtime.scraping import figures, get, scraped, series, zone
 
 PACKAGE = "io.prometheus.client"
-"""The parts of its metrics.proto that are used here: message → field → number and type."""
+"""The used parts of its metrics.proto: message → field → number and type."""
 SCHEMA = {
     "LabelPair": {"name": (1, "string"), "value": (2, "string")},
     "Value": {"value": (1, "double")},

@@ -1,4 +1,4 @@
-"""What of ``--kv-transfer-config`` turns tiers on: read, refused by name, and room made for it at the start."""
+"""The parts of ``--kv-transfer-config`` that turn tiers on: read, refused by name, and room made at the start."""
 
 import json
 import mmap
@@ -122,7 +122,7 @@ def test_what_an_engine_that_was_killed_left_is_removed_and_nothing_else(tmp_pat
 
 
 def test_what_another_engine_removes_meanwhile_is_no_trouble(tmp_path):
-    # Listed, and gone when one looks.
+    # Listed, and gone when it is examined.
     (tmp_path / "vllm_offload_a.mmap").symlink_to(tmp_path / "gone")
     check_shared_memory(1, folder=tmp_path)
 

@@ -1,4 +1,4 @@
-"""Debian's real Prometheus scrapes an admin port: native histograms where it asks for them, classic ones where not."""
+"""Debian's real Prometheus scrapes an admin port: native histograms if it asks for them, and classic ones otherwise."""
 
 import json
 import time
@@ -51,7 +51,7 @@ class Prometheus:
 
 @contextmanager
 def prometheus(folder: Path, *flags: str) -> Iterator[Prometheus]:
-    """A Prometheus that scrapes a closed admin port with one zone, and figures that stay the same."""
+    """A Prometheus that scrapes a closed admin port with one zone and constant figures."""
     secret = folder / "admin"
     secret.mkdir()
     for name, content in admin_secret_data([admin_token(b"k" * 32, "models", "demo")]).items():

@@ -18,7 +18,7 @@ def write(folder: Path, content: str | bytes) -> None:
 
 
 def age(folder: Path) -> None:
-    """Make the file so old that its time stamp can be relied on."""
+    """Makes the file so old that its time stamp is reliable."""
     os.utime(folder / "config.json", (1, 1))
 
 

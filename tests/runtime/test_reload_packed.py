@@ -11,7 +11,7 @@ from tests.runtime.watched import generation_of, source
 
 
 def files(generation: int, *tenants: str, packed: bool) -> dict[str, str | bytes]:
-    """What kubelet projects: plain, or compressed."""
+    """The files that kubelet projects: plain, or compressed."""
     made = config(generation, *map(zone, tenants))
     if not packed:
         return {"config.json": dump_config(made)}
@@ -21,7 +21,7 @@ def files(generation: int, *tenants: str, packed: bool) -> dict[str, str | bytes
 
 
 def lay(folder: Path, content: dict[str, str | bytes]) -> None:
-    """Into a plain folder, one file after the other."""
+    """Writes the files into a plain folder, one after another."""
     for name, part in content.items():
         (folder / name).write_bytes(part.encode() if isinstance(part, str) else part)
 

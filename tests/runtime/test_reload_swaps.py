@@ -1,4 +1,4 @@
-"""What is read while kubelet swaps the folder: all of the old content or all of the new."""
+"""A read while kubelet swaps the folder: all of the old content or all of the new."""
 
 import threading
 
@@ -42,7 +42,7 @@ def test_what_is_missing_without_a_swap_is_missing(tmp_path):
 
 
 def test_swaps_while_it_reads_never_give_a_mix(tmp_path):
-    """Whatever is read is whole: a mix would not fit its hash, and a vanished file would be missed."""
+    """All content that is read is whole: a mix would not fit its hash, and a vanished file would be missed."""
     project(tmp_path, {"config.json": config_text(1, "tenant-1")})
     watched = source(tmp_path)
     watched.poll()

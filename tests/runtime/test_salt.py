@@ -1,4 +1,4 @@
-"""The salt key's file: hot-reloaded, and a bad one never loses the key that worked."""
+"""The salt key's file: hot-reloaded, and an invalid one never replaces the key that worked."""
 
 import base64
 import logging

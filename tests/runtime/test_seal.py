@@ -1,4 +1,4 @@
-"""The seal: nobody without the key can bind a request to a tenant, or move a binding to another request."""
+"""The seal: only a holder of the key can bind a request to a tenant, or move a binding to another request."""
 
 import pytest
 from hypothesis import assume, example, given
@@ -10,7 +10,7 @@ KEY = bytes(32)
 NOW = 1_000_000.0
 tenants = st.text(min_size=1)
 any_text = st.text(st.characters(exclude_categories=()))
-"""Also halves of surrogate pairs, which have no bytes."""
+"""Includes halves of surrogate pairs, which have no bytes."""
 
 
 @given(tenants, st.text())

@@ -1,4 +1,4 @@
-"""An engine that demands signatures: what the operator did not sign never takes effect."""
+"""An engine that demands signatures: a config that the operator did not sign never takes effect."""
 
 import os
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ CREATED, CREATED_AGAIN = "2026-01-01T00:00:00Z", "2026-06-01T00:00:00Z"
 
 @dataclass
 class Tokens:
-    """The tokens in force, as the engine reads them from its folder."""
+    """The active tokens, as the engine reads them from its folder."""
 
     names: list[str] = field(default_factory=lambda: [NEW])
 
@@ -41,7 +41,7 @@ def tokens() -> Tokens:
 
 @pytest.fixture
 def watched(tmp_path: Path, tokens: Tokens) -> ConfigSource:
-    """With the signed config 5 in force."""
+    """A source with the signed config 5 active."""
     project(tmp_path, files(5, NEW))
     made = ConfigSource(tmp_path, tokens=tokens, now=lambda: NOW)
     assert made.poll()
@@ -158,14 +158,14 @@ def test_after_a_change_of_all_tokens_the_config_in_force_stays_until_there_is_o
 
 
 def test_a_signature_that_comes_after_its_config_is_noticed(tmp_path: Path, tokens: Tokens):
-    """In a plain folder files are written one after the other."""
+    """In a plain folder, files are written one after another."""
     folder = tmp_path / "plain"
     folder.mkdir()
     watched = ConfigSource(folder, tokens=tokens)
     before, after = files(1, NEW), files(2, NEW)
     for second, (name, content) in enumerate([*before.items(), *after.items()]):
         (folder / name).write_bytes(content)
-        os.utime(folder / name, (second, second))  # too old to be read again for its age
+        os.utime(folder / name, (second, second))  # too old to be read again because of its age
         watched.poll()
     assert (generation_of(watched), watched.rejection) == (2, None)
 

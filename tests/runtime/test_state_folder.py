@@ -1,4 +1,4 @@
-"""The folder of the engine core and its API servers is not used if another user could write into it."""
+"""The folder of the engine core and its API servers is refused if another user could write into it."""
 
 import logging
 import os
@@ -55,7 +55,7 @@ UNSAFE = [
 
 
 def plant(folder: Path, make: Callable[[Path], None]) -> None:
-    """What another user of the container could do after the folder was removed: make one with a config of their own."""
+    """Does what another user of the container could do after the folder was removed: make one with their own config."""
     shutil.rmtree(folder)
     folder.mkdir(mode=0o700)
     (folder / CONFIG_KEY).write_text(dump_config(config(9, "mallory")))

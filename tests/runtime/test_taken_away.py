@@ -1,7 +1,7 @@
-"""The folders of an engine's process may be taken away and given back: it goes on by itself, and says so once each way.
+"""The folders of an engine's process may disappear and return: it recovers without help, and logs each change once.
 
 Elsewhere: the disk tier's folder (tests/disk/test_disk_faults.py), a manager and a shared storage that are away
-(tests/shared_tier/test_faults.py, test_storage_faults.py), files within these folders that are wrong (test_reload.py,
+(tests/shared_tier/test_faults.py, test_storage_faults.py), wrong files within these folders (test_reload.py,
 test_state_folder.py, test_salt.py, tests/journal/test_writer.py).
 """
 
@@ -24,25 +24,25 @@ from tests.waiting import await_that
 
 
 class Folder(ABC):
-    """What somebody takes away."""
+    """A folder that can be removed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     @abstractmethod
     def use(self) -> bool:
-        """Have the process use it once; returns whether it does what it should with it."""
+        """Makes the process use it once. Returns whether that worked."""
 
     def give(self) -> None:
-        """Give it back, empty."""
+        """Restores it, empty."""
         self.path.mkdir(mode=0o700, exist_ok=True)
 
     def end(self) -> None:  # noqa: B027 - most leave nothing behind
-        """Leave nothing behind."""
+        """Leaves nothing behind."""
 
 
 class State(Folder):
-    """Where the engine core shows its API servers the config."""
+    """The folder in which the engine core shows its API servers the config."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -55,7 +55,7 @@ class State(Folder):
 
 
 class Config(Folder):
-    """Where the pool's config is mounted."""
+    """The mount of the pool's config."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -78,7 +78,7 @@ class Config(Folder):
 
 
 class Journal(Folder):
-    """Where the engine writes its journal."""
+    """The folder of the engine's journal."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -103,7 +103,7 @@ def test_it_goes_on_when_it_is_given_back(
     try:
         await_that(folder.use, "it is used")
         caplog.clear()
-        # At once: what is removed file by file may get new files meanwhile.
+        # At once: during a removal file by file, new files may appear.
         shutil.rmtree(folder.path.rename(tmp_path / "elsewhere"))
         if "a file" in way:
             folder.path.write_text("in the way")

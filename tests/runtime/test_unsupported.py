@@ -1,4 +1,4 @@
-"""The table of what does not go with zones, at the start, and the page that is made of it."""
+"""The table of what zones do not support, at the start, and the page that is made from it."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def a_refused_value(setting: Setting) -> str:
 
 
 def a_value_that_goes(setting: Setting) -> str | None:
-    """None: no value does."""
+    """A supported value; None: no value is supported."""
     values = [value for value in (setting.bound_to, *setting.but_for, setting.without, "other") if value is not None]
     return next((value for value in values if not setting.refuses(value)), None)
 

@@ -1,4 +1,4 @@
-"""Whoever is refused something is told why, and what to do about it."""
+"""Each refusal says why, and what to do about it."""
 
 import pytest
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from tenantzone_runtime.reload import ConfigSource
 
 NOW = 1_000.0
-"""Seconds. Nobody asks a clock."""
+"""Seconds. No clock is read."""
 
 
 def source(folder: Path) -> ConfigSource:

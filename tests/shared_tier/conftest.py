@@ -24,7 +24,7 @@ def manager(tmp_path_factory) -> Iterator[CacheManagerProcess]:
 
 @pytest.fixture(scope="session")
 def brief(tmp_path_factory) -> Iterator[CacheManagerProcess]:
-    """One whose readers have half a second."""
+    """A manager whose readers have half a second."""
     made = _started(tmp_path_factory.mktemp("brief"), BRIEF)
     made.share(group("chat"))
     yield made
@@ -33,7 +33,7 @@ def brief(tmp_path_factory) -> Iterator[CacheManagerProcess]:
 
 @pytest.fixture
 def own_manager(tmp_path) -> Iterator[CacheManagerProcess]:
-    """One that the test may do anything to."""
+    """A manager to which the test may do anything."""
     made = _started(tmp_path / "manager", LONG)
     yield made
     made.kill()
@@ -41,7 +41,7 @@ def own_manager(tmp_path) -> Iterator[CacheManagerProcess]:
 
 @pytest.fixture
 def shared(own_manager) -> CacheManagerProcess:
-    """Such a one with a group of the pool ``chat``."""
+    """Such a manager with a group of the pool ``chat``."""
     own_manager.share(group("chat"))
     return own_manager
 

@@ -1,4 +1,4 @@
-"""Shared tiers as engines of a pool have them, without an engine, below a real manager and over real files."""
+"""Shared tiers like those of a pool's engines, without an engine, with a real manager and real files."""
 
 import time
 import urllib.request
@@ -18,20 +18,20 @@ from tests.zones.core import declare
 
 POOLS = {"chat": "ml/chat", "other": "ml/other"}
 LONG, BRIEF = ("--lease", "60"), ("--lease", "0.5")
-"""How long readers have: more than this machine stands still, or as long as a test wants to wait for them."""
+"""The readers' time: more than this machine may stall, or as short as a test is willing to wait."""
 NUMBERS = count(1)
 TENANTS = count(1)
 PATIENT = SharedSettings(query_seconds=20, call_seconds=20, load_seconds=20, store_seconds=20, held_seconds=0.05)
-"""Of tests that ask what is done and not when: this machine may stand still for seconds."""
+"""For tests of results and not of times: this machine may stall for seconds."""
 ENDLESS = replace(PATIENT, query_seconds=3600, call_seconds=3600, load_seconds=3600, store_seconds=3600)
-"""Of tests in which nobody may wait: who does is seen to hang."""
+"""For tests in which nothing may wait: a caller that does is seen to hang."""
 HANG = 60.0
 """Seconds after which a test has hung."""
 
 
 @contextmanager
 def standing_still(manager):
-    """The manager does nothing, and nobody waits for that."""
+    """Suspends the manager, and checks that no caller waits for it."""
     has_hung = Event()
 
     def go_on():
@@ -51,12 +51,12 @@ def standing_still(manager):
 
 
 def group(pool, tenant="", **terms):
-    """A group of the manager's for a pool, or for one of its zones."""
+    """A manager's group for a pool, or for one of its zones."""
     return {"name": f"ml.{pool}{'.' if tenant else ''}{tenant}", "pools": [f"ml/{pool}"], **terms}
 
 
 def tenant():
-    """A tenant that nobody else has had."""
+    """A new, unique tenant."""
     return f"acme-{next(TENANTS)}"
 
 
@@ -74,12 +74,12 @@ def contents(keys):
 
 
 def objects(manager, tenant=""):
-    """Files of chunks, of a tenant or of all."""
+    """Files of chunks, for a tenant or for all."""
     return [path for path in manager.storage.rglob("*.chunk") if tenant in str(path)]
 
 
 def calls(manager, name):
-    """How often the manager was asked this."""
+    """How often the manager got this call."""
     with urllib.request.urlopen(f"{manager.url}/metrics") as answer:
         lines = answer.read().decode().splitlines()
     counted = [line for line in lines if "requests_total" in line and f'call="{name}"' in line]
@@ -119,7 +119,7 @@ class Engine:
         self.tier.apply(make_config(next(NUMBERS), PoolConfig(namespace="ml", name=self.pool), zones))
 
     def store(self, tenant, keys, first=0):
-        """Store what a request has computed from a chunk on; returns the keys that are there now."""
+        """Stores what a request has computed from a chunk on. Returns the keys that are there now."""
         query = Query(keys)
         number = self.begin_store(tenant, query, first)
         return sorted(self.end(number).moved)
@@ -132,7 +132,7 @@ class Engine:
         return number
 
     def found(self, tenant, keys):
-        """How many chunks of a prompt can be loaded."""
+        """The number of a prompt's chunks that can be loaded."""
         query = Query(keys)
         return self.hits(tenant, query)
 
@@ -147,14 +147,14 @@ class Engine:
         return len(query.keys)
 
     def load(self, tenant, keys):
-        """What a request loads of a prompt, chunk by chunk."""
+        """The chunks of a prompt that a request loads."""
         query = Query(keys)
         number, memory = self.begin_load(tenant, query, self.hits(tenant, query))
         moved = set(self.end(number).moved)
         return [bytes(each) for key, each in zip(keys, memory, strict=False) if key in moved]
 
     def begin_load(self, tenant, query, hits):
-        """Begin to load so many chunks; returns the job's number and the memory."""
+        """Begins to load `hits` chunks. Returns the job's number and the memory."""
         number = next(NUMBERS)
         memory = [bytearray(b"\xff" * CHUNK) for _ in range(hits)]
         chunks = [(index, query.keys[index], memoryview(memory[index])) for index in range(hits)]

@@ -1,4 +1,4 @@
-"""A manager that is slow, gone or wrong costs hits, and holds up nobody."""
+"""A manager that is slow, gone or wrong costs hits, and delays no request."""
 
 import json
 import socket
@@ -26,7 +26,7 @@ from tests.shared_tier.engines import (
 from tests.zones.core import declare
 
 BUDGET = replace(PATIENT, query_seconds=0.05)
-"""Of tests in which a question is never answered in time."""
+"""For tests in which a query is never answered in time."""
 KEYS = prompt("a", 4)
 
 
@@ -77,7 +77,7 @@ def test_no_call_waits_for_the_manager(engine, shared):
 
 
 def hold_askers(engine):
-    """Have each thread that asks wait; returns what lets them go on."""
+    """Makes each querying thread wait. Returns the event that lets them continue."""
     goes_on, held = threading.Event(), threading.Semaphore(0)
 
     def hold():
@@ -183,7 +183,7 @@ def _answers(connection, text, _):
 
 
 def _drips(connection, text, is_over):
-    """Until it is over; returns whether it never was."""
+    """Sends byte by byte until it is over. Returns whether it was never over."""
     connection.recv(65536)
     connection.sendall(text)
     until = time.monotonic() + HANG
@@ -198,7 +198,7 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s"
 
 
 def _elsewhere(uri):
-    """An answer by which the first chunk lies there."""
+    """An answer that gives this location for the first chunk."""
     parts = [{"name": "chunk", "uri": uri, "size": OBJECT}]
     location = {"id": "x", "type": "FileSystem", "storage": "files", "specs": parts}
     body = json.dumps({"lease_seconds": 9, "blocks": [{"locations": [location]}]}).encode()

@@ -1,4 +1,4 @@
-"""Whatever answers in the manager's place, a call is over in its time, and holds no more than an answer may have."""
+"""Whatever answers instead of the manager, a call ends in time, and buffers at most the size of an answer."""
 
 import re
 import socket
@@ -18,21 +18,21 @@ OK = b"HTTP/1.1 200 OK\r\n"
 
 @contextmanager
 def listening(serve, tls=None):
-    """A socket that a thread serves for as long as the block runs; gives its URL."""
+    """A socket that a thread serves for as long as the block runs. Gives its URL."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         thread = threading.Thread(target=serve, args=(server,))
         thread.start()
         try:
             yield f"{'https' if tls else 'http'}://127.0.0.1:{server.getsockname()[1]}"
         finally:
-            # Who has not come by now does not come: a busy machine may have used up the time before it connected.
+            # A connection that has not arrived by now never will: a busy machine may have used up the time before it.
             server.shutdown(socket.SHUT_RDWR)
             thread.join()
 
 
 @contextmanager
 def answering(*answers, tls=None):
-    """A server that reads a request of each connection, and leaves the rest to its answer; gives its URL."""
+    """A server that reads a request of each connection, and leaves the rest to its answer. Gives its URL."""
 
     def serve(server):
         for answer in answers:
@@ -47,7 +47,7 @@ def answering(*answers, tls=None):
 
 
 def take(connection):
-    """Read one whole request, and return it."""
+    """Reads one whole request, and returns it."""
     came = b""
     while (found := re.search(rb"Content-Length: ([0-9]+).*?\r\n\r\n(.*)", came, re.DOTALL)) is None or len(
         found[2]
@@ -61,7 +61,7 @@ def take(connection):
 
 @pytest.fixture(params=[False, True], ids=["http", "https"])
 def tls(request, tmp_path, monkeypatch):
-    """What a server shows that the client trusts; None: nothing."""
+    """The server's certificate that the client trusts; None: no TLS."""
     if not request.param:
         return None
     authority = Authority(tmp_path)
@@ -92,7 +92,7 @@ def test_an_answer_that_comes_byte_by_byte_is_not_waited_for(tls, begun, dripped
             connection.sendall(dripped)
             if is_over.wait(0.01):
                 return
-        # A minute: the client waits as long as something comes.
+        # A minute: the client waits as long as something arrives.
         has_hung.set()
 
     with answering(answer, tls=tls) as url:
@@ -144,7 +144,7 @@ def test_a_connection_that_the_manager_has_closed_meanwhile_fails_no_call(tls):
 
     def answer_and_close(connection):
         answer(connection)
-        # As whoever is killed does: nobody is told that it ends here.
+        # Like a killed process: no sign that the answer ends here.
         connection.close()
         has_closed.set()
 

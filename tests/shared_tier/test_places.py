@@ -1,4 +1,4 @@
-"""Where an engine reads and writes what a manager says: in storages, at the place of this chunk, and nowhere else."""
+"""Where an engine reads and writes by a manager's answers: in storages, at this chunk's place, and nowhere else."""
 
 import os
 import string
@@ -135,7 +135,7 @@ def test_a_pipe_in_place_of_a_file_holds_up_no_thread(tmp_path, is_slot):
 
 
 def _reported(found, reported):
-    """What reading and writing there come to."""
+    """The outcome of reading and writing there."""
     for work in (FileStorages().read, FileStorages().write):
         try:
             reported.append(work(found, bytearray(SIZE)))

@@ -1,4 +1,4 @@
-"""What is remembered of prompts, against a model that keeps them whole."""
+"""The remembered state of prompts, against a model that keeps them whole."""
 
 import tracemalloc
 
@@ -11,7 +11,7 @@ PROMPTS = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=6), max_size
 
 
 def hashes(tokens):
-    """As vLLM makes them: each covers all before it."""
+    """Hashes as vLLM makes them: each covers all before it."""
     return [bytes(tokens[: end + 1]) + b"h" for end in range(len(tokens))]
 
 

@@ -1,4 +1,4 @@
-"""However a migration moves, it keeps to its rate_limit."""
+"""A migration always keeps to its rate limit."""
 
 import pytest
 from hypothesis import given

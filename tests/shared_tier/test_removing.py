@@ -1,4 +1,4 @@
-"""What has to go from shared storages goes, to the last object: purges, zones that leave, what is too old."""
+"""Removals from shared storages are complete, to the last object: purges, removed zones, and expired chunks."""
 
 import time
 
@@ -11,7 +11,7 @@ from tests.zones.core import declare
 
 @pytest.fixture
 def manager(brief):
-    """One that waits for readers no longer than a test wants to."""
+    """A manager that waits for readers only as long as a test is willing to."""
     return brief
 
 

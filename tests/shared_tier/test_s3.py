@@ -1,4 +1,4 @@
-"""Chunks in a bucket of a real S3 server in this process's neighbour: moto's."""
+"""Chunks in a bucket of a real S3 server in a neighbouring process: moto's."""
 
 import json
 import urllib.request
@@ -30,7 +30,7 @@ def s3(monkeypatch):
         monkeypatch.setenv(name, value)
     client = boto3.client("s3")
     client.create_bucket(Bucket="cache")
-    # All of moto's servers in a process have the same buckets, with what tests before this one left there.
+    # All moto servers in a process share their buckets, with leftovers of earlier tests.
     for each in client.list_objects_v2(Bucket="cache").get("Contents", ()):
         client.delete_object(Bucket="cache", Key=each["Key"])
     yield client
@@ -78,14 +78,14 @@ def test_what_the_manager_moves_opens_where_it_lies_then(s3, own_manager):
 
 
 def held(manager, storage_type):
-    """Bytes that serve, or are about to."""
+    """Bytes that are in use, or are about to be."""
     (reported,) = manager.ask("ListInstanceGroups")["groups"]
     usage = reported["types"].get(storage_type, {"used": 0, "deleting": 0})
     return usage["used"] - usage["deleting"]
 
 
 class _SendsMore(BaseHTTPRequestHandler):
-    """Sends more than it says, which a body in parts lets it."""
+    """Sends more than it announces, which a body in parts allows."""
 
     protocol_version = "HTTP/1.1"
 
@@ -100,7 +100,7 @@ class _SendsMore(BaseHTTPRequestHandler):
 
 
 class _SaysNothing(_SendsMore):
-    """Does not say how much it sends."""
+    """Does not announce how much it sends."""
 
     def send_header(self, keyword, value):
         if keyword != "Content-Length":
@@ -128,7 +128,7 @@ def test_an_object_of_which_no_length_is_told_is_none_of_ours(s3, monkeypatch):
 
 @pytest.fixture
 def locked(s3):
-    """Makes access keys, without one of which the server allows nothing from then on."""
+    """Makes access keys; from then on, the server allows nothing without one of them."""
     iam = boto3.client("iam", endpoint_url=s3.meta.endpoint_url)
     iam.create_user(UserName="engine")
     allowed = {"Effect": "Allow", "Action": "*", "Resource": "*"}
@@ -163,6 +163,6 @@ def test_credentials_that_were_wrong_are_read_again(s3, locked, tmp_path, monkey
         storages.write(place, content)
     mount(second["AccessKeyId"], second["SecretAccessKey"])
     storages.write(place, content)
-    # Taken away, what was read goes on to be shown.
+    # After the file is removed, the credentials read from it stay in use.
     file.unlink()
     assert storages.read(place, bytearray(len(content)))

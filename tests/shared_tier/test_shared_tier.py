@@ -1,4 +1,4 @@
-"""Two engines of a pool over one manager: what one has stored the other loads, and nobody else does."""
+"""Two engines of a pool over one manager: what one stores, the other loads, for the same tenant only."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A storage that is slow, gone or fails costs hits, is left alone for a while, and holds up nobody."""
+"""A storage that is slow, gone or fails costs hits, is left alone for a while, and delays no request."""
 
 import threading
 import time
@@ -22,12 +22,12 @@ from tests.shared_tier.engines import (
 )
 
 LATE = replace(PATIENT, load_seconds=0.3)
-"""Of tests in which a load never ends in time."""
+"""For tests in which a load never ends in time."""
 KEYS = prompt("a", 4)
 
 
 class HeldStorages(FileStorages):
-    """Files that wait, or fail, when they are told to: all, or those in one folder."""
+    """Files that wait, or fail, on request: all, or those in one folder."""
 
     def __init__(self, folder="/"):
         self.folder = folder
@@ -51,7 +51,7 @@ class HeldStorages(FileStorages):
         return super().read(place, content)
 
     def await_reads(self, count):
-        """Until so many have begun; meanwhile nobody is late, as nobody looks at the time."""
+        """Waits until `count` reads have begun; none counts as late meanwhile, because no one checks the time."""
         for _ in range(count):
             assert self._begun.acquire(timeout=HANG)
 
@@ -87,7 +87,7 @@ def test_nobody_waits_twice_for_a_storage_that_hangs(engine):
     query = Query(KEYS)
     mine.begin_load("acme", query, mine.hits("acme", query))
     storages.await_reads(4)
-    # However late they began, each has had its time when somebody looks.
+    # However late they began, each has had its time at the next check.
     time.sleep(LATE.load_seconds)
     mine.wait(lambda: mine.ended)
     assert mine.hits("acme", query) == 0, "it is computed"
@@ -147,7 +147,7 @@ def test_a_storage_that_fails_is_left_alone(engine):
 
 
 def fail_to_write(engine, count):
-    """Have so many writes fail, each of a prompt of its own."""
+    """Makes `count` writes fail, each of a prompt of its own."""
     for _ in range(count):
         assert engine.store("acme", prompt(f"failed-{next(NUMBERS)}", 1)) == []
 
@@ -202,7 +202,7 @@ def test_what_was_given_up_is_not_counted_as_refused_too(engine):
 
 
 def test_what_is_gone_of_a_prompt_is_told_at_once(engine, shared):
-    """The tenant's next question waits behind it."""
+    """The tenant's next query waits behind it."""
     mine = engine()
     mine.store("acme", KEYS)
     for each in objects(shared):
@@ -236,7 +236,7 @@ def test_a_storage_that_fails_without_a_word_is_left_alone(engine):
 
 
 def fail(engine, storage="files", seconds=0.0):
-    """Have a storage be left alone, and be tried after that."""
+    """Makes a storage be left alone, and tried again after that."""
     engine.tier._loading.breakers.note(storage, "down", at_once=True)
     engine.tier._loading.breakers.of(storage)._closed_from = time.monotonic() + seconds
 
@@ -298,7 +298,7 @@ def test_a_storage_that_hangs_in_writes_is_left_alone(engine):
     while not storages.writes:
         assert time.monotonic() < until, "nothing is written"
         time.sleep(0.001)
-    # However late it began, it has had its time when somebody looks.
+    # However late it began, it has had its time at the next check.
     time.sleep(0.3)
     assert mine.end(number).moved == []
     assert "writes of storage files fail: a chunk was not written within 0.3 s" in mine.tier.problem
@@ -350,7 +350,7 @@ def test_what_is_known_to_be_gone_is_told_before_the_next_question(engine, share
         each.unlink()
     mine.tier.find("acme", other, other.keys[0])
     mine.begin_load("acme", query, hits)
-    # One request's look-ups take note of it.
+    # One request's look-ups register it.
     until = time.monotonic() + HANG
     while mine.counts("acme").vanished < 4:
         assert time.monotonic() < until, "it is not read"

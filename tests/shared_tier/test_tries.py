@@ -1,4 +1,4 @@
-"""Storages that failed, as loads of chunks that are of use together only try them again."""
+"""Failed storages, as retried by loads of chunks that are useful only together."""
 
 from types import SimpleNamespace
 
@@ -12,7 +12,7 @@ A, B = (Location("id", "FileSystem", storage, []) for storage in "ab")
 
 
 def loading(has_idle=True, **due):
-    """Of storages that failed, and may be tried from then on."""
+    """A loading part with failed storages, which may be retried from `due` on."""
     threads = SimpleNamespace(may_read_at_once=lambda storage: has_idle)
     made = Loading(None, None, threads, None, None, SharedSettings())
     for storage, seconds in due.items():
@@ -23,7 +23,7 @@ def loading(has_idle=True, **due):
 
 
 def tried(made, chunks, now):
-    """Which storages are tried with a hit of these chunks."""
+    """The storages that are tried for a hit of these chunks."""
     query = Query(())
     query.found = {bytes([number]): locations for number, locations in enumerate(chunks)}
     made.try_with(query, list(query.found), now)

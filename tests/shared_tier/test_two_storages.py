@@ -1,4 +1,4 @@
-"""Two storages of one pool: what one fails at the other goes on with, and what both have is read in their order."""
+"""Two storages of one pool: one continues where the other fails, and shared content is read in their order."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ KEYS = prompt("a", 4)
 
 @pytest.fixture
 def manager(shared):
-    """One with the storages ``files`` and ``other``, of which ``burst`` has the second only."""
+    """A manager with the storages ``files`` and ``other``; ``burst`` has only the second one."""
     root = shared.storage.parent / "other"
     root.mkdir()
     shared.ask("RegisterStorage", storage={"name": "other", "type": "FileSystem", "options": {"root": str(root)}})
@@ -28,7 +28,7 @@ def engine(manager):
 
 
 def also_to_the_other(engine, manager, keys):
-    """Have a prompt that is in the first storage be in the second one, too."""
+    """Copies a prompt in the first storage into the second one, too."""
     manager.ask("DisableStorage", name="files")
     assert engine.store("acme", keys) == keys
     manager.ask("EnableStorage", name="files")

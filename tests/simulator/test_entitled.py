@@ -1,4 +1,4 @@
-"""Zones that come for what they reserve, all at once: the arbiter, with the simulated engine."""
+"""Zones that claim their reservations all at once: the arbiter, with the simulated engine."""
 
 import pytest
 
@@ -13,7 +13,7 @@ OWNERS = ("ada", "bea", "cleo", "dora")
 
 @pytest.fixture(params=[20, 16], ids=["nothing is free", "one owner's blocks are free"])
 def engine(request):
-    """Of 40 blocks, 10 of them reserved by each owner, and lent to ``borrower``, whose requests have 2 each."""
+    """An engine of 40 blocks; each owner reserves 10 and lends them to ``borrower``, whose requests have 2 each."""
     engine = Engine(Model(capacity=40), 0.0, Checks())
     weights = (100, 1, 1, 1)
     zones = [
@@ -30,7 +30,7 @@ def engine(request):
 
 
 def submit(engine, number, tenant, blocks):
-    """A request of so many blocks, with room for its answer in the last."""
+    """Submits a request of `blocks` blocks, with room for its answer in the last."""
     prefix = tuple(number * 100 + index for index in range(blocks - 1))
     request = Request(number, tenant, engine.now, (blocks - 1) * BLOCK_TOKENS + 1, 500, prefix)
     assert engine.submit(request) is None
@@ -50,7 +50,7 @@ def test_all_owners_that_come_at_once_have_their_reservations_in_the_same_step(e
 
 
 def test_what_is_kept_for_an_owner_goes_to_no_other_owners_second_request(engine):
-    """Whose weight lets all of its requests be asked first."""
+    """Its weight lets all of its requests be asked first."""
     for number, owner in enumerate(OWNERS):
         submit(engine, 100 + number, owner, 4)
     for number in range(5):

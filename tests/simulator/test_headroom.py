@@ -11,7 +11,7 @@ from tenantzone_contract.config_text import make_config
 
 @pytest.fixture
 def engine():
-    """Of 10 blocks: ``busy`` uses 4 and caches 3, 3 are free, and 4 are to stay free or cached."""
+    """An engine of 10 blocks: ``busy`` uses 4 and caches 3, 3 are free, and 4 must stay free or cached."""
     engine = Engine(Model(capacity=10, headroom=4), 0.0, Checks())
     zones = tuple(ZoneConfig(name=name, tenant=name, generation=1) for name in ("busy", "waiting"))
     engine.apply(make_config(1, PoolConfig(namespace="tests", name="pool"), zones))
@@ -24,7 +24,7 @@ def engine():
 
 
 def submit(engine, number, tenant, blocks, answer):
-    """A request of so many full blocks, and a token more."""
+    """Submits a request of `blocks` full blocks and a token more."""
     prefix = tuple(number * 100 + index for index in range(blocks))
     request = Request(number, tenant, engine.now, blocks * BLOCK_TOKENS + 1, answer, prefix)
     assert engine.submit(request) is None

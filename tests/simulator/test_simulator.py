@@ -1,4 +1,4 @@
-"""The simulator holds the core to its promises, and notices when one is broken."""
+"""The simulator checks the core's promises, and notices when one is broken."""
 
 import dataclasses
 from collections import Counter
@@ -17,9 +17,9 @@ from tenantzone_runtime.zones.totals import Totals
 
 PLAN = Plan(requests=2_000, tenants=40, model=Model(capacity=1_024), full_check_every=1)
 CROWDED = Plan(requests=2_000, tenants=8, seed=3, speed=0.5, model=Model(capacity=192), full_check_every=1)
-"""Its requests alone fill the engine, so that what is promised has to be reclaimed from them."""
+"""Its requests alone fill the engine, so promised blocks have to be reclaimed from them."""
 RECLAIMING = dataclasses.replace(CROWDED, seed=6)
-"""The same, where a promise needs running requests to yield."""
+"""The same, where a promise requires preempting running requests."""
 
 
 def run(plan):

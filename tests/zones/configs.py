@@ -14,7 +14,7 @@ TENANTS = ("acme", "burst", "calm", "dusk")
 SECONDS = st.sampled_from([0.0, 5.0, 10.0, 20.0])
 MAYBE_SECONDS = st.one_of(st.none(), SECONDS)
 RELEASES = st.sampled_from([None, None, (30, 5.0), (50, 1.0), (100, 10.0)])
-"""Percent, and seconds from one step to the next."""
+"""Pairs of a percentage and the seconds from one step to the next."""
 
 RETENTIONS = st.sampled_from([{}, {}, {}, {"ttl": 5.0}, {"ttl": 12.0}, {"no_store": True}])
 
@@ -28,7 +28,7 @@ SEATS = st.one_of(
 
 @st.composite
 def shares(draw, max_blocks, *, base=CAPACITY):
-    """Blocks, or the percentage that comes to no more."""
+    """Shares in blocks, or as a percentage that comes to at most as many."""
     blocks = draw(st.integers(0, max_blocks))
     return f"{100 * blocks // base}%" if base and draw(st.booleans()) else blocks
 
@@ -40,7 +40,7 @@ LATENCIES = [
     Latency(token_time_seconds=0.001),
     Latency(first_token_seconds=0.001),
 ]
-"""Some that leave others little, and some that no step meets."""
+"""Latency targets: some leave others little, and some no step can meet."""
 
 
 @st.composite
@@ -104,7 +104,7 @@ def pools(draw):
 
 @st.composite
 def configs(draw):
-    """Mostly ones that fit; sometimes reservations add up to more than there is."""
+    """Configs whose reservations mostly fit; sometimes they add up to more than the pool has."""
     left = CAPACITY
     zones = []
     for tenant in draw(st.lists(st.sampled_from(TENANTS), unique=True)):
@@ -115,7 +115,7 @@ def configs(draw):
 
 
 def blocks_of(share, base=CAPACITY, *, up=False):
-    """What a share comes to, worked out in exact fractions."""
+    """Returns the blocks that a share comes to, computed in exact fractions."""
     if isinstance(share, int):
         return share
     whole, rest = divmod(base * int(share[:-1]), 100)
@@ -127,7 +127,7 @@ def release_of(idle):
 
 
 def lendable_of(lending, reserved):
-    """Nothing is lent where a loan would last less than 100 ms."""
+    """Returns the lendable blocks: none where a loan would last less than 100 ms."""
     if lending.max_loan_seconds is not None and lending.max_loan_seconds + lending.grace_seconds < 0.1:
         return 0
     return min(reserved, blocks_of(lending.lendable, reserved))
@@ -158,7 +158,7 @@ def terms_of(zone):
 
 
 def registered_terms(unknown, tenant):
-    """All but what is reserved, which depends on who else is there."""
+    """Everything but the reservation, which depends on the other zones."""
     template = terms = unknown.template
     wanted, weight = 0, 1
     for level in reversed(unknown.levels):

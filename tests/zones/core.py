@@ -17,7 +17,7 @@ from tenantzone_runtime.zones.zone import IdleTimes, LoanTerms, ReleaseSteps, Se
 
 @dataclass(eq=False)
 class Request:
-    """A request, for those who ask only whose it is."""
+    """A request, for callers that only need its tenant."""
 
     zone: Zone
     peak: int = 0
@@ -74,9 +74,9 @@ class Core:
         latency=NO_TARGETS,
         used=None,
     ):
-        """A zone without requests that holds this; quiet or not, whatever the time is.
+        """Adds a zone without requests that holds these blocks; it is quiet or not, whatever the time is.
 
-        What it caches was let go at the time ``used``; None: now.
+        Its cached blocks were let go at the time ``used``; None: now.
         """
         quota = Quota(
             reserved=reserved,
@@ -114,13 +114,13 @@ class Core:
         self.ledger.totals.reckon(zone)
 
     def hold(self, zone, *, in_use=0, cached=0):
-        """Free blocks become the zone's. Returns their ids, those in use first."""
+        """Gives free blocks to the zone. Returns their ids, those in use first."""
         blocks = self.take(zone, in_use + cached)
         self.ledger.release(zone, blocks[in_use:], [])
         return blocks
 
     def take(self, zone, count):
-        """Free blocks come into use."""
+        """Puts free blocks into use."""
         free = (block for block, owner in enumerate(self.ledger.owner) if owner is None)
         blocks = list(itertools.islice(free, count))
         self.ledger.take(zone, blocks)
@@ -131,7 +131,7 @@ class Core:
         return [b for b, owner in enumerate(self.ledger.owner) if owner is zone and b not in zone.cached]
 
     def release(self, zone, *, kept=0, dropped=0):
-        """So many of the zone's blocks in use are let go."""
+        """Lets go of `kept` + `dropped` of the zone's blocks in use."""
         blocks = self.in_use(zone)[: kept + dropped]
         self.ledger.release(zone, blocks[:kept], blocks[kept:])
 
@@ -148,7 +148,7 @@ class Core:
         return self.ledger.wait_reason(zone, count, self.free, peak)
 
     def settle_evictions(self, evictions):
-        """What an engine does with evicted blocks. Returns tenants with the number of blocks that they lost."""
+        """Settles evicted blocks as an engine does. Returns the number of blocks that each tenant lost."""
         for zone, blocks in evictions:
             if blocks:
                 states.blocks_evicted(self.ledger, zone)
@@ -156,16 +156,16 @@ class Core:
         return [(zone.spec.tenant, len(blocks)) for zone, blocks in evictions if blocks]
 
     def upkeep(self, now=None):
-        """Let time pass; tenants with the number of blocks that they lost."""
+        """Lets time pass. Returns the number of blocks that each tenant lost."""
         return self.settle_evictions(self.tenancy.upkeep(self.now if now is None else now, self.free))
 
     def apply(self, *zones, now=None, **pool):
-        """Reload with these zones; tenants with the number of blocks that they lost."""
+        """Reloads with these zones. Returns the number of blocks that each tenant lost."""
         config = make_config(next(self._generation), PoolConfig(namespace="n", name="p", **pool), zones)
         return self.settle_evictions(self.tenancy.apply(config, self.now if now is None else now))
 
     def events(self, kind):
-        """What the trail has of one kind of event since it was read last."""
+        """The trail's events of one kind since the last call."""
         return [event for event in self.ledger.trail.collect() if event.kind == kind]
 
     def check(self):
@@ -173,7 +173,7 @@ class Core:
 
 
 def releasing(steps):
-    """The contract's words for a share in percent and the seconds between two steps."""
+    """The contract's notation for a share in percent and the seconds between two steps."""
     return None if steps is None else Release(share=f"{steps[0]}%", every_seconds=steps[1])
 
 

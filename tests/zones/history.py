@@ -1,4 +1,4 @@
-"""What an engine does with the blocks of its requests, done to the core and to the reference side by side."""
+"""Runs an engine's block operations on the core and on the reference side by side."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +19,7 @@ from tests.zones.reference import Claim, World
 
 @dataclass(eq=False, repr=False)
 class Request:
-    """A request: a prompt, and output that needs one more block every ``pace`` steps until it is at its longest."""
+    """A request: a prompt, and output that needs one more block every ``pace`` steps up to its maximum length."""
 
     prompt: int
     longest: int
@@ -27,20 +27,20 @@ class Request:
     chunk: int = CAPACITY
     """Blocks of a prompt that one step computes."""
     hits: int = 0
-    """How many of its zone's cached blocks its prompt begins with, if they are there."""
+    """The number of its zone's cached blocks that its prompt begins with, if they are still cached."""
     shared: int = 0
-    """How many blocks too many a guess without a prefix hit says."""
+    """The number of blocks by which an estimate without a prefix hit is too high."""
     priority: int = 0
     zone: Zone | None = None
     claim: Claim | None = None
     purges: int = 0
-    """Of its zone, before it was admitted for the first time."""
+    """Purges of its zone before its first admission."""
     peak: int = 0
     ticks: int = 0
     to_compute: int = 0
-    """Tokens of its prompt, and of what it had generated when it was admitted."""
+    """Tokens to compute: those of its prompt, and those it had generated when it was admitted."""
     computed: int = 0
-    """Of these, and of what it has generated since."""
+    """Tokens computed of `to_compute`, and of what it has generated since."""
     blocks: list[int] = field(default_factory=list)
     running: bool = False
 
@@ -49,7 +49,7 @@ class Request:
 
     @property
     def needed(self) -> int:
-        """Blocks for all that it has now."""
+        """Blocks for all tokens that it has now."""
         return min(self.longest, self.prompt + self.ticks // self.pace)
 
     @property
@@ -57,14 +57,14 @@ class Request:
         return self.ticks >= (self.longest - self.prompt + 1) * self.pace
 
     def solo_steps(self, step_tokens: int | None, chunk_tokens: int) -> int:
-        """Steps that it takes alone, from where it is."""
+        """The steps that it still takes if it runs alone."""
         each = self.chunk * BLOCK_TOKENS
         prompt = -(-self.needed * BLOCK_TOKENS // (min(each, step_tokens or each) // chunk_tokens * chunk_tokens))
         return (self.longest - self.prompt + 1) * self.pace - self.ticks + prompt
 
 
 def by_tenant(payments: Any) -> dict[str, list[int]]:
-    """Blocks that each zone lost, in its own order."""
+    """The blocks that each zone lost, in the order in which it lost them."""
     lost: dict[str, list[int]] = {}
     for tenant, blocks, *_ in payments:
         if blocks:
@@ -73,7 +73,7 @@ def by_tenant(payments: Any) -> dict[str, list[int]]:
 
 
 class History:
-    """One engine, its requests, and the reference of both. Each method checks what it does."""
+    """One engine, its requests, and the reference for both. Each method checks its own effect."""
 
     def __init__(self):
         super().__init__()
@@ -100,15 +100,15 @@ class History:
         self.requests: list[Request] = []
         self.lent = LentInAll()
         self.is_in_step = False
-        """Still so after a step in which something was wrong."""
+        """Whether a step is running; stays true after a step that failed."""
         self.promised: list[Request] = []
-        """Waiting requests within their zone's reservation that a seat waited for in the last step, and no blocks."""
+        """Waiting requests within their zone's reservation that lacked blocks, but no seat, in the last step."""
         self.lost_turn: list[Request] = []
-        """Running requests that found no blocks in the last step, in their order."""
+        """Running requests that found no blocks in the last step, in order."""
         self.relieved = []
-        """Blocks that relief has evicted and the engine has not been told of."""
+        """Blocks evicted by surplus reclaim that the engine has not been notified of."""
         self.covered_for = None
-        """Whose loans blocks were evicted for of which the engine has not been told."""
+        """The borrower whose loans were covered by evicted blocks that the engine has not been notified of."""
 
     @property
     def free(self):
@@ -116,12 +116,12 @@ class History:
 
     @property
     def unknown(self):
-        """What the config says of tenants that it does not declare; None: they are refused."""
+        """The config's terms for undeclared tenants; None: their requests are refused."""
         unknown = None if self.config is None else self.config.pool.unknown_tenants
         return None if unknown is None or unknown.mode == "Reject" else unknown
 
     def returned(self, evictions):
-        """What an engine does with blocks that the core evicted. Returns them by tenant."""
+        """Returns blocks that the core evicted to the pool, as an engine does. Returns them by tenant."""
         payments = []
         for zone, blocks in evictions:
             in_use = {block for request in self.requests for block in request.blocks}
@@ -133,7 +133,7 @@ class History:
         return payments
 
     def reasons(self):
-        """Why and for whom zones lost blocks since the last call."""
+        """Why and for which beneficiary zones lost blocks since the last call."""
         notes = self.ledger.trail.collect()
         self.lent.take(notes)
         return {(note.zone, note.reason, note.beneficiary): note.blocks for note in notes if note.kind == "evicted"}
@@ -146,7 +146,7 @@ class History:
         assert self.reasons() == expected
 
     def look_who_lends(self):
-        """The engine's waiting requests end and begin quiet times; only for these reasons."""
+        """Quiet times end and begin with the engine's waiting requests, and for no other reason."""
         for tenant, zone in self.ledger.zones.items():
             claim = self.world.claims[tenant]
             if zone.quiet and not claim.quiet:
@@ -158,9 +158,9 @@ class History:
                 claim.quiet = claim.lends_unused = False
 
     def give_back_due(self, evictions, borrower=None):
-        """Surplus that stood on loans whose time is over; which loans these are is the book's to say.
+        """Returns surplus that stood on expired loans; the loan book decides which loans these are.
 
-        For a ``borrower`` whose requests would yield, a quiet zone gives up what it lends it, too.
+        Before requests of a ``borrower`` are preempted, a quiet zone also gives up what it lends to that borrower.
         """
         for zone, blocks in evictions:
             claim = self.world.claims[zone.spec.tenant]
@@ -193,7 +193,7 @@ class History:
         return paid
 
     def take(self, request, count, *, growing):
-        """A request that may take blocks does so: hits of its zone's cache first, if it is admitted."""
+        """Allocates a request's blocks if it may have them: first hits in its zone's cache, if it is being admitted."""
         zone, claim = request.zone, request.claim
         hits = 0 if growing else min(request.hits, count, len(claim.cached))
         if not growing and not request.ticks:
@@ -231,7 +231,7 @@ class History:
         request.blocks += blocks
 
     def let_go(self, request, kept):
-        """A request lets its blocks go; of so many the prefix is kept."""
+        """Frees a request's blocks and caches the first `kept` of them."""
         zone, claim = request.zone, request.claim
         assert zone.purges == claim.purges
         is_forgotten = claim.leaving or request.purges != claim.purges
@@ -248,7 +248,7 @@ class History:
         self.check_reasons(paid)
 
     def end(self, request, kept=CAPACITY):
-        """A request ends, whether it waits or runs."""
+        """Ends a waiting or running request."""
         self.requests.remove(request)
         self.engine.remove(request)
         if request.zone is None:

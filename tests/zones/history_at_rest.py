@@ -1,29 +1,30 @@
-"""What becomes of an engine's requests when no more come: liveness."""
+"""What becomes of an engine's requests once no more arrive: liveness."""
 
 from tenantzone_runtime.zones.latency_budget import SITS_OUT_AT_MOST
 from tenantzone_runtime.zones.unsatisfiable import UNSATISFIABLE_SECONDS
 from tests.zones.history_counted import HistoryCounted
 
 SECONDS_AT_REST = 100
-"""Longer than any idle window, loan and grace time that the configs know, one after the other."""
+"""Seconds: longer than all idle windows, loan times and grace times of the configs, one after another."""
 STEPS_PER_SOLO_STEP = 2
-"""How much longer than one after the other requests may take together, preempted ones being computed again."""
+"""How much longer requests may take together than one after another: preempted ones are computed again."""
 
 
 class HistoryAtRest(HistoryCounted):
     """The end of a life."""
 
     def turn_round(self):
-        """The engine takes on no waiting requests from now on, or takes them on again."""
+        """Makes the engine stop admitting waiting requests, or resume."""
         self._saw("paused or resumed")
         self.engine.is_open = not self.engine.is_open
         self.ledger.now = self.now
         self.arbiter.pause()
 
     def come_to_rest(self):
-        """Liveness: when no more requests come, each ends, or is told that it never can be served.
+        """Liveness: once no more requests arrive, each ends or is reported as unsatisfiable.
 
-        But for those that need a loan which has a time: they are preempted whenever it is over, and leave here.
+        Requests that need a loan with a time limit are the exception: each expiry preempts them again, so they are
+        ended here.
         """
         if self.is_in_step:
             return

@@ -1,4 +1,4 @@
-"""What is counted in the history of zones: nothing decreases, and what is told in two ways agrees."""
+"""Counters in the history of zones: no counter decreases, and two ways to report the same count agree."""
 
 from dataclasses import fields
 
@@ -9,11 +9,11 @@ from tenantzone_runtime.zones.histogram import Histogram
 from tests.zones.history_in_time import HistoryInTime
 
 MAX_APART = 1
-"""Of zones that were registered: few, so that many are in the overflow."""
+"""Registered zones with their own series: few, so that many zones are in the overflow."""
 
 
 def flat(counters):
-    """All numbers of a zone's counters, each under a name of its own; of durations, their number and their sum."""
+    """Returns all numbers of a zone's counters, each under its own name; for durations, their count and their sum."""
     numbers = {}
     for field in fields(Counters):
         value = getattr(counters, field.name)
@@ -27,7 +27,7 @@ def flat(counters):
 
 
 class HistoryCounted(HistoryInTime):
-    """Counters, looked at after every step."""
+    """Checks counters after every step."""
 
     def _start(self, now):
         super()._start(now)
@@ -70,7 +70,7 @@ class HistoryCounted(HistoryInTime):
         self.placed = placed
 
     def _check_loans(self):
-        """What the journal was told of pairs is what zones, those that are gone among them, have lent and borrowed."""
+        """Loans by pair, as reported to the journal, add up to what all zones, removed ones too, lent and borrowed."""
         self.ever |= dict.fromkeys(self.ledger.zones.values())
         self.lent.take(self.tenancy.usage())
         reported = self.lent.block_seconds()

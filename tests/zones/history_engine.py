@@ -5,15 +5,15 @@ from tests.zones.history_tokens import BLOCK_TOKENS
 
 
 class HistoryEngine(WithoutTiers):
-    """Answers for the requests of ``history``, and decides nothing.
+    """An engine that answers for the requests of ``history`` and decides nothing.
 
     Args:
-        history: what it is a part of.
-        seats: how many requests run at once.
-        headroom: blocks that are to stay free or cached while others run.
-        by_priority: whether requests with a lower number go first, as clients say.
-        step_tokens: that a step computes at most; None: prompts are computed whole.
-        chunk_tokens: of which a prompt's computed tokens are a multiple after each step, until it is computed whole.
+        history: the history that it belongs to.
+        seats: the number of requests that run at once.
+        headroom: blocks that must stay free or cached while others run.
+        by_priority: whether requests with a lower client-given number go first.
+        step_tokens: the most tokens that a step computes; None: prompts are computed whole.
+        chunk_tokens: after each step, a prompt's computed tokens are a multiple of this, until all are computed.
         depth: steps in flight.
     """
 
@@ -32,12 +32,12 @@ class HistoryEngine(WithoutTiers):
         self.running = []
         self.queues = {}
         self.stood_aside = set()
-        """Zones of which a request was sent back in this step: they are not looked at before the next."""
+        """Zones with a request that was sent back in this step: they are skipped until the next step."""
         self.sent_back = []
         """Requests that were preempted in this step."""
         self._arrived = []
 
-    # What the arbiter asks
+    # Queries from the arbiter
 
     def by_seniority(self):
         return sorted(self.running, key=self._rank) if self.by_priority else list(self.running)
@@ -75,7 +75,7 @@ class HistoryEngine(WithoutTiers):
         return self.blocks_for(work, self.tokens_left(work))
 
     def blocks_for(self, work, tokens):
-        """Blocks that a running request asks for to compute so many tokens more."""
+        """Returns the blocks that a running request needs to compute `tokens` more tokens."""
         needed = -(-(work.computed + tokens) // BLOCK_TOKENS) if self.is_in_prompt(work) else work.needed
         return needed - len(work.blocks)
 
@@ -112,7 +112,7 @@ class HistoryEngine(WithoutTiers):
         return [work for queue in self.queues.values() for work in queue]
 
     def needs(self):
-        """Known beforehand is what generated tokens ask for, and not what a chunk of a prompt does."""
+        """Before a step, only the needs of generated tokens are known, not those of a chunk of a prompt."""
         for work in self.running:
             if len(work.blocks) + 1 == work.needed:
                 yield work, 1
@@ -127,15 +127,15 @@ class HistoryEngine(WithoutTiers):
     def return_evicted(self, evictions):
         self.history.return_evicted(evictions)
 
-    # What happens to requests
+    # Events of requests
 
     def add(self, work):
-        """A request comes to wait."""
+        """Queues a request."""
         self._arrived.append(work)
         self._put(work)
 
     def seat(self, work):
-        """The next request of its zone leaves the queue to run."""
+        """Moves the next request of its zone from the queue to a seat."""
         assert self.queues[work.zone][0] is work
         self._leave_queue(work)
         work.running = True
@@ -143,7 +143,7 @@ class HistoryEngine(WithoutTiers):
         self.running.append(work)
 
     def remove(self, work):
-        """A request ends."""
+        """Ends a request."""
         if work in self._arrived:
             self._arrived.remove(work)
         if work in self.running:
@@ -153,7 +153,7 @@ class HistoryEngine(WithoutTiers):
             self._leave_queue(work)
 
     def adopt(self, works):
-        """Requests that came before any zone was declared, and have one now."""
+        """Takes over requests that arrived before any zone was declared and now have a zone."""
         self._arrived += works
         self.running += [work for work in works if work.running]
         for work in works:

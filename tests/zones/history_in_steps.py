@@ -8,7 +8,7 @@ from tests.zones.history_tokens import BLOCK_TOKENS
 
 
 class HistoryInSteps(History):
-    """What vLLM's scheduler does in a step, as far as blocks and seats go."""
+    """What vLLM's scheduler does in a step, limited to blocks and seats."""
 
     def make_step(self, *, turns_down=False):
         """One step; ``turns_down``: the engine finds no blocks for a request that may be admitted."""
@@ -57,7 +57,7 @@ class HistoryInSteps(History):
         self._compute(request, granted)
 
     def _who_still_stands(self):
-        """Who lost its turn, and is known to find no blocks in this step: with no share of it, it may not be asked."""
+        """Requests that lost their turn and are known to find no blocks: they may not be asked in this step."""
         standing = self.arbiter._held_back.standing()
         assert {*standing} <= {*self.lost_turn}
         return standing
@@ -74,7 +74,7 @@ class HistoryInSteps(History):
             assert self.engine.free_seats
             assert self.is_admissible(request), f"next, and can't have its blocks: {request}"
             assert not self._is_at_seat_limit(request.claim), f"next, and beyond its seats: {request}"
-            # As vLLM does, it computes the last token of its prompt in any case.
+            # Like vLLM, always computes the last token of its prompt.
             hits = min(request.hits, request.needed, len(request.claim.cached))
             known = min(BLOCK_TOKENS * hits, BLOCK_TOKENS * request.needed - 1)
             if self.chunk_tokens > 1:
@@ -82,7 +82,7 @@ class HistoryInSteps(History):
             wanted = min(BLOCK_TOKENS * request.needed - known, BLOCK_TOKENS * request.chunk)
             granted = self.tokens.ask(request, wanted, known=known)
             if not granted:
-                # vLLM looks at nobody else where what is left of a step does not reach to where a chunk may end.
+                # vLLM stops looking once the step's remaining tokens end before the next possible end of a chunk.
                 assert self.tokens.left < self.chunk_tokens, "next, and without tokens"
                 return
             if known or turns_down:
@@ -101,17 +101,20 @@ class HistoryInSteps(History):
             self.check_nobody_is_passed_over()
 
     def _takeable(self, request, *, growing=False):
-        """What the arbiter keeps in this step for others within their reservations, nobody else gets as entitled; nor
-        does a waiting request get what is kept for others of its own zone."""
+        """Blocks that the request may take, less those the arbiter keeps in this step for entitled requests.
+
+        Other zones' entitled requests come first; a waiting request also leaves what is kept for others of its own
+        zone.
+        """
         claims = self.arbiter._claims
         claimed = claims.of_others(request.zone)
         takeable = self.world.takeable(request.claim, growing=growing, peak=request.peak, claimed=claimed)
         return takeable if growing else takeable - claims.of_siblings(request)
 
-    # What the reference says of a waiting request
+    # Queries to the reference about a waiting request
 
     def is_admissible(self, request, *, with_relief=False):
-        """Whether it could be admitted now, if need be after others' caches were evicted for it."""
+        """Whether it could be admitted now, if necessary after evictions from other zones' caches."""
         claim, count = request.claim, request.needed
         if count > self._takeable(request):
             return with_relief and bool(self._has_headroom(claim, count)) and self._has_relief(claim, count, request)
@@ -133,7 +136,7 @@ class HistoryInSteps(History):
         return [queue[0] for queue in self.engine.queues.values()]
 
     def check_nobody_is_passed_over(self):
-        """A seat is free and nobody is next: nobody could be admitted, but for who was just sent back."""
+        """If a seat stays free, no waiting request could be admitted, except one that was just sent back."""
         for front in self._fronts():
             if self._is_at_seat_limit(front.claim):
                 self._saw("at its limit of seats")
@@ -147,7 +150,7 @@ class HistoryInSteps(History):
                     self.promised.append(front)
 
     def _held_back(self, claim):
-        """The first of a tenant's running requests that lost its turn in this step: before it nobody of it begins."""
+        """The tenant's first running request that lost its turn in this step: none of the tenant begins before it."""
         return next((work for work in self.lost_turn if work.running and work.claim is claim), None)
 
     def check_backed_off(self):
@@ -161,7 +164,8 @@ class HistoryInSteps(History):
                 assert not self.is_admissible(front, with_relief=True), "a threshold lost its zone"
 
     def _check_promises(self):
-        """I2: who was entitled to blocks in the last step, had a seat and no blocks, can have them now."""
+        """I2: a request that was entitled to blocks, had a seat and got no blocks in the last step can have them
+        now."""
         promised, self.promised = self.promised, []
         for front in promised:
             if front in self._fronts() and self.world.is_entitled(front.claim, front.needed) and self.engine.is_open:
@@ -171,7 +175,7 @@ class HistoryInSteps(History):
                 )
 
     def _check_seats(self):
-        """Who is entitled to a seat, has blocks for a request and tokens to begin it, finds one free in this step."""
+        """A request that is entitled to a seat, and has blocks and tokens to begin, finds a free seat in this step."""
         if not self.engine.is_open:
             return
         held = Counter(work.claim for work in self.engine.running)
@@ -188,12 +192,12 @@ class HistoryInSteps(History):
             self._saw("a seat of its own")
             assert self.engine.free_seats >= len(entitled), "a zone does not get a seat of its own"
 
-    # What the arbiter decides
+    # The arbiter's decisions
 
     def check_wait(self, zone, count, peak):
         self.look_who_lends()
         claim, front = self.world.claims[zone.spec.tenant], self.engine.front(zone)
-        # Before the step it is for the request itself that room is made, or not.
+        # Before the step begins, the wait is the front's own, not that of a request that lost its turn.
         held_back = self._held_back(claim) if self.has_begun else None
         if held_back is not None:
             assert (count, peak) == (self.engine.blocks_to_continue(held_back), held_back.peak)
@@ -219,7 +223,7 @@ class HistoryInSteps(History):
         return evictions
 
     def return_evicted(self, evictions):
-        """Blocks that the arbiter had evicted: for relief, or because loans were due."""
+        """Returns blocks that the arbiter had evicted: for surplus reclaim, or because loans were due."""
         reasons = {reason for _, reason, _ in self.reasons()}
         borrower, self.covered_for = self.covered_for, None
         if reasons:
@@ -230,7 +234,7 @@ class HistoryInSteps(History):
         else:
             assert self.returned(evictions) == self.relieved
             if not self.relieved:
-                # Loans may have been taken over by others, or be covered by a config.
+                # Other zones may have taken over loans, or a config may cover them.
                 self.check_overdue()
             self.relieved = []
 
@@ -244,7 +248,7 @@ class HistoryInSteps(History):
         assert f"can have {reachable} of this engine's" in error
 
     def check_victim(self, victim, reason, beneficiary):
-        """Nobody yields but for who lacks blocks, and in the stated order."""
+        """Requests are preempted only for one that lacks blocks, and in the stated order."""
         self.look_who_lends()
         self._saw(f"preempted: {reason}")
         running = self.engine.by_seniority()
@@ -275,7 +279,7 @@ class HistoryInSteps(History):
         assert victim is min(yielding, key=lambda rank: rank[:2])[2]
 
     def _check_seat(self, victim, beneficiary, running):
-        """Who has its own seats gives up none; of the others the youngest request of the lowest priority does."""
+        """No zone gives up its own seats; of the others, the lowest priority's youngest request gives up its seat."""
         held = Counter(work.claim for work in running)
 
         def own(claim):
@@ -300,7 +304,7 @@ class HistoryInSteps(History):
         assert victim is min(yielding, key=lambda rank: rank[:2])[2]
 
     def _lacking(self, claim, running):
-        """Blocks that requests of a zone ask for, alone or after one another, and may not take."""
+        """Blocks that requests of a zone ask for, alone or one after another, and may not take."""
         alone = [(work, self.engine.blocks_to_continue(work)) for work in running if work.claim is claim]
         lost = [(work, self.engine.blocks_to_continue(work)) for work in self.lost_turn if work.running]
         predicted = [(work, count) for work, count in self.engine.needs() if work not in self.lost_turn]
@@ -318,7 +322,7 @@ class HistoryInSteps(History):
 
 
 def zones_due(backoff, free, *, is_running):
-    """Zones that a step looks at, or whose threshold is too low to be reached by others first."""
+    """Zones that a step looks at, and zones whose threshold is so low that no others can reach theirs first."""
     due = {
         zone for of, threshold, _, zone in backoff._new if threshold <= backoff._height(of, free, is_running=is_running)
     }

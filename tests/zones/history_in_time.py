@@ -8,7 +8,7 @@ from tests.zones.history_in_steps import HistoryInSteps
 
 
 class HistoryInTime(HistoryInSteps):
-    """Upkeep, as housekeeping calls it."""
+    """Upkeep, called as housekeeping calls it."""
 
     def pass_time(self, seconds):
         self.now += seconds
@@ -22,7 +22,7 @@ class HistoryInTime(HistoryInSteps):
         idle = by_tenant(gone)
         for claim in lent:
             if not claim.quiet and self.world.claims.get(claim.tenant) is claim:
-                # Some moment of its own may have ended that, or none has come.
+                # One of its own events may have ended the quiet time, or there was none.
                 claim.quiet = claim.lends_unused = self.ledger.zones[claim.tenant].quiet
         due = {zone.spec.tenant: zone.counters.evicted.get("due", 0) - count for zone, count in before.items()}
         remaining = list(self.returned(evictions))
@@ -34,14 +34,14 @@ class HistoryInTime(HistoryInSteps):
         self.check_ages()
 
     def check_ages(self):
-        """Once time has passed, nothing is cached that was not used for its zone's ttl."""
+        """Once time has passed, no block stays cached that was unused for its zone's ttl."""
         for tenant, zone in self.ledger.zones.items():
             ttl, used = zone.spec.retention.ttl_seconds, self.world.claims[tenant].used
             if ttl is not None:
                 assert all(used[block] + ttl > self.now for block in zone.cached)
 
     def _take_off(self, remaining, counts, expected):
-        """The evictions at the front that time itself brought must be what the reference says."""
+        """Checks the first evictions, those caused by time alone, against the reference. Returns the rest."""
         got = {}
         while sum(counts.values()) > 0:
             tenant, blocks = remaining.pop(0)
@@ -58,7 +58,7 @@ class HistoryInTime(HistoryInSteps):
         return remaining
 
     def check_overdue(self):
-        """A loan past its time stands on nothing but blocks in use, and holds its borrower to what is its own."""
+        """An overdue loan stands on blocks in use only, and limits its borrower to what the borrower owns."""
         owed = {}
         for loan in self.tenancy.loans:
             if loan.due is not None and loan.due <= self.now:

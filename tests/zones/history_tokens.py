@@ -1,4 +1,4 @@
-"""The tokens of steps in random history: who asks for how many, who gets them, and what must hold of that."""
+"""The tokens of steps in random history: which requests ask for them, which get them, and the invariants of that."""
 
 from itertools import combinations
 
@@ -8,14 +8,14 @@ from tenantzone_runtime.zones.step_time import LEARNED_AFTER, StepLoad
 
 BLOCK_TOKENS = 16
 BASE, PER_TOKEN, PER_DECODE = 0.010, 0.0002, 0.001
-"""Seconds that a step takes, whatever it computes, and that each token of a prompt and each decode adds."""
+"""Seconds: of any step, and in addition for each token of a prompt and for each decode."""
 
 
 class StepTokensWatched:
-    """Asks the arbiter for the tokens of one engine's steps, and looks at what it grants.
+    """Asks the arbiter for the tokens of one engine's steps, and checks what it grants.
 
     Args:
-        history: whose.
+        history: the history that it belongs to.
         is_learned: whether steps can be predicted from the start.
     """
 
@@ -23,10 +23,10 @@ class StepTokensWatched:
         self._history = history
         self._engine = history.engine
         self._apart = {}
-        """For each pair of zones that both had more work than their parts in the last steps, how far the first has come
-        ahead of the second since, at least, now and at most; in tokens per unit of weight."""
+        """For each pair of zones that both had more work than their shares in the last steps: the lead of the first
+        over the second, at least, now and at most, in tokens per unit of weight."""
         self._sat_out = {}
-        """Steps in a row in which nothing was computed, for each running request and each zone with prompts."""
+        """Consecutive steps that computed nothing, for each running request and each zone with prompts."""
         self._begin()
         for step in range(2 * LEARNED_AFTER if is_learned else 0):
             load = StepLoad(step % 2 * 100, 1 + step % 3)
@@ -35,16 +35,16 @@ class StepTokensWatched:
     def _begin(self):
         self._load = StepLoad()
         self.left = self._engine.step_tokens
-        """Of the step's tokens; None: it is not bounded."""
+        """The tokens left in the step; None: the step is not bounded."""
         self._granted = {}
-        """Of prompts, by zone."""
+        """Tokens of prompts granted in this step, by zone."""
         self._withheld = set()
-        """Requests that would have been computed further."""
+        """Requests that got fewer tokens than they could have used."""
         self._useless = False
-        """Whether somebody was granted what it could not use."""
+        """Whether a request was granted tokens that it could not use."""
 
     def begin_step(self):
-        """Look at who may compete, before the step; the arbiter has begun it."""
+        """Notes which zones may compete, before the step; the arbiter has begun it."""
         self._begin()
         self._counts = {zone for zone in self._history.ledger.zones.values() if self._has_target_that_counts(zone)}
         self._present = {work.zone for work in [*self._engine.running, *self._engine.waiting]}
@@ -54,12 +54,12 @@ class StepTokensWatched:
         return bool(zone.spec.latency) and bool(is_there)
 
     def ask(self, work, wanted, known=None):
-        """How many tokens of a request are computed in this step, of so many that it asks for.
+        """Returns how many of `wanted` tokens of a request are computed in this step.
 
         Args:
             work: the request.
             wanted: tokens.
-            known: how many of its prompt are computed, if it is that what is to be computed further.
+            known: how many tokens of its prompt are computed, if its prompt is to be computed further.
         """
 
         def fitting(most):
@@ -77,15 +77,15 @@ class StepTokensWatched:
         return granted
 
     def _fitting(self, work, known, wanted, most):
-        """vLLM lets each chunk of a prompt but the last one end where it can go on."""
+        """Like vLLM, ends each chunk of a prompt, except the last, where the prompt can be continued."""
         chunk = self._engine.chunk
         if most == wanted and known + wanted >= BLOCK_TOKENS * work.needed:
             return most
         return max(0, (known + most) // chunk * chunk - known)
 
     def may_leave_waiting(self, front):
-        """Whether a request may wait for tokens although some are left: those that targets leave for nobody."""
-        # Those of a request that generated and was preempted for its seat are nobody's, nor are fewer than a chunk.
+        """Whether a request may wait although tokens are left, because latency targets withhold them from all."""
+        # No zone can use the tokens of a request that generated and was preempted for its seat, nor less than a chunk.
         are_nobodys = self.left is not None and self.left < max(len(self._engine.sent_back) + 1, self._engine.chunk)
         return front.zone.wait_reason == "tokens" and bool(self._counts or are_nobodys)
 
@@ -94,7 +94,7 @@ class StepTokensWatched:
         self._useless = True
 
     def compute(self, work, granted):
-        """So many tokens of a request are computed."""
+        """Notes that `granted` tokens of a request are computed."""
         if self._engine.is_in_prompt(work):
             self._load.add_prompt(granted, work.computed)
             self._granted[work.zone] = self._granted.get(work.zone, 0) + granted
@@ -105,7 +105,7 @@ class StepTokensWatched:
             self.left -= granted
 
     def end_step(self):
-        """What must hold of the step, and of all those before it."""
+        """Checks the invariants of the step, and of all steps before it."""
         if self._engine.step_tokens is None:
             return
         if not self._counts:
@@ -136,7 +136,7 @@ class StepTokensWatched:
             self._apart[first, second] = least, now, most
 
     def forget_weights(self):
-        """Zones are served otherwise from now on."""
+        """Forgets the leads: the zones' weights have changed."""
         self._apart.clear()
 
     def _nobody_is_starved(self):
@@ -150,5 +150,5 @@ class StepTokensWatched:
 
 
 def seconds_of(load):
-    """How long a step takes."""
+    """Returns the seconds that a step takes."""
     return BASE + PER_TOKEN * load.prompt_tokens + PER_DECODE * load.decodes

@@ -1,11 +1,11 @@
-"""The arbiter and the tenancy of random history, with an eye on what they decide."""
+"""The arbiter and the tenancy of random history, with checks of their decisions."""
 
 from tenantzone_runtime.zones.arbiter import Arbiter
 from tenantzone_runtime.zones.tenancy import Tenancy
 
 
 class WatchedTenancy(Tenancy):
-    """Relief is what the reference says, and so is why a zone waits."""
+    """Surplus reclaim, and the reason why a zone waits, match the reference."""
 
     def __init__(self, history, capacity, now):
         super().__init__(capacity, capacity, now)
@@ -26,7 +26,7 @@ class WatchedTenancy(Tenancy):
 
 
 class WatchedArbiter(Arbiter):
-    """Whoever is preempted is who the reference says, and for a reason."""
+    """The preempted request, and the reason, match the reference."""
 
     def __init__(self, history, tenancy, engine):
         super().__init__(tenancy, engine)

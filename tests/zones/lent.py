@@ -1,10 +1,10 @@
-"""What was lent in all, made out of what the journal is told."""
+"""All loans in total, added up from what the journal reports."""
 
 from tenantzone_runtime.zones.audit import LoanUsage
 
 
 class LentInAll:
-    """Adds up as a bill does: of one count, told apart by lender, borrower and since when it counts, the last value."""
+    """Adds up as a bill does: the last value of each count, where a count has a lender, a borrower and a start."""
 
     def __init__(self):
         self._counts = {}

@@ -1,6 +1,6 @@
-"""The rules of the algebra once more, as plainly as they can be said: sets of block ids, every question asked anew.
+"""The rules of the algebra again, as plainly as possible: sets of block ids, and every question answered from scratch.
 
-Nothing here is taken from the core. Each answer looks at all zones, so it is slow, and it has no sums, orders, heaps or
+Nothing here comes from the core. Each answer looks at all zones, so it is slow, and there are no sums, orders, heaps or
 timers that could go stale. The tests compare the core with it after every step.
 """
 
@@ -20,7 +20,7 @@ class Claim:
     entered: int
     born: float
     last_active: float = -inf
-    """Nobody has asked for what it reserves before its first request: until then it is quiet."""
+    """The time of the last use; minus infinity: no request has come yet, so the zone is quiet."""
     reserved: int = 0
     limit: int = 0
     lendable: int = 0
@@ -37,19 +37,19 @@ class Claim:
     ttl: float | None = None
     no_store: bool = False
     seats: tuple[int | None, int | None] = (None, None)
-    """What it reserves of them by name and gets, and its limit."""
+    """The seats that it reserves by name and gets, and its limit."""
     purge: str = ""
     auto: bool = False
     wanted: int = 0
-    """Of a zone that was registered: what its level reserves, if it fits."""
+    """For a registered zone: the blocks that its level reserves, if they fit."""
 
     in_use: set = field(default_factory=set)
     used: dict = field(default_factory=dict)
-    """When each cached block was used last, the one that was let go first first."""
+    """When each cached block was last used, in the order in which the blocks were let go."""
     let_go: dict = field(default_factory=dict)
-    """When each block was let go last."""
+    """When each block was last let go."""
     order: LeastRecentlyUsed = field(init=False)
-    """Of what it keeps cached."""
+    """The eviction order of its cached blocks."""
     requests: int = 0
     state: str = "Idle"
     quiet: bool = True
@@ -68,7 +68,7 @@ class Claim:
 
     @property
     def cached(self):
-        """The next one to go first, but for second chances."""
+        """Its cached blocks, in the order in which they go, second chances aside."""
         return self.order.kept
 
     @property
@@ -77,25 +77,25 @@ class Claim:
 
     @property
     def floor(self):
-        """What nobody may take from it now, needed by its requests or not."""
+        """The blocks that no other zone may take from it now, whether its requests need them or not."""
         return self.reserved - self.lendable if self.quiet else self.reserved
 
     def floor_against(self, priority):
-        """The same against somebody of this priority who borrows."""
+        """The blocks that a borrower of this priority may not take from it now."""
         lends = self.quiet and (self.any_priority or priority >= self.priority)
         return self.reserved - self.lendable if lends else self.reserved
 
     def above(self, floor):
-        """Cached blocks that it can lose and still hold so many."""
+        """The cached blocks that it can lose and still hold `floor` blocks."""
         return min(len(self.cached), max(0, self.held - floor))
 
     @property
     def age(self):
-        """When the next block to go was let go, with what tells zones apart."""
+        """The time when its next block to go was let go, and a tie-breaker."""
         return self.let_go[self.cached[0]], self.entered
 
     def lose(self, count):
-        """Give up so many cached blocks by its policy. Returns their ids in order."""
+        """Gives up `count` cached blocks by its policy. Returns their ids in order."""
         return [self.order.lose() for _ in range(count)]
 
 
@@ -108,7 +108,7 @@ class World:
         self.claims: dict[str, Claim] = {}
         self.free = set(range(capacity))
         self.before_zones: set[int] = set()
-        """Used by requests while no zone is declared."""
+        """Blocks used by requests while no zone is declared."""
         self.entered = 0
 
     def others(self, claim):
@@ -120,20 +120,20 @@ class World:
         return claim
 
     def add_early(self, tenant):
-        """Requests from before the first config have a zone that is promised nothing and goes with them."""
+        """Gives requests from before the first config a zone that is promised nothing and ends with them."""
         claim = self.add(tenant, limit=self.capacity, after=inf)
         claim.leaving = True
         claim.in_use, self.before_zones = self.before_zones, set()
         return claim
 
-    # What may be taken
+    # Blocks that zones may take
 
     def takeable(self, claim, *, growing=False, peak=0, claimed=0):
-        """The most blocks that the zone can put to use now, its own cache among them.
+        """The most blocks that the zone can put to use now, its own cache included.
 
-        A request that runs (``growing``) may have what others cache above their reservations, too, and goes on while
-        its zone's loans are overdue. One that was there when the limit fell may grow to its ``peak``. So many blocks
-        are ``claimed`` by others within their reservations.
+        A running request (``growing``) may also have what others cache above their reservations, and goes on while its
+        zone's loans are overdue. A request that was running when the limit fell may grow to its ``peak``. Others have
+        ``claimed`` this many blocks within their reservations.
         """
         spare = self.spare(claim)
         if growing:
@@ -147,7 +147,7 @@ class World:
         return max(0, min(max(entitled, spare), max(claim.limit, peak) - len(claim.in_use)))
 
     def spare(self, claim):
-        """Beyond any promise: what is free or given up by quiet zones, less what stays promised to others."""
+        """Blocks beyond any promise: free ones and those that quiet zones give up, less what is still promised."""
         spare = len(self.free) + len(claim.cached)
         for other in self.others(claim):
             floor = other.floor_against(claim.priority)
@@ -156,11 +156,11 @@ class World:
         return spare
 
     def reachable(self, claim, peak=0):
-        """The most that the zone can ever use at once: when nobody else uses anything, and all lend what they may."""
+        """The most that the zone can ever use at once: if no other zone uses anything, and all lend what they may."""
         return self._reachable(claim, peak, self.others(claim))
 
     def lastingly_reachable(self, claim, peak=0):
-        """The same without loans that have a time: who needs one for longer is preempted whenever it is over."""
+        """The same without loans with a time limit: each expiry preempts a request that needs one for longer."""
         return self._reachable(claim, peak, [other for other in self.others(claim) if not other.has_loan_time])
 
     def _reachable(self, claim, peak, lenders):
@@ -174,19 +174,19 @@ class World:
         return len(claim.in_use) + count <= claim.reserved
 
     def wait_reason(self, claim, count, peak=0):
-        """Why so many blocks can't be taken now."""
+        """Why `count` blocks can't be taken now."""
         if len(claim.in_use) + count > max(claim.limit, peak):
             return "limit"
         unreferenced = len(self.free) + sum(len(other.cached) for other in self.claims.values())
         return "reserved" if count <= unreferenced else "in_use"
 
-    # Who pays
+    # Zones that pay
 
     def by_rank(self, claims):
         return sorted(claims, key=lambda claim: (claim.priority, claim.last_active, claim.entered))
 
     def pay_for(self, claim, count):
-        """Who loses which blocks, and why, so that ``count`` are free for the zone. They are free afterwards."""
+        """Frees ``count`` blocks for the zone. Returns which zones lose which blocks, and why."""
         paid = []
         if claim.held + count > claim.limit:
             over = min(claim.held + count - claim.limit, len(claim.cached))
@@ -201,7 +201,7 @@ class World:
         return paid
 
     def _pay_by_surplus(self, claim, count, entitled):
-        """Block by block, what is cached above reservations: of low priority first, then what was let go first."""
+        """Block by block, takes what is cached above reservations: low priority first, then what was let go first."""
         paid = []
         while len(self.free) < count:
             may_pay = [other for other in self.claims.values() if other is claim or other.quiet or entitled]
@@ -220,7 +220,7 @@ class World:
         return paid
 
     def lent_to_requests(self, claim, count):
-        """By tenant, how many blocks within reservations requests that run on loans may have.
+        """By tenant, the blocks within its reservation that requests running on loans may have.
 
         These are requests of a zone that takes ``count`` blocks, or those that use what this zone is entitled to.
         """
@@ -237,13 +237,13 @@ class World:
         return paid
 
     def share(self, claim):
-        """By weight, of what nobody reserved, among those that are not quiet."""
+        """The zone's share, by weight, of the unreserved blocks, among zones that are not quiet."""
         unreserved = self.capacity - sum(other.reserved for other in self.claims.values())
         weights = sum(other.weight for other in self.claims.values() if other is claim or not other.quiet)
         return unreserved * claim.weight // weights
 
     def missing_for_relief(self, claim, count, peak=0):
-        """How much of what active zones cache above their reservations a denied zone may have evicted; 0: nothing."""
+        """How many blocks, cached by active zones above their reservations, may be evicted for a denied zone."""
         wanted = len(claim.in_use) + count
         if claim.overdue or wanted > max(claim.limit, peak):
             return 0
@@ -254,7 +254,8 @@ class World:
         return short if 0 < short <= surplus else 0
 
     def evict_surplus_for(self, claim, count, peak=0):
-        """For a zone that is denied blocks: what active zones cache above their reservations, if that is enough."""
+        """For a zone that is denied blocks, evicts what active zones cache above their reservations, if that
+        suffices."""
         paid = []
         if short := self.missing_for_relief(claim, count, peak):
             wanted = len(self.free) + short
@@ -262,7 +263,7 @@ class World:
         return paid
 
     def _lose_surplus(self, paid, claim, wanted, reason, *, quiet=False):
-        """What other zones cache above their reservations: of the zone whose next block is oldest, all of it.
+        """Takes what other zones cache above their reservations, all of it from the zone whose next block is oldest.
 
         Active zones pay, or quiet ones.
         """
@@ -279,7 +280,7 @@ class World:
             self.note_evicted(claim)
 
     def note_evicted(self, claim):
-        """A zone without requests that lost its last block is Evicted."""
+        """Marks a zone without requests that lost its last block as Evicted."""
         if claim.state == "Idle" and claim.held == 0 and not claim.leaving:
             claim.state = "Evicted"
 
@@ -290,7 +291,7 @@ class World:
         self._lose(paid, claim, min(claim.held - claim.limit, len(claim.cached)), "limit")
         return paid
 
-    # What happens
+    # Events
 
     def take(self, claim, blocks):
         assert set(blocks) <= self.free, "only free blocks can be taken"
@@ -328,7 +329,7 @@ class World:
             del self.claims[claim.tenant]
 
     def give_reservations(self):
-        """Registered zones have what they want while it fits, first those that have it, and then by age."""
+        """Gives registered zones what they want while it fits: first those that already have it, then by age."""
         claims = list(self.claims.values())
         room = self.capacity - sum(claim.reserved for claim in claims if not claim.auto)
         registered = [claim for claim in claims if claim.auto and not claim.leaving]
@@ -337,7 +338,7 @@ class World:
             room -= claim.reserved
 
     def own_seats(self, claim, seats):
-        """The seats that a zone reserves, of so many: by name, or by its blocks a share of the others."""
+        """Returns the seats that a zone reserves, of `seats`: by name, or else in proportion to its blocks."""
         by_name, limit = claim.seats
         if by_name is not None:
             return by_name
@@ -356,7 +357,7 @@ class World:
         return self.trim(claim) + self.forget(claim)
 
     def forget(self, claim):
-        """A purge that is new takes all that is cached."""
+        """Evicts everything cached, if the purge is new."""
         paid = []
         if claim.purge and claim.purge != claim.purged:
             claim.purged = claim.purge
@@ -373,7 +374,7 @@ class World:
         return paid
 
     def let_time_pass(self, now):
-        """Quiet, Evicted and forgotten, for every zone."""
+        """Makes each zone quiet, Evicted or forgotten when its time has come."""
         self.now = now
         paid = []
         for claim in list(self.claims.values()):
@@ -401,7 +402,7 @@ class World:
         return paid
 
     def expire(self):
-        """What was not used for its zone's ttl goes, the oldest first."""
+        """Evicts what was not used for its zone's ttl, oldest first."""
         paid = []
         for claim in list(self.claims.values()):
             if claim.ttl is None:
@@ -417,33 +418,33 @@ class World:
         return paid
 
     def lent_in_all(self):
-        """The part of all surplus that stands on reservations that others do not use."""
+        """The part of all surplus that stands on reservations that their owners do not use."""
         unused = sum(max(0, claim.reserved - claim.held) for claim in self.claims.values())
         surplus = sum(max(0, claim.held - claim.reserved) for claim in self.claims.values())
         return max(0, min(surplus, unused - len(self.free)))
 
     def lend_unused(self, claim):
-        """Nobody can be admitted: what the zone reserves and does not use is lent, until it is served again."""
+        """If no request can be admitted, lends the unused part of the zone's reservation until it is served again."""
         assert not claim.in_use
         if not claim.quiet:
             claim.cached_when_quiet = len(claim.cached)
         claim.quiet = claim.lends_unused = True
 
     def reclaimable_by_force(self, claim):
-        """What the zone can get within one step, if everybody above their reservation yields, running or not."""
+        """Blocks that the zone can get within one step by preempting all requests above their zones' reservations."""
         kept = sum(min(other.held, other.floor) for other in self.others(claim))
         return self.capacity - kept - len(claim.in_use)
 
 
 class Vtc:
-    """The fair queue by the words of its paper: a dictionary of services, and a look at all that wait."""
+    """The fair queue as its paper describes it: a dictionary of services, and a scan of all waiting accounts."""
 
     def __init__(self):
         self.service: dict[str, float] = {}
         self.weight: dict[str, int] = {}
         self.waiting: set[str] = set()
         self.reached = 0.0
-        """The most service that anybody had when it was served."""
+        """The highest service that any account had when it was served."""
 
     def enter(self, name):
         if name not in self.waiting:
@@ -457,6 +458,6 @@ class Vtc:
         self.reached = max(self.reached, service)
 
     def end_round(self):
-        """Nobody that waits is behind."""
+        """Lifts each waiting account to the highest service reached, so that none is behind."""
         for name in self.waiting:
             self.service[name] = max(self.service[name], self.reached)

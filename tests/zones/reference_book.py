@@ -1,4 +1,4 @@
-"""The loan book the slow way: each time it looks at all zones and at all loans."""
+"""The loan book the slow way: it scans all zones and all loans each time."""
 
 from collections import Counter
 

@@ -1,12 +1,12 @@
-"""The eviction policies once more, as plainly as they can be said: lists, and nothing taken from the core."""
+"""The eviction policies again, as plainly as possible: lists, and nothing from the core."""
 
 
 class LeastRecentlyUsed:
-    """Whoever was let go longest ago goes first."""
+    """The block that was let go longest ago goes first."""
 
     def __init__(self, kept=()):
         self.kept = []
-        """The next one to go first."""
+        """The kept blocks, the next one to go first."""
         for block in kept:
             self.keep(block)
 
@@ -17,17 +17,17 @@ class LeastRecentlyUsed:
         self.kept.remove(block)
 
     def lose(self):
-        """The block that goes."""
+        """Removes and returns the block that goes next."""
         return self.kept.pop(0)
 
     def forget(self, block):
-        """The block is the zone's no more, whether it was kept or in use."""
+        """Drops the block, kept or in use: it no longer belongs to the zone."""
         if block in self.kept:
             self.kept.remove(block)
 
 
 class Clock(LeastRecentlyUsed):
-    """Whoever was hit since its last turn is passed over once."""
+    """A block that was hit since its last turn is passed over once."""
 
     def __init__(self, kept=()):
         self.marked = set()
@@ -49,7 +49,7 @@ class Clock(LeastRecentlyUsed):
 
 
 class LeastFrequentlyUsed(LeastRecentlyUsed):
-    """Whoever has the least key goes first; among equals, whoever was let go longest ago."""
+    """The block with the least key goes first; among equals, the one that was let go longest ago."""
 
     def __init__(self, kept=()):
         self.age = 0

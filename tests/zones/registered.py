@@ -1,4 +1,4 @@
-"""Pools that register unknown tenants, and what those get."""
+"""Pools that register unknown tenants, and what these zones get."""
 
 from tenantzone_contract.unknown_tenants import TenantLevel, UnknownTenants, UnknownTenantTemplate
 from tenantzone_contract.zone_terms import Idle
@@ -24,7 +24,7 @@ def arrive(core, tenant, now=None):
 
 
 def reserved(core):
-    """What each registered zone has reserved, and what it awaits."""
+    """The blocks that each registered zone has reserved, and those that it awaits."""
     zones = core.ledger.zones.values()
     return {
         zone.spec.tenant: (zone.spec.quota.reserved, zone.spec.awaited) for zone in zones if zone.spec.auto_registered

@@ -10,38 +10,38 @@ from tenantzone_runtime.zones.zone import Zone
 
 @dataclass(eq=False)
 class Work:
-    """A request of a zone; ``count`` is what it asks for: when it waits to be admitted, when it runs to go on."""
+    """A request of a zone; ``count``: the blocks that it needs to be admitted, or to go on if it runs."""
 
     zone: Zone
     count: int
     peak: int = 0
     blocks: list[int] = field(default_factory=list)
     shared: int = 0
-    """Blocks of its prefix that are in use already, by others of its zone: told apart by looking it up only."""
+    """Blocks of its prefix that others of its zone already use; only a lookup finds them."""
     waits_for_else: bool = False
-    """Whether it can't be admitted yet for another reason than blocks."""
+    """Whether it can't be admitted yet for a reason other than blocks."""
     has_no_room: bool = False
-    """Whether the next image of its prompt has no room in the encoder: nothing of it can be computed."""
+    """Whether the encoder has no room for the next image of its prompt, so that nothing of it can be computed."""
     stands_still: bool = False
-    """Whether nothing of it can be computed for a reason that nobody knows before the step."""
+    """Whether nothing of it can be computed for a reason that only the step shows."""
     tokens: int = 0
-    """Of its prompt; 0: it generates as soon as it runs."""
+    """Tokens of its prompt; 0: it generates as soon as it runs."""
     computed: int = 0
-    """Tokens that are computed, of its prompt and behind it."""
+    """Computed tokens: of its prompt, and generated ones."""
     lora: int | None = None
     """The LoRA adapter that it asks for."""
     rank: int = 0
-    """Of requests to which clients give priorities: the lower goes first."""
+    """The client's priority; the lower one goes first."""
 
 
 class SmallEngine(WithoutTiers):
     """An engine around a core.
 
     Args:
-        core: whose zones.
-        seats: how many requests run at once.
-        headroom: blocks that are to stay free or cached while others run.
-        chunk_tokens: of which a prompt's computed tokens are a multiple after each step, until it is computed whole.
+        core: the core of the zones.
+        seats: the number of requests that run at once.
+        headroom: blocks that must stay free or cached while others run.
+        chunk_tokens: after each step, a prompt's computed tokens are a multiple of this, until all are computed.
     """
 
     def __init__(self, core, *, seats=100, headroom=0, step_tokens=None, chunk_tokens=1, depth=1):
@@ -63,7 +63,7 @@ class SmallEngine(WithoutTiers):
         self.predicted = []
         """Running requests whose next blocks are known before the step."""
         self.computed = {}
-        """Tokens that the last step computed, by request; of those that sat it out none."""
+        """Tokens that the last step computed, by request; skipped requests have no entry."""
         self.looked_at = []
         self.looked_up = []
         """Waiting requests whose prefix was looked up."""
@@ -150,10 +150,10 @@ class SmallEngine(WithoutTiers):
     def return_evicted(self, evictions):
         self.core.settle_evictions(evictions)
 
-    # What a test does
+    # Actions of a test
 
     def wait(self, zone, count, peak=0, **traits):
-        """A request comes to wait."""
+        """Queues a request."""
         work = Work(zone, count, peak, **traits)
         self.core.tenancy.request_arrived(zone, self.core.now)
         self.queues.setdefault(zone, []).append(work)
@@ -162,20 +162,20 @@ class SmallEngine(WithoutTiers):
         return work
 
     def run(self, zone, count, *, asks=0, peak=0, **traits):
-        """A request that runs already, uses so many blocks and asks for more."""
+        """Adds a running request that uses `count` blocks and asks for `asks` more."""
         self.core.tenancy.request_arrived(zone, self.core.now)
         work = Work(zone, asks, peak, self.core.take(zone, count), **traits)
         self.running.append(work)
         return work
 
     def end(self, work, *, kept=False):
-        """A running request ends."""
+        """Ends a running request."""
         self.running.remove(work)
         self.core.ledger.release(work.zone, *((work.blocks, []) if kept else ([], work.blocks)))
         self.core.tenancy.request_finished(work.zone, self.core.now)
 
     def leave(self, work):
-        """A waiting request leaves its queue."""
+        """Removes a waiting request from its queue."""
         queue = self.queues[work.zone]
         queue.remove(work)
         if queue:
@@ -185,7 +185,7 @@ class SmallEngine(WithoutTiers):
             self.arbiter.waits_no_more(work.zone)
 
     def step(self):
-        """Go on with what runs and admit what waits. Returns who lost its turn, and who was admitted."""
+        """Makes a step. Returns the running requests that lost their turn, and the admitted ones."""
         self.arbiter.begin_step()
         withheld = [work for work in list(self.running) if work.count and not self._go_on(work)]
         self.computed = {}
@@ -211,7 +211,7 @@ class SmallEngine(WithoutTiers):
         return withheld, admitted
 
     def _compute(self, work, budget):
-        """Compute what there is to compute of a request; returns what is left of the step's tokens."""
+        """Computes what the step can compute of a request. Returns the remaining tokens of the step."""
         if budget is None:
             return None
         if work.has_no_room or work.stands_still:
@@ -229,7 +229,7 @@ class SmallEngine(WithoutTiers):
         return self.chunk
 
     def _fitting(self, work, most):
-        """How many of at most so many tokens of a prompt can be computed."""
+        """Returns how many of at most `most` tokens of a prompt can be computed."""
         if most >= self.tokens_left(work):
             return self.tokens_left(work)
         return (work.computed + most) // self.chunk * self.chunk - work.computed
@@ -251,5 +251,5 @@ class SmallEngine(WithoutTiers):
 
 
 def preemptions(core):
-    """What the trail has of preemptions: whose, why and for whom."""
+    """The trail's preemptions: of which zone, why, and for which zone."""
     return [(note.zone, note.reason, note.beneficiary) for note in core.events("preempted")]

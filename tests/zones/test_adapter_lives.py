@@ -1,4 +1,4 @@
-"""Random lives of adapter slots: zones keep requests for their adapters overlapping, and each zone gets its turns."""
+"""Random lives of adapter slots: zones keep overlapping requests for their adapters, and each zone gets its turns."""
 
 from collections import Counter
 from collections.abc import Collection
@@ -19,7 +19,7 @@ STEP_SECONDS = 0.1
 LONGEST = 30
 """Steps of the longest request."""
 SLACK = 3
-"""Steps: one in which an adapter gives up its slot, and one in which a zone that lost it itself may begin."""
+"""Steps: one in which an adapter gives up its slot, and one in which a zone that lost its own slot may begin."""
 
 
 @dataclass(eq=False)
@@ -30,9 +30,9 @@ class Stream:
     adapter: int | None
     begun: list[Work]
     waited: int = 0
-    """Steps in a row in which none of them ran."""
+    """Consecutive steps in which none of them ran."""
     waited_past_others: int = 0
-    """The last steps of these, in which a zone without seats of its own used a slot alone."""
+    """The last of these steps in which a zone without seats of its own used a slot alone."""
 
 
 class Life:
@@ -120,7 +120,7 @@ class Life:
                 assert stream.waited <= self._turns_of_all, "a zone never has its turn"
 
     def _is_reachable(self, stream: Stream, users: Collection[int]) -> bool:
-        """Whether the requests before it in its zone's queue wait for other adapters, and for these not for as long."""
+        """Whether the requests before it in its zone's queue wait for other adapters, and have waited less long."""
         before = list(takewhile(lambda work: work.lora != stream.adapter, self.engine.queues[stream.zone]))
         waiting = [each for each in self.streams if each.zone is stream.zone and each.adapter is not None]
         is_first = all(each.waited <= stream.waited for each in waiting)
@@ -129,8 +129,8 @@ class Life:
     def _gets_a_turn(self, zone: Zone) -> bool:
         """Whether the zone is entitled, or entitled zones leave a slot to others.
 
-        They leave one if they ask for fewer adapters than there are slots. A zone that asks for one adapter gets a slot
-        also if they are fewer than there are slots: then one of them uses several.
+        They leave one if they ask for fewer adapters than there are slots. A zone that asks for one adapter also gets a
+        slot if there are fewer zones than slots: then one of them uses several.
         """
         entitled = [each for each in self.streams if each.adapter is not None and self.is_entitled(each.zone)]
         if self.is_entitled(zone) or len({each.adapter for each in entitled}) < self.slots:

@@ -1,4 +1,4 @@
-"""Adapter slots: who gets one in which step, of requests that lack a seat or blocks, or that are being loaded."""
+"""Adapter slots: which request gets one in which step, if some lack a seat or blocks, or are loading."""
 
 import pytest
 
@@ -97,7 +97,7 @@ def test_who_gets_a_slot_has_its_reserved_blocks_in_the_same_step(engine):
     for blocks in (90, 9):
         engine.run(burst, blocks)
     for number in range(70):
-        # Before each step only a few zones are looked at that may lack blocks.
+        # Before each step only a few zones that may lack blocks are looked at.
         engine.wait(core.zone(f"lead-{number}", reserved=1), 1, waits_for_else=True)
     entitled = engine.wait(gold, 40, lora=1)
     while runs in engine.running:

@@ -31,7 +31,7 @@ def next_of(core, admission, is_admissible=anybody, *, may_call=True, is_running
 
 
 def in_turn(core, admission):
-    """Who is served if all are admissible and each leaves then."""
+    """The order in which zones are served if all are admissible and each leaves once it is served."""
     served = []
     while (zone := next_of(core, admission)) is not None:
         served.append(zone)

@@ -1,4 +1,4 @@
-"""Who is admitted, who goes on, and who yields and for whom."""
+"""Which requests are admitted, which go on, and which are preempted and for which others."""
 
 import pytest
 
@@ -77,7 +77,7 @@ def test_others_caches_are_evicted_for_who_is_denied_if_that_is_enough(core, eng
 
 @pytest.mark.parametrize(("cached", "evicted"), [(90, 26), (25, 0)])
 def test_others_caches_are_evicted_if_that_is_enough_beside_what_is_kept_for_siblings(core, engine, cached, evicted):
-    """Such as for one that runs, and has no tokens in this step."""
+    """For example a running sibling that has no tokens in this step."""
     acme = core.zone("acme", reserved=30)
     core.zone("lead", cached=cached, in_use=90 - cached)
     engine.predicted = [engine.run(acme, 5, asks=20)]

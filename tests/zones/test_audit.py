@@ -1,4 +1,4 @@
-"""What an auditor is told of the zones."""
+"""What the trail reports of the zones to an auditor."""
 
 from tenantzone_runtime.zones.audit import (
     Balance,

@@ -1,11 +1,11 @@
-"""Who is looked at again when: a zone's next request that was denied costs nothing until something changes for it."""
+"""When a zone is looked at again: after a denial, its next request costs nothing until something changes for it."""
 
 from tests.zones.core import declare
 from tests.zones.small_engine import SmallEngine
 
 
 def looks(engine):
-    """Which requests a step looks at, and which of them it admits."""
+    """The requests that a step looks at, and those of them that it admits."""
     engine.looked_at = []
     _, admitted = engine.step()
     return {work.zone.spec.tenant for work in engine.looked_at}, [work.zone.spec.tenant for work in admitted]

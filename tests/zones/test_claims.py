@@ -1,4 +1,4 @@
-"""Blocks that are kept in a step for whom they are promised."""
+"""Blocks that a step keeps for the requests that they are promised to."""
 
 import pytest
 from hypothesis import given

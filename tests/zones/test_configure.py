@@ -1,4 +1,4 @@
-"""What a config's shares come to on an engine, and what a reload does while zones hold blocks."""
+"""What a config's shares amount to on an engine, and what a reload does while zones hold blocks."""
 
 import pytest
 
@@ -26,12 +26,12 @@ def core():
 
 
 def reserved(core):
-    """What each zone has reserved, and what it awaits."""
+    """The blocks that each zone has reserved, and those that it awaits."""
     return {tenant: (zone.spec.quota.reserved, zone.spec.awaited) for tenant, zone in core.ledger.zones.items()}
 
 
 def wake(core):
-    """Each zone has a request, so that none lends."""
+    """Gives each zone a request, so that none lends."""
     for zone in core.ledger.zones.values():
         core.tenancy.request_arrived(zone, core.now)
     return list(core.ledger.zones.values())

@@ -1,4 +1,4 @@
-"""What is counted of a zone's evictions and loans."""
+"""The counters of a zone's evictions and loans."""
 
 import itertools
 from dataclasses import fields
@@ -65,7 +65,7 @@ def test_a_zone_starves_while_it_waits_for_blocks_that_others_have():
 
 
 def counted(start):
-    """Counters no two of which are the same."""
+    """Counters with values that all differ."""
     numbers = [each.name for each in fields(Counters) if isinstance(each.default, int | float)]
     counters = Counters(**dict(zip(numbers, itertools.count(start), strict=False)))
     counters.evictions.update({("quiet", "none"): start, ("own", "self"): start + 1})

@@ -17,12 +17,12 @@ def zones(weights):
 
 
 def apart(weights, steps, least):
-    """By how many tokens per unit of weight two zones that always have work were apart at most.
+    """Returns the largest lead between two zones that always have work, in tokens per unit of weight.
 
     Args:
         weights: of the zones, these two first.
         steps: the budget of each, and the demands of the other zones.
-        least: of a step's budget, the zones, and the two: the least number of tokens of some zones.
+        least: returns, of a step's budget, the zones, and the two, the least number of tokens of some zones.
     """
     first, second, *others = zones(weights)
     deficits = DeficitRoundRobin()

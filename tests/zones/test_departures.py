@@ -1,4 +1,4 @@
-"""What is kept by zone is removed when the zone is gone."""
+"""State kept for a zone is removed when the zone is removed."""
 
 import ast
 import gc
@@ -95,7 +95,7 @@ REMOVED_BY = {
     "zones/victims.py members": "discard; in the loan book, upkeep after discard",
     "zones/yielding.py _ahead": "the same step",
 }
-"""Every attribute of the runtime that contains zones, and what removes an entry."""
+"""Every attribute of the runtime that contains zones, and the method that removes an entry."""
 
 
 def test_what_removes_zones_is_known_of_each_attribute_that_contains_some():

@@ -1,4 +1,4 @@
-"""The zone of requests that came before any zone was declared."""
+"""The zone of requests that arrived before any zone was declared."""
 
 from math import inf
 

@@ -18,7 +18,7 @@ class EncoderEngine(SmallEngine):
     """An engine in which one request needs room in the encoder, and others use all of it.
 
     Args:
-        core: of its zones.
+        core: the core of its zones.
         waits: the zone of the request that needs room.
         works: the other requests that run.
         encodings: the embeddings of each encoding, and the requests that use it.
@@ -48,7 +48,7 @@ class EncoderEngine(SmallEngine):
 
 
 def preempted(engine, waits):
-    """The requests that are preempted in the step in which the turn of the zone has come."""
+    """The requests that are preempted in the step in which it is the zone's turn."""
     found = []
     ledger = SimpleNamespace(now=0.0)
     room = EncoderRoom(
@@ -95,7 +95,7 @@ def test_as_many_borrowers_are_preempted_as_make_enough_room_and_no_more(drawn):
 
 
 def test_borrowers_are_found_by_few_looks_at_the_encodings():
-    """A client that sends many small images could make each step long otherwise."""
+    """Otherwise a client that sends many small images could make each step long."""
     for size, expected in ((1, NEEDED), (0, 0)):
         acme, engine = make([0] * 60, [(size, {number}) for number in range(60)])
         assert len(preempted(engine, acme)) == expected

@@ -18,7 +18,7 @@ def core():
 
 
 class Coming:
-    """A config that is taking effect: its changes are there and not made."""
+    """A config that is taking effect: its changes are planned but not yet made."""
 
     def __init__(self, core, *zones, **pool):
         self._enforcement = core.tenancy.enforcement
@@ -117,7 +117,7 @@ def test_a_zone_that_left_before_and_is_registered_meanwhile_stays(core):
 
 
 def test_a_zone_that_is_registered_again_is_forgotten_in_its_time(core):
-    """Its tenant comes back while the zone's cache goes, with a request that is refused."""
+    """Its tenant comes back, with a request that is refused, while the zone's cache is being evicted."""
     core.apply(declare("acme"), **anybody(GOLD, forget_after=5.0))
     acme = core.ledger.zones["acme"]
     core.hold(acme, cached=5)
@@ -168,7 +168,7 @@ def test_zones_that_leave_come_first_and_those_that_are_promised_more_last(core)
 
 
 def parts(core, coming):
-    """How many blocks of whom go in each part."""
+    """The number of blocks that each zone loses in each part."""
     return [(zone.spec.tenant, len(evicted)) for zone, evicted in returned(core, coming.make(at_once=4))]
 
 

@@ -1,4 +1,4 @@
-"""Who pays, in which order, when a zone needs blocks; each case as an operator of the pool would tell it."""
+"""Which zones pay, and in which order, when a zone needs blocks; each case as a pool's operator would describe it."""
 
 import pytest
 
@@ -12,7 +12,7 @@ def core():
 
 
 def paid(core, zone, count):
-    """Tenant, how many blocks in all, and why, in the order in which each was evicted from first."""
+    """Tenant, number of blocks in all, and reason, in the order of each zone's first eviction."""
     core.events("evicted")
     make_room(core.ledger, zone, count, core.free)
     return [(note.zone, note.blocks, note.reason) for note in core.events("evicted")]
@@ -151,7 +151,7 @@ def test_surplus_of_active_zones_is_reclaimed_by_age_too(core):
     core.tenancy.request_arrived(other, 2.0)
     assert paid(core, acme, 10) == [("other", 10, "reclaim")]
     core.take(acme, 10)
-    # What is hit and let go again is new.
+    # A block that is hit and let go again counts as new.
     core.now = 3.0
     core.ledger.reuse(other, again := list(other.cached))
     core.ledger.release(other, again, [])

@@ -1,4 +1,4 @@
-"""In which order a zone's own cached blocks go, by each policy that is registered."""
+"""The order in which a zone's own cached blocks are evicted, by each registered policy."""
 
 import re
 from pathlib import Path
@@ -22,7 +22,7 @@ each_order = pytest.mark.parametrize("order", EVICTION_POLICIES.values(), ids=EV
 
 
 def fresh(order, block_ids=()):
-    """An order that is the only one of its engine."""
+    """The only order of an engine."""
     return order(Links(BLOCKS), block_ids)
 
 
@@ -53,7 +53,7 @@ def test_a_block_that_is_not_in_the_order_can_be_neither_hit_nor_removed(order, 
         blocks.remove(foreign)
     with pytest.raises(KeyError, match=str(foreign)):
         blocks.hit([0, foreign, 1])
-    # Up to there it was done, and each order is whole.
+    # The hits before the foreign block have taken effect, and each order is whole.
     assert (list(blocks), len(blocks), list(others), len(others)) == ([1], 1, [2], 1)
     assert (blocks.evict(1), others.evict(1)) == ([1], [2])
 
@@ -98,7 +98,7 @@ def hit_and_keep(blocks, *ids):
     blocks.keep(ids)
 
 
-# Blocks that are not the zone's any more, and come to it again with other content
+# Blocks that leave the zone and come back to it with other content
 
 
 def goes_first(blocks):
@@ -146,7 +146,7 @@ def test_a_zone_forgets_what_was_noted_of_blocks_that_it_lets_go(policy):
 
 @each_order
 def test_what_was_noted_means_nothing_in_another_zones_order(order):
-    """The first zone turned to another policy while it used the block, which knows nothing of what was noted."""
+    """The first zone changed its policy while it used the block; the new policy knows nothing of what was noted."""
     links = Links(BLOCKS)
     first = order(links, [1])
     first.hit([1])
@@ -219,11 +219,11 @@ def test_the_documentation_says_what_each_policy_does(policy):
     assert f"`{policy}`" in row
 
 
-# What each policy is good for
+# What each policy does well
 
 
 def survivors(order):
-    """Of a prefix that is hit again and again while other prompts pass by."""
+    """Blocks of a prefix that survive when the prefix is hit again and again while other prompts pass by."""
     blocks = fresh(order, [1, 2])
     for scanned in range(10, 60, 5):
         hit_and_keep(blocks, *(block for block in (1, 2) if block in blocks))
@@ -265,7 +265,7 @@ def test_the_least_often_used_goes_first_and_among_equals_the_one_used_longest_a
 
 
 def turnovers_outlived(uses):
-    """How often a full cache of blocks that come once is turned over before a block goes that was used so often."""
+    """Returns how many times a full cache of one-time blocks turns over before a block with `uses` uses is evicted."""
     blocks = fresh(LeastFrequentlyUsed, [0])
     for _ in range(uses - 1):
         hit_and_keep(blocks, 0)
@@ -290,7 +290,7 @@ def test_a_block_that_is_used_again_keeps_its_count_and_has_the_age_of_now():
     blocks = fresh(LeastFrequentlyUsed, [1, 2, 3])
     hit_and_keep(blocks, 1)
     assert blocks.evict(1) == [2]
-    # One use each; in this age that is as much as two were in the one before.
+    # One use each; in this age that counts as much as two in the previous one.
     blocks.keep([4])
     assert list(blocks) == [3, 1, 4]
     hit_and_keep(blocks, 1)
@@ -308,7 +308,7 @@ def test_zones_that_share_an_engine_age_by_themselves():
 
 
 def test_what_is_noted_of_blocks_that_were_used_as_often_in_one_age_is_one_thing():
-    """Or an order would keep more in memory than a number for each block."""
+    """Otherwise an order would keep more in memory than a number for each block."""
     blocks = fresh(LeastFrequentlyUsed, range(20))
     hit_and_keep(blocks, *range(10))
     assert len({id(note) for note in blocks.links.noted if note is not None}) == 2

@@ -19,7 +19,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "algebra.md"
 
 
 def table(first_column):
-    """The rows of the table whose first column is headed so, without its head."""
+    """The rows, without the header, of the table whose first column has this heading."""
     lines = iter(DOCUMENT.read_text(encoding="utf-8").splitlines())
     for line in lines:
         if line.startswith(f"| {first_column} |"):
@@ -52,7 +52,7 @@ def build(zones):
 
 
 def outcome(core, zone, count):
-    """What the column *who pays* says."""
+    """The content of the column *who pays*."""
     if count > core.takeable(zone):
         running = [Request(other) for other in core.ledger.zones.values() if other.in_use]
         victim = preemption.choose_victim(running, zone, entitled=True) if zone.is_entitled_to(count) else None
@@ -77,7 +77,7 @@ def test_examples(zones, asks, may_take, who_pays):
 
 
 def running(zones):
-    """As ``build`` says, with how many requests of each run: those terms are taken out."""
+    """Like ``build``, with the number of running requests of each zone: those terms are removed first."""
     counts, kept = {}, []
     for part in zones.split(";"):
         name, _, terms = part.strip().partition(":")
@@ -108,7 +108,7 @@ def test_seats(seats, zones, waits, give_up):
 
 
 def computed(engine, names):
-    """Tokens that the last step computed of each zone."""
+    """Tokens that the last step computed for each zone."""
     counts = Counter()
     for work, count in engine.computed.items():
         counts[work.zone.spec.tenant] += count
@@ -217,7 +217,7 @@ def test_who_has_what_its_level_reserves():
 
 
 def said_of(zone):
-    """What the table says of a registered zone's reservation."""
+    """The table's text for a registered zone's reservation."""
     if zone is None:
         return ""
     return f"awaits {zone.spec.awaited}" if zone.spec.awaited else str(zone.spec.quota.reserved)

@@ -17,7 +17,7 @@ def everybody(account):
 
 
 def serve(queue, rounds, cost=100.0, admissible=everybody):
-    """Serve so many requests, each of this cost. Returns the accounts in their order."""
+    """Serves `rounds` requests, each of this cost. Returns the accounts in order."""
     served = []
     for _ in range(rounds):
         account = queue.next(admissible)

@@ -12,7 +12,7 @@ LONGEST_PROMPT, LONGEST_ANSWER = 40, 20
 
 @st.composite
 def loads(draw):
-    """Per account its weight, and lists of its prompts and answers in tokens by the step in which they arrive."""
+    """For each account its weight, and by step of arrival the lengths of its prompts and answers in tokens."""
     accounts = []
     for _ in range(draw(st.integers(2, 4))):
         lengths = draw(
@@ -26,7 +26,7 @@ def loads(draw):
 
 
 def simulate(load, pool, *, somebody_is_blocked):
-    """An engine that holds ``pool`` tokens. Yields after each step who waits, and the service of all."""
+    """An engine that holds ``pool`` tokens. Yields the waiting accounts and the service of all after each step."""
     accounts = [Account(weight=weight) for weight, _ in load]
     blocked = Account()
     queue = FairQueue()
@@ -61,7 +61,7 @@ def simulate(load, pool, *, somebody_is_blocked):
 
 @given(loads(), st.integers(LONGEST_PROMPT + LONGEST_ANSWER, 200), st.booleans())
 def test_the_bound_holds_between_any_two_that_are_backlogged(load, pool, somebody_is_blocked):
-    """Over every interval in which two accounts always wait, neither gets more than the bound ahead."""
+    """Over every interval in which two accounts always wait, neither gets ahead by more than the bound."""
     bound = 2 * max(INPUT * LONGEST_PROMPT, OUTPUT * pool)
     least: dict[tuple, float] = {}
     most: dict[tuple, float] = {}

@@ -1,4 +1,4 @@
-"""Random turns of the fair queue, compared with a look at everybody that waits."""
+"""Random turns of the fair queue, compared with a scan of all waiting accounts."""
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -8,7 +8,7 @@ from tests.zones.reference import Vtc
 
 
 class Turns(RuleBasedStateMachine):
-    """The queue against a look at everybody that waits, rounds in which anybody may be admitted."""
+    """The queue against a scan of all waiting accounts, with rounds in which any account may be admitted."""
 
     def __init__(self):
         super().__init__()
@@ -37,7 +37,7 @@ class Turns(RuleBasedStateMachine):
 
     @rule(name=names, cost=st.integers(1, 50))
     def generate(self, name, cost):
-        """A running request is charged, whether others of its zone wait or not."""
+        """Charges a running request, whether others of its zone wait or not."""
         self.accounts[name].charge(cost)
         self.naive.service[name] += cost / self.naive.weight[name]
 

@@ -1,6 +1,6 @@
-"""What a config says of a zone is also looked at: no field of the core's specs is carried along and never read.
+"""Every field of the core's specs is read by the code that enforces it, and not only passed along.
 
-And no field of a config is left out of the random lives in which the core is compared with the reference.
+Every field of a config also occurs in the random lives in which the core is compared with the reference.
 """
 
 import ast
@@ -24,7 +24,7 @@ from tests.zones.configs import configs
 
 RUNTIME = Path(tenantzone_runtime.__path__[0])
 TRANSLATION = {"configure.py", "registration.py"}
-"""They make specs of configs; that is carrying along, and not enforcing."""
+"""Files that make specs of configs: that only passes fields along."""
 
 
 CALLED = {
@@ -39,11 +39,11 @@ CALLED = {
     SeatQuota: {"seats"},
     Watermarks: {"watermarks"},
 }
-"""How each is called wherever it is looked at: ``zone.spec.idle.after_seconds``, or ``idle.after_seconds``."""
+"""The names under which the code reads each spec: ``zone.spec.idle.after_seconds``, or ``idle.after_seconds``."""
 
 
 def fields_read() -> Iterator[tuple[str, str]]:
-    """Of what is called so, which field is read."""
+    """The fields that are read under these names."""
     folders = ("zones", "engine", "housekeeping")
     for module in (module for folder in folders for module in (RUNTIME / folder).rglob("*.py")):
         if module.name not in TRANSLATION:
@@ -91,12 +91,12 @@ NOT_DRAWN = {
     "zones.request_priority.min",
     "zones.scrub",
 }
-"""What says nothing of who gets what, once it waits, or is nothing to such a zone; a template's time, which zones draw;
-and what is about tiers, which have lives of their own (test_tier_machine.py)."""
+"""Fields that do not affect how a waiting request is served, or do not apply to such a zone; a template's time, which
+zones draw; and tier fields, which have their own random lives (test_tier_machine.py)."""
 
 
 def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """What each field is, and not what is written of it: what says nothing is left out of a config's text."""
+    """The value of each field, rather than the config's text, which leaves out fields without effect."""
     if isinstance(value, BaseModel):
         yield path, BaseModel
         for name in type(value).model_fields:

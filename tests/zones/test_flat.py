@@ -1,4 +1,4 @@
-"""Copies in one list, that are read later."""
+"""Copies in one list that are read later."""
 
 import pytest
 

@@ -44,7 +44,7 @@ def test_a_bound_belongs_to_the_native_bucket_below_it(seconds, index):
 def test_every_duration_is_counted_once_in_each_way(seconds):
     made = histogram(*seconds)
     assert made.count == sum(made.classic) == sum(made.native.values()) + made.zeros == len(seconds)
-    # One after the other: from Python 3.12 on, sum() adds floats with less error.
+    # Added one by one: from Python 3.12 on, sum() adds floats with less error.
     assert made.sum == functools.reduce(operator.add, seconds, 0.0)
 
 

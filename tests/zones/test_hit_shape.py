@@ -1,4 +1,4 @@
-"""What of a prompt must be there for it to be found again, by group."""
+"""The chunks of a prompt that must be there, by group, for the prompt to be found again."""
 
 import pytest
 from hypothesis import given
@@ -13,7 +13,7 @@ shapes = st.builds(
 
 
 def prompt(length):
-    """The keys of a prompt of so many chunks, in the groups of `MIXED`."""
+    """The keys of a prompt of `length` chunks, in the groups of `MIXED`."""
     return [[f"{group}{number}" for number in range(length)] for group in "abc"]
 
 
@@ -65,7 +65,7 @@ def test_a_hit_is_as_large_as_is_reckoned(shape, length):
 
 @st.composite
 def found(draw):
-    """A shape, a prompt in its groups, what of it is there, and from where to where it is looked for."""
+    """A shape, a prompt in its groups, the chunks of it that are there, and the range of the lookup."""
     shape, length = draw(shapes), draw(st.integers(0, 12))
     prompt = [[(group, number) for number in range(length)] for group in range(len(shape.windows))]
     keys = [key for keys in prompt for key in keys]

@@ -1,4 +1,4 @@
-"""Work that is cut into parts: what each of them does, and that all of them together leave nothing undone."""
+"""Work that is cut into parts: what each part does, and that all parts together leave nothing undone."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def core():
 
 
 def parts(core, now, at_once):
-    """What each part of upkeep evicts: tenants with the number of blocks that they lost."""
+    """What each part of upkeep evicts: the number of blocks that each tenant lost."""
     for evicted in core.tenancy.upkeep_in_parts(now, lambda: core.free, at_once):
         yield core.settle_evictions(evicted)
 
@@ -55,7 +55,7 @@ def test_of_many_that_have_changed_so_many_are_looked_at_without_a_pause_as_cost
     seen = []
     for _ in upkeep:
         seen.append((core.ledger.totals.changed, lender.lent))
-    # Of eight that have changed two at once; then the loans are settled.
+    # Eight zones have changed, settled two at a time; then the loans are settled.
     assert seen == [(6, 0), (4, 0), (2, 0), (0, 0), (0, 30)]
 
 

@@ -1,14 +1,14 @@
-"""Blocks that are kept in a step for waiting and running requests within their zones' reservations.
+"""Blocks that a step keeps for waiting and running requests within their zones' reservations.
 
-What is kept for one, another zone does not get as its own reservation. That matters where somebody stands on
-reservations: else there is enough for all that were promised something.
+Blocks kept for one zone are not given to another as its own reservation. That matters where a zone uses others'
+reservations: otherwise there is enough for all promises.
 """
 
 from tests.zones.small_engine import SmallEngine
 
 
 def pause(engine):
-    """From now on the engine takes on no waiting requests, and what zones reserve and do not use is lent."""
+    """From now on the engine admits no waiting requests, and lends what zones reserve and do not use."""
     engine.is_open = False
     engine.arbiter.pause()
     assert engine.step()[1] == []
@@ -98,7 +98,7 @@ def test_who_goes_on_has_its_blocks_and_keeps_none_from_those_that_are_admitted_
 
 
 def test_who_was_sent_back_to_wait_keeps_no_blocks_from_those_that_go_on_in_the_step(core, engine):
-    """Of a zone at its limit, the request that goes last was to have five blocks, before another asked for ten."""
+    """The last request of a zone at its limit was to have five blocks, before another asked for ten."""
     acme, calm = core.zone("acme", reserved=30, limit=30), core.zone("calm", reserved=59)
     last = engine.run(acme, 10, asks=5, rank=1)
     first = engine.run(acme, 10, asks=10)
@@ -176,7 +176,7 @@ def test_what_was_lent_in_a_pause_and_is_there_is_its_owners_in_the_first_step(c
 
 
 def test_nobody_yields_to_who_was_sent_back_in_the_same_step(core, engine):
-    """What its zone's running request was sent back for is not to be had by preempting somebody else."""
+    """Preempting other requests can't free what its zone's running request was sent back for."""
     acme, burst = core.zone("acme", reserved=20), core.zone("burst")
     old, young = engine.run(acme, 16, asks=1), engine.run(acme, 4)
     for _ in range(8):

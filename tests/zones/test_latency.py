@@ -1,4 +1,4 @@
-"""What becomes of latency targets."""
+"""The outcome of latency targets."""
 
 import random
 from dataclasses import replace
@@ -139,7 +139,7 @@ def test_the_percentile_is_that_of_all_times_within_a_hundredth(times):
         counted.append((now - since, seconds))
         since -= later
     assert reported is not None
-    # Those that are about a minute ago may count or not.
+    # Samples from about a minute ago may count or not.
     candidates = [
         sorted([1.0, *(seconds for ago, seconds in counted if ago <= WINDOW_SECONDS - slack)]) for slack in (0.0, 6.0)
     ]

@@ -1,4 +1,4 @@
-"""What others may add to a step while a zone with a latency target is there."""
+"""What other zones may add to a step while a zone with a latency target has requests."""
 
 import random
 
@@ -14,22 +14,22 @@ from tests.zones.core import Core, declare
 from tests.zones.small_engine import SmallEngine
 
 BASE, PER_TOKEN, PER_DECODE = 0.010, 0.0001, 0.001
-"""Seconds that a step takes, whatever it computes, and that each token of a prompt and each decode adds."""
+"""Seconds: of any step, and in addition for each token of a prompt and for each decode."""
 
 
 def seconds(engine):
-    """How long the last step takes."""
+    """Seconds that the last step takes."""
     decodes = sum(work.computed - count >= work.tokens for work, count in engine.computed.items())
     return BASE + PER_DECODE * decodes + PER_TOKEN * (sum(engine.computed.values()) - decodes)
 
 
 def of(engine, zone):
-    """Tokens that the last step computed of a zone."""
+    """Tokens that the last step computed for a zone."""
     return sum(count for work, count in engine.computed.items() if work.zone is zone)
 
 
 def computed_of(engine):
-    """Zones of which the last step computed anything."""
+    """Zones for which the last step computed anything."""
     return {work.zone for work in engine.computed}
 
 
@@ -69,7 +69,7 @@ def test_others_prompts_are_bounded_so_that_the_step_stays_within_the_target(cor
 
 
 def roofline(engine):
-    """How long the last step takes where up to 300 tokens are computed while the weights are read."""
+    """Seconds that the last step takes on an engine that computes up to 300 tokens while it reads the weights."""
     return max(0.008, 0.00003 * sum(engine.computed.values()))
 
 
@@ -174,7 +174,7 @@ def test_a_backlog_of_own_prompts_is_computed_in_a_fixed_number_of_steps_whateve
 
 
 def test_a_queue_of_own_prompts_does_not_grow_because_of_the_target(core):
-    """Only the prompts that a step could compute are looked at; the step takes its part of all that wait."""
+    """Only the prompts that a step could compute count; the step takes its part of all waiting ones."""
     acme, flood = core.zone("acme", latency=token_time(0.012)), core.zone("flood")
     engine = learned(core)
     engine.run(acme, 1)
@@ -295,7 +295,7 @@ def test_a_target_for_the_first_token_lets_own_prompts_take_longer_steps(core):
 
 
 def test_a_flood_that_fills_every_step_with_prompts_is_bounded_too(core):
-    """Then no step without prompts was ever seen, and all that were seen are alike."""
+    """In that case no step without prompts was ever seen, and all seen steps are alike."""
     flood, acme = core.zone("flood"), core.zone("acme", latency=token_time(0.05))
     engine = SmallEngine(core, step_tokens=1000)
     engine.run(flood, 10, tokens=10**6)
@@ -447,7 +447,7 @@ def test_of_two_targets_each_bounds_the_other(core):
 
 
 def test_all_requests_end_however_tight_a_target_is(core):
-    """Liveness: whoever skips is computed in the end, with its neighbour always there."""
+    """Liveness: a skipped request is computed in the end, although its neighbour never leaves."""
     flood, acme = core.zone("flood"), core.zone("acme", latency=token_time(0.0105))
     engine = learned(core)
     engine.run(acme, 1)
@@ -496,7 +496,7 @@ def test_prompts_of_a_zone_whose_target_no_step_can_meet_hold_up_nobody(core):
 @pytest.mark.parametrize("runs", [False, True])
 @pytest.mark.parametrize("decodes", [0, 3])
 def test_a_prompt_that_can_not_go_on_holds_up_nobody(core, why, runs, decodes):
-    """Whoever has the room may be the one that would be held up."""
+    """The zone with the room may be the one that would be held up."""
     flood, gold = core.zone("flood"), core.zone("gold")
     acme = core.zone("acme", latency=LatencyTargets(first_token_seconds=0.001))
     engine = learned(core)
@@ -558,7 +558,7 @@ def test_requests_of_one_zone_with_a_target_sit_out_for_another_in_turn(core):
 
 
 def test_zones_that_wait_for_what_each_other_was_promised_are_not_held_up_by_a_target(core):
-    """Nothing runs, so reservations are lent, and a bound on steps keeps nobody from that."""
+    """Nothing runs, so reservations are lent, and a bound on steps does not prevent that."""
     acme = core.zone("acme", reserved=600, latency=token_time(0.05))
     gold = core.zone("gold", reserved=400)
     engine = learned(core)
@@ -571,7 +571,7 @@ def test_zones_that_wait_for_what_each_other_was_promised_are_not_held_up_by_a_t
 
 
 def test_a_zone_that_is_alone_has_what_its_prompts_turn_out_to_need(core):
-    """More of its prompts begin than was known before the step: their prefixes are cached."""
+    """More of its prompts begin than was predicted before the step: their prefixes are cached."""
     acme = core.zone("acme", limit=10, latency=token_time(0.05))
     engine = learned(core)
     works = [engine.wait(acme, 1, tokens=100, shared=5) for _ in range(5)]

@@ -1,8 +1,8 @@
 """Random history of an engine, compared with the reference after every step, with the invariants checked.
 
-Requests come and go, configs change, time passes, the engine pauses and starts anew. In each step the zone core's own
-arbiter says who is admitted, who goes on and who yields. ``reference.World`` says what must come of it. In the end no
-more requests come, and each must end.
+Requests come and go, configs change, time passes, the engine pauses and restarts. In each step the zone core's own
+arbiter decides which requests are admitted, go on and are preempted. ``reference.World`` predicts the result. In the
+end no more requests arrive, and each must end.
 """
 
 import sys
@@ -36,14 +36,14 @@ def requests(draw):
 
 class ZoneLives(HistoryAtRest, RuleBasedStateMachine):
     lived = 0
-    """How many there were: a deep run takes minutes, and tells where it is (`pytest -s`)."""
+    """The number of histories so far: a deep run takes minutes, and prints its progress (`pytest -s`)."""
 
     def teardown(self):
         self.come_to_rest()
         ZoneLives.lived += 1
         if settings().max_examples > 1000 and ZoneLives.lived % 500 == 0:
             print(f"{ZoneLives.lived} history of zones", file=sys.stderr)
-        # Hypothesis then looks for history in which much happens.
+        # Hypothesis then looks for histories in which much happens.
         target(float(len(self.seen)), label="different things that happened")
 
     # Configs
@@ -61,7 +61,7 @@ class ZoneLives(HistoryAtRest, RuleBasedStateMachine):
     def first_config(self, config, seats, headroom, by_priority, step_tokens, chunk_blocks, depth, is_learned):
         self.seats, self.headroom, self.by_priority = seats, headroom, by_priority
         self.step_tokens, self.depth, self.is_learned = step_tokens, depth, is_learned
-        # As vLLM's adapter has it: a block that no step can fill is filled by several, which may end anywhere.
+        # As in vLLM's adapter: a block that no step can fill is filled by several steps, which may end anywhere.
         chunk_tokens = BLOCK_TOKENS * chunk_blocks
         self.chunk_tokens = chunk_tokens if chunk_tokens and chunk_tokens <= (step_tokens or 0) else 1
         self._start(self.now)
@@ -102,7 +102,7 @@ class ZoneLives(HistoryAtRest, RuleBasedStateMachine):
             term["seats"] = asked, limit
 
     def _adopt(self):
-        """What came before the first zone belongs to a zone of its own from now on."""
+        """Gives requests from before the first zone a zone of their own."""
         early = [request for request in self.requests if request.zone is None]
         if not early or not self.ledger.zones:
             return
@@ -118,7 +118,7 @@ class ZoneLives(HistoryAtRest, RuleBasedStateMachine):
     @precondition(lambda self: self.config is not None)
     @rule(draw=st.integers(0, 7))
     def restart(self, draw):
-        """The engine starts anew with the last config: nothing is held, nothing is known of loans."""
+        """Restarts the engine with the last config: no blocks are held, and no loans are known."""
         if draw == 0:
             self._start(self.now)
             self.reload(self.config)
@@ -165,7 +165,7 @@ class ZoneLives(HistoryAtRest, RuleBasedStateMachine):
     @precondition(lambda self: self.config is None)
     @rule(request=requests())
     def arrive_before_the_first_config(self, request):
-        """The engine, which has no zones yet, gives it its blocks as long as there are any."""
+        """The engine has no zones yet, and gives the request blocks as long as there are any."""
         request.running = request.prompt <= self.free
         if request.running:
             request.blocks = sorted(self.world.free)[: request.prompt]
@@ -213,7 +213,7 @@ class ZoneLives(HistoryAtRest, RuleBasedStateMachine):
         steps=st.sampled_from([6, 12, 3 * SITS_OUT_AT_MOST // 2]),
     )
     def compete(self, tenants, prompt, generates, steps):
-        """Several zones have long prompts to compute, for many steps; one of them may generate meanwhile."""
+        """Gives several zones long prompts to compute, for many steps; one of them may generate meanwhile."""
         for request in list(self.requests):
             self.end(request)
         if generates:
@@ -234,7 +234,7 @@ class ZoneLives(HistoryAtRest, RuleBasedStateMachine):
     @precondition(lambda self: any(claim.cached for claim in self.world.claims.values()))
     @rule(data=st.data())
     def fall_silent(self, data):
-        """A zone's requests all end, and time passes until it is quiet, while others go on."""
+        """Ends all requests of a zone, and lets time pass until the zone is quiet while others go on."""
         claim = data.draw(st.sampled_from([claim for claim in self.world.claims.values() if claim.cached]))
         for request in [request for request in self.requests if request.claim is claim]:
             self.end(request)
@@ -249,7 +249,7 @@ class ZoneLives(HistoryAtRest, RuleBasedStateMachine):
         self._check_sums_of_loans(exact=True)
         assert self.reasons() == {}, "the book takes nothing from anybody"
 
-    # What holds after every step
+    # Invariants after every step
 
     @invariant()
     def every_block_is_where_the_reference_has_it(self):

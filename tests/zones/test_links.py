@@ -1,4 +1,4 @@
-"""Chunks that are of use together only: with one of a hit go those that are of no other."""
+"""Chunks that are useful only together: when one goes, the rest of its hit goes too, unless another hit uses it."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -60,7 +60,7 @@ def test_what_thousands_have_in_common_goes_as_fast_as_it_is_long():
 
 @st.composite
 def histories(draw):
-    """Hits, of which some begin as others do, and what goes then, by and by."""
+    """Hits, some with a common beginning, and the chunks that go then, one by one."""
     hits = []
     for _ in range(draw(st.integers(1, 8))):
         begun = draw(st.sampled_from([[], *hits]))

@@ -22,7 +22,7 @@ def core():
 
 
 def prefill(core, zone, count):
-    """Admit a prompt if the zone may take its blocks. Returns who lost how many, or why it waits."""
+    """Admits a prompt if the zone may take its blocks. Returns how many each zone lost, or why the prompt waits."""
     if count > core.takeable(zone):
         return core.wait_reason(zone, count)
     paid = core.settle_evictions(make_room(core.ledger, zone, count, core.free))

@@ -1,4 +1,4 @@
-"""Random lives of loads from a tier: a zone waits for no more than what others may have on their way at once."""
+"""Random lives of loads from a tier: a zone waits at most for what others may load at once."""
 
 from collections import deque
 from random import Random

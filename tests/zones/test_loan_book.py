@@ -1,4 +1,4 @@
-"""The loan book, which looks at what has changed, against one that looks at everything."""
+"""The loan book, which looks at changes only, against one that looks at everything."""
 
 import random
 from dataclasses import replace

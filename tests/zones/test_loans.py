@@ -1,4 +1,4 @@
-"""Which surplus stands on which reservation, since when, and until when."""
+"""Which surplus stands on which reservation, and its start and end."""
 
 import pytest
 
@@ -66,7 +66,7 @@ def test_high_borrowers_leave_the_lenders_that_only_they_may_use_to_nobody(core)
 
 
 def test_a_loan_without_leave_is_still_in_the_book(core):
-    """A reload can put a reservation under blocks that others hold already: they owe them."""
+    """A reload can put a reservation under blocks that others already hold: they owe them."""
     core.zone("strict", reserved=40, priority=1)
     core.zone("squatter", in_use=90)
     assert loans(core) == [("strict", "squatter", 30)]
@@ -180,7 +180,7 @@ def test_a_loan_that_stood_for_no_time_has_nothing_to_tell(core):
 
 
 def stand(core, borrower, *, begin, end):
-    """The borrower stands on the lender's reservation with 20 blocks, from when to when."""
+    """Lets the borrower use 20 blocks of the lender's reservation from `begin` to `end`."""
     core.now = begin
     core.hold(borrower, cached=70)
     loans(core)

@@ -1,4 +1,4 @@
-"""Whose cache goes before requests yield for a loan that is past its grace, and how much of it."""
+"""Whose cached blocks are evicted, and how many, before requests are preempted for a loan past its grace."""
 
 from dataclasses import replace
 
@@ -27,14 +27,14 @@ def nobody(zone):
 
 
 def covered(core, borrower):
-    """Tenants with the number of cached blocks that went for the borrower; then the loans are settled."""
+    """Evicts cached blocks for the borrower and settles the loans. Returns how many blocks each tenant lost."""
     gone = core.settle_evictions(core.tenancy.cover_loans(borrower))
     core.settle_evictions(core.tenancy.collect_due(core.free))
     return gone
 
 
 def caches(core):
-    """Caches in no order; what each has above its reservation, and caches, is the number in its name."""
+    """The caches, sorted; each name contains the blocks above its reservation and the cached blocks."""
     core.zone("active-gold-6", priority=1, cached=6, active=1.0)
     core.zone("promised-0", priority=-9, reserved=20, in_use=5, cached=15)
     core.zone("active-late-5", reserved=10, cached=15, active=8.0)
@@ -112,8 +112,8 @@ def test_what_the_borrower_itself_caches_is_not_taken_for_others(core):
 
 
 def stands_on(core, *, first, second):
-    """A borrower with 40 blocks past their grace, and a cache that stands on the reservations of two others, ten blocks
-    each and on the first one's for longer, and on what nobody reserved."""
+    """A borrower with 40 blocks past their grace, and a cache that stands on unreserved blocks and on two reservations:
+    ten blocks of each, and longer on the first."""
     core.zone("lender", reserved=40, quiet=True, max_loan=5.0, grace=1.0, priority=-1)
     borrower = core.zone("borrower", in_use=40)
     core.zone("busy", reserved=35, in_use=35)
@@ -196,7 +196,7 @@ def test_of_what_a_zone_borrows_itself_the_loan_that_is_due_ends_first(core, due
 
 @st.composite
 def crowds(draw):
-    """All blocks are held: one borrows what is past its grace, others lend for as long as one likes to who caches."""
+    """All blocks are held: one zone borrows past its grace; others lend to caching zones without a time limit."""
     core = Core(100)
     core.zone("hasty", reserved=20, quiet=True, max_loan=5.0, grace=1.0, priority=-1)
     nobodys = draw(st.integers(0, 10))
@@ -258,8 +258,10 @@ def test_a_cache_stays_that_stands_on_a_lender_who_lends_for_no_time_any_more(co
 
 
 def beside_what_is_lent_and_cached(core, **terms):
-    """A borrower with five blocks past their grace; another zone caches all 30 of its reservation, of which it lends 20
-    for as long as one likes, unless ``terms`` say otherwise."""
+    """A borrower with five blocks past their grace, and a zone that caches all 30 blocks of its reservation.
+
+    That zone lends 20 of them without a time limit, unless ``terms`` say otherwise.
+    """
     core.zone("strict", reserved=20, lendable=0, quiet=True, max_loan=0.0, grace=0.0)
     lender = core.zone("lender", cached=30, **{"reserved": 30, "lendable": 20, "quiet": True} | terms)
     borrower = core.zone("borrower", in_use=55)
@@ -306,7 +308,7 @@ def test_what_is_cached_above_reservations_goes_before_what_a_quiet_zone_lends(c
 
 
 def test_what_a_lender_caches_above_what_it_lends_goes_with_it(core):
-    """Its blocks go in one order: who caches what is of no use to the borrower has that behind the rest."""
+    """Its blocks go in one order: a caching zone has the blocks that are of no use to the borrower last."""
     core.zone("strict", reserved=20, lendable=0, quiet=True, max_loan=0.0, grace=0.0)
     core.zone("useless", reserved=2, lendable=0, quiet=True, priority=-2)
     core.zone("lender", reserved=30, cached=32, quiet=True, priority=-1)

@@ -1,4 +1,4 @@
-"""How a loan comes back: at its due time, after its grace time, or when the lender needs its blocks."""
+"""How a loan is returned: when it is due, after its grace time, or when the lender needs its blocks."""
 
 import pytest
 
@@ -198,7 +198,7 @@ def test_before_requests_yield_what_others_merely_cache_is_given_back(core):
 
 
 def past_its_grace(core, *, priority=0):
-    """A borrower whose loan is past its grace, and who else caches on the reservation of a lender of this priority."""
+    """A borrower whose loan is past its grace, and another zone that caches on the lender's reservation."""
     core.zone("lender", reserved=20, quiet=True, max_loan=5.0, grace=1.0)
     core.zone("other", reserved=40, quiet=True, priority=priority)
     core.zone("busy", reserved=40, in_use=40)
@@ -247,7 +247,7 @@ def test_a_loan_that_is_due_is_not_taken_over_by_another_that_is_due(core):
     core.upkeep(0.0)
     core.upkeep(9.0)
     assert lent(core) == {("lender", "borrower"): 10, ("patient", "borrower"): 10}
-    # The lender could lend ten more now; but what it lends the borrower is due already.
+    # The lender could lend ten more now, but what it lends to the borrower is already due.
     core.release(lender, dropped=10)
     core.take(rest, 10)
     core.upkeep(10.0)

@@ -1,4 +1,4 @@
-"""How much of a bound on steps stays unused."""
+"""The part of a bound on steps that stays unused."""
 
 import random
 

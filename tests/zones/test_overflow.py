@@ -1,4 +1,4 @@
-"""Which zones have series of their own, and what the overflow counts."""
+"""Which zones have their own series, and what the overflow counts."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How much work is one part of it."""
+"""The amount of work in one part."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Whose running request yields."""
+"""Which zone's running request is preempted."""
 
 import pytest
 
@@ -12,7 +12,7 @@ def core():
 
 
 def victim(zones, beneficiary, count):
-    """Of which running request, counted from the most senior one, the blocks are used; None: of nobody's."""
+    """The index of the running request that is preempted, counted from the most senior one; None: no request."""
     running = [Request(zone) for zone in zones]
     chosen = choose_victim(running, beneficiary, entitled=beneficiary.is_entitled_to(count))
     return None if chosen is None else running.index(chosen)

@@ -1,4 +1,4 @@
-"""How a request's tokens are processed, by its positions: each in exactly one way."""
+"""How a request's tokens are processed, by position: each in exactly one way."""
 
 from typing import get_args
 

@@ -1,4 +1,4 @@
-"""A purge in the zone core: what is cached goes, once for each id, with a receipt."""
+"""A purge in the zone core: cached blocks are evicted, once for each id, with a receipt."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -56,7 +56,7 @@ def test_a_purge_is_complete_when_its_config_is_in_force_whole():
         parts.append(len(evicted))
         assert not zone.purge or not zone.purge.is_complete
         if len(parts) == 2:
-            # Requests that come meanwhile may cache as fast as this goes: it ends all the same.
+            # Requests that arrive meanwhile may cache as fast as the purge evicts: it still ends.
             core.hold(acme, cached=10)
     assert parts == [0, 10, 10, 5]
     assert len(acme.cached) == 10

@@ -1,4 +1,4 @@
-"""A zone's queue: who may wait, and when whoever may not should come again."""
+"""A zone's queue: which requests may wait, and when a refused client should retry."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,7 +23,7 @@ def filled(requests, now=0.0, tokens=TOKENS):
 
 
 def serve(queue, *, every, seconds, since=0.0):
-    """One leaves and another one comes, again and again; returns the time then."""
+    """Removes a request and adds another, again and again. Returns the time afterwards."""
     now = since
     while now < since + seconds:
         now += every
@@ -90,7 +90,7 @@ def test_it_is_told_when_all_that_waits_will_have_been_served(waiting, per_secon
     if expected > 1.3 * MAX_RETRY_SECONDS:
         assert reported == MAX_RETRY_SECONDS
     else:
-        # Of the past five windows are known, and one more counts as served than was.
+        # Five past windows are known, and one request more counts as served than was.
         assert 0.75 * expected - 1 <= reported <= max(MIN_RETRY_SECONDS, 1.15 * expected + 1)
 
 

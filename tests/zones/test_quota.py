@@ -1,4 +1,4 @@
-"""The algebra by example; each case is named by what it says to an operator of the pool."""
+"""The algebra by example; each case is named after its meaning for a pool's operator."""
 
 import pytest
 from hypothesis import given
@@ -97,7 +97,7 @@ def test_who_may_borrow(mine, lender, expected):
 
 
 def test_higher_priorities_are_told_apart():
-    """Each lender keeps its reservation from those below it, and from nobody else."""
+    """Each lender keeps its reservation from zones of lower priority only."""
     lenders = [{"reserved": 10 * (priority + 1), "priority": priority, "quiet": True} for priority in range(4)]
     assert [takeable({"priority": priority}, lenders) for priority in (-1, 0, 1, 2, 3, 4)] == [0, 10, 30, 60, 100, 100]
 

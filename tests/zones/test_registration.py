@@ -1,4 +1,4 @@
-"""Zones for tenants that no config declares: what they are given, and when they have what their level reserves."""
+"""Zones of tenants that no config declares: what they are given, and when they have what their level reserves."""
 
 import pytest
 from hypothesis import given
@@ -210,7 +210,7 @@ def test_a_leaving_zone_whose_tenant_comes_back_has_what_its_level_reserves_if_i
     assert (zone.leaving, zone.spec.quota.reserved, zone.in_use) == (False, 30, 20)
 
 
-# Random registrations and reloads: what is promised fits, and declared zones do not notice registered ones.
+# Random registrations and reloads: promises fit, and registered zones do not affect declared ones.
 
 TENANTS = [f"{name}-{number}" for name in ("gold", "small", "huge", "guest") for number in range(3)]
 
@@ -232,7 +232,7 @@ steps = st.one_of(
 
 
 def do(core, step):
-    """A reload, a request that comes and ends at once, or time that passes."""
+    """Does a reload, a request that comes and ends at once, or lets time pass."""
     if isinstance(step, str):
         zone = arrive(core, step)
         if zone is not None:
@@ -263,7 +263,7 @@ def test_whoever_comes_and_whatever_is_declared_what_is_promised_fits(history):
 
 
 def test_what_a_forgotten_zone_leaves_is_given_even_if_another_has_come_meanwhile(core):
-    """In a pause in which time passes: one takes what is there, the next one awaits what the forgotten zone leaves."""
+    """Time passes in a pause: one zone takes what is free, the next one awaits what the forgotten zone leaves."""
     levels = [level("gold", reserved=20), level("plenty", reserved=30)]
     core.apply(
         declare("acme", reserved=50), declare("other", after=1.0), **anybody(*levels, after=1.0, forget_after=5.0)

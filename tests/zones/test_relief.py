@@ -1,4 +1,4 @@
-"""Relief: who is denied blocks may get what active zones cache above their reservations."""
+"""Surplus reclaim: a zone that is denied blocks may get what active zones cache above their reservations."""
 
 import pytest
 
@@ -142,7 +142,7 @@ def test_a_share_is_rounded_down_to_whole_blocks(core):
 
 
 def test_shares_are_of_the_blocks_that_requests_can_use():
-    """An engine may set blocks aside that have ids like all others."""
+    """An engine may set blocks aside that have ids like any other."""
     tenancy = Tenancy(block_count=101, capacity=100)
     config = make_config(1, PoolConfig(namespace="n", name="p"), (declare("acme"),))
     tenancy.apply(config, 0.0)

@@ -1,4 +1,4 @@
-"""How long what a zone has cached is kept: a ttl, or nothing at all."""
+"""How long a zone's cached blocks are kept: for a ttl, or not at all."""
 
 import pytest
 

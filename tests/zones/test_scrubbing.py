@@ -1,4 +1,4 @@
-"""Which blocks must be zeroed, because they come to another zone than the one whose data they hold."""
+"""Which blocks must be zeroed because they move from the zone whose data they hold to another."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Who may run at once with others, and who gives up a seat for whom."""
+"""Which requests may run at once, and which gives up a seat for which other."""
 
 from contextlib import suppress
 
@@ -24,7 +24,7 @@ def test_what_zones_reserve_of_blocks_they_never_reserve_more_of_in_seats(reserv
 
 
 def full(core: Core, zone, *, seats: int) -> SmallEngine:
-    """An engine all of whose seats a zone has."""
+    """An engine whose seats are all used by one zone."""
     engine = SmallEngine(core, seats=seats)
     for _ in range(seats):
         engine.run(zone, 1)
@@ -126,7 +126,7 @@ def test_who_waits_behind_a_request_that_waits_for_something_else_gets_the_seat(
 
 
 def test_what_was_kept_for_a_zone_goes_to_its_next_request_whichever_that_is(core):
-    """A request may have waited for the place of just that adapter whose request gives up its seat for the zone."""
+    """A request may have waited for the adapter slot of the very request that gives up its seat for the zone."""
 
     class OneAdapterEngine(SmallEngine):
         def preempt(self, work):

@@ -13,7 +13,7 @@ from tests.zones.reference_orders import ORDERS
 STEPS = ["keep", "keep", "hit", "hit", "drop", "evict", "remove", "change the policy"]
 ZONES = 2
 SHARED = 8
-"""Blocks, few enough to meet again and again."""
+"""Blocks, few enough for the same ones to be drawn again and again."""
 
 
 POLICIES = st.sampled_from(list(EVICTION_POLICIES))
@@ -73,7 +73,7 @@ def test_zones_that_share_links_each_have_their_own_order(policies, steps):
             orders[number] = EVICTION_POLICIES[policy](links, order.clear())
             assert (list(order), len(order)) == ([], 0)
         for each, model in zip(orders, models, strict=True):
-            # A wrong link may lead in a circle.
+            # A wrong link may form a cycle.
             assert list(itertools.islice(each, SHARED + 1)) == model.kept
             assert len(each) == len(model.kept)
             assert {block for block in range(SHARED) if block in each} == set(model.kept)
@@ -84,7 +84,7 @@ def test_each_policy_is_said_once_more_in_plain_lists():
 
 
 class CountedList(list):
-    """A list that counts how often it is read or written at a place."""
+    """A list that counts item reads and writes."""
 
     accesses = 0
 
@@ -98,7 +98,7 @@ class CountedList(list):
 
 
 def accesses_for_each_block(policy, blocks):
-    """In a life in which each block is kept, hit, kept again, evicted, kept, and removed or dropped."""
+    """Counts accesses in a life in which each block is kept, hit, kept again, evicted, kept, and removed or dropped."""
     links = Links(blocks)
     for name in ("after", "before", "noted", "order_of"):
         setattr(links, name, CountedList(getattr(links, name)))

@@ -1,4 +1,4 @@
-"""Active, Idle, Evicted: what requests do to a zone. What time does is in test_timers."""
+"""Active, Idle, Evicted: how requests change a zone's state. test_timers has the effects of time."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Predictions of how long a step takes."""
+"""Predictions of the duration of a step."""
 
 import random
 
@@ -8,7 +8,7 @@ from tenantzone_runtime.zones.step_time import LEARNED_AFTER, StepLoad, StepTime
 
 
 def seconds(load):
-    """Of an engine that is linear in what it computes, and slower with prompts."""
+    """Seconds on an engine that is linear in what it computes, and slower with prompts."""
     with_prompts = 0.001 + 2e-5 * load.prompt_tokens if load.prompt_tokens else 0.0
     return 0.003 + with_prompts + 2e-4 * load.decodes + 1e-9 * load.attention
 
@@ -73,7 +73,7 @@ def test_more_work_never_takes_less_time():
     times, number = StepTimes(), random.Random(4)
     for _ in range(200):
         load = some_load(number)
-        # The more there is to do, the faster it is: nonsense, as a noisy machine may show it.
+        # More work takes less time: nonsense that a noisy machine may show.
         times.observe(load, 1.0 / (1.0 + load.decodes + load.prompt_tokens))
     small, large = StepLoad(1, 1, 10.0), StepLoad(2000, 40, 1e6)
     assert times.predict(small) <= times.predict(large)

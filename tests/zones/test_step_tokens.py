@@ -1,4 +1,4 @@
-"""How the tokens of a step are shared out among zones."""
+"""How the tokens of a step are divided among zones."""
 
 import random
 from collections import Counter
@@ -99,7 +99,7 @@ def test_a_prompt_is_not_begun_with_less_than_a_chunk_and_saves_up_for_it(core):
 
 
 def test_where_nothing_else_can_be_computed_a_short_share_is_enough(core):
-    """What nobody can use, since no prompt may be begun with it, goes to who waits: the step is not left empty."""
+    """A prompt can't begin with such a small share, so a waiting request gets it: the step is not left empty."""
     first, second = core.zone("first"), core.zone("second")
     engine = SmallEngine(core, step_tokens=CHUNK)
     engine.wait(first, 1, tokens=500)
@@ -118,7 +118,7 @@ def test_all_waiting_zones_begin_in_one_step_if_there_is_enough_for_all(core):
 
 
 def serve(engine, steps):
-    """So many steps, in which requests end with their prompts. Returns the tokens computed, by tenant."""
+    """Makes `steps` steps, in which requests end with their prompts. Returns the tokens computed, by tenant."""
     service = {}
     for _ in range(steps):
         engine.step()
@@ -142,7 +142,7 @@ def test_many_short_prompts_are_worth_as_much_as_a_long_one():
 
 
 def test_short_prompts_of_a_zone_that_was_served_less_do_not_fill_the_step():
-    """They are next by what zones were served, and the step is shared nevertheless."""
+    """They are next by past service, and the step is shared nevertheless."""
     core = Core(10_000)
     ahead, behind = core.zone("ahead"), core.zone("behind")
     ahead.account.charge(1e6)
@@ -166,7 +166,7 @@ def test_short_prompts_of_a_zone_that_was_served_less_do_not_fill_the_step():
     seed=st.integers(0, 2**32),
 )
 def test_zones_that_always_have_work_stay_level_and_fill_each_step(step_tokens, zones, generating, seed):
-    """Of any weights, with prompts of any length, whether they run or wait, and whoever was served less before."""
+    """With any weights, prompts of any length, running or waiting, and any past service."""
     core, number = Core(100_000), random.Random(seed)
     engine = SmallEngine(core, seats=100_000, step_tokens=step_tokens)
     busy = core.zone("busy")
@@ -362,7 +362,7 @@ def test_a_step_whose_tokens_went_to_who_finds_no_blocks_is_empty_and_the_next_i
 
 @pytest.mark.parametrize("weight", [1, 3])
 def test_where_prompts_go_on_by_blocks_only_shares_are_kept_over_time(core, weight):
-    """A block is more than half of a step: the zones have one each in turn, and no step is left empty."""
+    """A block is more than half of a step: the zones get one each in turn, and no step is left empty."""
     flood, acme = core.zone("flood"), core.zone("acme", weight=weight)
     engine = SmallEngine(core, step_tokens=1000, chunk_tokens=528)
     engine.run(flood, 10, tokens=100_000)
@@ -429,7 +429,7 @@ def test_prompts_that_go_on_by_blocks_all_end_and_no_step_is_empty(chunk, spare,
 
 
 class AsksForTokensFirst(LoadingEngine):
-    """As vLLM does: who has no tokens in a step is not asked what blocks it needs."""
+    """As vLLM does: a request without tokens in a step is not asked for the blocks that it needs."""
 
     def _go_on(self, work):
         has_tokens = not self.is_in_prompt(work) or self.arbiter.share_of(work, 1)
@@ -437,7 +437,7 @@ class AsksForTokensFirst(LoadingEngine):
 
 
 def beside_one_that_waits_for_a_load(core, engine, *, weight=9):
-    """A prompt that has no blocks before a load of its zone has ended, beside another tenant's; returns the first."""
+    """A prompt that gets no blocks until its zone's load has ended, and another tenant's. Returns the first."""
     acme, flood, calm = core.zone("acme", limit=10, weight=weight), core.zone("flood"), core.zone("calm")
     held_back = engine.run(acme, 4, tokens=50_000, asks=5, stands_still=True)
     engine.load(acme, 4)
@@ -450,7 +450,7 @@ def beside_one_that_waits_for_a_load(core, engine, *, weight=9):
 @pytest.mark.parametrize("engine_type", [LoadingEngine, AsksForTokensFirst])
 @pytest.mark.parametrize("weight", [1, 9])
 def test_a_prompt_whose_blocks_wait_for_a_load_takes_no_share_from_who_can_go_on(core, engine_type, weight):
-    """That is known before the step. Else all but a tenth of the step was its zone's in each second step, in vain."""
+    """That is known before the step. Otherwise its zone would have all but a tenth of every other step, in vain."""
     engine = engine_type(core, step_tokens=1001)
     held_back = beside_one_that_waits_for_a_load(core, engine, weight=weight)
     for _ in range(8):
@@ -485,7 +485,7 @@ def test_drafts_are_not_cut_where_no_prompt_is_there(core, latency):
 
 
 def turning_down(engine, works, turned_down):
-    """A step in which the engine turns some requests down. Returns what each other one was granted of its prompt."""
+    """Makes a step in which the engine turns some requests down. Returns the tokens granted to each other prompt."""
     granted = {}
     engine.arbiter.begin_step()
     for work in works:
@@ -500,7 +500,7 @@ def turning_down(engine, works, turned_down):
 
 
 def one_behind(core, step_tokens, generating):
-    """An engine with prompts of two zones behind what a third one generates; the first is owed half of a step."""
+    """An engine with prompts of two zones behind a third zone that generates; the first is owed half of a step."""
     acme, flood, calm = core.zone("acme"), core.zone("flood"), core.zone("calm")
     engine = SmallEngine(core, seats=1000, step_tokens=step_tokens)
     prompts = behind, ahead = [engine.run(zone, 1, tokens=10_000) for zone in (acme, flood)]
@@ -543,7 +543,7 @@ def test_a_zone_does_not_pay_for_tokens_that_others_left_if_the_engine_turns_its
 
 
 def test_a_zone_whose_request_is_turned_down_owes_no_less_than_before(core):
-    """It is charged for less than it finds: no zone pays back more than a chunk. It gets no more than that back."""
+    """It is charged for less than it finds: no zone pays back more than a chunk. It gets at most that back."""
     zones = [core.zone(tenant) for tenant in ("acme", "beta", "flood", "calm")]
     engine = SmallEngine(core, step_tokens=456, chunk_tokens=64)
     works = [engine.run(zone, 1, tokens=9000) for zone in zones]

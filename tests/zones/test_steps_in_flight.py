@@ -1,4 +1,4 @@
-"""The steps that were dispatched and have not ended."""
+"""Steps that were dispatched and have not ended."""
 
 import pytest
 

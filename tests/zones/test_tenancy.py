@@ -1,4 +1,4 @@
-"""Upkeep: in which order time, loans and the watermark take effect; and what an engine without a config does."""
+"""Upkeep: the order in which time, loans and the watermark take effect; and an engine without a config."""
 
 import pytest
 

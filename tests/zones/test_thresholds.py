@@ -1,4 +1,4 @@
-"""How much must become free before a denied request is looked at again: just what it needs, no more and no less."""
+"""How many blocks must become free before a denied request is looked at again: exactly as many as it needs."""
 
 import pytest
 from hypothesis import assume, given
@@ -34,13 +34,13 @@ def entries(backoff):
 
 
 def threshold(backoff):
-    """The fewest free blocks with which anybody is looked at."""
+    """The fewest free blocks with which any zone is looked at."""
     return next(free for free in FREE if first(backoff, free) is not None)
 
 
 @st.composite
 def crowds(draw):
-    """Zones of three tenants, and what the next request of the first asks for."""
+    """Zones of three tenants, and the blocks that the next request of the first asks for."""
     core = Core(200)
     zones = [
         core.zone(
@@ -79,7 +79,7 @@ def test_who_may_have_only_what_is_nobodys_promise_waits_for_that_or_for_a_great
     backoff = BackoffSet(core.ledger)
     backoff.back_off(zone, count, 0, 0)
     backoff.line_up()
-    # Of one that counts for no share now, the share may be reached too early.
+    # The share of a zone that counts for no share now may be reached too early.
     assume(first(backoff, FREE[0]) is None)
     assert threshold(backoff) == next(free for free in FREE if totals.spare(zone, free) >= count)
 
@@ -91,7 +91,7 @@ def test_who_may_have_only_what_is_nobodys_promise_waits_for_that_or_for_a_great
 def test_a_share_is_reached_when_it_reaches_what_the_zone_would_use(core, backoff):
     core.zone("heavy", weight=9)
     burst = core.zone("burst", weight=3, reserved=100, in_use=150)
-    # It has a fourth of what nobody reserved, 225 blocks, beside its own 100.
+    # Its share is a fourth of the unreserved blocks, 225, in addition to its own 100.
     backoff.back_off(burst, 176, 0, 0)
     backoff.line_up()
     assert first(backoff, -5000) is None

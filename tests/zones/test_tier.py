@@ -1,4 +1,4 @@
-"""A tier below the engine: floors, limits, lending, what is in transfer, ttl and purges, in chunks."""
+"""A tier below the engine: floors, limits, lending, chunks in transfer, ttl and purges, in chunks."""
 
 from itertools import chain
 
@@ -41,7 +41,7 @@ class Chunks:
         return zone
 
     def begin(self, zone, count):
-        """Begin to store so many chunks. Returns those for which there was room."""
+        """Begins to store `count` chunks. Returns those for which there was room."""
         granted, _ = self.tier.make_room(zone, count)
         free = [chunk for chunk, owner in enumerate(self.tier.ledger.owner) if owner is None]
         assert len(free) >= granted

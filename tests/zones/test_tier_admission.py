@@ -1,4 +1,4 @@
-"""Which new chunks a zone may store in a tier: terms of admission, what is remembered, and when it is forgotten."""
+"""Which new chunks a zone may store in a tier: terms of admission, and which keys are remembered and for how long."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +10,7 @@ from tests.zones.test_tier import Chunks
 
 
 def keys(name: str, count: int) -> list[bytes]:
-    """The keys of a prompt's chunks, each of which names all before it."""
+    """The keys of a prompt's chunks; each key depends on all before it."""
     return [f"{name}{number}".encode() for number in range(count)]
 
 
@@ -68,7 +68,7 @@ def test_a_new_config_changes_the_terms():
 
 
 def spend(chunks: Chunks, count: int) -> None:
-    """Store so many chunks, none of which is ever loaded, in one window."""
+    """Stores `count` chunks that are never loaded, in one window."""
     for _ in range(count):
         chunks.keep(chunks.active("acme"), 1)
     chunks.tier.upkeep(chunks.tier.ledger.now + WINDOW_SECONDS)

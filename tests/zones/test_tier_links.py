@@ -1,4 +1,4 @@
-"""A tier's chunks that are of use together only: none outlives its use with the others, whatever makes them go."""
+"""A tier's chunks that are useful only together: none stays without the others, whatever evicts them."""
 
 from tenantzone_contract.config import PoolConfig
 from tenantzone_contract.config_text import make_config
@@ -8,7 +8,7 @@ from tests.zones.test_tier import Chunks
 
 
 def hit(chunks, zone, count):
-    """So many chunks that make a hit."""
+    """Adds `count` chunks that form a hit."""
     stored = chunks.keep(zone, count)
     assert chunks.tier.link(zone, stored, [stored]) == []
     chunks.tier.check()

@@ -1,4 +1,4 @@
-"""Random lives of a tier whose chunks are of use together: each is of a hit, or a request counts on it."""
+"""Random lives of a tier whose chunks are useful together only: each belongs to a hit, or a request counts on it."""
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -23,9 +23,9 @@ class LinkedLives(RuleBasedStateMachine):
         self.stores = []
         self.loads = []
         self.loose = {tenant: [] for tenant in TENANTS}
-        """Stored by a request that goes on."""
+        """Chunks stored by a request that has not ended."""
         self.others = {tenant: set() for tenant in TENANTS}
-        """What another request has found, and counts on."""
+        """Chunks that another request has found and counts on."""
         self.tier.is_counted_on = lambda chunk_id: any(
             chunk_id in counted for each in (self.loose, self.others) for counted in each.values()
         )
@@ -56,7 +56,7 @@ class LinkedLives(RuleBasedStateMachine):
 
     @rule(data=st.data(), tenant=st.sampled_from(TENANTS))
     def prompt_ends(self, data, tenant):
-        """A request ends, of whose prompt some began as another did."""
+        """Ends a request whose prompt may begin like that of another request."""
         zone, loose = self.zones[tenant], self.loose[tenant]
         held = [chunk_id for chunk_id in self.tier.links if self.tier.holds(zone, chunk_id)]
         common = data.draw(st.lists(st.sampled_from(held), unique=True)) if held else []

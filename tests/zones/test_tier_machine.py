@@ -1,4 +1,4 @@
-"""Random lives of a tier: after each step the promises to each zone hold, and nothing in transfer is lost."""
+"""Random lives of a tier: after each step the promises to each zone hold, and no chunk in transfer is lost."""
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -115,7 +115,7 @@ class TierLives(RuleBasedStateMachine):
 
     @rule(tenant=st.sampled_from(TENANTS), seconds=st.sampled_from([0.5, 2.0, 60.0]))
     def a_request_stores_what_it_may_and_ends(self, tenant, seconds):
-        """What most requests do. Then time passes, after which its zone may be quiet."""
+        """The life of most requests. Then time passes, after which its zone may be quiet."""
         zone = self.tier.zone_for(tenant, self.now)
         if zone is None:
             return
@@ -202,7 +202,7 @@ class TierLives(RuleBasedStateMachine):
         assert all(self.tier.ledger.owner[chunk] is None for chunk in chunk_ids), "what is given up is free"
 
     def teardown(self):
-        """When all transfers have ended and all zones have left, nothing is left of anybody."""
+        """When all transfers have ended and all zones have left, no zone holds anything."""
         if not hasattr(self, "tier"):
             return
         for _, chunk_ids in self.loads:

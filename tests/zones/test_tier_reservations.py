@@ -1,4 +1,4 @@
-"""What a zone holds within its reservation of a tier: it goes by the zone's own terms, and for no other zone."""
+"""Chunks within a zone's reservation of a tier are evicted by the zone's own terms, and for no other zone."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.zones.test_tier import Chunks
 
 
 def found(chunks, tenant, count):
-    """Have a zone that never had a request hold ``count`` chunks that an earlier engine has stored."""
+    """Makes a zone that never had a request hold ``count`` chunks that an earlier engine stored."""
     free = [chunk for chunk, owner in enumerate(chunks.tier.ledger.owner) if owner is None]
     held, _ = chunks.tier.find_again(chunks.zone(tenant), free, [1.0] * count)
     assert len(held) == count

@@ -14,7 +14,7 @@ def core():
 
 
 def serve(core, zone, *, begin, end, cached=0):
-    """A request of the zone, from when to when, that leaves blocks cached."""
+    """Runs a request of the zone from `begin` to `end` that leaves blocks cached."""
     core.tenancy.request_arrived(zone, begin)
     core.hold(zone, cached=cached)
     core.tenancy.request_finished(zone, end)

@@ -1,4 +1,4 @@
-"""The timers themselves: how many there are of them, and when they go off."""
+"""The timers themselves: how many there are, and when they go off."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def test_a_zone_is_looked_at_once_however_often_its_timer_was_set(core):
 
 
 def moments(zones, timers, step):
-    """When each zone goes off, if somebody looks from time to time."""
+    """When each zone's timer goes off, if the timers are checked every `step`."""
     left, now, gone_off = set(zones), 0.0, {}
     while left:
         now += step
@@ -52,7 +52,7 @@ def test_timers_are_tidied_up_only_when_there_are_twice_as_many_as_there_were(co
         for zone in zones:
             timers.set_at(zone, 100.0 - turn)
         entries.append(len(timers))
-    # With the 65th entry all are kept, with the 131st a hundred, and from then on with each 201st.
+    # Tidied up at the 65th entry (all are kept), at the 131st (100 are kept), and then at each 201st.
     assert entries == [100, 169, 168, 167, 166, 165]
 
 
@@ -70,7 +70,7 @@ def test_timers_of_zones_that_are_gone_do_not_pile_up(core):
 
 
 def test_reloads_do_not_pile_up_timers(core):
-    """Each sets the timer of each zone anew, and what time does to them stays as it is."""
+    """Each reload sets the timer of each zone anew, without changing when it goes off."""
     for turn in range(200):
         core.apply(declare("acme", weight=1 + turn % 2, after=0.0, evict_after=1e6), now=float(turn))
         core.upkeep(float(turn))

@@ -1,4 +1,4 @@
-"""Random lives of a step's tokens: drafts and long prompts of some zones leave the others their part."""
+"""Random lives of a step's tokens: drafts and long prompts of some zones leave the others their share."""
 
 from itertools import combinations
 from random import Random
@@ -16,7 +16,7 @@ STEPS = 60
 
 
 class DraftingEngine(SmallEngine):
-    """An engine that drafts tokens, and computes no more than a threshold of one prompt in a step."""
+    """An engine that drafts tokens, and computes at most a threshold's tokens of one prompt in a step."""
 
     def __init__(self, core, *, drafts, threshold, **options):
         super().__init__(core, **options)
@@ -98,7 +98,7 @@ def test_a_threshold_for_long_prompts_changes_no_zones_part(seed):
     _, engine, zones = new_life(seed, drafts=0)
     service = dict.fromkeys(zones, 0)
     for zone in zones:
-        # As many as make use of a whole step, whatever the threshold is.
+        # Enough requests to use a whole step, whatever the threshold is.
         for _ in range(-(-engine.step_tokens // engine.threshold)):
             engine.run(zone, 1, tokens=1_000_000)
     for _ in range(STEPS):

@@ -1,4 +1,4 @@
-"""What all zones leave together, against adding up zone by zone."""
+"""The totals over all zones, against adding up zone by zone."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +10,7 @@ PRIORITIES = st.integers(-1, 1)
 
 @st.composite
 def crowds(draw):
-    """Zones of a pool, whatever each holds."""
+    """Zones of a pool with any holdings."""
     core = Core(200)
     for number in range(draw(st.integers(1, 5))):
         reserved = draw(st.integers(0, 40))
@@ -42,8 +42,10 @@ def test_what_all_leave_together_and_what_a_zone_adds_of_its_own_is_what_it_has(
 
 @given(crowds(), PRIORITIES)
 def test_what_is_spare_for_a_newcomer_is_what_is_left_when_each_has_what_it_may_keep(core, priority):
-    """A quiet zone keeps what it lends to nobody, and lends the rest to whom it may; an active one keeps what it holds,
-    and what it may still claim of its reservation."""
+    """A quiet zone keeps what it lends to no other zone, and lends the rest to those it may lend to.
+
+    An active one keeps what it holds, and what it may still claim of its reservation.
+    """
     newcomer = core.zone("newcomer", priority=priority)
     kept = 0
     for zone in core.ledger.zones.values():

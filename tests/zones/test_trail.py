@@ -1,4 +1,4 @@
-"""The trail while nobody collects it: what can be added up is added up, and nothing grows without a bound."""
+"""The trail while no reader collects it: what can be added up is added up, and memory stays bounded."""
 
 import pytest
 
@@ -46,7 +46,7 @@ def test_what_a_loan_came_to_is_told_once_or_goes_on_with_the_next_one():
 
 
 def of_each_kind(number):
-    """For each way to note something about a zone: how, what it comes to if it happens once, and if it does twice."""
+    """For each way to note something about a zone: the call, its result if made once, and if made twice."""
     zone = f"tenant-{number}"
     usage = LoanUsage(zone, "burst", 1.0, 40.0)
     return [

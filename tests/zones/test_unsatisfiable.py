@@ -1,4 +1,4 @@
-"""Requests that a config has made impossible since they came."""
+"""Requests that a config made impossible after they arrived."""
 
 import pytest
 
@@ -66,13 +66,13 @@ def test_a_request_that_is_unsatisfiable_costs_nothing_while_it_waits_for_a_conf
 
 @pytest.fixture
 def burst(core):
-    """A zone that can have half of the blocks, and no more."""
+    """A zone that can have at most half of the blocks."""
     core.zone("acme", reserved=50, lendable=0)
     return core.zone("burst")
 
 
 def step_at(core, engine, now):
-    """One step that admits nobody. Returns who has failed by then."""
+    """Makes a step that admits no request. Returns the requests that have failed by then."""
     core.now = now
     assert engine.step() == ([], [])
     return [work for work, _ in engine.failed]

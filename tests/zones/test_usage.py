@@ -1,4 +1,4 @@
-"""What zones and loans have used is told where it has changed, in slices, and adds up to the last block-second."""
+"""Reports of the use by zones and loans: only what has changed, in slices, adding up to the last block-second."""
 
 from itertools import chain
 
@@ -122,7 +122,7 @@ ACTS = st.lists(
 
 @given(ACTS)
 def test_what_is_told_of_pairs_is_what_zones_lent_and_borrowed_whenever_it_is_collected(acts):
-    """Whole seconds, so that sums of floating-point numbers are exact."""
+    """Uses whole seconds, so that sums of floating-point numbers are exact."""
     core, lent = Core(), LentInAll()
     tenants = [f"tenant-{number}" for number in range(4)]
     ever = []

@@ -1,4 +1,4 @@
-"""Whose turn it is among the users of one zone."""
+"""The order of turns among the users of one zone."""
 
 import random
 
@@ -10,7 +10,7 @@ from tenantzone_runtime.zones.users import MAX_KEPT, NO_USER, UserAccount, Users
 
 
 def serve(users, rounds, cost):
-    """Serve so many requests of those that wait, each at the cost of its user. Returns the users in their order."""
+    """Serves `rounds` waiting requests, each at the cost of its user. Returns the users in order."""
     served = []
     for _ in range(rounds):
         user, _ = users.next()
@@ -107,7 +107,7 @@ def test_a_user_with_many_priorities_costs_no_more_than_one_with_one(monkeypatch
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3), st.floats(0.0, 1e6)), max_size=60))
 def test_each_account_of_a_user_is_charged_alike(steps):
-    """Against accounts that are charged one by one."""
+    """Compared with accounts that are charged one by one."""
     users, reached, service, accounts = Users(), 0.0, {}, {}
     for user, priority, cost in steps:
         mine = accounts.setdefault(user, {})

@@ -1,4 +1,4 @@
-"""The orders and sums over zones, against looking at all of them."""
+"""The orders and sums over zones, compared with a scan of all zones."""
 
 import pytest
 from hypothesis import given
@@ -57,7 +57,7 @@ def test_who_is_not_in_is_neither_moved_nor_removed():
 
 @st.composite
 def changes(draw):
-    """Which zone, which priority and activity it has from now on, and whether it is moved, or entered or taken out."""
+    """For a zone: its new priority and activity, and whether it is moved, entered or taken out."""
     change = st.tuples(st.integers(0, 5), PRIORITIES, st.integers(0, 5), st.booleans())
     return draw(st.lists(change, max_size=40))
 
@@ -85,7 +85,7 @@ def test_the_order_is_that_of_sorting_everybody_anew(changes, priority):
         assert order.first() is (ranked[0] if ranked else None)
         for excluded in zones:
             assert order.first(excluding=excluded) is next((zone for zone in ranked if zone is not excluded), None)
-        # A zone's rank is that of when it was put there, whatever its priority is by now.
+        # A zone's rank is the one it had when it was entered, whatever its priority is now.
         low = [zones[index] for index in sorted(entered, key=entered.get) if entered[index][0] <= priority]
         high = [zones[index] for index in sorted(entered, key=entered.get) if entered[index][0] > priority]
         assert order.first_up_to(priority) is (low[0] if low else None)

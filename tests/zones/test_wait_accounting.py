@@ -1,4 +1,4 @@
-"""For how long zones have waited, for blocks and for seats."""
+"""How long zones have waited for blocks and for seats."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def acme(core):
 
 
 def step(core, zone, now, *, denied=0, admitted=False):
-    """One step that finds the zone's next request so, or does not look at it."""
+    """Makes one step that finds the zone's next request denied or admitted, or does not look at it."""
     core.now = now
     if denied:
         core.tenancy.must_wait(zone, denied, core.free)

@@ -1,4 +1,4 @@
-"""Running requests that lose their turn or yield: for whom, how many, and when none can."""
+"""Running requests that lose their turn or are preempted: for which others, how many, and what if none can be."""
 
 from collections import Counter
 
@@ -30,7 +30,7 @@ class LateEngine(SmallEngine):
 
 
 class DeferringEngine(SmallEngine):
-    """An engine whose blocks are let go when steps in flight are over, and not before."""
+    """An engine that frees blocks only when steps in flight are over."""
 
     def __init__(self, core):
         super().__init__(core)
@@ -71,7 +71,7 @@ class LoadingEngine(SmallEngine):
         self.loading += (Work(zone, 0, blocks=self.core.take(zone, count)),)
 
     def land(self):
-        """All loads have ended, and so have their requests."""
+        """Ends all loads, and their requests."""
         for work in self.loading:
             self.core.ledger.release(work.zone, [], work.blocks)
         self.loading = ()
@@ -81,7 +81,7 @@ class LoadingEngine(SmallEngine):
 
 
 def test_of_two_that_can_not_both_go_on_only_one_yields_though_its_blocks_are_not_there_yet(core):
-    """Else both begin anew, and again, for ever."""
+    """Otherwise both would begin anew, again and again."""
     engine = DeferringEngine(core)
     works = [engine.run(core.zone(name), 50, asks=5) for name in ("one", "other")]
     assert engine.step() == (works, [])
@@ -94,7 +94,7 @@ def test_of_two_that_can_not_both_go_on_only_one_yields_though_its_blocks_are_no
 
 
 def test_who_is_at_its_limit_does_not_wait_for_what_others_let_go(core):
-    """Of busy others something is coming in each step."""
+    """Other, busy zones free something in each step."""
     engine = DeferringEngine(core)
     capped, busy = core.zone("capped", limit=10), core.zone("busy")
     old, young = engine.run(capped, 5, asks=1), engine.run(capped, 5)
@@ -117,7 +117,7 @@ def test_who_runs_does_not_wait_for_what_is_promised_to_others_when_it_comes(cor
 
 
 def test_who_waits_does_not_begin_in_place_of_one_of_its_zone_that_runs_and_can_not_go_on(core):
-    """When a limit is lowered, each request keeps what it may need at its longest: one that waits may have more."""
+    """When a limit is lowered, each request keeps what it may need at its longest: a waiting one may have more."""
     engine = DeferringEngine(core)
     zone = core.zone("one", limit=20)
     short = engine.run(zone, 4, asks=1, peak=5)
@@ -133,7 +133,7 @@ def test_who_waits_does_not_begin_in_place_of_one_of_its_zone_that_runs_and_can_
 
 
 def test_nobody_gives_up_a_seat_again_and_again_for_whom_one_of_its_own_zone_keeps_waiting(core):
-    """As long as the load was under way, burst's request was sent back in every other step."""
+    """As long as the load was in progress, burst's request was sent back in every other step."""
     engine = LoadingEngine(core, seats=4)
     acme, burst = core.zone("acme", limit=10, seats=SeatQuota(reserved=3)), core.zone("burst")
     held_back = engine.run(acme, 4, asks=5)
@@ -150,7 +150,7 @@ def test_nobody_gives_up_a_seat_again_and_again_for_whom_one_of_its_own_zone_kee
 
 
 def test_nobody_yields_to_whom_one_of_its_own_zone_keeps_waiting(core):
-    """Its blocks would be nobody's as long as the load is under way."""
+    """No request could use its blocks while the load is in progress."""
     engine = LoadingEngine(core)
     acme, burst = core.zone("acme", reserved=20, limit=20), core.zone("burst")
     held_back = engine.run(acme, 4, asks=15)
@@ -167,7 +167,7 @@ def test_nobody_yields_to_whom_one_of_its_own_zone_keeps_waiting(core):
 
 @pytest.mark.parametrize("loads", ["acme", "burst"])
 def test_who_can_not_go_on_does_not_wait_for_a_load_that_waits_for_its_end(core, loads):
-    """Such a load lacks room for its image in the encoder, for instance, as long as this one holds that."""
+    """Such a load lacks, for instance, the room for its image in the encoder that this request holds."""
     engine = LoadingEngine(core)
     core.zone("acme", reserved=40, limit=40), core.zone("burst")
     work = engine.run(core.ledger.zones["acme"], 10, asks=5)
@@ -181,7 +181,7 @@ def test_who_can_not_go_on_does_not_wait_for_a_load_that_waits_for_its_end(core,
 
 
 def test_where_nothing_runs_and_blocks_are_coming_nobody_is_lent_what_others_wait_for(core):
-    """Else requests that share most of their blocks would begin in turns, and their zone let go of none."""
+    """Otherwise requests that share most of their blocks would begin in turns, and their zone would let go of none."""
     engine = DeferringEngine(core)
     gold, burst = core.zone("gold", reserved=40), core.zone("burst")
     engine.deferred.append((burst, core.take(burst, 90)))
@@ -194,7 +194,7 @@ def test_where_nothing_runs_and_blocks_are_coming_nobody_is_lent_what_others_wai
 
 
 def test_who_can_not_go_on_and_for_whom_nobody_can_yield_lets_go_of_its_own_blocks(core, engine):
-    """Others could wait for them for ever. What burst uses is none of a running request's: nobody is left to yield."""
+    """Others could wait for them for ever. No running request uses burst's blocks, so none is left to preempt."""
     acme = core.zone("acme", reserved=40)
     work = engine.run(acme, 30, asks=10)
     core.hold(core.zone("burst"), in_use=70)
@@ -247,8 +247,10 @@ def test_each_preemption_counts_for_the_zone_that_yields(core, engine):
 
 @pytest.fixture
 def past_its_grace(core):
-    """A zone that runs two requests on a loan of 20 blocks past its grace, while another caches on a third one's
-    reservation, that lends to both: so many blocks."""
+    """A zone that runs two requests on a loan of 20 blocks past its grace.
+
+    A second zone caches `cached` blocks on the reservation of a third one, which lends to both.
+    """
 
     def make(cached):
         core.zone("lender", reserved=20, quiet=True, max_loan=5.0, grace=1.0)
@@ -347,7 +349,7 @@ def test_who_waits_for_a_seat_only_is_short_of_no_blocks(core):
 
 @pytest.mark.parametrize("behind", [[], [10]])
 def test_who_has_no_seat_gets_its_blocks_when_what_it_waited_for_besides_is_there(core, behind):
-    """Nobody tells that: a tier has answered, or a grammar is compiled."""
+    """No event announces that: a tier has answered, or a grammar is compiled."""
     engine = SmallEngine(core, seats=1)
     acme = core.zone("acme", reserved=90)
     borrower = engine.run(core.zone("burst"), 20)
@@ -438,7 +440,7 @@ def test_what_was_kept_for_a_request_that_is_sent_back_is_there_for_others(core,
 
 @pytest.mark.parametrize(("asks", "left"), [(2, 1), (4, 3)])
 def test_what_was_kept_for_who_waits_behind_one_of_its_zone_that_runs_is_there_for_others(core, engine, asks, left):
-    """That one takes it, or is to have it before the next step."""
+    """The running request takes it, or is to have it before the next step."""
     acme, calm = core.zone("acme", reserved=40), core.zone("calm", reserved=20)
     first, other = engine.run(acme, 10, asks=asks), engine.run(calm, 10, asks=left)
     core.hold(core.zone("burst"), in_use=77)
@@ -448,7 +450,7 @@ def test_what_was_kept_for_who_waits_behind_one_of_its_zone_that_runs_is_there_f
 
 
 def test_the_last_block_which_is_kept_for_two_is_there_for_one_of_them(core, engine):
-    """One that was not predicted took the other."""
+    """A request that was not predicted took the other one."""
     acme, calm = core.zone("acme", reserved=40), core.zone("calm", reserved=20)
     engine.run(acme, 10, asks=1)
     engine.predicted = [engine.run(zone, 10, asks=1) for zone in (acme, calm)]

@@ -1,4 +1,4 @@
-"""LoRA adapters for the tiny model, each with random weights of its own, in the form that vLLM loads."""
+"""LoRA adapters for the tiny model, each with its own random weights, in the form that vLLM loads."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ LAYERS = 2
 
 
 def make_adapter(folder: Path, *, seed: int) -> None:
-    """Write an adapter into a folder: strong enough to change what the model says."""
+    """Writes an adapter into a folder: strong enough to change the model's answers."""
     import torch
     from safetensors.torch import save_file
 

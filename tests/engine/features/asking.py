@@ -1,4 +1,4 @@
-"""What the tests here ask an engine, with the OpenAI client."""
+"""Requests that these tests send to an engine with the OpenAI client."""
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor
@@ -21,39 +21,39 @@ def zone(tenant: str, **fields) -> ZoneConfig:
 
 
 def text(blocks: int, title: str | None = None) -> str:
-    """A prompt of so many blocks, less its last token: a new one, or the one with this title."""
+    """A prompt of `blocks` blocks, less its last token: a new one, or the one with this title."""
     story = f"{next(_numbers) if title is None else title}: "
     story += "".join(chr(97 + (number * number + len(story)) % 26) for number in range(blocks * BLOCK_TOKENS))
     return story[: blocks * BLOCK_TOKENS - 1]
 
 
 def complete(client: openai.OpenAI, prompt: str, tokens: int = 1, *, model: str = "tiny", extra=None, **fields):
-    """Greedy, and neither shorter nor longer than asked for."""
+    """A greedy completion of exactly `tokens` tokens."""
     body = {"ignore_eos": True, "return_token_ids": True, **(extra or {})}
     fields = {"temperature": 0, **fields}
     return client.completions.create(model=model, prompt=prompt, max_tokens=tokens, extra_body=body, **fields)
 
 
 def generated(*arguments, **fields) -> list[int]:
-    """The tokens of the one answer."""
+    """The tokens of the single answer."""
     return complete(*arguments, **fields).choices[0].token_ids
 
 
 def cached_tokens(*arguments, **fields) -> int:
-    """Prompt tokens that were found in the cache."""
+    """Prompt tokens found in the cache."""
     return complete(*arguments, **fields).usage.prompt_tokens_details.cached_tokens
 
 
 class Asked:
-    """A question that has reached the engine, and is being answered."""
+    """A request that has reached the engine and is being answered."""
 
     def __init__(self, engine: RealEngine, tenant: str, prompt: str, tokens: int, **extra) -> None:
         before = _added(engine)
-        # Beside this thread: the answer's headers come with its first token.
+        # In another thread: the answer's headers come with its first token.
         sender = ThreadPoolExecutor(1)
         self._stream = sender.submit(complete, engine.client(tenant), prompt, tokens, extra=extra, stream=True)
         sender.shutdown(wait=False)
-        # The engine has the request before any that is sent from now on.
+        # The engine has the request before any later one is sent.
         engine.wait(lambda: _added(engine) > before, "the request is handed to the engine core")
         self._tokens: list[int] = []
 
@@ -66,10 +66,10 @@ class Asked:
         self._tokens.extend(chunk.choices[0].token_ids or ())
 
     def abort(self) -> None:
-        """Does nothing to a request that is finished."""
+        """Aborts the request; does nothing to a finished one."""
         self._stream.result().close()
 
 
 def _added(engine: RealEngine) -> int:
-    """How many requests its API server says to have handed to its core (``--enable-log-requests``)."""
+    """The number of requests that the API server has logged as sent to its core (``--enable-log-requests``)."""
     return engine.log.read_text(errors="replace").count("Added request ")

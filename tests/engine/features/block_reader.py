@@ -3,9 +3,9 @@
 
 class BlockReader:
     def read_blocks(self, blocks: list[int], total: int) -> list[list[float]]:
-        """Everything that the device holds in each of these blocks, all layers, keys and values.
+        """Reads everything that the device holds in each of these blocks: all layers, keys and values.
 
-        ``total``: blocks of the cache, which tells the axis that counts them.
+        ``total``: the number of blocks of the cache, which identifies the axis of the blocks.
         """
         contents = []
         for block in blocks:

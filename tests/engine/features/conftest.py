@@ -1,4 +1,4 @@
-"""A second real engine: small, and with the flags on of whatever users of stock vLLM have."""
+"""A second real engine: small, with every flag that users of stock vLLM turn on."""
 
 import json
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ def _needs_engine(item: pytest.Item) -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that need the engine go last, and can be left out where there is none."""
+    """Moves tests that need the engine to the end, so that they can be left out without one."""
     for item in filter(_needs_engine, items):
         item.add_marker(pytest.mark.flagged_engine)
     items.sort(key=_needs_engine)
@@ -74,14 +74,14 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def spans(request: pytest.FixtureRequest) -> SpanReceiver:
-    """What the engine exports."""
+    """Spans that the engine exports."""
     _starting(request.config)
     return request.config.stash[_SPANS]
 
 
 @dataclass(frozen=True)
 class Stock:
-    """What the same engine did before any zone was declared, which is what stock vLLM does."""
+    """The behaviour of the same engine before any zone was declared, which is that of stock vLLM."""
 
     engine: RealEngine
     alone: dict[str, list[int]]

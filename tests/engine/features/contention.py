@@ -1,4 +1,4 @@
-"""Two tenants contend for the blocks of a small engine. The same is done with zones and without."""
+"""Two tenants contend for the blocks of a small engine, with zones and without."""
 
 import itertools
 from collections import Counter
@@ -12,13 +12,13 @@ from tests.engine.real_engine import API_PORT, RealEngine
 
 PROMPTS = {"hog": text(24, "hog"), "calm": text(8, "calm"), "small": text(2, "small"), "large": text(40, "large")}
 LENGTHS = {"hog": 1200, "calm": 600, "small": 20, "large": 1}
-"""Tokens generated. Of 63 blocks, hog ends with 62, calm with 27."""
+"""Tokens generated. Of 63 blocks, hog ends with 62 and calm with 27."""
 
 _salts = itertools.count()
 
 
 def alone(engine: RealEngine) -> dict[str, list[int]]:
-    """What the engine answers to each prompt if it has nothing else to do."""
+    """The engine's answer to each prompt if it has nothing else to do."""
     return {name: generated(engine.client("nobody"), PROMPTS[name], LENGTHS[name]) for name in PROMPTS}
 
 
@@ -34,7 +34,7 @@ def vllm_metric(engine: RealEngine, name: str, label: str = "") -> Counter[str]:
 
 
 def completed(engine: RealEngine) -> int:
-    """Requests that have run to their end, now that none is left."""
+    """Requests that have finished, once none is left."""
 
     def none_is_left() -> bool:
         return not any(vllm_metric(engine, f"vllm:num_requests_{state}").total() for state in ("running", "waiting"))
@@ -44,9 +44,9 @@ def completed(engine: RealEngine) -> int:
 
 
 class Race:
-    """Whether a request was still being answered when another one's answer was there.
+    """Detects whether a request was still being answered when another one's answer arrived.
 
-    The engine tells: the request is aborted then, which does nothing to one that is complete.
+    To find out, it aborts the request, which does nothing to a complete one.
     """
 
     def __init__(self, engine: RealEngine) -> None:
@@ -54,16 +54,16 @@ class Race:
         self._before = completed(engine)
 
     def was_lost_by(self, asked: Asked, *, others: int) -> bool:
-        """Abort it. ``others``: the requests beside it."""
+        """Aborts the request. ``others``: the number of other requests."""
         asked.abort()
         return completed(self._engine) - self._before == others
 
 
 def small_one_passes_one_that_does_not_fit(engine: RealEngine) -> tuple[bool, list[int]]:
-    """In one step, burst's hog begins, burst asks for what has no room beside it, and acme asks for little.
+    """In one step, burst's hog begins, burst asks for more than fits next to it, and acme asks for little.
 
-    The order in which the engine stores their blocks tells who passed whom, so no clock decides. They find none of
-    them in the cache.
+    The order in which the engine stores their blocks shows which passed which, so no clock decides. None of them is
+    found in the cache.
     """
     salt = f"salt {next(_salts)}"
     with subscribed(engine) as events:
@@ -80,7 +80,7 @@ def small_one_passes_one_that_does_not_fit(engine: RealEngine) -> tuple[bool, li
 
 
 def both_grow(engine: RealEngine) -> tuple[Asked, Asked]:
-    """In one step, burst's hog begins and then acme's calm one; together they grow beyond the engine."""
+    """In one step, burst's hog begins and then acme's calm one; together they outgrow the engine."""
     with engine.stopped_core():
         hog = Asked(engine, "burst", PROMPTS["hog"], LENGTHS["hog"])
         calm = Asked(engine, "acme", PROMPTS["calm"], LENGTHS["calm"])
@@ -88,7 +88,7 @@ def both_grow(engine: RealEngine) -> tuple[Asked, Asked]:
 
 
 def calm_one_is_preempted(engine: RealEngine) -> bool:
-    """Without zones, whoever came last yields: once preempted, calm has no room again before hog has ended."""
+    """Without zones, the last to arrive is preempted: calm then has no room again before hog has ended."""
     race = Race(engine)
     hog, calm = both_grow(engine)
     calm.answer()

@@ -12,16 +12,16 @@ EVENTS_PORT = 5557
 
 
 class Events:
-    """What is published from now on."""
+    """Events published from now on."""
 
     def __init__(self, socket: zmq.Socket) -> None:
         self._socket = socket
         self._decoder = msgspec.msgpack.Decoder(type=KVEventBatch)
         self.raw = b""
-        """What came, as it came."""
+        """The payloads as received."""
 
     def until(self, kind, condition) -> list:
-        """The next events of a kind, until the condition holds for the hashes of their blocks."""
+        """Returns the next events of a kind, until the condition holds for the hashes of their blocks."""
         events = []
         while not condition(hashes(events)):
             assert self._socket.poll(20_000), f"no more than {events}"
@@ -31,11 +31,10 @@ class Events:
         return events
 
     def skip_to(self, prompt: list[int]) -> None:
-        """Pass over what is older than this prompt: the publisher keeps what it could not get rid of for the next one
-        who listens."""
+        """Skips what is older than this prompt: the publisher keeps unsent events for its next subscriber."""
         while not any(event.token_ids == prompt[:BLOCK_TOKENS] for event in self.until(BlockStored, bool)):
             pass
-        # The older ones may name an adapter, which whoever runs the engine calls as he likes.
+        # The older ones may name an adapter, under any name that the engine's operator chose.
         self.raw = b""
 
     def stored(self, blocks: int) -> list:
@@ -47,7 +46,7 @@ def subscribed(engine):
     with zmq.Context() as context, context.socket(zmq.SUB) as socket:
         socket.setsockopt(zmq.LINGER, 0)
         socket.setsockopt(zmq.SUBSCRIBE, b"")
-        # vLLM's publisher calls where it is told to, unless that is a wildcard.
+        # vLLM's publisher connects to its configured address, unless that is a wildcard.
         socket.bind(f"tcp://{engine.address}:{EVENTS_PORT}")
 
         def hears_of_a_request() -> bool:
@@ -65,7 +64,7 @@ def hashes(events) -> set[bytes]:
 
 
 def chains(events) -> list[bytes]:
-    """For each block, in the order in which they were stored, the first block of its prompt."""
+    """For each block, in the order of storing, the first block of its prompt."""
     first: dict[bytes, bytes] = {}
     for event in events:
         start = first.get(event.parent_block_hash, event.block_hashes[0])

@@ -1,4 +1,4 @@
-"""A model runner without weights: what it says next depends on everything that it finds in the request's blocks."""
+"""A model runner without weights: its next token depends on everything in the request's blocks."""
 
 import zlib
 
@@ -11,9 +11,9 @@ LOWEST_TOKEN, TOKENS = 3, 100
 
 
 class PagedModel:
-    """Keeps block tables as vLLM's workers do, and the memory that they point into.
+    """Keeps block tables as vLLM's workers do, and the memory that they point to.
 
-    A block that is lost, or handed to two requests, or read before it was written, changes the answer.
+    A block that is lost, handed to two requests, or read before it was written changes the answer.
     """
 
     def __init__(self, blocks: int) -> None:

@@ -1,6 +1,6 @@
-"""One tenant's blocks come to another one on a real engine. Prints what is in their memory before and after, as JSON.
+"""Blocks move from one tenant to another on a real engine. Prints their memory before and after, as JSON.
 
-A program of its own: the engine core shares its process.
+A separate program, because the engine core shares its process.
 """
 
 import json
@@ -48,7 +48,7 @@ def main(folder: Path) -> None:
 
 
 def transfer(llm, scrub: str) -> dict:
-    """acme fills blocks and loses them; burst puts one token into each block of the engine."""
+    """acme fills blocks and loses them; burst writes one token into each block of the engine."""
     scheduler = llm.llm_engine.engine_core.engine_core.scheduler
     declare(scheduler, scrub=scrub)
     ask(llm, "acme", ["Once upon a time. " * 20])
@@ -72,7 +72,7 @@ def declare(scheduler, **acme) -> None:
 
 
 def ask(llm, tenant: str, prompts: list[str]) -> None:
-    """As the frontend would."""
+    """Sends prompts as the frontend would."""
     from vllm import SamplingParams
 
     from tenantzone_contract.salt import tenant_salt

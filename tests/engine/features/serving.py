@@ -1,4 +1,4 @@
-"""How the second engine is served: under a path of a gateway, and with a chat template that may raise."""
+"""How the second engine is served: under a gateway's path, and with a chat template that may raise."""
 
 from pathlib import Path
 
@@ -9,11 +9,11 @@ RAISING = {
     "it looks into nothing": "{{ message.nothing.at_all }}",
     "it divides by zero": "{{ 1 // 0 }}",
 }
-"""What the template does at a message, by the text of that message."""
+"""The template's action for a message, by the message's text."""
 
 
 def raising_template(path: Path) -> Path:
-    """Write a chat template that is as the tiny model's own for all other messages."""
+    """Writes a chat template that equals the tiny model's own for all other messages."""
     raising = "".join(f"{{% if message.content == '{text}' %}}{what}{{% endif %}}" for text, what in RAISING.items())
     path.write_text(
         f"{{% for message in messages %}}{raising}{{{{ message.role }}}}: {{{{ message.content }}}}\n{{% endfor %}}"

@@ -1,4 +1,4 @@
-"""Takes the spans that a process exports, by OTLP over HTTP."""
+"""Receives the spans that a process exports, by OTLP over HTTP."""
 
 import threading
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a request may ask of stock vLLM, asked by two tenants of one real engine."""
+"""Requests for stock vLLM's features, sent by two tenants to one real engine."""
 
 import json
 import re
@@ -30,7 +30,7 @@ def test_several_answers_to_one_prompt_are_of_one_tenant(engine):
     prompt = text(4)
     for tenant, other in (("acme", "burst"), ("burst", "acme")):
         held, generated_before = engine.zone(other).held, engine.zone(tenant).generation_tokens
-        # Not seeded: vLLM's CPU worker ends with an error where a seeded prompt is prefilled in chunks.
+        # Not seeded: vLLM's CPU worker fails when it prefills a seeded prompt in chunks.
         answers = complete(engine.client(tenant), prompt, 20, n=3, temperature=1)
         assert len({tuple(choice.token_ids) for choice in answers.choices}) == 3
         assert engine.zone(other).held == held
@@ -97,7 +97,7 @@ def test_under_a_new_salt_key_each_cache_is_empty_and_then_goes_on(engine):
     prompt = text(5)
     for tenant in TENANTS:
         cached_tokens(engine.client(tenant), prompt)
-    # What requests have used goes over to the cache with the step after them.
+    # Blocks that requests have used enter the cache with the step after them.
     engine.wait(lambda: not any(engine.zone(tenant).in_use for tenant in TENANTS), "no request runs")
     before = {tenant: (engine.zone(tenant).cached, engine.zone(tenant).evicted.get("reset", 0)) for tenant in TENANTS}
     engine.renew_salt_key()
@@ -142,7 +142,7 @@ def test_each_beam_is_a_request_of_its_tenant(engine):
     answer = complete(engine.client("acme"), prompt, tokens, extra={"use_beam_search": True}, n=beams)
     assert len({choice.text for choice in answer.choices}) == beams
     after = {tenant: engine.zone(tenant) for tenant in TENANTS}
-    # One beam begins, and each token after the first is looked for in all of them.
+    # One beam begins, and each token after the first is looked up in all beams.
     assert after["acme"].generation_tokens - before["acme"].generation_tokens == 1 + beams * (tokens - 1)
     assert after["acme"].prefix_hit_tokens - before["acme"].prefix_hit_tokens >= 2 * BLOCK_TOKENS * beams
     assert after["burst"].prefix_query_tokens == before["burst"].prefix_query_tokens
@@ -170,5 +170,5 @@ def test_routes_that_are_refused_say_why(engine, path, reason):
 
 
 def test_sampling_was_warmed_up_before_the_engine_was_ready(engine):
-    """With adapters, too. `test_first_use` looks at what is compiled."""
+    """Also with adapters. `test_first_use` checks what is compiled."""
     assert "sampling could not be warmed up" not in engine.log.read_text()

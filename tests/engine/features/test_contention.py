@@ -1,4 +1,4 @@
-"""Tenants on one real engine that has too few blocks for both: with zones and, before in the same engine, without."""
+"""Tenants on one real engine with too few blocks for both: with zones and, earlier in the same engine, without."""
 
 from concurrent.futures import ThreadPoolExecutor
 

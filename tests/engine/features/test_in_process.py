@@ -1,4 +1,4 @@
-"""What a CPU engine does not have (asynchronous steps, pictures, sliding windows), in vLLM's real scheduler."""
+"""Features that a CPU engine lacks (asynchronous steps, pictures, sliding windows), in vLLM's real scheduler."""
 
 import pytest
 from vllm.config import SchedulerConfig
@@ -24,7 +24,7 @@ def driver(tmp_path):
 
 
 def with_picture(driver, tenant, picture):
-    """A request whose prompt has a picture in its second block; the tokens say nothing of which."""
+    """A request with a picture in its prompt's second block; its tokens are the same for all pictures."""
     request = driver.send(tenant, prompt(6, seed=1))
     place = PlaceholderRange(offset=BLOCK_TOKENS + 2, length=4)
     request.mm_features = [MultiModalFeatureSpec(data=None, modality="image", identifier=picture, mm_position=place)]
@@ -72,7 +72,7 @@ def test_priority_orders_the_requests_of_one_tenant_and_passes_no_other_tenants(
 
 @pytest.mark.shows("`reset_prefix_cache`")
 def test_one_zone_can_be_reset_alone(driver):
-    """By a limit of none, and back; vLLM's own reset is for all zones."""
+    """A limit of zero, then lifted, resets it; vLLM's own reset applies to all zones."""
     for tenant in ("acme", "burst"):
         driver.ask(tenant, prompt(6, seed=1))
     driver.declare(zone("acme", limit=0), zone("burst"))
@@ -85,7 +85,7 @@ def test_one_zone_can_be_reset_alone(driver):
 
 @pytest.fixture
 def sliding(tmp_path):
-    """A scheduler for a model whose layers all see no further back than a few blocks."""
+    """A scheduler for a model whose layers all see back only a few blocks."""
     config = vllm_config(tmp_path, max_batched_tokens=128)
     return Driver(make_scheduler(config, CAPACITY, window=WINDOW_BLOCKS * BLOCK_TOKENS))
 

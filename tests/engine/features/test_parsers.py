@@ -1,4 +1,4 @@
-"""An answer that vLLM's parser of tool calls takes too long for ends its own request, and nobody else waits for it."""
+"""An answer that takes vLLM's tool-call parser too long ends its own request and delays no other."""
 
 import asyncio
 import threading
@@ -15,14 +15,14 @@ from tests.waiting import await_that
 
 
 def hostile(spaces):
-    """An answer for which the parser takes eight times as long for twice the spaces."""
+    """An answer that takes the parser eight times as long for twice the spaces."""
     return "<tool_call>" + " " * spaces + "<a></tool_call>"
 
 
 SLOW = hostile(700)
-"""For which it takes several hundred milliseconds."""
+"""An answer that takes it several hundred milliseconds."""
 HOSTILE = hostile(1500)
-"""For which it takes a multiple of what so many tokens allow."""
+"""An answer that takes it a multiple of the time allowed for its tokens."""
 VALID = "<tool_call>look_up\n<arg_key>what</arg_key>\n<arg_value>a b</arg_value>\n</tool_call>"
 TOOLS = [
     {
@@ -42,7 +42,7 @@ def asking(text):
 
 
 def said(engine, text, tenant="burst", **fields):
-    """The answer to a request that makes the model say a text."""
+    """The answer to a request that makes the model emit this text."""
     return (
         engine.client(tenant)
         .with_options(timeout=300)
@@ -61,7 +61,7 @@ def refusals(engine):
 
 
 def parser_processes(engine):
-    """The processes in which the API server has answers parsed."""
+    """The processes in which the API server parses answers."""
     (api_server,) = psutil.Process(engine.pid).children()
     forked = []
     for process in api_server.children(recursive=True):
@@ -87,7 +87,7 @@ def test_a_tool_call_is_found_in_an_answer_whole_and_streamed(declared):
 def test_the_template_is_there_before_a_parser_needs_it(declared):
     (api_server,) = psutil.Process(declared.pid).children()
     (template,) = (each for each in api_server.children() if each.cmdline() == api_server.cmdline())
-    # No connection of a client's, nor any other descriptor of the API server's: only its own one and the standard ones.
+    # Neither client connections nor other descriptors of the API server: only its own one and the standard ones.
     assert template.num_fds() == 4
 
 
@@ -115,7 +115,7 @@ def test_an_answer_that_takes_the_parser_too_long_ends_with_an_error_while_other
     assert [call.function.name for call in found] == ["look_up"]
     assert refusals(declared) == before + 1
     assert "took too long" in declared.log.read_text()
-    # Streamed, each piece takes little, and all pieces together what their tokens allow.
+    # When streamed, each piece takes little, and all pieces together take what their tokens allow.
     streamed = "".join(chunk.choices[0].delta.content or "" for chunk in said(declared, SLOW, stream=True))
     assert len(streamed) <= len(SLOW)
 

@@ -1,4 +1,4 @@
-"""What does not go together with zones is refused before a model is loaded, or by the scheduler, and is named."""
+"""What zones do not support is refused before a model is loaded, or by the scheduler, with its name."""
 
 from types import SimpleNamespace
 from typing import get_args
@@ -133,7 +133,7 @@ USES = {
     "pipeline parallelism without asynchronous scheduling": with_a_pipeline,
     "a prefix hash that is not SHA-256": with_a_fast_hash,
 }
-"""What a config file, another flag or the model may turn on."""
+"""Settings that a config file, another flag or the model may turn on."""
 CONFIGURED = {each.feature: f"{each.reason}; {each.instead}" for each in UNSUPPORTED if each.is_configured is not None}
 
 

@@ -50,7 +50,7 @@ def random_zone(chance: random.Random, tenant: str, reserved: int) -> ZoneConfig
 
 
 def random_config(chance: random.Random, generation: int) -> RuntimeConfig:
-    """Any tenants, with reservations that add up to no more than the engine has."""
+    """Random tenants, with reservations that add up to at most the engine's blocks."""
     left, zones = CAPACITY, []
     for tenant in chance.sample(TENANTS, chance.randint(1, len(TENANTS))):
         zones.append(random_zone(chance, tenant, chance.choice([0, chance.randint(0, left)])))
@@ -66,7 +66,7 @@ def blocks_of(reserved: int | str) -> int:
 
 
 def kept_from(borrower: ZoneConfig, lender: ZoneConfig) -> int:
-    """What a zone never lends to another one."""
+    """Blocks that a zone never lends to another one."""
     reserved = blocks_of(lender.reserved)
     lends = borrower.priority >= lender.priority or lender.lending.borrowers == "AnyPriority"
     # Loans that may end within a step are not granted.
@@ -75,8 +75,7 @@ def kept_from(borrower: ZoneConfig, lender: ZoneConfig) -> int:
 
 
 def random_question(chance: random.Random, config: RuntimeConfig) -> Question | None:
-    """Of a tenant that has a zone, no longer than its limit and than what others can leave to it: else it is refused,
-    reload or not."""
+    """A tenant's request that fits its limit and what others leave, so that it is never refused, reload or not."""
     zone = chance.choice(config.zones)
     max_blocks = min(MAX_BLOCKS, zone.limit) if isinstance(zone.limit, int) else MAX_BLOCKS
     kept = sum(kept_from(zone, other) for other in config.zones if other is not zone)
@@ -90,7 +89,7 @@ def random_question(chance: random.Random, config: RuntimeConfig) -> Question | 
 
 
 def answers(scheduler, steps: list[tuple[RuntimeConfig, Question | None]], *, ahead: int) -> list[list[int]]:
-    """Apply, ask and step in turn; ``ahead`` steps are scheduled before the oldest one's tokens are known."""
+    """Applies, asks and steps in turn; schedules ``ahead`` steps before the oldest one's tokens are known."""
     driver, model, in_flight, requests = Driver(scheduler), PagedModel(CAPACITY + 1), deque(), []
 
     def step() -> None:

@@ -1,4 +1,4 @@
-"""What is left in the memory of a block that came to another tenant, read from a real engine's worker."""
+"""What remains in the memory of a block that moved to another tenant, read from a real engine's worker."""
 
 import json
 import os

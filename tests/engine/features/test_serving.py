@@ -22,7 +22,7 @@ def ask(engine: RealEngine, path: str, body: dict, key: str | None = "key-of-acm
 
 
 class TestRootPath:
-    """``--root-path``: a request is the same with that path before its own, and without."""
+    """``--root-path``: a request is served the same with that path as its prefix and without."""
 
     def test_a_tenant_finds_its_own_prefix_on_both_paths_and_no_other_does(self, engine):
         prompt = text(4)

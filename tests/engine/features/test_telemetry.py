@@ -1,4 +1,4 @@
-"""What a real engine logs and traces: whose it was, and no secret."""
+"""What a real engine logs and traces: the tenant of each request, and no secret."""
 
 import json
 import re
@@ -17,7 +17,7 @@ from tests.engine.real_engine import API_PORT, RealEngine
 
 TENANTS = ("acme", "burst")
 FROM_C = re.compile(r"\[[A-Z]\d{4} ")
-"""How a line begins that torch's C++ part writes past all of Python's logging."""
+"""The beginning of a line that torch's C++ part writes, bypassing Python's logging."""
 PROMPT = "the launch code is 0451"
 
 
@@ -27,7 +27,7 @@ def config(engine):
 
 
 def asked(engine: RealEngine, tenant: str, spans: SpanReceiver, **headers: str) -> tuple[Span, Span]:
-    """The frontend's span and vLLM's of a request that goes on with a client's trace."""
+    """The frontend's span and vLLM's span of a request that continues a client's trace."""
     trace_id = secrets.token_hex(16)
     headers = {"traceparent": f"00-{trace_id}-{secrets.token_hex(8)}-01", **headers}
     complete(engine.client(tenant), text(1), extra_headers=headers)

@@ -1,4 +1,4 @@
-"""Grammars that take what a test has them take, and steps in which masks are made of them."""
+"""Grammars that take as long as a test says, and steps that make masks of them."""
 
 import hashlib
 import threading
@@ -12,7 +12,7 @@ from hack.harness.scheduler import AnyToken, Driver, prompt
 
 
 class Grammar(AnyToken):
-    """By which each answer is right, and whose masks are its name."""
+    """A grammar that accepts every answer, and whose masks are its name."""
 
     def __init__(self, name: int) -> None:
         self.name = name
@@ -27,7 +27,7 @@ class Grammar(AnyToken):
 
 
 class Slow(Grammar):
-    """One whose mask takes a processor until it is told that it is over."""
+    """A grammar whose mask keeps a processor busy until it is told to stop."""
 
     def __init__(self, name: int) -> None:
         super().__init__(name)
@@ -37,13 +37,13 @@ class Slow(Grammar):
     def fill_bitmask(self, rows: torch.Tensor, row: int) -> None:
         while not self.over.is_set():
             self.turns += 1
-            # It lets others run meanwhile, as grammar libraries do.
+            # It lets other threads run meanwhile, as grammar libraries do.
             hashlib.pbkdf2_hmac("sha256", b"", b"", 10_000)
         super().fill_bitmask(rows, row)
 
 
 class Dear(Grammar):
-    """One that takes a part of a processor's time each time that no grammar is given up for."""
+    """A grammar that takes a part of a processor's time without ever being given up."""
 
     def __init__(self, name: int, seconds: float = 0.05) -> None:
         super().__init__(name)
@@ -77,7 +77,7 @@ def send(driver: Driver, tenant: str, grammar: Grammar, max_tokens: int = 2) -> 
 
 
 def step(driver: Driver) -> dict[str, list[int]]:
-    """One step, with the masks of those whose answers are structured."""
+    """Makes one step, with masks for the requests with structured output."""
     output, result = driver.schedule()
     reported = driver.scheduler.get_grammar_bitmask(output)
     masks = (

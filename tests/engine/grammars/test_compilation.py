@@ -1,4 +1,4 @@
-"""Grammars are compiled by turns: one tenant's many delay another tenant's one by no more than one."""
+"""Grammars are compiled in turns: one tenant's many grammars delay another's single one by at most one."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""Random lives of grammar compilation: however much others send, a tenant's next grammar begins in its turn."""
+"""Random lives of grammar compilation: however many others send, a tenant's next grammar begins in its turn."""
 
 from collections import deque
 from random import Random
@@ -21,7 +21,7 @@ class Threads:
         self.count, self.chance = count, chance
         self.queue = deque()
         self.busy = []
-        """For each thread that works: the steps that its work takes yet, and the work."""
+        """For each busy thread: the steps that its work still takes, and the work."""
 
     def submit(self, task, *args):
         self.queue.append((task, args))
@@ -45,7 +45,7 @@ def test_a_tenant_waits_for_one_grammar_of_each_other_tenant_at_most(seed):
     flood = tenants[0]
     waiting = {tenant: deque() for tenant in tenants}
     ready_since = dict.fromkeys(tenants, 0)
-    # The step in which the first of its grammars came to be its next one.
+    # The step in which the first of its grammars became its next one.
     most = LONGEST * (1 + -(-(len(tenants) - 1) // threads.count))
     for step in range(STEPS):
         for tenant in tenants:

@@ -1,4 +1,4 @@
-"""What tenants' grammars may take over time: so much, whatever the steps are, and each tenant for itself."""
+"""The time that a tenant's grammars may take: bounded, whatever the steps are, and separate for each tenant."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,11 +17,11 @@ steps = st.lists(
     ),
     max_size=60,
 )
-"""Seconds since the step before, and what is asked in each by tenant."""
+"""Seconds since the previous step, and what each tenant asks for in it."""
 
 
 def served(history, only=None) -> list[dict[str, tuple[float, int]]]:
-    """What of a history is done, step by step, where nothing is done for who owes too much."""
+    """What is done of a history, step by step, if nothing is done for tenants that owe too much."""
     debts, now, done = GrammarDebts(), 1e6, []
     for pause, asked in history:
         now += pause

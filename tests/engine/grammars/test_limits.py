@@ -1,4 +1,4 @@
-"""What all of one tenant's grammars may take of a step, and of many steps."""
+"""The time that all of one tenant's grammars may take in a step, and over many steps."""
 
 from hack.harness.scheduler import Driver, prompt
 from tenantzone_contract.config import ZoneConfig
@@ -24,7 +24,7 @@ def test_a_tenants_masks_take_no_more_together_either(driver: Driver):
 
 
 def test_drafted_tokens_count_with_the_masks_of_their_step(driver: Driver):
-    # Nobody looks at what is being done before it is done, however slow the machine is.
+    # The time is checked only afterwards, however slow the machine is.
     driver.scheduler._masks._limit_seconds = 60.0
     driver.scheduler._masks._tenant_limit_seconds = 0.3
     grammar, others = Dear(3, seconds=0.14), Dear(1, seconds=0.14)
@@ -61,7 +61,7 @@ def test_what_was_given_up_is_owed_too(driver: Driver, slow: Slow):
     driver.scheduler._masks._debts = GrammarDebts(limit_seconds=0.15, paid_per_second=0.0)
     send(driver, "acme", slow)
     step(driver)
-    # Once a step's masks are made, what the one before has taken is counted.
+    # The time of a step's masks is counted once the next step's masks are made.
     later = [send(driver, "gold", Grammar(1), max_tokens=5)]
     step(driver)
     slow.over.set()
@@ -77,7 +77,7 @@ def test_what_is_given_up_counts_once_and_only_as_far_as_it_had_come(driver: Dri
     taken = driver.scheduler._masks._taken
     then, turns = taken.by_tenant()["acme"], slow.turns
     assert then[0] > LIMIT_SECONDS
-    # However long it goes on, and whether or not another step has begun when it ends.
+    # However long it continues, and whether or not another step has begun when it ends.
     eventually(lambda: slow.turns > 2 * turns)
     slow.over.set()
     eventually(lambda: not busy(driver))

@@ -1,4 +1,4 @@
-"""A grammar that takes too long, or leads nowhere, costs its own request, and nobody else a step."""
+"""A grammar that takes too long, or leads nowhere, fails its own request and costs no other a step."""
 
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,7 +13,7 @@ from tests.frontend.harness import eventually
 
 
 class Waiting(Grammar):
-    """One whose mask comes late, and takes no processor."""
+    """A grammar whose mask comes late without using a processor."""
 
     def fill_bitmask(self, rows: torch.Tensor, row: int) -> None:
         late = threading.Event()

@@ -1,4 +1,4 @@
-"""The same by xgrammar's own grammars, in vLLM's own manager."""
+"""The same with xgrammar's own grammars, in vLLM's own manager."""
 
 import time
 from random import Random
@@ -14,13 +14,13 @@ from tests.engine.grammars.stand_ins import send, step
 from tests.engine.test_refused import refusal
 
 CHOSEN = "$"
-"""What each step of a driver chooses."""
+"""The token that a driver chooses in each step."""
 DEAR_SECONDS = 0.1
-"""Of a processor: more than a tenant may take in a step and owe nothing for."""
+"""Processor seconds: more than a tenant may take in a step without owing any."""
 
 
 def tokenizer():
-    """Of thousands of tokens of several letters, many of which fit in part only: a mask has to look at these."""
+    """A tokenizer with thousands of tokens of several letters; many fit only in part, so a mask has to check them."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
@@ -35,7 +35,7 @@ def tokenizer():
 
 
 def rules(number: int) -> str:
-    """A grammar of so many rules, each of which may be empty."""
+    """A grammar of `number` rules, each of which may be empty."""
     each = (f'r{rule} ::= "" | "a" r{rule} | [$a-z0-9] r{(rule + 1) % number}' for rule in range(number))
     return "\n".join(["root ::= " + " ".join(f"r{rule}" for rule in range(number)), *each])
 
@@ -55,7 +55,7 @@ def compiled(driver: Driver, grammar: str) -> StructuredOutputGrammar:
 
 
 def dear(driver: Driver) -> str:
-    """A grammar whose first mask takes so long, on whatever machine this is."""
+    """A grammar whose first mask takes that long on any machine."""
     rows = driver.scheduler.structured_output_manager.backend.allocate_token_bitmask(1)
     for number in range(4, 24):
         grammar = compiled(driver, rules(number))

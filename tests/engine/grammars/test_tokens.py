@@ -1,4 +1,4 @@
-"""Tokens are taken into a tenant's grammar, and drafted ones looked at, beside the step."""
+"""A tenant's grammar accepts tokens and checks drafted ones in another thread than the step's."""
 
 import hashlib
 import threading
@@ -13,7 +13,7 @@ from tests.frontend.harness import eventually
 
 
 class SlowToTakeIn(Grammar):
-    """One that takes a processor for each token that was chosen, or drafted, until it is told that it is over."""
+    """A grammar that keeps a processor busy for each chosen or drafted token until it is told to stop."""
 
     def __init__(self, name: int) -> None:
         super().__init__(name)
@@ -30,7 +30,7 @@ class SlowToTakeIn(Grammar):
 
 
 class Noting(Grammar):
-    """One that notes what it takes in, and in which thread."""
+    """A grammar that records the tokens it accepts, and in which thread."""
 
     def __init__(self, name: int) -> None:
         super().__init__(name)
@@ -101,7 +101,7 @@ def test_tokens_are_taken_in_beside_the_step_before_the_next_mask_and_drafts_com
 
 
 def test_what_vllm_asks_while_it_makes_masks_is_answered_there(driver: Driver):
-    """As 0.33 does of tokens that end an answer's reasoning. Who waited there for that thread would wait for ever."""
+    """vLLM 0.33 asks this about tokens that end an answer's reasoning. A wait there for that thread would never end."""
     manager = driver.scheduler.structured_output_manager
     make, asked = driver.scheduler._masks._make, []
 

@@ -1,4 +1,4 @@
-"""Whether a schema can be a grammar is found out beside the event loop, and no two times."""
+"""A schema is validated as a grammar outside of the event loop, and only once."""
 
 import asyncio
 import threading
@@ -19,7 +19,7 @@ def asked_by(tenant: str | None) -> SamplingParams:
 
 
 class Slow:
-    """A validation that takes until it may end, and notes who was at it."""
+    """A validation that takes until it may end, and records its callers."""
 
     def __init__(self) -> None:
         self.may_end = threading.Semaphore(0)

@@ -1,4 +1,4 @@
-"""What must hold of LoRA adapter slots after each step of any life."""
+"""Invariants of LoRA adapter slots after each step of any life."""
 
 from collections.abc import Iterable
 
@@ -16,10 +16,10 @@ SLACK = 3
 
 
 class AdapterSlots:
-    """Looks at an engine's adapter slots from outside, after each step.
+    """Checks an engine's adapter slots from outside, after each step.
 
     Args:
-        scheduler: of the engine.
+        scheduler: the engine's scheduler.
     """
 
     def __init__(self, scheduler: Scheduler) -> None:
@@ -27,12 +27,12 @@ class AdapterSlots:
         self._waited: dict[Zone, tuple[float, int]] = {}
         """Entitled zones that wait for a slot that others could give up: since when, and for how many steps."""
         self._overdue: dict[Zone, int] = {}
-        """Steps since their grace was over."""
+        """Steps since the zone's grace was over."""
 
     def check(self, before: Snapshot, after: Snapshot) -> None:
         if self._scheduler.lora_config is None or not self._scheduler.block_pool.ledger.zones:
             return
-        # vLLM 0.33 counts the adapters of all that run. What vLLM 0.32 counts, it asserts itself.
+        # vLLM 0.33 counts the adapters of all running requests. vLLM 0.32 asserts its own count.
         assert len(_users(after.seated)) <= self._scheduler.lora_config.max_loras, "more adapters run than have slots"
         self._an_entitled_zone_gets_a_slot(before, after)
 

@@ -1,4 +1,4 @@
-"""What must hold of the room in the encoder after each step of any life."""
+"""Invariants of the room in the encoder after each step of any life."""
 
 from collections.abc import Iterable, Iterator
 
@@ -18,23 +18,23 @@ SLACK = 3
 
 
 class EncoderRoom:
-    """Looks at the room in an engine's encoder from outside, before and after each step.
+    """Checks the room in an engine's encoder from outside, before and after each step.
 
     Args:
-        scheduler: of the engine.
+        scheduler: the engine's scheduler.
     """
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self._standing: dict[Zone, tuple[Request, Encoding]] = {}
-        """The first request of each entitled zone that lacks at most an encoding before the step, and which."""
+        """Each entitled zone's first request that lacks nothing but an encoding before the step, and that encoding."""
         self._ran: set[Request] = set()
         """The requests that ran before the step."""
         self._overdue: dict[Zone, tuple[Request, Encoding, float, int]] = {}
         """Those that borrowers could make room for: since when, and for how many steps."""
 
     def before(self, seen: Snapshot) -> None:
-        """Note who needs room."""
+        """Notes which requests need room."""
         self._standing, self._ran = {}, set(seen.running)
         for request in [*seen.running, *self._next_in(seen)]:
             zone = zone_of(request)
@@ -62,7 +62,7 @@ class EncoderRoom:
                 yield request
 
     def after(self, seen: Snapshot, output: SchedulerOutput) -> None:
-        """Check that nobody has taken the room of a zone that is entitled to it."""
+        """Checks that no other zone has taken the room of an entitled zone."""
         room = self._scheduler._engine.encoder_room
         requests = self._scheduler.requests
         encoded = output.scheduled_encoder_inputs

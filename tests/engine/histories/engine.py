@@ -1,4 +1,4 @@
-"""An engine core that lives a life: vLLM's real scheduler, stepped as vLLM's engine core steps it."""
+"""An engine core in a random life: vLLM's real scheduler, stepped as vLLM's engine core steps it."""
 
 import time
 from collections import deque
@@ -44,11 +44,11 @@ class Compilation:
 
     future: Future
     turns: int
-    """Until it is done."""
+    """Turns of the engine until it is compiled."""
     fails: bool
 
     def end(self) -> None:
-        """Tell the outcome, unless nobody wants to know it any more: the request was aborted."""
+        """Reports the outcome, unless the request was aborted."""
         if not self.future.set_running_or_notify_cancel():
             return
         if self.fails:
@@ -61,9 +61,9 @@ class Engine:
     """One engine, from its start to its end.
 
     Args:
-        config: shared by all engines; nothing in it is changed.
-        flags: how this one is started.
-        clock: what it reads the time from.
+        config: shared by all engines, and not changed.
+        flags: the flags of this engine.
+        clock: the source of the engine's time.
     """
 
     def __init__(self, config: VllmConfig, flags: Flags, clock: Clock) -> None:
@@ -85,17 +85,17 @@ class Engine:
         self.driver.drafts = lambda most: chance.randint(0, most)
         self.invariants = Invariants(self.driver)
         self.requests: list[Request] = []
-        """All that ever arrived."""
+        """All requests that ever arrived."""
         self.compilations: list[Compilation] = []
         self.configs: list[Declare] = []
-        """All that were ever in force."""
+        """All configs that ever took effect."""
         self._in_flight: deque = deque()
         self._computed = 0
-        """Tokens of the last step."""
+        """Tokens that the last step computed."""
         self._numbers = iter(range(1_000_000, 2_000_000))
 
     def live(self, event: object) -> None:
-        """Let one event happen."""
+        """Runs one event."""
         match event:
             case Send():
                 for _ in range(event.count):
@@ -117,7 +117,7 @@ class Engine:
             case Forget():
                 self._forget()
             case ResetCache():
-                # Blocks that a load or a step in flight still writes can't be taken back: vLLM refuses, with an error.
+                # Blocks that a load or a step in flight still writes can't be freed: vLLM refuses, with an error.
                 may_fail = RuntimeError if self.flags.tiers is not None and event.with_running else ()
                 with self.invariants.around_a_reset(), suppress(may_fail):
                     self.scheduler.reset_prefix_cache(reset_running_requests=event.with_running)
@@ -131,7 +131,7 @@ class Engine:
             memory._forget(given_up)
 
     def turn(self) -> bool:
-        """What vLLM's engine core does between two looks at its input. Returns whether a step computed something."""
+        """Makes a turn, as vLLM's engine core does between two reads of its input. Returns whether a step computed."""
         for compilation in list(self.compilations):
             compilation.turns -= 1
             if compilation.turns <= 0:
@@ -163,17 +163,17 @@ class Engine:
 
     @property
     def step_seconds(self) -> float:
-        """How long the last step takes."""
+        """Seconds that the last step takes."""
         return self.flags.step_seconds + self.flags.token_seconds * self._computed
 
     @property
     def is_computing(self) -> bool:
-        """Whether a step that computes something is in flight: in a pipeline, others wait for what comes of it."""
+        """Whether a step that computes something is in flight: in a pipeline, others wait for its result."""
         return any(output.total_num_scheduled_tokens for output, _ in self._in_flight)
 
     @property
     def is_copying(self) -> bool:
-        """Whether a copy from or to a tier is under way, which takes some steps more."""
+        """Whether a copy from or to a tier, which takes some more steps, is in progress."""
         return self._worker is not None and self._worker.is_copying
 
     @property
@@ -182,14 +182,14 @@ class Engine:
         return not self._in_flight and not self.scheduler.requests and not self.scheduler.has_requests()
 
     def pass_time(self, seconds: float) -> None:
-        """Time passes; the housekeeper, which looks several times a second, does so at the end of it."""
+        """Advances the time; the housekeeper, which runs several times a second, runs at the end of it."""
         self.clock.seconds += seconds
         with self._pauses():
             self.scheduler.let_time_pass()
         self.driver.check()
 
     def abort(self, requests: list[Request]) -> None:
-        """Their clients go away."""
+        """Aborts requests whose clients have gone."""
         self.scheduler.finish_requests([each.request_id for each in requests], RequestStatus.FINISHED_ABORTED)
 
     def finish(self, compilation: Compilation) -> None:
@@ -207,7 +207,7 @@ class Engine:
 
     @contextmanager
     def _pauses(self) -> Iterator[None]:
-        """Of what goes on beside the steps: if there are to be steps in them, after each zone, else none."""
+        """Makes work outside of the steps pause after each zone, for a step, or never pause."""
         turn_seconds = 0.0 if self.flags.steps_in_pauses else inf
         pause = SimpleNamespace(sleep=lambda _: self.turn(), perf_counter=time.perf_counter)
         with patch.object(turns, "_TURN_SECONDS", turn_seconds), patch.object(turns, "time", pause):
@@ -239,7 +239,7 @@ class Engine:
         self.requests.append(reported.request)
 
     def _images(self, event: Send, tokens: int) -> list[tuple[str, int, int]]:
-        """Name, first token and length of each image that a prompt of so many tokens has room for."""
+        """Name, first token and length of each image that fits into a prompt of `tokens` tokens."""
         placed, end = [], 0
         for image in event.images:
             begin, length = end + image.gap, IMAGES[image.like]
@@ -262,7 +262,7 @@ def _adapter(number: int) -> LoRARequest:
 
 
 def _with_flags(config: VllmConfig, flags: Flags) -> VllmConfig:
-    # As vLLM has it: a pool holds one request of the greatest length at least.
+    # As vLLM requires: a pool holds at least one request of the greatest length.
     drafted = 0 if flags.drafting is None else flags.drafting[1]
     max_model_len = longest(flags.capacity, flags.kinds, drafted, flags.steps_in_flight)
     config = with_flags(

@@ -1,4 +1,4 @@
-"""What a life consists of: the engine's flags, and what happens to the engine, in order."""
+"""The parts of a life: the engine's flags, and the events that happen to the engine, in order."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -17,11 +17,11 @@ class TierFlags:
     """The tiers of an engine, and how fast they are."""
 
     chunks: int
-    """Of CPU memory, each of one block."""
+    """Chunks of CPU memory, of one block each."""
     slowest: int
-    """Steps that a copy takes at most."""
+    """The most steps that a copy takes."""
     files: int | None
-    """Chunks of a disk below it; None: there is none."""
+    """Chunks of a disk below it; None: no disk."""
     failing: bool
     """Whether the disk fails now and then."""
 
@@ -31,11 +31,11 @@ class Flags:
     """How the engine is started."""
 
     capacity: int
-    """Blocks."""
+    """Blocks of the pool."""
     seats: int
     """``--max-num-seqs``."""
     batched_tokens: int
-    """``--max-num-batched-tokens``; no fewer than seats, and a whole prompt's where these are not cut."""
+    """``--max-num-batched-tokens``; at least the number of seats, and a whole prompt's where prompts are not cut."""
     chunked: bool
     """``--enable-chunked-prefill``."""
     long_prefill: int
@@ -44,33 +44,33 @@ class Flags:
     whole_prompts: bool
     """``--scheduler-reserve-full-isl``."""
     window: int | None
-    """Tokens that attention looks back, of one group's layers or where ``kinds`` say so; None: all."""
+    """Tokens that attention looks back, in one group's layers or where ``kinds`` say so; None: all."""
     kinds: tuple[str, ...]
-    """Of the model's layers, a group of KV caches for each; none: one group."""
+    """Kinds of the model's layers, with a group of KV caches for each; empty: one group."""
     policy: Literal["fcfs", "priority"]
     prefix_caching: bool
     steps_in_flight: int
-    """1: each step ends before the next one is scheduled. More than 2: one more than a pipeline has stages."""
+    """1: each step ends before the next is scheduled. More than 2: one more than a pipeline has stages."""
     step_seconds: float
-    """That each step takes, ..."""
+    """Seconds that each step takes."""
     token_seconds: float
-    """... and more for each token that it computes."""
+    """Further seconds for each token that a step computes."""
     drafting: tuple[str, int] | None
-    """``--speculative-config``: a method, and how many tokens are drafted at a time; None: none are."""
+    """``--speculative-config``: a method, and the number of tokens drafted at a time; None: no drafts."""
     encoder: tuple[int, int] | None
     """Embeddings of images that a step may make, and that stay cached; None: the model takes no images."""
     whole_images: bool
     """``--disable-chunked-mm-input``: no step computes a part of an image."""
     adapters: int | None
-    """``--max-loras``; None: the model takes none."""
+    """``--max-loras``; None: the model takes no adapters."""
     steps_in_pauses: bool
-    """Whether configs and time change one zone after the other, with a step in between."""
+    """Whether configs and time change one zone after another, with a step in between."""
     tiers: TierFlags | None
-    """``--kv-transfer-config``; None: there are none."""
+    """``--kv-transfer-config``; None: no tiers."""
 
 
 IMAGES = {"cat": 16, "dog": 40, "owl": 64}
-"""Images that tenants show again and again, by name, and the embeddings of each: a token for each of them."""
+"""Images that tenants show repeatedly, by name, with the number of embeddings: one token for each."""
 
 
 @dataclass(frozen=True)
@@ -80,20 +80,20 @@ class Image:
     like: str
     """One of `IMAGES`."""
     is_new: bool
-    """Whether it is as large as that, and like no other."""
+    """Whether it is a new image of the same size."""
     gap: int
-    """Tokens before it: from the prompt's beginning, or from the image before it."""
+    """Tokens before it: from the prompt's beginning, or from the previous image."""
 
 
 @dataclass(frozen=True)
 class Declare:
-    """A config arrives. It may be one that does not fit the engine."""
+    """A config arrives; it may not fit the engine."""
 
     zones: tuple[ZoneConfig, ...]
     pool: PoolConfig
 
     def __repr__(self) -> str:
-        """Only what is not a default."""
+        """Only the values that are not defaults."""
         zones = ", ".join(
             str(zone.model_dump(exclude_defaults=True, exclude={"name", "generation"})) for zone in self.zones
         )
@@ -102,10 +102,10 @@ class Declare:
 
 @dataclass(frozen=True)
 class Send:
-    """Requests arrive, all alike."""
+    """Identical requests arrive."""
 
     tenant: str | None
-    """None: past the frontend."""
+    """The tenant; None: the request bypasses the frontend."""
     blocks: int
     """Full blocks of the prompt."""
     extra: int
@@ -116,20 +116,20 @@ class Send:
     count: int
     priority: int
     prompt_logprobs: bool
-    """Such a request reads no prefix from the cache."""
+    """Whether prompt logprobs are requested: such a request reads no prefix from the cache."""
     user: str
-    """Of the tenant; empty: that is not told."""
+    """The tenant's user; empty: not reported."""
     images: tuple[Image, ...]
-    """Those that the prompt has room for are in it."""
+    """The images of the prompt, as far as they fit."""
     grammar: int | None
-    """Turns of the engine until the grammar is compiled, negative if it fails then; None: the answer is free text."""
+    """Turns of the engine until the grammar is compiled, negative if it then fails; None: free text."""
     adapter: int | None
-    """Number of a LoRA adapter; None: the model itself is asked."""
+    """The number of a LoRA adapter; None: the base model."""
 
 
 @dataclass(frozen=True)
 class Turns:
-    """The engine goes on."""
+    """The engine makes some turns."""
 
     count: int
 
@@ -143,7 +143,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class Abort:
-    """Clients go away: of the requests that have not ended, every ``every``-th from ``first`` on."""
+    """Clients go away: of the unfinished requests, every ``every``-th from ``first`` on."""
 
     first: int
     every: int
@@ -158,14 +158,14 @@ class Pause:
 
 @dataclass(frozen=True)
 class ResetCache:
-    """All prefixes are forgotten; refused while requests use blocks, unless those are sent back first."""
+    """All prefixes are forgotten; refused while requests use blocks, unless these are sent back first."""
 
     with_running: bool
 
 
 @dataclass(frozen=True)
 class Forget:
-    """All that is cached in blocks and in CPU memory goes, as if others had driven it out; a disk keeps it."""
+    """Everything cached in blocks and in CPU memory goes, as if others had evicted it; a disk keeps it."""
 
 
 Event = Declare | Send | Turns | Wait | Abort | Pause | ResetCache | Forget
@@ -173,15 +173,15 @@ Event = Declare | Send | Turns | Wait | Abort | Pause | ResetCache | Forget
 
 @dataclass(frozen=True)
 class Life:
-    """Flags, and what happens."""
+    """Flags, and a list of events."""
 
     flags: Flags
     events: tuple[Event, ...]
 
     def __repr__(self) -> str:
-        """One event a line, so that a shrunk life can be read."""
+        """One event per line, so that a shrunk life is readable."""
         return f"Life({self.flags},\n    " + ",\n    ".join(map(repr, self.events)) + ")"
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """What Hypothesis prints."""
+        """Hypothesis' printed form."""
         printer.text(repr(self))

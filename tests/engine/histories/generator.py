@@ -1,4 +1,4 @@
-"""Draws lives. Whatever is drawn can happen to an engine; the simplest value of each draw is the dullest one."""
+"""Draws lives. All drawn events can happen to an engine; the simplest value of each draw is the least eventful one."""
 
 from dataclasses import replace
 from typing import Any
@@ -72,11 +72,11 @@ tiers = st.builds(
 
 
 IN_TIERS_TOGETHER = [kinds for kinds in KINDS if {"full"} < set(kinds) <= {"full", "window", "mamba align"}]
-"""Kinds of layers of which a tier keeps what a prompt needs together."""
+"""Kinds of layers for which a tier keeps a prompt's chunks together."""
 
 
 def _tiers_for(kinds: tuple[str, ...], drafting: tuple[str, int] | None) -> st.SearchStrategy[TierFlags | None]:
-    """Those that go with layers of these kinds."""
+    """Tier flags that go with layers of these kinds."""
     if not kinds:
         return st.none() | tiers
     if keep_groups_in_tiers() and kinds in IN_TIERS_TOGETHER and drafting is None:
@@ -93,8 +93,8 @@ def flags(draw: st.DrawFn) -> Flags:
     batched_tokens = draw(st.sampled_from([1024, 64, 128, 256, 12]))
     long_prefill = draw(st.sampled_from([0, 0, 0, 16, 40]))
     drafting = draw(st.sampled_from([each for each in DRAFTING if _drafts(each, kinds, window)]))
-    # Who drafts looks at the token behind: an image's last one waits in vLLM for the next image to be encoded, and
-    # keeps its own encoding meanwhile. So both must fit, or that waits for ever, without zones, too.
+    # With drafts, vLLM also needs the next token: an image's last one waits in vLLM for the next image to be encoded,
+    # and keeps its own encoding meanwhile. So both must fit, or the request waits for ever, without zones, too.
     looks_ahead = drafting is not None and drafting[0] in ("eagle", "mtp")
     encoder = draw(st.sampled_from([None, None, (64, 160), (160, 320), *([] if looks_ahead else [(64, 64)])]))
     # What others generate must leave room for an image in each step, and chunks may end where states are kept, or where
@@ -124,13 +124,13 @@ def flags(draw: st.DrawFn) -> Flags:
         steps_in_pauses=draw(st.sampled_from([False, False, True])),
         tiers=draw(_tiers_for(kinds, drafting)) if chunked else None,
     )
-    # With many states that are drafted, no request at all has room in the smallest pool.
+    # With many drafted states, no request at all fits into the smallest pool.
     has_room = longest(made.capacity, kinds, drafting[1] if drafting else 0, made.steps_in_flight) > 0
     return made if has_room else replace(made, capacity=100)
 
 
 def _goes(kinds: tuple[str, ...], chunked: bool, prefix_caching: bool) -> bool:
-    """Whether vLLM has layers of these kinds in such an engine."""
+    """Whether vLLM supports layers of these kinds in such an engine."""
     states = [kind for kind in kinds if kind.startswith("mamba")]
     if not prefix_caching:
         return all(kind == "mamba none" for kind in states)
@@ -138,7 +138,7 @@ def _goes(kinds: tuple[str, ...], chunked: bool, prefix_caching: bool) -> bool:
 
 
 def _drafts(drafting: tuple[str, int] | None, kinds: tuple[str, ...], window: int | None) -> bool:
-    """Whether vLLM drafts so for such a model. With modules and a window, 0.33 looks up blocks without a hash."""
+    """Whether vLLM drafts this way for such a model. With modules and a window, 0.33 looks up blocks without a hash."""
     method = None if drafting is None else drafting[0]
     has_window = window is not None and (not kinds or "window" in kinds)
     return not (method == "mtp" and has_window) and not (method in ("mtp", "eagle") and "chunks" in kinds)
@@ -155,7 +155,7 @@ _of_tiers = st.fixed_dictionaries(
 
 @st.composite
 def zones(draw: st.DrawFn, tenant: str, left: int, chosen: Flags) -> ZoneConfig:
-    """``left``: blocks that are not reserved yet."""
+    """Draws a zone's config. ``left``: blocks that are not yet reserved."""
     capacity = chosen.capacity
     reserved = draw(st.sampled_from([0, left // 4, left // 2, left])) if draw(st.booleans()) else 0
     limit = None
@@ -204,11 +204,11 @@ def pools(draw: st.DrawFn, capacity: int) -> PoolConfig:
 
 @st.composite
 def configs(draw: st.DrawFn, chosen: Flags) -> Declare:
-    """Mostly ones that fit; reservations may add up to all there is, and sometimes to more."""
+    """Draws configs that mostly fit; reservations may add up to all blocks, and sometimes to more."""
     left = chosen.capacity
     declared = []
     for tenant in TENANTS:
-        # Without zones, vLLM dies of adapters of requests that sit out a step.
+        # Without zones, vLLM fails on adapters of requests that skip a step.
         is_needed = chosen.adapters is not None and tenant == TENANTS[0]
         if draw(st.integers(0, 3)) > 0 or is_needed:
             declared.append(draw(zones(tenant, left, chosen)))
@@ -222,7 +222,7 @@ images = st.builds(Image, like=st.sampled_from(list(IMAGES)), is_new=st.booleans
 @st.composite
 def sends(draw: st.DrawFn, chosen: Flags, *tenants: str | None) -> Send:
     capacity = chosen.capacity
-    # A prompt that is not cut has to be computed in one step, whatever the encoder has room for.
+    # An uncut prompt must be computed in one step, whatever the encoder has room for.
     takes_images = chosen.encoder is not None and chosen.chunked
     return Send(
         tenant=draw(st.sampled_from(tenants)),
@@ -246,7 +246,7 @@ def sends(draw: st.DrawFn, chosen: Flags, *tenants: str | None) -> Send:
 def events(draw: st.DrawFn, chosen: Flags) -> Event:
     kind = draw(st.sampled_from(_KINDS))
     if kind is Send:
-        # Mostly of tenants that have a zone, if any has.
+        # Mostly for tenants that have a zone, if any has.
         return draw(sends(chosen, *TENANTS * 4, STRANGER, None))
     if kind is Turns:
         return Turns(draw(st.sampled_from([1, 2, 3, 5, 20])))
@@ -266,7 +266,7 @@ _KINDS = [Turns] * 10 + [Send] * 10 + [Declare] * 2 + [Wait, Wait, Abort, Pause,
 
 @st.composite
 def flags_with_whole_hits(draw: st.DrawFn) -> Flags:
-    """Of an engine with a disk, and a model of which a tier keeps what several groups have of a prompt whole."""
+    """Flags of an engine with a disk, and a model whose tiers keep a prompt's chunks of several groups whole."""
     kinds = draw(st.sampled_from(IN_TIERS_TOGETHER))
     chosen = draw(flags())
     if chosen.drafting is not None or not chosen.chunked:
@@ -279,13 +279,13 @@ def flags_with_whole_hits(draw: st.DrawFn) -> Flags:
 
 @st.composite
 def flags_with_adapters(draw: st.DrawFn) -> Flags:
-    """Of an engine that takes LoRA adapters."""
+    """Flags of an engine that takes LoRA adapters."""
     return replace(draw(flags()), adapters=draw(st.integers(1, 4)))
 
 
 @st.composite
 def crowds(draw: st.DrawFn, chosen: Flags) -> Event:
-    """What has zones want more adapters for longer than there are slots."""
+    """Events that make zones want more adapters at length than there are slots."""
     if not draw(st.booleans()):
         return Turns(draw(st.sampled_from([20, 40])))
     send = draw(sends(chosen, *TENANTS))
@@ -295,7 +295,7 @@ def crowds(draw: st.DrawFn, chosen: Flags) -> Event:
 
 @st.composite
 def flags_with_images(draw: st.DrawFn) -> Flags:
-    """Of an engine whose encoder has room for two images at most."""
+    """Flags of an engine whose encoder has room for at most two images."""
     chosen = draw(flags())
     looks_ahead = chosen.drafting is not None and chosen.drafting[0] in ("eagle", "mtp")
     room = draw(st.sampled_from([(64, 160), (160, 160), *([] if looks_ahead else [(64, 64), (64, 100)])]))
@@ -306,7 +306,7 @@ def flags_with_images(draw: st.DrawFn) -> Flags:
 
 @st.composite
 def flags_with_slow_images(draw: st.DrawFn) -> Flags:
-    """Of the same engine, where a request keeps the room of an image for many steps: each computes few tokens."""
+    """Flags of the same engine where a request keeps an image's room for many steps: each computes few tokens."""
     chosen = replace(
         draw(flags_with_images()),
         capacity=200,
@@ -328,7 +328,7 @@ def flags_with_slow_images(draw: st.DrawFn) -> Flags:
 
 @st.composite
 def galleries(draw: st.DrawFn, chosen: Flags) -> Event:
-    """What has zones want more images encoded for longer than there is room."""
+    """Events that make zones want more images encoded at length than there is room for."""
     if not draw(st.booleans()):
         return Turns(draw(st.sampled_from([20, 40])))
     send = draw(sends(chosen, *TENANTS))
@@ -338,7 +338,7 @@ def galleries(draw: st.DrawFn, chosen: Flags) -> Event:
 
 @st.composite
 def lives_with_slow_images(draw: st.DrawFn) -> Life:
-    """Borrowers have many images encoded, one entitled zone or two have one at a time, and one computes long texts."""
+    """Borrowers have many images encoded, one or two entitled zones one at a time, and one zone computes long texts."""
     chosen = draw(flags_with_slow_images())
     graces = st.sampled_from([0.0, 1.0, 5.0])
     happens: list[Event] = [
@@ -387,7 +387,7 @@ def _asking(tenant: str, blocks: int, shown: tuple[Image, ...], count: int = 1) 
 
 @st.composite
 def returns(draw: st.DrawFn, chosen: Flags) -> Event:
-    """What has prompts come again when a disk alone has them."""
+    """Events that repeat prompts that only a disk still has."""
     kind = draw(st.sampled_from([Send, Turns, Forget]))
     if kind is Send:
         prompt = replace(draw(sends(chosen, *TENANTS[:2])), prefix=draw(st.integers(0, 1)), prompt_logprobs=False)

@@ -1,4 +1,4 @@
-"""What must hold after each step of any life, whatever the engine's flags."""
+"""Invariants after each step of any life, whatever the engine's flags."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from tests.engine.histories.reckoning import blocks_at_most, slots_at_most, slot
 from tests.engine.histories.snapshot import Snapshot, could_be_admitted, take_snapshot, zone_of
 
 MAX_PASSED_OVER = 2
-"""Steps in which there is a seat and a token left, and an entitled zone still gets none of its requests in."""
+"""Steps with a free seat and a token left in which an entitled zone gets none of its requests admitted."""
 
 
 def _has_images_ahead(request: Request) -> bool:
@@ -31,21 +31,21 @@ def _has_images_ahead(request: Request) -> bool:
 
 
 class Invariants:
-    """Looks at an engine from outside, before and after whatever happens to it.
+    """Checks an engine from outside, before and after each event.
 
     Args:
-        driver: of the engine.
+        driver: the engine's driver.
     """
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
         self._scheduler = driver.scheduler
         self._refused: set[Request] = set()
-        """That have not ended yet."""
+        """Refused requests that have not ended yet."""
         self._may_fail: set[Request] = set()
         self._limits: dict[Zone, int] = {}
         self._caught: set[Request] = set()
-        """Requests that were there when the limit of their zone was lowered: they may pass it."""
+        """Requests that were there when their zone's limit was lowered: they may pass it."""
         self._unsatisfiable: set[str] = set()
         """Ids of requests that some config has made impossible: they may be failed after a while."""
         self._had_requests: set[Zone] = set()
@@ -61,15 +61,15 @@ class Invariants:
         self._encoder_room = EncoderRoom(driver.scheduler)
         self._tally = TokenTally(driver.scheduler, zone_of)
         self._early: set[Request] = set()
-        """That came before any zone was declared."""
+        """Requests that arrived before any zone was declared."""
 
     def promises(self) -> dict[str, tuple[int, int]]:
-        """What each zone is promised, and may hold at most."""
+        """Each zone's reservation and limit, in blocks."""
         zones = self._scheduler.block_pool.ledger.zones
         return {tenant: (zone.spec.quota.reserved, zone.spec.quota.limit) for tenant, zone in zones.items()}
 
     def was_caught(self, request: Request) -> bool:
-        """Whether its zone's limit was lowered after it had arrived."""
+        """Whether its zone's limit was lowered after it arrived."""
         return request in self._caught
 
     # Arrivals, configs
@@ -199,16 +199,16 @@ class Invariants:
             # Without zones, vLLM begins loads for which it has no seats.
             assert len(after.seated) <= max(seats, len(before.seated)), "a load begins without a seat"
         for zone, most in after.most_seats.items():
-            # A limit that was lowered lets those finish that run.
+            # After a limit is lowered, running requests may finish.
             assert after.seats_of(zone) <= max(most, before.seats_of(zone)), "a request is admitted beyond its seats"
 
     def _tokens_left(self, scheduled: dict[str, int]) -> int:
-        """Of a step, for one more request."""
+        """Tokens left in the step for one more request."""
         scheduler = self._scheduler
         drafting = scheduler.vllm_config.speculative_config
         slots = 0 if drafting is None else drafting.max_num_new_slots_for_drafting
         in_all = scheduler.scheduler_config.max_num_batched_tokens - slots * (len(scheduled) + 1)
-        # Where states are kept at the ends of blocks, a prompt goes on by a block at least.
+        # Where states are kept at the ends of blocks, a prompt proceeds by at least a block.
         block = scheduler.cache_config.block_size if scheduler.need_mamba_block_aligned_split else 1
         # Where modules draft one token each, a prompt's end is not left to a step with fewer tokens than modules.
         at_least = block - 1 + scheduler.num_prefill_lookahead
@@ -228,7 +228,7 @@ class Invariants:
             assert not (taken[False] and passed), "a request takes blocks beyond a limit that was there before it"
 
     def _blocks_are_taken_for_a_reason(self, before: Snapshot, after: Snapshot) -> None:
-        """Nobody loses what it was promised, and nobody loses anything for somebody who can't use it."""
+        """No zone loses what it was promised, and none loses blocks to a zone that can't use them."""
         admitted = {zone_of(request) for request in after.seated} - {zone_of(request) for request in before.seated}
         admitted |= {zone_of(request) for request in set(after.seated) - set(before.seated)}
         seats_taken = len(before.seated) >= self._scheduler.max_num_running_reqs
@@ -264,16 +264,16 @@ class Invariants:
             kept = before.seats_of(loser) - event.requests
             assert kept >= before.own_seats[loser], "a request is preempted that runs on a seat of its zone's own"
         if gainer in before.own_seats:
-            # Zones without a seat of their own share one.
+            # Zones without their own seats share one.
             most = max(1, before.own_seats[gainer])
             assert before.seats_of(gainer) + event.requests <= most, (
                 "a seat is given up for nobody who is entitled to it"
             )
 
     def _who_runs_is_scheduled(self, before: Snapshot, after: Snapshot, output: SchedulerOutput) -> None:
-        # What leaves a window in the midst of the step comes too late for who stands before, ...
+        # Blocks that leave a window in the middle of the step are too late for a request that stands before, ...
         let_go = sum(len(before.used[each] - after.used[each]) for each in before.running if each in after.running)
-        # ... and what states are copied into is let go when the step has been made.
+        # ... and blocks that states are copied into are freed after the step.
         let_go += len(output.kv_cache_block_copies or ())
         for request in before.running:
             if request.status != RequestStatus.RUNNING or request.request_id in output.num_scheduled_tokens:
@@ -281,11 +281,11 @@ class Invariants:
             if not before.has_tokens_to_compute[request]:
                 continue
             if _has_images_ahead(request):
-                # The encoder may have no room for the next of them.
+                # The encoder may have no room for its next image.
                 continue
             zone, growth = zone_of(request), before.growth[request]
             if zone is not None and zone.counters.withheld_tokens > self._withheld.get(zone, 0):
-                # It sits out the step: other zones with prompts have their shares of it.
+                # It skips the step: other zones with prompts have their shares of it.
                 continue
             assert growth, "a request that runs and needs no block is left out of a step that has tokens left"
             if zone is not None and zone in before.available:
@@ -320,7 +320,7 @@ class Invariants:
             if (zone := zone_of(request)) is not None and zone in before.in_use:
                 waiting.setdefault(zone, []).append(request)
         for request in before.joining:
-            # The others of its zone may stand behind it.
+            # The zone's other requests may stand behind it.
             if (zone := zone_of(request)) in waiting:
                 waiting[zone].append(request)
         entitled = {
@@ -335,7 +335,7 @@ class Invariants:
         has_seat = len(seated) < self._scheduler.max_num_running_reqs
         is_chunked = self._scheduler.scheduler_config.enable_chunked_prefill
         if not is_chunked and any(request.num_tokens > tokens_left for request in before.waiting):
-            # vLLM stops at a prompt that is to be computed at once and for which others leave it too few tokens.
+            # vLLM stops at a prompt that must be computed at once and for which others leave too few tokens.
             return
         for zone in entitled:
             if any(map(_has_images_ahead, waiting[zone])):
@@ -343,13 +343,13 @@ class Invariants:
             if not seated.isdisjoint(waiting[zone]):
                 self._is_passed_over_no_more(zone)
             elif not any(could_be_admitted(self._scheduler, each) for each in waiting[zone]):
-                # A tier is about to have what they were found to go on with.
+                # A tier is about to deliver what they were found to need.
                 continue
             elif zone.wait_reason == "tokens":
-                # Other zones with prompts have their shares of the step, and its own is not enough to begin with yet.
+                # Other zones with prompts have their shares of the step, and its own is not yet enough to begin with.
                 continue
             elif before.seats_of(zone) >= before.most_seats[zone]:
-                # It waits for one of its own to end, however many seats are free.
+                # It waits for one of its own requests to end, however many seats are free.
                 continue
             elif self._waits_for_a_load(zone, before):
                 continue
@@ -362,7 +362,7 @@ class Invariants:
 
     @property
     def _steps_until_blocks_are_let_go(self) -> int:
-        """Beside tiers, vLLM lets go of a request's blocks when the steps that are in flight by then are over."""
+        """With tiers, vLLM frees a request's blocks only after the steps in flight at that time."""
         return int(self._scheduler.vllm_config.max_concurrent_batches) if self._scheduler.tiers.served else 0
 
     def _is_passed_over_no_more(self, zone: Zone) -> None:
@@ -370,9 +370,10 @@ class Invariants:
         self._awaited_loads.pop(zone, None)
 
     def _waits_for_a_load(self, zone: Zone, before: Snapshot) -> bool:
-        """Whether others' loads, which can't yield, go on that had begun before the zone was entitled to their place.
+        """Whether others' loads, which can't be preempted, began before the zone was entitled to their place and still
+        run.
 
-        What begins to load after that does so in nobody's place.
+        A load that begins later takes no other zone's place.
         """
         loading = {request for request in before.loading if zone_of(request) is not zone}
         awaited = self._awaited_loads[zone] = self._awaited_loads.get(zone, loading) & loading
@@ -392,7 +393,7 @@ class Invariants:
         for name, users in cache.cached.items():
             for user in users:
                 owner, request = cache._owners.get(name), self._scheduler.requests[user]
-                # What a tenant sent before its zone was there is the tenant's all the same.
+                # An image that a tenant sent before its zone existed still belongs to the tenant.
                 is_its_own = bool(request.cache_salt) and name.startswith(owner_in(request.cache_salt))
                 assert owner in (None, zone_of(request)) or is_its_own, "an encoding is found by another tenant"
 
@@ -400,7 +401,7 @@ class Invariants:
         self._tally.ending(output, result)
 
     def each_token_is_counted_once(self) -> None:
-        """Of zones that nothing is left to do for. What came before any zone was declared is counted from then on."""
+        """Checks finished zones' token counters. Requests from before the first zone count from its declaration on."""
         if not self._tally.is_settled:
             return
         adopting = {zone_of(request) for request in self._early}
@@ -436,7 +437,7 @@ class Invariants:
         self._refused_requests_wait_for_their_end()
 
     def _what_memory_keeps_is_of_use(self) -> None:
-        """Of several groups, each chunk is of a hit, or a request that goes on counts on it."""
+        """With several groups, each chunk belongs to a hit, or an unfinished request counts on it."""
         if len(self._scheduler.kv_cache_config.kv_cache_groups) == 1:
             return
         for served in self._scheduler.tiers.served:

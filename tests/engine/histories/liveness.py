@@ -1,17 +1,17 @@
-"""Liveness: if no more requests arrive, each ends that can.
+"""Liveness: if no more requests arrive, each request that can end does end.
 
 A request can end if the blocks that it uses at its longest are within its zone's reservation, or within what no other
-zone keeps from its zone while quiet. Of a zone that lends for a limited time, the loan is not counted: who needs it may
-have to start again each time that it is due. A request that can't end keeps its zone from becoming quiet, so its client
-gives up first.
+zone keeps from its zone while quiet. A loan with a time limit is not counted: a request that needs it may have to start
+again each time the loan is due. A request that can't end keeps its zone from becoming quiet, so its client gives up
+first.
 
-The bound, in steps that compute something: each request could be served alone, one after the other. Alone it takes
-the steps of its prompt, one step for each token of its answer, and two more (one that is in flight when the last token
-comes, one in which it is only admitted). Work is lost when a request is preempted, and each request that ends may have
-cost each other one the computation of its tokens so far.
+The bound, in steps that compute something: each request could be served alone, one after another. Alone, it takes the
+steps of its prompt, one step for each token of its answer, and two more (one in flight when the last token comes, one
+in which it is only admitted). A preemption loses work, and each request that ends may have cost each other one the
+computation of its tokens so far.
 
-The bound, in time during which nothing is computed or copied: the only things to wait for are that zones become quiet
-and that graces end, and both run since the last step at the latest.
+The bound, in time during which nothing is computed or copied: requests can wait only for zones to become quiet and for
+graces to end, and both have run at least since the last step.
 """
 
 import gc
@@ -29,11 +29,11 @@ from tests.engine.histories.reckoning import blocks_at_most, slots_at_most
 from tests.engine.histories.snapshot import zone_of
 
 LOOKS = 16
-"""At how many moments of the longest wait it is looked whether a step computes something."""
+"""How many times, during the longest wait, the test checks whether a step computes something."""
 
 
 def drain(engine: Engine) -> None:
-    """Let every request end, and check that each does so within the bound, and leaves nothing behind."""
+    """Lets every request end, and checks that each does so within the bound and leaves nothing behind."""
     engine.resume()
     for compilation in list(engine.compilations):
         engine.finish(compilation)
@@ -72,11 +72,11 @@ def _peak(engine: Engine, request: Request) -> int:
 def _can_end(engine: Engine, request: Request) -> bool:
     zone, peak = zone_of(request), _peak(engine, request)
     if zone is None and not engine.flags.whole_prompts:
-        # Without zones vLLM admits what it has no room to go on with, and these may preempt each other for ever.
+        # Without zones, vLLM admits requests that it has no room to continue, and they may preempt each other for ever.
         return False
     scheduler = engine.scheduler
     if zone is None and scheduler.need_mamba_block_aligned_split and scheduler.num_prefill_lookahead > 1:
-        # Without zones vLLM leaves a prompt for ever where a state is kept too close to its end for several modules.
+        # Without zones, vLLM never finishes a prompt where a state is kept too close to its end for several modules.
         return False
     if zone is not None:
         if peak > zone.spec.quota.limit and not engine.invariants.was_caught(request):
@@ -106,19 +106,19 @@ def _steps_bound(engine: Engine, requests: list[Request]) -> int:
         answer = tokens - request.num_tokens
         prefill = -(-tokens // min(_tokens_of_a_step(engine), engine.flags.long_prefill or sys.maxsize))
         if engine.scheduler.need_mamba_block_aligned_split:
-            # A chunk ends with a block, where one fits into a step; and at up to three places more.
+            # A chunk ends with a block where one fits into a step, and at up to three further places.
             prefill = 2 * prefill + 3
-        # Before each image a step may end for want of room in the encoder.
+        # Before each image a step may end because the encoder has no room.
         alone += prefill + len(request.mm_features) + answer + 2
         lost += prefill * len(requests)
         if engine.flags.adapters is not None:
-            # An adapter's turn with its slot begins with the computation of what its requests had lost.
+            # An adapter's turn with its slot begins by computing what its requests had lost.
             lost += prefill * (1 + (prefill + answer) // TURN_STEPS)
     return alone + lost + 2
 
 
 def _tokens_of_a_step(engine: Engine) -> int:
-    """Of prompts, at least: a target leaves others a chunk in each step in which nobody else is computed."""
+    """Prompt tokens in a step, at least: if no other request is computed, a latency target leaves others a chunk."""
     budget = engine.flags.batched_tokens
     targets = [zone.latency for config in engine.configs for zone in config.zones]
     return budget if all(each == Latency() for each in targets) else max(1, min(CHUNK, budget // 8))
@@ -168,7 +168,7 @@ def _nothing_is_left(engine: Engine) -> None:
 
 
 def _remembered_by(scheduler: Any) -> list[Request]:
-    """Requests that can be reached from the scheduler through objects of ours and Python's own containers."""
+    """Requests that can be reached from the scheduler through our objects and Python's own containers."""
     known: set[int] = set()
     requests: list[Request] = []
     to_follow = list(vars(scheduler).values())

@@ -1,4 +1,4 @@
-"""What can be seen of an engine from outside, before and after a step."""
+"""The state of an engine that is visible from outside, before and after a step."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,12 +23,12 @@ class Snapshot:
 
     running: list[Request]
     loading: list[Request]
-    """What has a seat and its blocks already, and begins to run when a copy from a tier has ended."""
+    """Requests that have a seat and blocks, and begin to run when a copy from a tier has ended."""
     waiting: list[Request]
-    """What could be admitted if there were room; not what waits for a grammar, a tier, the place of an adapter, or for
-    output of before a preemption."""
+    """Requests that could be admitted if there were room; not those that wait for a grammar, a tier, an adapter's slot,
+    or output from before a preemption."""
     joining: list[Request]
-    """What could be admitted with adapters that have slots, unless they are closed to further requests."""
+    """Requests that could be admitted with adapters that have slots, unless these are closed to further requests."""
     used: dict[Request, set[int]]
     """Ids of the blocks that each request uses."""
     growth: dict[Request, int]
@@ -40,13 +40,13 @@ class Snapshot:
     available: dict[Zone, int]
     """Blocks that each zone may take."""
     in_grace: set[Zone]
-    """Zones that owe blocks which they may still use, while no other zone keeps any for itself."""
+    """Zones that owe blocks which they may still use, unless another zone keeps blocks for itself."""
     free: int
-    """Blocks that nobody holds."""
+    """Blocks that no zone holds."""
     own_seats: dict[Zone, int]
-    """Requests of each zone that may run whatever others do, ..."""
+    """Requests of each zone that may run whatever others do."""
     most_seats: dict[Zone, int]
-    """... and at most."""
+    """Requests of each zone that may run at most."""
 
     @property
     def seated(self) -> list[Request]:
@@ -59,11 +59,11 @@ class Snapshot:
         return sum(self.growth[request] for request in self.running if zone_of(request) is zone)
 
     def has_room_for(self, zone: Zone) -> bool:
-        """Whether everything that runs in the zone can have what it asks for, whatever the others do."""
+        """Whether all running requests of the zone can have what they ask for, whatever others do."""
         return sum(self.growth.values()) <= self.free and self.growth_of(zone) <= self.available[zone]
 
     def has_but_a_grace(self, zone: Zone) -> bool:
-        """Whether nothing but a loan in its grace could keep what runs in the zone from what it asks for."""
+        """Whether only a loan in its grace could keep the zone's running requests from what they ask for."""
         within_limit = self.in_use[zone] + self.growth_of(zone) <= self.limits[zone]
         return zone in self.in_grace and within_limit and sum(self.growth.values()) <= self.free
 
@@ -106,7 +106,7 @@ def take_snapshot(driver: Driver) -> Snapshot:
 
 
 def _own_seats(zone: Zone, zones: Iterable[Zone], seats: int, capacity: int) -> int:
-    """By name, or the share of what no zone reserves by name that comes with its blocks."""
+    """The seats that the zone reserves by name, or the share of the remaining seats that comes with its blocks."""
     if zone.spec.seats.reserved is not None:
         return zone.spec.seats.reserved
     share = zone.spec.quota.reserved * (seats - sum(each.spec.seats.reserved or 0 for each in zones)) // capacity
@@ -114,19 +114,19 @@ def _own_seats(zone: Zone, zones: Iterable[Zone], seats: int, capacity: int) -> 
 
 
 def _keeps_from(zone: Zone, other: Zone) -> bool:
-    """Whether a zone keeps blocks for itself that another one therefore may not take."""
+    """Whether a zone keeps blocks for itself, so that the other one may not take them."""
     return zone.locked > 0 or (zone.withheld > 0 and zone.spec.priority > other.spec.priority)
 
 
 def could_be_admitted(scheduler: Scheduler, request: Request) -> bool:
-    """Whether a request waits for room and for nothing else; what waits for an adapter slot does not."""
+    """Whether a request waits for blocks and a seat only; a request that waits for an adapter slot does not."""
     return _has_place_for_adapter(scheduler, request) and waits_for_room_alone(scheduler, request)
 
 
 def waits_for_room_alone(scheduler: Scheduler, request: Request) -> bool:
     """Whether a request waits for blocks, a seat or an adapter slot, and for nothing else."""
     if request.status == RequestStatus.WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR:
-        # Its status may say so still when the grammar is there; vLLM finds that out when it looks at the request.
+        # The status may be stale once the grammar is there; vLLM updates it when it looks at the request.
         grammar = request.structured_output_request.grammar
         return grammar is not None and not isinstance(grammar, Exception)
     if request.status not in (RequestStatus.WAITING, RequestStatus.PREEMPTED):
@@ -144,7 +144,7 @@ def _has_place_for_adapter(scheduler: Scheduler, request: Request) -> bool:
 
 
 def _could_join(scheduler: Scheduler, request: Request) -> bool:
-    """Whether a request waits for room alone, and for an adapter that others use while no slot is free."""
+    """Whether a request waits only for room, and for an adapter that others use while no slot is free."""
     if _has_place_for_adapter(scheduler, request) or request.lora_request not in _used_adapters(scheduler):
         return False
     return waits_for_room_alone(scheduler, request)
@@ -155,14 +155,14 @@ def _used_adapters(scheduler: Scheduler) -> set[LoRARequest]:
 
 
 def _tokens_to_compute(driver: Driver, request: Request) -> int:
-    """Tokens that vLLM would compute for a running request, had the step no bound."""
+    """Tokens that vLLM would compute for a running request in an unbounded step."""
     return _fitting(driver, request, _tokens_left(driver, request))
 
 
 def _tokens_left(driver: Driver, request: Request) -> int:
     """The same, wherever states are kept."""
     if request.next_decode_eligible_step > driver.scheduler.current_step + 1:
-        # What it generated last is still on its way through the stages of a pipeline.
+        # Its last generated token is still in the stages of a pipeline.
         return 0
     placeholders = request.num_output_placeholders
     end = request.num_prompt_tokens + request.max_tokens
@@ -181,7 +181,7 @@ def _growth(driver: Driver, request: Request) -> int:
 
 
 def _fitting(driver: Driver, request: Request, tokens: int) -> int:
-    """How many of so many tokens vLLM computes, where it keeps states at the ends of blocks."""
+    """How many of at most `tokens` tokens vLLM computes, where it keeps states at the ends of blocks."""
     scheduler = driver.scheduler
     if not scheduler.need_mamba_block_aligned_split or tokens <= 0:
         return tokens

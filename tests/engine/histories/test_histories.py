@@ -1,7 +1,7 @@
-"""Random lives of vLLM's real scheduler with zones: what must hold after each step, and that nobody starves.
+"""Random lives of vLLM's real scheduler with zones: invariants after each step, and no request starves.
 
-200 lives, the same ones each time; HYPOTHESIS_PROFILE=deep lives 10,000 others each time. A life that fails is shrunk
-and printed, with what reproduces it.
+200 lives, the same ones each time; HYPOTHESIS_PROFILE=deep runs 10,000 new ones each time. A failing life is shrunk and
+printed, with what reproduces it.
 """
 
 import logging
@@ -42,14 +42,14 @@ def run_life(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def _quiet_logs():
-    """Each refused request is worth a warning, and each pause a line."""
+    """Silences logs: each refused request causes a warning, and each pause a line."""
     logging.disable(logging.ERROR)
     yield
     logging.disable(logging.NOTSET)
 
 
 def sending(tenant: str, blocks: int, *, prefix: int | None = None, count: int = 1) -> Send:
-    """Requests that nothing is said of but this."""
+    """Requests with defaults for everything else."""
     return Send(
         tenant=tenant,
         blocks=blocks,
@@ -106,7 +106,7 @@ AN_IMAGE_HAS_ALL_OF_THE_ENCODER = Life(
         asking("acme", 5, Image("owl", is_new=False, gap=3)),
     ),
 )
-"""It was stuck: who waited for the encoder had the tokens of each step, and who had its room had none."""
+"""It was stuck: requests that waited for the encoder had each step's tokens, and those with its room had none."""
 
 REQUESTS_FROM_BEFORE_ZONES_COUNT_ON_A_ZONES_CHUNKS = Life(
     Flags(
@@ -138,7 +138,7 @@ REQUESTS_FROM_BEFORE_ZONES_COUNT_ON_A_ZONES_CHUNKS = Life(
         sending("burst", blocks=4),
     ),
 )
-"""These stayed when their hit went, and when those requests ended."""
+"""These chunks stayed when their hit went, and when those requests ended."""
 
 
 COMMON = settings(
@@ -151,7 +151,7 @@ COMMON = settings(
 
 
 def example_with_groups_in_tiers(life: Life) -> Callable[[Callable], Callable]:
-    """Has a test try a life too, unless the installed vLLM is refused for it."""
+    """Makes a test try a life too, unless the installed vLLM is refused for it."""
     return example(life=life) if keep_groups_in_tiers() else lambda test: test
 
 
@@ -204,9 +204,9 @@ def test_every_life_with_images_that_are_computed_slowly_does(run_life, life):
 
 
 def run(config, life: Life) -> None:
-    """One life from start to end."""
+    """Runs one life from start to end."""
     clock = Clock()
-    # The runner that has several stages and steps that are scheduled ahead.
+    # The runner with several stages and steps that are scheduled ahead.
     runner = {"VLLM_USE_V2_MODEL_RUNNER": str(int(life.flags.steps_in_flight > 2))}
     with clock.in_force(), patch.dict(os.environ, runner):
         engine = Engine(config, life.flags, clock)
@@ -219,7 +219,7 @@ def run(config, life: Life) -> None:
 
 
 def lived_one() -> None:
-    """A deep run takes minutes, and tells where it is (`pytest -s`)."""
+    """Prints progress: a deep run takes minutes (`pytest -s`)."""
     global lived
     lived += 1
     if LIVES > 1000 and lived % 500 == 0:

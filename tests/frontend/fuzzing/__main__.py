@@ -3,9 +3,9 @@
     python -m tests.frontend.fuzzing --seconds 300 --seed 7
     python -m tests.frontend.fuzzing --replay build/fuzzing/7.12.301.http
 
-`make test-deep` does the former. The exit code is 1 if a request hangs, if the server fails at one, tells of its
-insides, prints a traceback or holds afterwards what it did not before, or if our code keeps the event loop for more
-than 10 ms of processor time at once. Each such request is written to a file that can be sent again.
+`make test-deep` runs the first command. The exit code is 1 if a request hangs, if the server fails at one, reveals
+internals, prints a traceback or keeps resources afterwards, or if our code blocks the event loop for more than 10 ms of
+processor time at once. Each such request is written to a file that can be sent again.
 """
 
 import argparse
@@ -23,11 +23,11 @@ from tests.frontend.fuzzing.server import Fuzzed, fuzzed_engine
 
 _FOLDER = Path("build/fuzzing")
 _SHOWN = 20
-"""Violations, and tracebacks."""
+"""The most violations, and tracebacks, to show."""
 
 
 def main() -> None:
-    """Start an engine, fuzz it with each seed, and say what was found."""
+    """Starts an engine, fuzzes it with each seed, and prints the findings."""
     options = _options()
     with fuzzed_engine() as fuzzed:
         if options.replay:
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def report(result: Result) -> str:
-    """What a run has found, with a file for each request at which something went wrong."""
+    """The findings of a run, with a file for each request at which something went wrong."""
     seen, health = result.seen, sorted(result.health_seconds)
     lines = [
         f"seed {result.seed}: {seen.statuses.total():,} requests by {CLIENTS} clients",
@@ -82,7 +82,7 @@ def _milliseconds(seconds: float) -> str:
 
 
 def _kept(sending: Sending) -> Path:
-    """Write a request to a file, from which it can be sent again."""
+    """Writes a request to a file, from which it can be sent again."""
     _FOLDER.mkdir(parents=True, exist_ok=True)
     path = _FOLDER / f"{sending.number}.http"
     path.write_bytes(sending.request)

@@ -1,4 +1,4 @@
-"""Bodies that are hard to read, or dear to serve: drawn by Hypothesis, for each route that reads one."""
+"""Bodies that are hard to read or expensive to serve: drawn by Hypothesis, for each route that reads one."""
 
 import gzip
 import json
@@ -12,14 +12,14 @@ from bench.attacks.forged_bodies import usual_bodies
 from bench.attacks.forging import mostly
 
 Body = tuple[str, Mapping[str, str], bytes]
-"""A path, headers that say what the body is, and the body."""
+"""A path, headers that describe the body, and the body."""
 _JSON = {"Content-Type": "application/json"}
 _NUMBERS = (0, -1, 2**31, 2**63, 2**64, 10**400, float("inf"), float("nan"), -0.0, 1e308)
 _TEXTS = ("", "\x00", "\ud800", "\\ud800", "a" * 5000, "\u2028", "{{ 1 }}", "[" * 200, '{"a":' * 200)
 
 
 def hard_bodies(model: str) -> st.SearchStrategy[Body]:
-    """Bodies of any kind that is known here, some of which are served."""
+    """Bodies of every known kind; some of them are served."""
     usual = usual_bodies(model)
     asked = st.sampled_from(sorted(usual)).flatmap(
         lambda path: st.tuples(st.just(path), _written(usual[path], _fields(model)))
@@ -29,7 +29,7 @@ def hard_bodies(model: str) -> st.SearchStrategy[Body]:
 
 
 def _fields(model: str) -> st.SearchStrategy[dict[str, Any]]:
-    """Fields to put into a body: ones that cost something, and some of a wrong type."""
+    """Fields to add to a body: expensive ones, and some of a wrong type."""
     dear = st.sampled_from(sorted(_DEAR)).flatmap(
         lambda name: st.sampled_from(_DEAR[name]).map(lambda value: {name: value})
     )
@@ -140,17 +140,17 @@ _DEAR: Mapping[str, tuple[Any, ...]] = {
     "stream_options": ({"include_usage": True, "continuous_usage_stats": True}, {}, {"stream_interval": 5}),
     "tokens": ([1, 2, 3], list(range(5000)), [-1], [10**9], ["a"]),
 }  # fmt: skip
-"""Values of fields that make a request dear, or that some part of the server takes for granted."""
+"""Values of fields that make a request expensive, or that break an assumption of some part of the server."""
 _NESTED_IN = st.sampled_from(["prompt", "messages", "tools", "vllm_xargs", "response_format", "metadata", "anything"])
 
 
 def _nested_field(name: str, depth: int) -> dict[str, Any]:
-    # As a text: json.dumps itself would not write so deep a value.
+    # As a text: json.dumps itself would not write such a deep value.
     return {name: _Literal("[" * depth + "]" * depth if depth % 2 else '{"a":' * depth + "1" + "}" * depth)}
 
 
 class _Literal(str):
-    """JSON that is put into a body as it is."""
+    """JSON that is put into a body unchanged."""
 
 
 def _dump(fields: Mapping[str, Any]) -> str:
@@ -179,7 +179,7 @@ _SPOILS: tuple[Callable[[bytes, int], bytes], ...] = (
     lambda text, at: b"9" * 5000,
     lambda text, at: b"",
 )
-"""Each spoils a body in one way, some of them at a place."""
+"""Functions that each damage a body in one way, some of them at a given place."""
 
 
 def _spoilt(text: bytes, spoil: Callable[[bytes, int], bytes], where: float) -> bytes:

@@ -1,4 +1,4 @@
-"""Clients that send what was drawn, and what they see of the server."""
+"""Clients that send the drawn requests, and what they see of the server."""
 
 import asyncio
 import socket
@@ -13,13 +13,13 @@ from bench.attacks.raw import Reply, read_answer
 from tests.frontend.fuzzing.drawn import Sending
 
 BOUND_SECONDS = 300.0
-"""What is neither answered nor closed by then hangs."""
+"""Seconds after which a request that is neither answered nor closed counts as hung."""
 _SHOWN_BYTES = 400
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A request that the server has not dealt with as it should."""
+    """A request that the server has not handled as it should."""
 
     sending: Sending
     what: str
@@ -27,14 +27,14 @@ class Violation:
 
 @dataclass(slots=True)
 class Seen:
-    """What became of all requests."""
+    """The outcomes of all requests."""
 
     statuses: Counter[int | None] = field(default_factory=Counter)
-    """None: the connection was closed without an answer, by the server or by the client."""
+    """Answers by status; None: the server or the client closed the connection without an answer."""
     violations: list[Violation] = field(default_factory=list)
 
     def note(self, sending: Sending, reply: Reply | None) -> None:
-        """Count the answer to a request; None: it hangs."""
+        """Counts the answer to a request; None: it hangs."""
         self.statuses[reply.status if reply else None] += 1
         what = "it hangs" if reply is None else _wrong_with(reply)
         if what:
@@ -49,7 +49,7 @@ def _wrong_with(reply: Reply) -> str:
 
 
 async def send_each(host: str, port: int, sendings: Iterator[Sending], seen: Seen) -> None:
-    """Send requests one after the other, each over a connection of its own, until there are no more.
+    """Sends requests one after another, each over its own connection, until there are no more.
 
     Raises:
         OSError: the server can't be reached.
@@ -65,7 +65,7 @@ async def send_each(host: str, port: int, sendings: Iterator[Sending], seen: See
 
 
 async def send(host: str, port: int, sending: Sending) -> Reply:
-    """Send one request in the way that was drawn for it.
+    """Sends one request in the way that was drawn for it.
 
     Raises:
         OSError: the server can't be reached.
@@ -73,7 +73,7 @@ async def send(host: str, port: int, sending: Sending) -> Reply:
     reader, writer = await asyncio.open_connection(host, port)
     status, body = None, b""
     try:
-        # The server may have answered and closed before it has taken everything.
+        # The server may have answered and closed before it has read everything.
         with suppress(ConnectionError):
             for part in sending.parts:
                 writer.write(part)

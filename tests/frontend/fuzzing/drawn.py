@@ -1,7 +1,7 @@
-"""What the fuzzer's clients send: requests of several sources, and how each is sent. Equal seeds give equal batches.
+"""The requests of the fuzzer's clients: from several sources, and how each is sent. Equal seeds give equal batches.
 
-Requests by the server's description take a tenth of a second each to draw. So a pool is drawn once in a run, and most
-of what is sent puts parts of two bodies of the pool together.
+Drawing a request from the server's description takes a tenth of a second. So a run draws a pool once, and most requests
+combine parts of two bodies of the pool.
 """
 
 import json
@@ -27,18 +27,18 @@ KEYS: Mapping[str, Mapping[str, str]] = {
     "by another header": {"x-api-key": "key-of-acme"},
     "none": {},
 }
-"""Headers of tenants with a zone, of one without, of a key that is nobody's, and no key."""
+"""Headers of tenants with a zone, of one without, of a key that belongs to no tenant, and no key."""
 _MOSTLY_SERVED = (*ZONES * 4, *KEYS)
 _FORGED = _HARD = 0.2
-"""Parts of a batch; the rest is mixed."""
+"""Shares of a batch; the rest is mixed."""
 _MOST_MIXED = 3
-"""Fields of one body that are put into another."""
+"""The most fields of one body that are put into another."""
 _JSON = {"Content-Type": "application/json"}
 _LENGTHS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 _TOKENS = 16
-"""Of answers whose length is not given: the model's longest take minutes, which would look as if they hang."""
+"""The answer's length if a request gives none: the model's longest answers take minutes, as if they hung."""
 _LONGEST_HANG_UP = 2000
-"""Bytes of an answer."""
+"""The most bytes of an answer that a client reads before it hangs up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +46,13 @@ class Sending:
     """One request, and how a client sends it."""
 
     number: str
-    """Of the seed, of the batch, and its own."""
+    """The numbers of the seed, of the batch, and of the request."""
     parts: tuple[bytes, ...]
-    """Sent one after the other."""
+    """Parts that are sent one after another."""
     reads: int | None = None
     """Bytes of the answer after which the client hangs up; None: it reads all."""
     breaks_off: bool = False
-    """Whether the connection is reset, and not closed in order."""
+    """Whether the connection is reset instead of closed in order."""
 
     @property
     def request(self) -> bytes:
@@ -61,20 +61,20 @@ class Sending:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """What a run begins with."""
+    """The initial requests of a run."""
 
     requests: list[Forged]
     bodies: list[tuple[str, dict[str, Any]]]
-    """Of the requests: paths and the objects that are sent there."""
+    """Paths and the objects that requests send there."""
 
 
 def draw_pool(description: dict[str, Any], seed: int, count: int) -> Pool:
-    """Draw about ``count`` requests, a third of which are by the server's description.
+    """Draws about ``count`` requests, a third of them from the server's description.
 
     Args:
-        description: OpenAPI, as the server gives it.
-        seed: of the whole run.
-        count: of requests.
+        description: the server's OpenAPI description.
+        seed: the seed of the whole run.
+        count: the number of requests.
     """
     rng = random.Random(f"pool {seed}")
     who = KEYS[rng.choice(ZONES)]
@@ -88,18 +88,18 @@ def draw_pool(description: dict[str, Any], seed: int, count: int) -> Pool:
 
 
 def first_batch(pool: Pool, seed: int) -> list[Sending]:
-    """What is in the pool, in an order that is drawn."""
+    """The pool's requests in a random order."""
     return _sendings(pool.requests, seed, 0)
 
 
 def draw_batch(pool: Pool, seed: int, batch: int, count: int) -> list[Sending]:
-    """Draw ``count`` requests.
+    """Draws ``count`` requests.
 
     Args:
-        pool: of the same seed.
-        seed: of the whole run.
-        batch: which of the run's batches, from 1 on.
-        count: of requests.
+        pool: the pool of the same seed.
+        seed: the seed of the whole run.
+        batch: the number of the run's batch, from 1 on.
+        count: the number of requests.
     """
     rng = random.Random(f"batch {seed} {batch}")
     requests = [*_forged(rng, int(count * _FORGED)), *_hard(rng, int(count * _HARD))]
@@ -124,7 +124,7 @@ def _on_the_wire(asked: tuple[str, Body]) -> bytes:
 
 
 def _mixed(pool: Pool, rng: random.Random) -> Forged:
-    """A body of the pool with some fields of another, or with what is in a field of it at another place."""
+    """A body of the pool with some fields of another, or with a field's value moved to another place."""
     path, body = rng.choice(pool.bodies)
     _, other = rng.choice(pool.bodies)
     names = rng.sample(sorted(other), min(len(other), rng.randint(1, _MOST_MIXED)))

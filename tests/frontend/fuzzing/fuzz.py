@@ -1,4 +1,4 @@
-"""One run of the fuzzer: eight clients, batch after batch, and what the server holds before and after."""
+"""One run of the fuzzer: eight clients, batch after batch, and the server's resources before and after."""
 
 import asyncio
 import multiprocessing
@@ -19,45 +19,45 @@ from tests.waiting import await_that
 
 CLIENTS = 8
 MAX_CALLBACK_SECONDS = 0.010
-"""Processor time of our code in one callback of the event loop."""
+"""The most processor seconds of our code in one callback of the event loop."""
 MAX_GROWTH = 1.1
-"""Of the memory that the server has after a third of the time."""
+"""The most memory at the end, relative to that after a third of the time."""
 _POOL = 360
-"""Requests that a run begins with."""
+"""The number of requests that a run begins with."""
 _BATCH = 400
 _SAID_EVERY_SECONDS = 5.0
 _SPARE_FILES = 4
-"""Connections that are not the fuzzer's clients', such as those of the one that asks, come and go."""
+"""Connections that are not the fuzzer's clients', such as those of this process, come and go."""
 _SPARE_THREADS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class LongestCheck:
-    """The check of a body in a worker thread that took most processor time."""
+    """The check of a body in a worker thread that took the most processor time."""
 
     seconds: float
     parsing_seconds: float
-    """What Python's JSON parser takes for the same body."""
+    """Processor seconds of Python's JSON parser for the same body."""
     path: str
     body: str
-    """In Latin-1: one character for each byte."""
+    """The body in Latin-1: one character for each byte."""
 
 
 @dataclass(slots=True)
 class Result:
-    """What a run has found."""
+    """The findings of a run."""
 
     seed: int
     seen: Seen = field(default_factory=Seen)
     tracebacks: list[str] = field(default_factory=list)
     longest: list[tuple[float, str]] = field(default_factory=list)
-    """Seconds of our callbacks on the event loop, and what they did; the longest first."""
+    """Seconds of our callbacks on the event loop, and their actions; the longest first."""
     longest_check: LongestCheck | None = None
-    """None: no body was checked in a worker thread."""
+    """The longest check of a body; None: no body was checked in a worker thread."""
     health_seconds: list[float] = field(default_factory=list)
-    """Of each answer of ``/health``."""
+    """Seconds of each answer of ``/health``."""
     grown: list[str] = field(default_factory=list)
-    """What the server holds afterwards and did not before."""
+    """Resources that the server holds afterwards and did not before."""
 
     @property
     def slow(self) -> list[tuple[float, str]]:
@@ -71,7 +71,7 @@ class Result:
 
 
 def fuzz(fuzzed: Fuzzed, seed: int, seconds: float) -> Result:
-    """Fuzz an engine, and show progress.
+    """Fuzzes an engine, and shows progress.
 
     Args:
         fuzzed: the engine.
@@ -100,7 +100,7 @@ def fuzz(fuzzed: Fuzzed, seed: int, seconds: float) -> Result:
 
 
 class _Batches:
-    """Batches of requests, the next of which is drawn in another process while one is sent."""
+    """Batches of requests; another process draws the next one while one is sent."""
 
     def __init__(self, drawing: ProcessPoolExecutor, pool: Pool, seed: int) -> None:
         self._drawing, self._pool, self._seed = drawing, pool, seed
@@ -119,7 +119,7 @@ class _Batches:
 
 
 def _send_for(fuzzed: Fuzzed, batches: _Batches, result: Result, seconds: float) -> Held:
-    """Send batches for a number of seconds, and return what the server holds after a third of them."""
+    """Sends batches for a number of seconds. Returns the server's resources after a third of them."""
     began = time.monotonic()
     middle: Held | None = None
     while (passed := time.monotonic() - began) < seconds:
@@ -160,18 +160,18 @@ def _progress(result: Result) -> str:
 
 
 def _await_rest(fuzzed: Fuzzed) -> None:
-    """Wait until no request is under way; those of clients that hung up end some time after them."""
+    """Waits until no request is in progress; those of clients that hung up end some time after them."""
     with suppress(TimeoutError):
         await_that(lambda: fuzzed.held().requests == 0, "no request is under way", seconds=60)
 
 
 def _growth(fuzzed: Fuzzed, before: Held, middle: Held) -> list[str]:
-    """What the server holds at last, and should not.
+    """Resources that the server holds at the end, and should not.
 
     Args:
         fuzzed: the server.
-        before: what it held after the first batch.
-        middle: what it held after a third of the time.
+        before: its resources after the first batch.
+        middle: its resources after a third of the time.
     """
 
     def find() -> list[str]:
@@ -181,7 +181,7 @@ def _growth(fuzzed: Fuzzed, before: Held, middle: Held) -> list[str]:
             "bytes of bodies": (after.body_bytes, 0),
             "tasks": (after.tasks, before.tasks),
             "files": (after.files, before.files + _SPARE_FILES),
-            # Pools of threads grow as they are used, up to a size that a short run does not reach by the middle.
+            # Thread pools grow with use, up to a size that a short run does not reach by the middle.
             "threads": (after.threads, middle.threads + _SPARE_THREADS),
             "bytes of memory": (after.rss_bytes, int(middle.rss_bytes * MAX_GROWTH)),
         }

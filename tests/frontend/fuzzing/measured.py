@@ -1,9 +1,9 @@
 """Measures how long our code keeps the event loop of vLLM's API server busy, in processor time of one callback.
 
-A plugin of vLLM's, which `tests.frontend.fuzzing.server` adds to the engine that it starts; the product has none of it.
-One callback of the loop runs our code and vLLM's in turns: the frontend calls vLLM's application, which sends its
+A plugin for vLLM, which `tests.frontend.fuzzing.server` adds to the engine that it starts; the product does not contain
+it. One callback of the loop runs our code and vLLM's in turns: the frontend calls vLLM's application, which sends its
 answer through the frontend. So each call from one to the other is wrapped, and a meter divides the time. The time of
-Python's garbage collector is not counted: when it runs depends on all that the process has allocated.
+Python's garbage collector is not counted: when it runs depends on everything that the process has allocated.
 """
 
 import asyncio
@@ -23,15 +23,15 @@ from tenantzone_runtime.frontend.routes import Route
 from tenantzone_runtime.settings import Settings
 
 STATE_PATH = "/measured"
-"""A GET of this path returns what was measured. With the query ``reset`` the measurement then begins anew."""
+"""A GET of this path returns the measurement. With the query ``reset`` the measurement then begins anew."""
 NUMBER_HEADER = b"x-fuzz-number"
-"""By which a client says which request it is."""
+"""The header by which a client identifies its request."""
 _KEPT = 5
-"""The longest callbacks."""
+"""The number of longest callbacks to keep."""
 
 
 class Owner(Enum):
-    """Whose code runs."""
+    """The owner of the running code."""
 
     OURS = "ours"
     OTHERS = "others"
@@ -39,7 +39,7 @@ class Owner(Enum):
 
 
 class Meter:
-    """Divides the processor time of one thread's callbacks by whose code runs."""
+    """Divides the processor time of one thread's callbacks by the owner of the code."""
 
     def __init__(self) -> None:
         self._owners: list[Owner] = []
@@ -47,24 +47,24 @@ class Meter:
         self._ours = 0.0
         self._what = ""
         self.longest: list[tuple[float, str]] = []
-        """Seconds of our code in one callback, and what it did; the longest first."""
+        """Seconds of our code in one callback, and its actions; the longest first."""
 
     def enter(self, owner: Owner, what: str) -> None:
-        """Note that code of this owner runs from now on, until `leave`; the first of these calls begins a callback."""
+        """Starts counting for this owner until `leave`; the first of these calls begins a callback."""
         self._count()
         if not self._owners:
             self._ours, self._what = 0.0, what
         self._owners.append(owner)
 
     def leave(self) -> None:
-        """Note that the code that was entered last returns to the code before it."""
+        """Ends the code that was entered last, and resumes the code before it."""
         self._count()
         self._owners.pop()
         if not self._owners:
             self.longest = sorted([*self.longest, (self._ours, self._what)], reverse=True)[:_KEPT]
 
     def interrupt(self, phase: str) -> None:
-        """Leave out the time of the garbage collector, from the phase "start" to the phase "stop"."""
+        """Leaves out the time of the garbage collector, from the phase "start" to the phase "stop"."""
         if self._owners:
             if phase == "start":
                 self.enter(Owner.COLLECTOR, "")
@@ -79,12 +79,12 @@ class Meter:
 
 
 class Owned(Coroutine[Any, Any, Any]):
-    """An awaitable, each step of which counts for its owner.
+    """An awaitable whose steps count for its owner.
 
     Args:
-        meter: counts.
-        owner: of the code in the awaitable.
-        what: it does.
+        meter: the meter that counts.
+        owner: the owner of the code in the awaitable.
+        what: what the awaitable does.
         inner: the awaitable.
     """
 
@@ -120,12 +120,12 @@ class Owned(Coroutine[Any, Any, Any]):
 
 
 def owned(meter: Meter, owner: Owner, what: str, call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-    """A function whose awaitables count for their owner."""
+    """Returns a function whose awaitables count for their owner."""
     return lambda *arguments: Owned(meter, owner, what, call(*arguments))
 
 
 class OwnedOutputs:
-    """An asynchronous generator, each step of which counts for its owner."""
+    """An asynchronous generator whose steps count for its owner."""
 
     def __init__(self, meter: Meter, owner: Owner, outputs: AsyncIterator[Any]) -> None:
         self._meter, self._owner, self._outputs = meter, owner, outputs
@@ -141,14 +141,14 @@ class OwnedOutputs:
 
 
 class MeasuredMiddleware(middleware.TenantMiddleware):
-    """The frontend, measured."""
+    """The frontend with measurement."""
 
     def __init__(self, app: App, settings: Settings | None = None) -> None:
         self._meter = Meter()
         self._thread = threading.get_ident()
         self._engines: list[Any] = []
         gc.callbacks.append(self._collected)
-        # The frontend opens in there, and replaces vLLM's `generate` by its own around it.
+        # The frontend opens in there, and wraps vLLM's `generate` in its own.
         self._measure_generate(Owner.OTHERS)
         super().__init__(self._others(app), settings)
         self._measure_generate(Owner.OURS)
@@ -225,7 +225,7 @@ class MeasuredMiddleware(middleware.TenantMiddleware):
         self._intake._checked = measured  # type: ignore[method-assign]
 
     def _collected(self, phase: str, info: dict[str, int]) -> None:
-        # The collector may run where code recurses as deep as it can, and what is raised here would be printed.
+        # The collector may run where code recurses as deep as it can, and an exception raised here would be printed.
         with suppress(RecursionError):
             if threading.get_ident() == self._thread:
                 self._meter.interrupt(phase)
@@ -246,7 +246,7 @@ _CALLBACKS = (
 
 
 def _measure_protocol(meter: Meter) -> None:
-    """Measure what the loop calls of the frontend's protocol, with uvicorn's part of it."""
+    """Measures the callbacks of the frontend's protocol, with uvicorn's part of it."""
     protocol = connections.BoundedProtocol
     for name in _CALLBACKS:
         setattr(protocol, name, _measured_callback(meter, getattr(protocol, name)))
@@ -266,5 +266,5 @@ def _measured_callback(meter: Meter, callback: Callable[..., Any]) -> Callable[.
 
 
 def register() -> None:
-    """Put the measured frontend into the place of the frontend; vLLM calls this in each of its processes."""
+    """Replaces the frontend by the measured one; vLLM calls this in each of its processes."""
     middleware.TenantMiddleware = MeasuredMiddleware  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""The engine that is fuzzed: a real one on the CPU with zones, whose frontend is measured."""
+"""The fuzzed engine: a real one on the CPU with zones, whose frontend is measured."""
 
 import os
 import tempfile
@@ -23,23 +23,23 @@ _PLUGIN = "[vllm.general_plugins]\nmeasured_frontend = tests.frontend.fuzzing.me
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What the server's processes hold."""
+    """The resources of the server's processes."""
 
     rss_bytes: int
     files: int
     threads: int
     tasks: int
     requests: int
-    """Of the frontend, and of the engine."""
+    """Requests in the frontend, and in the engine."""
     body_bytes: int
     """Bytes of request bodies that the frontend holds, by its own count."""
 
 
 class Fuzzed:
-    """The engine.
+    """The engine to fuzz.
 
     Args:
-        engine: it, started.
+        engine: the started engine.
     """
 
     def __init__(self, engine: RealEngine) -> None:
@@ -49,12 +49,12 @@ class Fuzzed:
         self._read = 0
 
     def description(self) -> dict[str, Any]:
-        """The server's OpenAPI description of itself."""
+        """The server's own OpenAPI description."""
         described: dict[str, Any] = self._get("/openapi.json").json()
         return described
 
     def state(self, *, reset: bool = False) -> dict[str, Any]:
-        """What the measured frontend says; see `MeasuredMiddleware`.
+        """The measured frontend's state; see `MeasuredMiddleware`.
 
         Args:
             reset: whether the measurement begins anew.
@@ -63,7 +63,7 @@ class Fuzzed:
         return state
 
     def held(self) -> Held:
-        """What the processes hold now."""
+        """The resources that the processes hold now."""
         server = psutil.Process(self.engine.pid)
         processes = [server, *server.children(recursive=True)]
         state = self.state()
@@ -77,7 +77,7 @@ class Fuzzed:
         )
 
     def new_tracebacks(self) -> list[str]:
-        """The tracebacks in what the server has printed since this was called last."""
+        """The tracebacks that the server has printed since the last call."""
         with self.engine.log.open(errors="replace") as log:
             log.seek(self._read)
             text = log.read()
@@ -91,7 +91,7 @@ class Fuzzed:
 
 
 def tracebacks_in(text: str) -> list[str]:
-    """Each traceback in a log, with the lines around it that say what happened."""
+    """Each traceback in a log, with the surrounding lines that explain it."""
     lines = text.splitlines()
     begins = [place for place, line in enumerate(lines) if "Traceback (most recent call last)" in line]
     return ["\n".join(lines[max(0, place - 1) : place + _LINES]) for place in begins]
@@ -102,7 +102,7 @@ _LINES = 200
 
 @contextmanager
 def fuzzed_engine() -> Iterator[Fuzzed]:
-    """Start the engine with its zones.
+    """Starts the engine with its zones.
 
     Raises:
         AssertionError: it does not start.
@@ -130,7 +130,7 @@ def _options(address: str, folder: Path) -> list[str]:
 
 
 def _with_plugin(folder: Path) -> str:
-    """A search path on which vLLM finds the plugin that measures, as if it was installed."""
+    """A search path on which vLLM finds the measuring plugin as if it were installed."""
     installed = folder / "measured_frontend-1.dist-info"
     installed.mkdir()
     (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: measured-frontend\nVersion: 1\n")

@@ -1,4 +1,4 @@
-"""A pool that is advised, with an engine that does what it is told."""
+"""A pool that is advised, with an engine that follows the advice."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -33,7 +33,7 @@ def auto(**spec: Any) -> Pool:
 
 
 def seen(**figures: Any) -> ZoneView:
-    """An idle zone, but for what is said; ``ratio`` and ``why`` are of its latency target."""
+    """An idle zone with the given changes; ``ratio`` and ``why`` belong to its latency target."""
     ratio, why = figures.pop("ratio", None), figures.pop("why", "Neighbours")
     latency = None
     if ratio is not None:
@@ -58,12 +58,12 @@ COUNTED = (
 
 @dataclass
 class Life:
-    """A pool with one engine, which does at once what it is told."""
+    """A pool with one engine, which applies each config at once."""
 
     pool: Pool
     zones: list[Zone]
     behave: Callable[[RuntimeConfig], dict[str, dict[str, Any]]]
-    """What zones do in ten seconds under a config; counters are by how much they grow."""
+    """What zones do in ten seconds under a config; counters are given as increments."""
     status: Mapping[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
     takes_configs: bool = True
@@ -76,7 +76,7 @@ class Life:
         self.step(0.0)
 
     def step(self, seconds: float = 10.0) -> None:
-        """Let time pass, deliver what the status says, and look."""
+        """Lets time pass, delivers the config of the status, and looks at the pool."""
         self.seconds += seconds
         stored = replace(self.pool, status=self.status)
         in_force = self.overlay.over(stored, self.zones)
@@ -113,7 +113,7 @@ class Life:
         return {(row.get("zone", ""), row["field"]): row for row in self.status.get("adjustments", [])}
 
     def has(self, name: str, what: Field) -> str:
-        """What the engine has."""
+        """The engine's value of a zone's field."""
         assert self.config is not None
         if not name:
             return value_of_pool(self.config.pool)

@@ -1,4 +1,4 @@
-"""What becomes of what was kept or tried when specs, engines or the operator change."""
+"""What happens to changes that were kept or tried when specs, engines or the operator change."""
 
 from dataclasses import replace
 from typing import Any

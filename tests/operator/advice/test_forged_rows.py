@@ -1,4 +1,4 @@
-"""Whatever somebody writes into a status, values stay within the bounds, and the status can be written."""
+"""Whatever is written into a status, values stay within the bounds, and the status can be written."""
 
 import re
 from datetime import UTC, datetime

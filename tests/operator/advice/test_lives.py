@@ -1,4 +1,4 @@
-"""Random lives: within bounds, one change at a time, none to and fro."""
+"""Random lives: values stay within bounds, one change at a time, and none goes back and forth."""
 
 from typing import Any
 
@@ -54,13 +54,13 @@ def test_lives(data: st.DataObject):
     life = Life(of, zones, lambda _: now)
     spec, was = values(life), values(life)
     changed: dict[tuple[str, Field], tuple[float, float]] = {}
-    """When a field was changed last, and in which direction."""
+    """When a field was last changed, and in which direction."""
     changes = 0
     for _ in range(data.draw(st.integers(5, 20))):
         now.clear()
         now.update({name: data.draw(figures) for name in NAMES})
         if data.draw(st.integers(0, 9)) == 0:
-            # What was decided a moment ago is delivered, and taken back.
+            # A decision is delivered, and then taken back.
             life.restart()
             life.step()
             changed.clear()
@@ -85,7 +85,7 @@ def test_lives(data: st.DataObject):
                     _assert_no_flapping(changed.get(key), key[1], was[key], found[key], life.seconds)
                     changed[key] = life.seconds, _direction(key[1], was[key], found[key])
             was = found
-    # A change and what may undo it take a window each.
+    # A change and the one that may undo it take a window each.
     assert changes <= life.seconds / WINDOW + 2
     life.pool = auto(advice={"mode": "Recommend"}, watermarks={"low": 0.1, "high": 0.4})
     life.step()

@@ -1,4 +1,4 @@
-"""What is advised: one step of the value that would help, and nothing where none would."""
+"""The advice: one step of the value that would help, and nothing where none would."""
 
 from typing import Any
 

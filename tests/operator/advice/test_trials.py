@@ -84,7 +84,7 @@ def test_a_policy_is_kept_only_if_more_is_found(after: float | None, is_kept: bo
 
 def test_what_was_kept_may_be_tried_as_the_spec_has_it():
     def behave(config: RuntimeConfig) -> dict[str, dict[str, Any]]:
-        # First Clock finds more, and later what the spec says.
+        # At first Clock finds more, and later the spec's policy.
         is_better = (config.zones[0].eviction_policy == "Clock") == (clock[-1] < 60)
         clock.append(clock[-1] + 1)
         found = {"prefix_query_tokens": 1000, "prefix_hit_tokens": 500 if is_better else 300}

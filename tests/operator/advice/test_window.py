@@ -1,4 +1,4 @@
-"""What the engines' reports come to over some time, whatever they say."""
+"""What the engines' reports add up to over some time, whatever they contain."""
 
 import pickle
 from typing import Any

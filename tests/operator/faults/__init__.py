@@ -1,1 +1,1 @@
-"""A package, so that pytest knows how long the tests in it share their operator."""
+"""A package, so that pytest knows how long its tests share their operator."""

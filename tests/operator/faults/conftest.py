@@ -10,13 +10,13 @@ from tests.operator.conftest import Operator
 
 @pytest.fixture(scope="package")
 def operator(proxy: Proxy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
-    """Takes the proxy for the API server. A test that ends it starts it again."""
+    """Uses the proxy as its API server. A test that ends it starts it again."""
     running = Operator(proxy.kubeconfig, tmp_path_factory.mktemp("operator") / "operator.log")
     running.start()
     running.await_running()
     yield running
     assert running.stop() == 0
-    # kopf shows where its watches broke; nothing of ours may.
+    # kopf logs where its watches broke; our code must log no error.
     assert "tenantzone_operator. [ERROR" not in running.log, running.log
 
 

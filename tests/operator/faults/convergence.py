@@ -1,4 +1,4 @@
-"""What is declared, what is changed while the network is bad, and that all is as it should be afterwards."""
+"""What is declared, what changes while the network is bad, and that everything converges afterwards."""
 
 import itertools
 
@@ -10,7 +10,7 @@ _percents = itertools.count(11)
 
 
 def another_share() -> str:
-    """One that no zone had before."""
+    """A share that no zone had before."""
     return f"{next(_percents)}%"
 
 
@@ -24,7 +24,7 @@ def settle(world: World) -> dict[str, int | str]:
 
 
 def change(world: World) -> dict[str, int | str]:
-    """One of each: a changed zone, a new one, one less. Returns what the config should have."""
+    """Makes one of each: a changed zone, a new one, a removed one. Returns the entries that the config should have."""
     reserved = another_share()
     world.change_zone("acme", reserved=reserved)
     world.add_zone("new", reserved=5)
@@ -57,5 +57,5 @@ def assert_converged(world: World, proxy: Proxy, entries: dict[str, int | str]) 
         assert proxy.writes == before, "it writes although nothing happens"
         return True
 
-    # A request whose answer got lost is sent once more, a moment after all is as it should be.
+    # A request whose answer got lost is sent once more, shortly after everything has converged.
     eventually(nothing_is_written)

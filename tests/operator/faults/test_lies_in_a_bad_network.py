@@ -1,4 +1,4 @@
-"""Engines that lie at times, a network that is bad at times, and an operator that dies: afterwards all is well."""
+"""Engines that lie at times, a network that is bad at times, and an operator that dies: everything converges."""
 
 import random
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Requests that fail in every way: afterwards all is as it should be, and nothing is written."""
+"""Requests that fail in every way: everything converges, and nothing is written at rest."""
 
 import asyncio
 import time
@@ -84,7 +84,7 @@ def test_a_change_does_not_wait_for_the_statuses_of_all_others(world: World, pro
         if number == began + 5:
             world.change_zone(names[-1], priority=7)
         elif number > began + 5:
-            # However long it takes the API server to tell of the change: nothing else is done before.
+            # However long the API server takes to report the change: nothing else is done before.
             await asyncio.wait_for(is_passed_on.wait(), timeout=60)
             time.sleep(0.06)  # noqa: ASYNC251 - nothing is passed on meanwhile, so that the operator has time for more
             config = world.config()
@@ -92,7 +92,7 @@ def test_a_change_does_not_wait_for_the_statuses_of_all_others(world: World, pro
             if not told_when_it_was_written and config.zones[-1].priority == 7:
                 told_when_it_was_written.append(sum(map(is_told, names[:-1])))
 
-    # All at once for the operator, which is not told of any before the last.
+    # All at once for the operator, which is not notified of any before the last.
     proxy.faults = Faults(stream=lambda lines: [])
     for name in names[:-1]:
         world.change_zone(name, weight=2)

@@ -1,4 +1,4 @@
-"""An operator that dies at each point, and an API server that restarts: afterwards all is as it should be."""
+"""An operator that dies at each point, and an API server that restarts: everything converges."""
 
 import itertools
 import threading
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.controlplane
 
 
 class Killing:
-    """Kills the operator after one given write, unless it is over before that."""
+    """Kills the operator after the given number of writes, unless it is done before that."""
 
     def __init__(self, operator: Operator, *, after: int) -> None:
         self._operator = operator

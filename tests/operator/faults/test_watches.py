@@ -1,4 +1,4 @@
-"""Watches that break, repeat, reorder and delay events: afterwards all is as it should be, and nothing is written."""
+"""Watches that break, repeat, reorder and delay events: everything converges, and nothing is written at rest."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The operator's own reconciler, over HTTP, between an API server and a manager that answer as they are told."""
+"""The operator's own reconciler, over HTTP, between an API server and a manager with chosen answers."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -55,6 +55,6 @@ async def run(cluster: Cluster, manager: Manager, store: Store, served: str | No
 
 @pytest.fixture
 def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has one round follow another."""
+    """Makes one round follow another at once."""
     monkeypatch.setattr("tenantzone_operator.cache_manager.reconciler.ROUND_SECONDS", 0.01)
     monkeypatch.setattr("tenantzone_operator.cache_manager.reconciler._PAUSE_SECONDS", 0.0)

@@ -1,4 +1,4 @@
-"""An API server and a KV-cache manager that answer as they are told."""
+"""An API server and a KV-cache manager with answers chosen by a test."""
 
 import asyncio
 import json
@@ -24,13 +24,13 @@ HONEST: dict[str, Any] = {
     "ListInstances": {"instances": []},
     "ListServiceAccounts": {"accounts": []},
 }
-"""What a manager answers that has all that is declared."""
+"""The answers of a manager that has everything that is declared."""
 Run = Callable[[], None]
 """Starts the operator's part."""
 
 
 class Cluster:
-    """An API server with one KVStorage and one KVCacheGroup, which tells watchers of each status that is written."""
+    """An API server with one KVStorage and one KVCacheGroup, which notifies watchers of each status write."""
 
     def __init__(self) -> None:
         spec = {"type": "FileSystem", "fileSystem": {"path": "/mnt/kv"}}
@@ -40,14 +40,14 @@ class Cluster:
             "kvcachegroups": body("team", spec={"storages": ["disk"], "zones": zones}),
         }
         self.others: dict[str, Body] = {}
-        """Further KVCacheGroups, by name; what is written of them is taken, and not kept."""
+        """Further KVCacheGroups, by name; writes to them are accepted, but not kept."""
         self.refused: set[str] = set()
-        """Kinds whose statuses are not taken, ..."""
+        """Kinds whose statuses are refused."""
         self.why = "it is invalid"
-        """... for this reason."""
+        """The reason for the refusal."""
         self.refusals = 0
         self.not_held: dict[str, int] = {}
-        """By kind, with which status a finalizer is refused."""
+        """The HTTP status with which a finalizer is refused, by kind."""
         self.has_written = asyncio.Event()
         self._version = 1
 
@@ -71,7 +71,7 @@ class Cluster:
         return str(conditions(self.objects[plural])[kind]["message"])
 
     def leave(self, plural: str) -> None:
-        """Somebody has deleted it, after it was held."""
+        """Marks it as deleted, with its finalizer still there."""
         found = self.objects[plural]
         found["metadata"] |= {"deletionTimestamp": NOW, "finalizers": [FINALIZER]}
 
@@ -82,7 +82,7 @@ class Cluster:
         return str(self.objects[plural]["status"]["message"])
 
     async def await_written(self, is_so: Callable[[], bool]) -> None:
-        """Until this holds after a write, or the refusal of one."""
+        """Waits until this holds after a write, or the refusal of one."""
         async with asyncio.timeout(60):
             while not is_so():
                 self.has_written.clear()
@@ -126,13 +126,13 @@ class Cluster:
 
 
 class Manager:
-    """Answers what it is told to."""
+    """A manager with answers chosen by a test."""
 
     def __init__(self) -> None:
         self.answers: dict[str, Any] = dict(HONEST)
-        """By call: an answer, what makes one, or a refusal's code."""
+        """By call: an answer, a function that makes one, or a refusal's code."""
         self.words = "its own words"
-        """Of all that it refuses."""
+        """The message of all refusals."""
         self.asked: list[tuple[str, Any]] = []
         self._is_asked = asyncio.Event()
 
@@ -142,7 +142,7 @@ class Manager:
         return app
 
     async def await_asked(self, call: str, times: int) -> None:
-        """Until it is asked this so many times more."""
+        """Waits until it gets the call this many times more."""
         wanted = self._count(call) + times
         async with asyncio.timeout(60):
             while self._count(call) < wanted:

@@ -1,4 +1,4 @@
-"""A KV-cache manager that lies costs nothing but what it should have done."""
+"""A KV-cache manager that lies costs only what it should have done."""
 
 from typing import Any
 

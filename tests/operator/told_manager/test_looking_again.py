@@ -1,4 +1,4 @@
-"""What is declared has the operator look again at once, and what it writes itself does not."""
+"""A declaration makes the operator look again at once, and its own writes do not."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -15,7 +15,7 @@ from tests.operator.told_manager.servers import GROUP_REPORT, Cluster, Manager, 
 
 
 class Noting(Rest):
-    """Notes what becomes of each event of a watch: whether who watches goes on to the next one."""
+    """Notes for each event of a watch whether the watcher goes on to the next one."""
 
     def __init__(self, log_in: Login) -> None:
         super().__init__(log_in)
@@ -67,7 +67,7 @@ async def test_who_is_not_answered_does_not_contend_with_another_operator_who_is
     run()
     await cluster.await_written(lambda: cluster.has_status("kvstorages"))
     assert cluster.condition("kvstorages", "Ready") == ("Unknown", "ManagerUnreachable")
-    # As the operator of another namespace has it.
+    # As the operator of another namespace writes it.
     metadata = cluster.objects["kvstorages"]["metadata"] | {"resourceVersion": "1000"}
     cluster.objects["kvstorages"] |= {"metadata": metadata, "status": {"message": "it is well"}}
     await manager.await_asked("ListStorages", 5)
@@ -88,7 +88,7 @@ async def test_who_is_refused_does_not_contend_with_another_operator_who_is_not(
     run()
     await cluster.await_written(lambda: cluster.has_status("kvcachegroups"))
     assert cluster.condition("kvcachegroups", "Registered") == ("False", "ManagerRefused")
-    # As the operator of another namespace has it.
+    # As the operator of another namespace writes it.
     metadata = cluster.objects["kvcachegroups"]["metadata"] | {"resourceVersion": "1000"}
     cluster.objects["kvcachegroups"] |= {"metadata": metadata, "status": {"message": "it is well"}}
     await manager.await_asked("PutInstanceGroup", 5)

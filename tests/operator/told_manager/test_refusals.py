@@ -1,4 +1,4 @@
-"""What a KV-cache manager or the API server refuses keeps nothing else from being done, and is logged once."""
+"""A refusal by a KV-cache manager or the API server prevents nothing else, and is logged once."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ async def test_an_object_that_can_not_be_held_keeps_no_other_from_being_told(
 async def test_a_group_that_goes_is_let_go_only_when_the_manager_has_let_it_go(
     cluster: Cluster, manager: Manager, run: Run
 ) -> None:
-    """An instance that is gone already is not the group."""
+    """An instance that is already gone is not the group."""
     cluster.leave("kvcachegroups")
     instance = {"instance": {"name": "x", "group": "team", "pool": "shop/demo"}, "bytes_by_type": {}}
     manager.answers |= {
@@ -97,7 +97,7 @@ async def test_a_group_that_goes_leaves_its_pool_to_another_without_a_refusal(
 
 
 def warnings(log: pytest.LogCaptureFixture) -> list[str]:
-    """The last words of each that this part of the operator has logged."""
+    """The last words of each warning of this part of the operator."""
     of_us = [line for line in log.records if line.name.startswith("tenantzone_operator.cache_manager")]
     return [line.getMessage().rpartition(": ")[2] for line in of_us if line.levelname == "WARNING"]
 
@@ -121,7 +121,7 @@ async def test_an_account_that_is_refused_is_logged_once_for_each_change(
         manager.answers["ListServiceAccounts"] = {"accounts": [{"name": "shop/old", "pool": "shop/demo"}]}
 
     async def rounds(answer: Any, words: str, count: int = 3) -> None:
-        """So many in which the manager says this."""
+        """Waits for `count` rounds in which the manager answers this."""
         manager.words, manager.answers[call] = words, answer
         await manager.await_asked(call, count)
 
