@@ -1,4 +1,4 @@
-"""What is no longer wanted ceases to serve now, and goes once nobody can read it: RemoveCache, TrimCache, eviction."""
+"""Removal of blocks, which cease to serve now and are deleted later: RemoveCache, TrimCache, eviction."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,8 +23,8 @@ AT_ONCE: Final = WRITE_AT_ONCE
 NO_END: Final = 2**63
 
 Reported = Callable[[Instance, str, Sequence[bytes]], None]
-"""Hears of blocks that have ceased to serve, as soon as they have: whose, from which storage type (empty: from all),
-and their keys, no more than ``AT_ONCE``."""
+"""Called after blocks have ceased to serve, with the instance, the storage type (empty: all) and at most ``AT_ONCE``
+keys."""
 
 
 def _nobody(_instance: Instance, _where: str, _keys: Sequence[bytes]) -> None:
@@ -33,22 +33,22 @@ def _nobody(_instance: Instance, _where: str, _keys: Sequence[bytes]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is evicted, and in which order."""
+    """Which locations are evicted, and in which order."""
 
     where: str
     """The storage type."""
     policy: EvictionPolicy = "LRU"
     unused_since: float = float("inf")
-    """Only what was not used after this time."""
+    """Unix time: only blocks that were not used after it."""
     storage: str = ""
-    """Only what lies in this one; empty: in any of the type."""
+    """Only locations in this storage; empty: all storages of the type."""
 
     def takes(self, location: CacheLocation) -> bool:
-        """Whether a location is one of these."""
+        """Returns whether a location is selected."""
         return location.type == self.where and self.storage in ("", location.storage)
 
     def score(self, block: Block) -> float:
-        """The smallest goes first."""
+        """Returns the block's score; the lowest is evicted first."""
         return block.used_at if self.policy == "LRU" else frequency(block)
 
 
@@ -56,10 +56,10 @@ class Remover:
     """Takes blocks out of service.
 
     Args:
-        index: what is known of blocks.
-        timing: how long readers may be left.
-        turns: in which much is removed.
-        clock: Unix time.
+        index: records of blocks.
+        timing: how long readers may use locations.
+        turns: the turns in which many blocks are removed.
+        clock: returns Unix time.
     """
 
     def __init__(self, index: MetaIndex, timing: Timing, turns: Turns, clock: Callable[[], float]) -> None:
@@ -69,10 +69,10 @@ class Remover:
         self._clock = clock
 
     async def remove_cache(self, instance: Instance, keys: Sequence[bytes], reported: Reported = _nobody) -> Removed:
-        """Have blocks cease to serve everywhere, wherever they are in their prompts."""
+        """Take blocks out of service in all storages, whatever their position in a prompt."""
         removed = Removed()
         for begin in range(0, len(keys), AT_ONCE):
-            # Those at the end first, if the keys are a prompt's.
+            # The last blocks first, if the keys are a prompt's.
             some = keys[begin : begin + AT_ONCE][::-1]
             removed += await self._leave(
                 instance, "", some, lambda _block, _location: True, reported, caller_of(instance)
@@ -89,15 +89,15 @@ class Remover:
         at_most: int = NO_END,
         reported: Reported = _nobody,
     ) -> Removed:
-        """Have blocks of an instance cease to serve: least recently used first, and none before those after it.
+        """Take blocks of an instance out of service, least recently used first and always from the ends of prefixes.
 
         Args:
-            instance: whose.
-            where: the storage type.
-            unused_for: only what was not used for so many seconds.
-            to_bytes: until no more than that is left.
-            at_most: bytes in this call.
-            reported: hears of what goes.
+            instance: instance of the blocks.
+            where: storage type.
+            unused_for: only blocks that were unused for this many seconds.
+            to_bytes: number of bytes to keep.
+            at_most: maximum number of bytes to remove in this call.
+            reported: called with the removed blocks.
         """
         account = await self._index.account(books.instance_account(instance.name, where))
         surplus = min(account.live - to_bytes, at_most)
@@ -113,15 +113,15 @@ class Remover:
         reported: Reported = _nobody,
         caller: str = IN_BACKGROUND,
     ) -> Removed:
-        """Have so many bytes cease to serve, if there are as many that may go.
+        """Take ``need`` bytes out of service, or fewer if fewer may be evicted.
 
         Args:
-            instances: among whose blocks is chosen.
-            order: which, and in which order.
-            need: bytes.
-            allowed: by instance, how many bytes it may lose.
-            reported: hears of what goes.
-            caller: whose turns are taken.
+            instances: instances of the blocks.
+            order: selection and order of the locations.
+            need: number of bytes.
+            allowed: bytes that each instance may lose.
+            reported: called with the evicted blocks.
+            caller: caller whose turns are used.
         """
         left = dict(allowed)
         total = Removed()
@@ -169,7 +169,7 @@ class Remover:
         reported: Reported,
         caller: str,
     ) -> Removed:
-        """Evict from the ends towards the beginning, as far as it is no more recently used than what else would go."""
+        """Evict from the ends of prefixes towards the beginning, up to the score ``bound``."""
         keys: list[bytes] = []
         for end in ends:
             if len(keys) >= AT_ONCE or room <= 0:
