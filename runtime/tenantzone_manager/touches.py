@@ -19,8 +19,8 @@ class Touches:
     """Collects notes of use. A query is noted at the block where it ended, and at no other: see ``core/draft.py``.
 
     Args:
-        index: index with the records.
-        reported: called with the space and keys of updated records.
+        index: has the records.
+        reported: hears of what was written, by space.
     """
 
     def __init__(self, index: MetaIndex, reported: Callable[[str, Sequence[bytes]], None]) -> None:

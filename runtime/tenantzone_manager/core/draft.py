@@ -47,21 +47,21 @@ class Draft:
             raise NotLoaded(key) from None
 
     def put(self, key: bytes, block: Block) -> None:
-        """Replace a block. A hollow block without children is removed."""
+        """Have a block be so. One that is hollow and that nothing hangs on goes."""
         reported: Block | None = block
         while reported is not None:
             block, before = reported, self.get(key)
             after = None if block.is_hollow and not block.children.get(RECORDS) else block
             self._changed[key] = after
-            # Its parent may be removed with it, and the one before that: there may be thousands.
+            # Its parent may go with it, and the one before that: there may be thousands of them.
             key, reported = block.parent, self._parent_told(block, before, after)
 
     def _parent_told(self, block: Block, before: Block | None, after: Block | None) -> Block | None:
-        """Returns the parent of a changed block after the change; None: there is no parent, or it does not change."""
+        """The block before one that has changed, as it shall be; None: it has none, or it stays as it is."""
         was = before.live_types if before else frozenset()
         now = after.live_types if after else frozenset()
         if was == now and before is not None and after is not None:
-            # The usual case.
+            # As most changes are.
             return None
         steps = dict.fromkeys(was - now, -1) | dict.fromkeys(now - was, 1)
         if (before is None) != (after is None):
