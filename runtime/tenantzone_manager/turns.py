@@ -48,9 +48,9 @@ class Turns:
         For loops that run to their end: an async generator that is left early costs a task that closes it.
 
         Args:
-            caller: whose turns it takes.
-            count: blocks.
-            at_once: blocks of a part.
+            caller: name under which turns are taken.
+            count: number of blocks.
+            at_once: maximum number of blocks in a part.
         """
         for part in parts_of(count, at_once):
             if part.start:

@@ -126,9 +126,9 @@ def without_ranks(owner: Owner, key: bytes, types: Iterable[str]) -> list[RankCh
     """Returns the changes that remove a block from all ranks that may contain it.
 
     Args:
-        owner: of the block.
-        key: of the block.
-        types: all storage types.
+        owner: owner of the block.
+        key: key of the block.
+        types: names of all storage types.
     """
     due = [(queue(kind, owner.group), member(owner.instance, key)) for kind in (WRITING, DELETING)]
     kinds = (ENDS, FEWEST, BORDER)
