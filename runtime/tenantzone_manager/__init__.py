@@ -1,5 +1,5 @@
-"""The KV-cache manager: which blocks are in which storage, for many engines; bytes never pass it.
+"""The KV-cache manager: the locations of KV-cache blocks, for many engines. The bytes do not pass through it.
 
-``core`` decides and does no I/O, ``index`` keeps what is known, ``storages`` are the places that blocks lie in,
+``core`` decides and does no I/O, ``index`` keeps the records, ``storages`` access the places where blocks are stored,
 ``server`` answers over HTTP and gRPC. The names of objects and calls are those of docs/kv-cache-manager.md.
 """

@@ -15,13 +15,13 @@ from tenantzone_manager.timing import ORPHAN_GRACE_SECONDS, Timing
 AUDIENCE = "tenantzone-manager"
 _API_SERVER: Final = "https://kubernetes.default.svc"
 _IN_POD: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Where a pod has its own credentials for it."""
+"""The folder with a pod's own credentials for the API server."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Serve until told to end; the exit code is 1 where an option can't be used or the index can't be opened.
+    """Serve until a signal ends the process; the exit code is 1 if an option is invalid or the index can't be opened.
 
-    With ``events`` as the first argument it serves nobody, and reads what a manager has written.
+    With ``events`` as the first argument, print events that a manager has written instead.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments[:1] == ["events"]:

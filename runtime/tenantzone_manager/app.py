@@ -1,4 +1,4 @@
-"""One manager as a process: its index, its servers, its end."""
+"""One manager as a process: its index, its servers and its shutdown."""
 
 import asyncio
 import gc
@@ -24,38 +24,38 @@ from tenantzone_manager.server.service import Service
 from tenantzone_manager.server.tls import ServerTls
 
 STOP_SECONDS: Final = 5.0
-"""That requests under way have when the process ends."""
+"""Seconds that requests in progress have when the process ends."""
 
 _RETRY_SECONDS: Final = 1.0
-"""After which an index that could not be opened is tried again."""
+"""Seconds between attempts to open the index."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class AppSettings:
-    """What a process is told at its start."""
+    """The settings of a process."""
 
     index: str
-    """A file's path, or the URL of a Redis."""
+    """The path of a file, or the URL of a Redis."""
     http: tuple[str, int] = ("127.0.0.1", 9470)
     grpc: tuple[str, int] = ("127.0.0.1", 9471)
     redis_prefix: str = "tenantzone/"
     authenticator: Callable[[Catalog], Authenticator] = lambda _: Anyone()
-    """Made when it is known what is registered."""
+    """Makes the authenticator, once the catalog is loaded."""
     tls: TlsFiles | None = None
-    """Of both ports; None: they are served without TLS."""
+    """TLS files for both ports; None: no TLS."""
     manager: Settings = field(default_factory=Settings)
     http_bounds: HttpBounds = field(default_factory=lambda: HttpBounds(connections=1024))
-    """Of what slow clients may take there."""
+    """Bounds for slow clients of the HTTP port."""
     grpc_bounds: GrpcBounds = field(default_factory=GrpcBounds)
 
 
 def backend_of(index: str, redis_prefix: str) -> IndexBackend:
-    """The store that is meant.
+    """Returns the store for an index.
 
     Raises:
-        ValueError: it is neither a path nor the URL of a Redis.
+        ValueError: the index is neither a path nor the URL of a Redis.
     """
     scheme = urlparse(index).scheme
     if scheme in ("redis", "rediss", "unix"):
@@ -68,19 +68,19 @@ def backend_of(index: str, redis_prefix: str) -> IndexBackend:
 
 
 async def run(settings: AppSettings, started: Callable[[int, int], None] = lambda _http, _grpc: None) -> None:
-    """Serve until the process is told to end.
+    """Serve until a signal ends the process.
 
     Args:
-        settings: of the process.
-        started: is told the ports of HTTP and gRPC once both answer.
+        settings: settings of the process.
+        started: called with the HTTP and gRPC ports once both answer.
 
     Raises:
-        OSError: an address is taken, or the index can't be opened.
-        IndexUnusable: the index is none.
-        TlsError: the files of TLS can't be used.
+        OSError: an address is in use, or the index can't be opened.
+        IndexUnusable: the file is not an index.
+        TlsError: the TLS files can't be used.
     """
     tls = None if settings.tls is None else ServerTls(settings.tls)
-    # The search cache has hundreds of thousands of objects that stay: to look at all of them often finds nothing.
+    # The search cache has hundreds of thousands of long-lived objects: frequent full collections would find nothing.
     gc.set_threshold(100_000, 20, 100)
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -116,9 +116,9 @@ async def run(settings: AppSettings, started: Callable[[int, int], None] = lambd
 
 
 async def _started(settings: AppSettings, tls: ServerTls | None, ended: asyncio.Event) -> CacheManager | None:
-    """A manager over the index, once that answers; None: the process is to end before.
+    """Returns a started manager once the index answers; None: a signal ended the process before.
 
-    Until then health is served over HTTP, and all else is unavailable.
+    Until then only health is served over HTTP.
     """
     problems: list[str] = []
     async with AsyncExitStack() as waiting:

@@ -1,4 +1,4 @@
-"""What is registered: storages, groups, instances, service accounts; in the index, and in memory as last read."""
+"""The registered storages, groups, instances and service accounts: in the index, and in memory as last read."""
 
 import asyncio
 import logging
@@ -25,22 +25,22 @@ from tenantzone_manager.membership import Membership, by_zone
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 _NOT_OF_THE_PLACE = ("takeover", "credentials", "http")
-"""Options of a storage that say nothing of where it lies."""
+"""Options of a storage that are not part of its address."""
 
 
 class NotFound(Exception):
-    """There is nothing of that name that who asks may see."""
+    """The caller can see no object of that name."""
 
 
 class Refused(Exception):
-    """It contradicts what is registered; the message says what to change."""
+    """The change contradicts what is registered; the message says what to change."""
 
 
 class Catalog:
-    """Everything that is registered.
+    """All registered objects.
 
     Args:
-        index: where it is kept.
+        index: the index that stores them.
     """
 
     def __init__(self, index: MetaIndex) -> None:
@@ -54,11 +54,11 @@ class Catalog:
         self._membership = Membership(index)
         self._may_need_mending = False
         self._changes = 0
-        """That were begun here, and that have ended."""
+        """The number of beginnings and ends of changes in this process."""
         index.on_change(self._changed)
 
     async def load(self) -> None:
-        """Read all of it."""
+        """Read all registered objects."""
         self.is_stale = False
         self._may_need_mending = True
         before = self._changes
@@ -70,14 +70,14 @@ class Catalog:
         except BaseException:
             self.is_stale = True
             raise
-        # What was changed here meanwhile may have been read as it was before.
+        # Changes made here meanwhile may not be in what was read.
         self.is_stale |= self._changes != before
         self.groups, self.instances = groups, instances
         self.storages, self.service_accounts = storages, service_accounts
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """Something changes, and is noted here when the block ends. If it does not end well it may have been made."""
+        """Mark a change that the ``with`` block makes and notes here. If it fails, the change may have been made."""
         self._changes += 1
         try:
             yield
@@ -88,7 +88,7 @@ class Catalog:
             self._changes += 1
 
     async def instance(self, name: str) -> Instance:
-        """An instance.
+        """Returns an instance.
 
         Raises:
             NotFound: there is none.
@@ -101,7 +101,7 @@ class Catalog:
         return self.instances[name]
 
     def group(self, name: str) -> InstanceGroup:
-        """A group.
+        """Returns a group.
 
         Raises:
             NotFound: there is none.
@@ -111,28 +111,28 @@ class Catalog:
         return self.groups[name]
 
     def group_meant(self, name: str) -> InstanceGroup | None:
-        """The group of this name, else the one that has it among its aliases; None: there is none."""
+        """Returns the group with this name, else the one with this alias; None: there is none."""
         by_alias = (group for group in self.groups.values() if name in group.aliases)
         return self.groups.get(name) or next(by_alias, None)
 
     def instances_of(self, group: str) -> list[Instance]:
-        """The instances that share the group's quota."""
+        """Returns the instances that share the group's quota."""
         return [instance for instance in self.instances.values() if instance.group == group]
 
     async def put_group(self, group: InstanceGroup, namespace: str = "") -> InstanceGroup:
-        """Have a group be so from now on; what it uses above its new limits is evicted in the background.
+        """Create or replace a group; bytes above its new limits are evicted in the background.
 
         Args:
-            group: as it shall be.
-            namespace: whose pools, aliases and instances it names: those of others stay. Empty: they are all.
+            group: the new settings.
+            namespace: the namespace whose pools, aliases, instances and zones are replaced; those of other namespaces
+                stay. Empty: all are replaced.
 
         Returns:
-            the whole group.
+            The whole group.
 
         Raises:
-            ValueError: it contradicts itself, or names what is not the namespace's.
-            Refused: it names a storage that is not registered, or an instance of another group, or has an alias that
-                another group has.
+            ValueError: the group contradicts itself, or names an object of another namespace.
+            Refused: the group names an unregistered storage, or an instance or alias of another group.
         """
         check_group(group)
         unknown = [name for name in group.storages if name not in self.storages]
@@ -161,9 +161,9 @@ class Catalog:
         return made
 
     async def mend_zones(self) -> None:
-        """Have each instance of a zone have its part, whoever has registered it; once is enough for all managers.
+        """Give each instance of a zone its part, whichever manager registered it. One manager does this for all.
 
-        What this process does is right by itself; after each :meth:`load` there may be something of others.
+        Changes by this process need no correction; each :meth:`load` may bring in changes by others.
         """
         if not self._may_need_mending:
             return
@@ -178,15 +178,15 @@ class Catalog:
             raise
 
     async def group_of(self, group: InstanceGroup, namespace: str) -> InstanceGroup:
-        """A group as it is for one namespace."""
+        """Returns the part of a group that belongs to one namespace, and its common settings."""
         return of_namespace(group, namespace, await self._registered(group))
 
     async def remove_group(self, name: str) -> None:
-        """Take out a group.
+        """Remove a group.
 
         Raises:
             NotFound: there is none.
-            Refused: instances are in it.
+            Refused: it has instances.
         """
         self.group(name)
         # Another process may have registered some.
@@ -199,16 +199,16 @@ class Catalog:
         check([instance.name for instance in instances if instance.group == name])
         with self._changing():
             await self._membership.remove(name, check)
-            # Another call may have taken it out meanwhile.
+            # Another call may have removed it meanwhile.
             self.groups.pop(name, None)
 
     async def register_instance(self, instance: Instance) -> Instance:
-        """Have an instance; one that is there in just this way is found again.
+        """Register an instance; an equal one that is registered already is returned.
 
         Raises:
-            ValueError: it contradicts itself.
+            ValueError: the instance contradicts itself.
             NotFound: there is no such group.
-            Refused: an instance of this name is another one, or another group promises something to it.
+            Refused: a different instance has this name, or another group has quotas for it.
         """
         check_instance(instance)
         self.group(instance.group)
@@ -235,16 +235,16 @@ class Catalog:
         return instance
 
     async def forget_instance(self, instance: Instance) -> None:
-        """Take out an instance, which has no blocks any more; those of its zone share what it was promised."""
+        """Remove an instance that has no blocks left; the other instances of its zone share its reservation."""
         with self._changing():
             await self._membership.leave(instance)
             self.instances.pop(instance.name, None)
 
     async def put_storage(self, storage: Storage) -> None:
-        """Have a storage be so from now on.
+        """Create or replace a storage.
 
         Raises:
-            Refused: it was of another type, or elsewhere: blocks lie there.
+            Refused: the type or the address would change, and blocks may be stored there.
         """
         address = Address(spaces.STORAGES, storage.name.encode())
 
@@ -261,11 +261,11 @@ class Catalog:
             self.storages[storage.name] = storage
 
     async def remove_storage(self, name: str) -> None:
-        """Take out a storage.
+        """Remove a storage.
 
         Raises:
             NotFound: there is none.
-            Refused: groups use it, or blocks lie in it.
+            Refused: groups use it, or it has blocks.
         """
         if name not in self.storages:
             raise NotFound(f"there is no storage {name}")
@@ -279,13 +279,13 @@ class Catalog:
             self.storages.pop(name, None)
 
     async def put_service_account(self, account: ServiceAccount) -> None:
-        """Have engines that show tokens of a service account touch a pool's instances, and no other pool's."""
+        """Give engines with tokens of a service account access to one pool's instances."""
         with self._changing():
             await self._index.put(spaces.SERVICE_ACCOUNTS, {account.name.encode(): account})
             self.service_accounts[account.name] = account
 
     async def remove_service_account(self, name: str) -> None:
-        """Know a service account no longer.
+        """Remove a service account.
 
         Raises:
             NotFound: it is not registered.
@@ -297,7 +297,7 @@ class Catalog:
             self.service_accounts.pop(name, None)
 
     async def _registered(self, group: InstanceGroup) -> Registered:
-        """The instances that a group names, and those that it has named, as far as they are there."""
+        """Returns the instances that a group names or has named before the change; None: not registered."""
         known = self.groups.get(group.name, group)
         found: dict[str, Instance | None] = {}
         for name in {*group.instances, *known.instances}:

@@ -1,4 +1,4 @@
-"""Changes of an instance's blocks in the index, by a draft."""
+"""Changes of an instance's blocks in the index, made with a draft."""
 
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -9,10 +9,10 @@ from tenantzone_manager.index.backend import Address
 from tenantzone_manager.index.meta_index import Found, MetaIndex
 
 _FURTHER: Final = 4096
-"""Blocks that are read beside those that were asked for, at a time."""
+"""The most additional blocks that are read at a time."""
 
 Beside = dict[Address, object]
-"""Changes of other records that belong to the same commit."""
+"""Changes of other records in the same commit."""
 
 
 async def change_blocks(
@@ -22,17 +22,17 @@ async def change_blocks(
     change: Callable[[Draft, Found], Beside | None],
     beside: Iterable[Address] = (),
 ) -> None:
-    """Change blocks and what follows from it for the blocks before them, all together or not at all.
+    """Change blocks, with the effects on the blocks before them, in one commit.
 
     Args:
-        index: has them.
-        space: of the instance.
-        keys: of the blocks; those before them are read when they are needed.
-        change: changes the draft; it may be called several times. It sees all that was read.
-        beside: other records, of which it returns the changes.
+        index: the index.
+        space: space of the instance.
+        keys: keys of the blocks; the blocks before them are read when needed.
+        change: changes the draft, and gets all that was read; it may be called several times.
+        beside: addresses of other records whose changes ``change`` returns.
 
     Raises:
-        OverLimit: an account has no room for what would be used.
+        OverLimit: an account has no room for the additional bytes.
         IndexUnavailable: the index does not answer.
     """
     wanted, others = set(keys), tuple(beside)
@@ -50,13 +50,13 @@ async def change_blocks(
             await index.read_modify_write([*(Address(space, key) for key in wanted), *others], modifier)
             return
         except NotLoaded as needed:
-            # Where one is needed that comes before another one, most of the others need theirs, too.
+            # If one block needs its parent, most of the others need theirs, too.
             before = {block.parent for block in blocks.values() if block is not None and block.parent}
             wanted |= await _that_may_go_with(index, space, {needed.key} | before - wanted)
 
 
 async def _that_may_go_with(index: MetaIndex, space: str, keys: set[bytes]) -> set[bytes]:
-    """These blocks, and before each of them those that are there only for what comes after them."""
+    """Returns these keys, and those of the hollow blocks before them, which may be removed with them."""
     known: set[bytes] = set()
     while keys and len(known) < _FURTHER:
         known |= keys

@@ -1,4 +1,4 @@
-"""Ends tasks that would go on for ever, and waits for work that must not be left half done."""
+"""Ends tasks that would run forever, and waits for work that must not be left half done."""
 
 import asyncio
 from collections.abc import Awaitable, Iterable
@@ -8,10 +8,10 @@ _AGAIN_SECONDS: Final = 1.0
 
 
 async def end(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Cancel tasks until they have ended, whatever they end with.
+    """Cancel tasks until they have ended, whatever their result.
 
-    Once is not enough: Redis' client waits by ``asyncio.wait_for``, which before Python 3.12 loses a cancellation that
-    comes together with a result.
+    One cancellation is not enough: the Redis client uses ``asyncio.wait_for``, which before Python 3.12 loses a
+    cancellation that coincides with a result.
     """
     left = set(tasks)
     while left:
@@ -22,7 +22,7 @@ async def end(tasks: Iterable[asyncio.Task[Any]]) -> None:
 
 
 async def to_its_end(work: Awaitable[None]) -> None:
-    """Wait for work that goes on though its caller is interrupted: then, too, until it has ended."""
+    """Wait until work has ended, even if the caller is cancelled meanwhile."""
     task = asyncio.ensure_future(work)
     try:
         await asyncio.shield(task)

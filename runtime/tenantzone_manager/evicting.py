@@ -1,4 +1,4 @@
-"""Eviction: what was not used for too long ceases to serve, and what is above a watermark and does not move down."""
+"""Eviction of blocks that were unused for too long, or that are above a watermark and can't move down."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
@@ -17,20 +17,21 @@ from tenantzone_manager.moving.ladders import Ladders
 from tenantzone_manager.removing import NO_END, Order, Remover
 
 _LOOKED_AT: Final = 16
-"""Blocks of an instance that may be held up."""
+"""The number of an instance's blocks that are checked for being held up."""
 
 
 class Evictor:
-    """Of several managers over one index, one runs it.
+    """Evicts blocks. Only one of several managers over an index runs it.
 
     Args:
-        index: what is known of blocks.
-        catalog: groups, with their quotas. A group that is missing has none of its blocks evicted.
+        index: records of blocks.
+        catalog: groups, with their quotas. Blocks of a group that is missing are not evicted.
         remover: takes blocks out of service.
-        ladders: where blocks may move in place of going.
-        events: where it is noted which blocks were evicted.
-        taking: held while it is decided what an instance loses, and until it has; so no floor is taken by two.
-        clock: Unix time.
+        ladders: storages that blocks may move to instead of being evicted.
+        events: records evicted blocks.
+        taking: lock held from the choice of an instance's blocks until their eviction, so that evictor and mover
+            together do not take it below its reservation.
+        clock: returns Unix time.
     """
 
     def __init__(
@@ -52,13 +53,13 @@ class Evictor:
         self._clock = clock
 
     async def evict(self, done: Reclaimed) -> None:
-        """One pass over all groups and storages.
+        """Run one pass over all groups and storages.
 
         Args:
-            done: gets what ceased to serve.
+            done: receives the evicted blocks and bytes.
 
         Raises:
-            IndexUnavailable: the index does not answer; what was done is done.
+            IndexUnavailable: the index does not answer; completed evictions stay.
         """
         for group in self._groups():
             async with self._taking:
@@ -80,7 +81,7 @@ class Evictor:
         return evicted
 
     async def _evict_surplus(self, group: InstanceGroup) -> Removed:
-        """Bring a group below its watermarks: each storage type's, those of its instances, and its total's."""
+        """Bring a group below its watermarks, by storage type and in total, and its instances below their limits."""
         instances = self._catalog.instances_of(group.name)
         types = self._types(group)
         evicted = Removed()
@@ -101,7 +102,7 @@ class Evictor:
             evicted += removed + await self._evict(group, instances, where, over, accounts)
         accounts = await self._accounts(group, instances, types)
         over = surplus(accounts.get(f"g/{group.name}", Account()), group.total)
-        # What is dearest is spared longest: the last choice of where to write goes first.
+        # The preferred storages are spared longest: eviction begins with the last choice.
         for where in reversed(types):
             if over <= 0:
                 break
@@ -111,7 +112,7 @@ class Evictor:
         return evicted
 
     async def _evict_from_full_storages(self, done: Reclaimed) -> None:
-        """Bring storages below their watermarks, at the cost of the groups that use them."""
+        """Bring storages below their watermarks by evicting blocks of the groups that use them."""
         for storage in list(self._catalog.storages.values()):
             if storage.limit is None or storage.watermark is None:
                 continue
@@ -141,10 +142,10 @@ class Evictor:
     async def _relieve(
         self, group: InstanceGroup, instances: list[Instance], where: str, over: int, storage: str = ""
     ) -> tuple[bool, Removed]:
-        """Whether blocks can move down from a type, or a storage of it; and what has gone further down for that.
+        """Returns whether blocks can move down from a type or one of its storages, and what was evicted below for that.
 
-        Where nothing has room below, but blocks can't go from the type either as what comes after them has moved down
-        before, the coldest go there: else what is newest would go, for what hangs on nothing.
+        If there is no room below, but later blocks that moved down before hold up blocks of this type, the coldest
+        blocks below are evicted. Otherwise the newest blocks of this type would go, as only they end a prefix.
         """
         lower = self._ladders.below(self._ladders.of(group), where)
         if not lower:
@@ -158,7 +159,7 @@ class Evictor:
             return False, Removed()
         evicted = Removed()
         for below in reversed(dict.fromkeys(each.type for each in lower)):
-            # What is on its way out makes room, too.
+            # Bytes that are being deleted make room, too.
             over -= accounts.get(books.group_chain(group.name, below)[0], Account()).deleting
             if over > 0:
                 removed = await self._evict(group, instances, below, over, accounts)
@@ -169,7 +170,7 @@ class Evictor:
     async def _are_held_up(
         self, instances: list[Instance], where: str, storage: str, accounts: dict[str, Account]
     ) -> bool:
-        """Whether blocks may leave a type, or a storage of it, but for what comes after them further down."""
+        """Returns whether only later blocks further down keep blocks in a type, or in one of its storages."""
         allowed = may_go([each.name for each in instances], where, accounts)
         order = Order(where, storage=storage)
         for instance in instances:
@@ -211,7 +212,7 @@ class Evictor:
         return list(self._catalog.groups.values())
 
     def _types(self, group: InstanceGroup) -> list[str]:
-        """The types of the group's storages, the first choice first, then others that there are."""
+        """Returns the types of the group's storages in order of preference, then all other types."""
         known = [self._catalog.storages[name].type for name in group.storages if name in self._catalog.storages]
         return list(dict.fromkeys([*known, *(each.type for each in self._catalog.storages.values())]))
 

@@ -1,6 +1,6 @@
-"""Matching where a model has several groups of KV caches: a prompt is found up to where each has what it needs.
+"""Prefix matching for models with several KV-cache groups: a prefix matches if each group has the blocks it needs.
 
-Full attention needs all blocks from the beginning, a sliding window its last ones, and a state the last one alone.
+Full attention needs all blocks from the beginning, a sliding window the last ones, and a state only the last one.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -11,57 +11,57 @@ import msgspec
 from msgspec import Meta
 
 _AT_ONCE: Final = 16
-"""Keys of a window that are looked up together, at least."""
+"""The minimum number of keys of a window that are looked up together."""
 
 
 class KeyGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What one group of a model's KV caches needs, so that a prompt is found again."""
+    """The blocks that one group of a model's KV caches needs to reuse a prefix."""
 
     key_suffix: Annotated[bytes, Meta(max_length=64)]
-    """What a block's key ends with that has this group's part of it: it follows the prompt's own key of the block."""
+    """The suffix of this group's keys: it is appended to the prompt's key of a block."""
     window: Annotated[int, Meta(ge=0, le=2**20)] = 0
-    """How many of the last blocks are needed, at most; 0: all from the beginning."""
+    """The most blocks needed at the end of the prefix; 0: all from the beginning."""
 
 
 class Located(Protocol):
-    """A block that may be there."""
+    """The result of looking up a block."""
 
     @property
     def locations(self) -> Sequence[object]:
-        """Where it can be read."""
+        """The locations where it can be read; empty: there are none."""
 
 
 BlockT = TypeVar("BlockT", bound=Located)
 LookUp = Callable[[Sequence[bytes]], Awaitable[list[BlockT]]]
-"""Says of each key what is there."""
+"""Looks up each key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hit(Generic[BlockT]):
-    """A prefix of a prompt that need not be computed."""
+    """A prefix of a prompt that can be read from the cache."""
 
     length: int
-    """In blocks."""
+    """The length in blocks."""
     blocks: list[BlockT]
-    """What is needed of it, group by group, each in the order of the prompt."""
+    """The blocks that are needed, group by group, each in prompt order."""
     keys: list[bytes]
-    """Their own, with what groups add."""
+    """The keys of these blocks, with the groups' suffixes."""
     ends: list[bytes]
-    """The keys of its last block, as far as groups need all from the beginning."""
+    """The keys of the prefix's last block in the groups that need all blocks."""
     beside: list[bytes]
-    """The keys of what windows need of it."""
+    """The keys of the blocks that windows need."""
 
 
 async def longest_hit(
     keys: Sequence[bytes], groups: Sequence[KeyGroup], look_up: LookUp[BlockT], look_up_prefix: LookUp[BlockT]
 ) -> Hit[BlockT]:
-    """The longest prefix of a prompt of which each group has what it needs.
+    """Returns the longest prefix of a prompt for which each group has the blocks it needs.
 
     Args:
-        keys: of the prompt's blocks, from its beginning, without what groups add.
-        groups: of the model.
+        keys: keys of the prompt's blocks from its beginning, without suffixes.
+        groups: KV-cache groups of the model.
         look_up: looks up any keys.
-        look_up_prefix: looks up keys, up to the first of which nothing is there.
+        look_up_prefix: looks up keys up to the first one without a readable block.
     """
     length = len(keys)
     looked_at = [_GroupBlocks[BlockT](group, keys, look_up) for group in groups]
@@ -77,12 +77,12 @@ async def longest_hit(
 
 
 async def _end_of_windows(windows: Sequence["_GroupBlocks[BlockT]"], length: int) -> int:
-    """The last place up to ``length`` of which all windows are there."""
+    """Returns the longest prefix length, at most ``length``, for which all windows are complete."""
     index, widest = length - 1, max((each.window for each in windows), default=0)
     while index >= max(0, length - widest):
         for each in windows:
             if length - index <= each.window and not await each.is_there(index):
-                # No prefix that ends behind this block has all of this window.
+                # No prefix that ends after this block has a complete window here.
                 length = index
                 break
         index -= 1
@@ -90,7 +90,7 @@ async def _end_of_windows(windows: Sequence["_GroupBlocks[BlockT]"], length: int
 
 
 class _GroupBlocks(Generic[BlockT]):
-    """The blocks of a prompt that one group has, as far as they were looked up."""
+    """The blocks of a prompt in one group that have been looked up."""
 
     def __init__(self, group: KeyGroup, keys: Sequence[bytes], look_up: LookUp[BlockT]) -> None:
         self.window = group.window
@@ -98,20 +98,20 @@ class _GroupBlocks(Generic[BlockT]):
         self._suffix, self._keys, self._look_up = group.key_suffix, keys, look_up
 
     def name(self, index: int) -> bytes:
-        """The key of a block."""
+        """Returns the key of a block in this group."""
         return self._keys[index] + self._suffix
 
     def needed(self, length: int) -> range:
-        """The blocks that the group needs of a prefix so long."""
+        """Returns the indices of the blocks that the group needs for a prefix of this length."""
         return range(max(0, length - self.window) if self.window else 0, length)
 
     async def prefix(self, look_up_prefix: LookUp[BlockT], length: int) -> int:
-        """How many blocks are there from the beginning, of so many."""
+        """Returns how many of the first ``length`` blocks can be read without a gap."""
         self.known = dict(enumerate(await look_up_prefix([key + self._suffix for key in self._keys[:length]])))
         return len(self.known)
 
     async def is_there(self, index: int) -> bool:
-        """Whether a block can be read."""
+        """Returns whether a block can be read."""
         if index not in self.known:
             begin = max(0, index + 1 - max(self.window, _AT_ONCE))
             names = [key + self._suffix for key in self._keys[begin : index + 1]]

@@ -1,4 +1,4 @@
-"""CacheManager: all parts of one manager, and what it does beside being asked."""
+"""CacheManager: all parts of one manager, and its background tasks."""
 
 import asyncio
 import logging
@@ -44,32 +44,32 @@ MOVE_SECONDS: Final = 1.0
 RECOUNT_SECONDS: Final = 10.0
 ORPHAN_SECONDS: Final = 3600.0
 _LEASE_SECONDS: Final = 15.0
-"""For which a leader leads that says nothing more."""
+"""Seconds that a leader leads without renewal."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Of a manager."""
+    """The settings of a manager."""
 
     timing: Timing = field(default_factory=Timing)
     index: IndexSettings = field(default_factory=IndexSettings)
     orphan_grace: float = ORPHAN_GRACE_SECONDS
     events: EventSettings | None = None
-    """Where events are written; None: nowhere."""
+    """Settings for writing events; None: no events are written."""
     credentials: Path | None = None
-    """Folder with credentials of storages, each in a file; None: there is none."""
+    """The folder with credential files for storages; None: there is none."""
 
 
 class CacheManager:
-    """One manager over an index; others may be over the same one.
+    """One manager over an index, which other managers may share.
 
     Args:
-        backend: of the index.
-        settings: of this manager.
-        clock: Unix time; None: a steady one.
-        monotonic: seconds of a clock that is never set.
+        backend: store of the index.
+        settings: settings of this manager.
+        clock: returns Unix time; None: a ``SteadyClock``.
+        monotonic: returns the seconds of a monotonic clock.
     """
 
     def __init__(
@@ -88,9 +88,9 @@ class CacheManager:
         self.turns = Turns()
         self.events: Events
         self.leads = False
-        """Whether this one reclaims for all that are over the same index."""
+        """Whether this manager is the leader, which reclaims for all managers over the index."""
         self.is_ready = False
-        """Whether the index answered when it was last asked."""
+        """Whether the index answered its last call."""
         self.problem = ""
         """Why the index did not answer, or stores nothing new; empty: it does both."""
         self._logged = ""
@@ -98,14 +98,14 @@ class CacheManager:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self, *, in_background: bool = True) -> None:
-        """Open the file of events and the index, and read what is registered.
+        """Open the events file and the index, and load the catalog.
 
         Args:
-            in_background: whether to do beside what is asked what has to be done now and then; tests do it themselves.
+            in_background: whether to start the background tasks; tests call them directly.
 
         Raises:
-            IndexUnavailable: the index does not answer; nothing is open then.
-            OSError: a file can't be opened; nothing is open then, either.
+            IndexUnavailable: the index does not answer; nothing stays open.
+            OSError: a file can't be opened; nothing stays open.
         """
         self.events = Events(self.settings.events, self.clock, self.metrics.dropped_events.inc)
         try:
@@ -168,7 +168,7 @@ class CacheManager:
         self.is_ready = True
 
     async def stop(self) -> None:
-        """End what is under way beside, write what is noted, and let go of everything."""
+        """End the background tasks, write the pending notes of use, and close everything."""
         await end(self._tasks)
         try:
             await self.touches.flush()
@@ -181,14 +181,14 @@ class CacheManager:
             self.events.close()
 
     async def refresh(self) -> None:
-        """Read what is registered again, if another manager may have changed it."""
+        """Reload the catalog if another manager may have changed it."""
         if self.catalog.is_stale:
             await self.storages.belong_to(await self._identity(self.storages.owner))
             await self.catalog.load()
             await self.storages.keep(self.catalog.storages.values())
 
     async def reclaim(self) -> Reclaimed:
-        """One pass of the reclaimer, whoever leads."""
+        """Run one pass of the reclaimer, whether or not this manager leads."""
         began = time.monotonic()
         done = await self.reclaimer.reclaim()
         self.metrics.reclaimed(done, time.monotonic() - began)
@@ -196,13 +196,13 @@ class CacheManager:
         return done
 
     async def move(self) -> Moved:
-        """One pass of the mover, whoever leads."""
+        """Run one pass of the mover, whether or not this manager leads."""
         done = await self.mover.move()
         self.metrics.moved(done)
         return done
 
     async def _count_evictions(self, done: Reclaimed) -> None:
-        """Add up in the index what each group has lost: another manager may be asked, or lead tomorrow."""
+        """Add evictions to the totals of each group in the index, where other managers and later leaders find them."""
         lost = {Address(spaces.EVICTIONS, name.encode()): removed for name, removed in done.evicted_of.items()}
 
         def modifier(found: Found) -> dict[Address, Evictions]:
@@ -216,11 +216,11 @@ class CacheManager:
             await self.index.read_modify_write(list(lost), modifier)
 
     async def _identity(self, known: str = "") -> str:
-        """The name of the index, by which storages know whose they are; an index without a name gets one.
+        """Returns the name of the index, which storages record as their owner; an index without a name gets one.
 
         Args:
-            known: the name that this manager knows; empty: none. It is kept if only its record was lost: storages would
-                need a takeover under another one. An index that is empty is another index.
+            known: the name that this manager knows; empty: none. It is restored if only its record was lost, because
+                storages would need a takeover under another name. An empty index counts as a new index.
         """
         address = Address(spaces.IDENTITY, b"name")
         names: list[str] = []
@@ -234,7 +234,7 @@ class CacheManager:
         return names[0]
 
     async def _look_at_identity(self) -> None:
-        """Read everything again if the store has another index than before: it was restored or emptied, say."""
+        """Discard caches if the store has a different index than before, for example after a restore."""
         (found,) = await self.index.get_stored(spaces.IDENTITY, [b"name"])
         if found is None or found.value != self.storages.owner:
             self.index.forget()
@@ -245,7 +245,7 @@ class CacheManager:
 
     async def _reclaim_if_leader(self) -> None:
         self.leads = await self.index.backend.lead(self.name, _LEASE_SECONDS)
-        # Not all stores ask for that, and some of what is done beside has nothing to ask for.
+        # Not all stores send a request for that, and neither do some of the background tasks.
         await self._look_at_identity()
         self._note_shortage(await self.index.backend.keep_reserve())
         self.is_ready = True
@@ -287,7 +287,7 @@ class CacheManager:
             try:
                 await work()
             except IndexFull as error:
-                # What takes no room goes on.
+                # Work that needs no room continues.
                 self._note_shortage(str(error))
             except IndexUnavailable as error:
                 if self.is_ready:
@@ -298,6 +298,6 @@ class CacheManager:
             except StorageError as error:
                 _log.warning("%s", error)
             except Exception:
-                # What one pass could not do must not end all later ones.
+                # A failed pass must not end all later ones.
                 _log.exception("a task in the background failed; it is tried again")
             await asyncio.sleep(seconds)

@@ -1,7 +1,7 @@
-"""A group's record, those of its zones' instances, and the terms that follow from both: all change together.
+"""Changes of a group's record, of its zones' member lists and of the resulting terms, in one commit.
 
-Each change compares what it has read, also where it leaves it as it was: so nobody who registers an instance misses
-what is said of its zone at that time, and nobody who says something of a zone misses an instance that comes or goes.
+Each commit also compares the records that it read and did not change. So a registration never misses a concurrent
+change of its zone's quotas, and a change of quotas never misses an instance that comes or goes.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -15,11 +15,11 @@ from tenantzone_manager.index.backend import Address
 from tenantzone_manager.index.meta_index import Found, MetaIndex
 
 Say = Callable[[InstanceGroup | None], InstanceGroup | None]
-"""A group as it shall be, by what it was; None: there is none, and none shall be."""
+"""Returns the new group for the old one; None: there is none, before and after."""
 
 
 class _Unread(Exception):
-    """What is there names more than was read."""
+    """The records name zones or instances that were not read."""
 
     def __init__(self, zones: set[str], names: set[str]) -> None:
         super().__init__()
@@ -28,25 +28,25 @@ class _Unread(Exception):
 
 
 class Membership:
-    """Who shares what a group says of a zone.
+    """Keeps the members of zones, which share the zone's quota.
 
     Args:
-        index: where all of it is kept.
+        index: the index.
     """
 
     def __init__(self, index: MetaIndex) -> None:
         self._index = index
 
     async def rewrite(self, name: str, say: Say, known: Members) -> InstanceGroup | None:
-        """Have a group be as it shall be, and each instance of its zones have its part.
+        """Change a group, and give each instance of its zones its part.
 
         Args:
-            name: the group's.
-            say: may be called several times.
-            known: instances of zones, by zone. Where something else is recorded, what is there counts.
+            name: name of the group.
+            say: returns the new group; it may be called several times.
+            known: known instances by zone. Where the records differ, the instances' own records decide.
 
         Returns:
-            the group as it is now.
+            The new group.
 
         Raises:
             Exception: whatever ``say`` raises; nothing was changed.
@@ -93,7 +93,7 @@ class Membership:
         def terms(found: Found) -> list[Terms]:
             if made is None:
                 return []
-            # What an instance has that is another group's by now is that group's to say.
+            # An instance that is in another group by now gets its terms from that group.
             others = {each for each, address in instances.items() if found[address] and found[address].group != name}
             recorded = {
                 zone: [each for each in found[address] or () if each not in others] for zone, address in members.items()
@@ -105,11 +105,11 @@ class Membership:
         return made
 
     async def remove(self, name: str, check: Callable[[list[str]], None]) -> None:
-        """Take out a group, with all that was said of it.
+        """Remove a group with all its terms.
 
         Args:
-            name: the group's.
-            check: is told which instances of its zones are there, and raises if there must be none.
+            name: name of the group.
+            check: called with the instances of its zones; raises if there must be none.
         """
         at, evictions = _group(name), Address(spaces.EVICTIONS, name.encode())
         zones: set[str] = set()
@@ -119,7 +119,7 @@ class Membership:
             if not named <= zones:
                 raise _Unread(named, set())
             check(sorted(each for zone in named for each in found[spaces.members_of(name, zone)] or ()))
-            # Those of its zones are compared: none of their instances may come meanwhile.
+            # The member lists of its zones are compared: no instance may join meanwhile.
             return dict.fromkeys(found)
 
         def terms(found: Found) -> list[Terms]:
@@ -135,11 +135,11 @@ class Membership:
                 return
 
     async def join(self, instance: Instance, check: Callable[[Instance | None, InstanceGroup | None], None]) -> None:
-        """Have an instance, with its part of what is said of its zone.
+        """Register an instance, with its part of its zone's quota.
 
         Args:
-            instance: one that is there in just this way is left as it is.
-            check: is told the instance of this name and the group as they are, and raises what speaks against it.
+            instance: the instance; an equal one that exists stays as it is.
+            check: called with the current instance of this name and the group; raises an error to refuse.
         """
         at, in_group, zone = _instance(instance.name), _group(instance.group), zone_of(instance)
         members = spaces.members_of(instance.group, zone)
@@ -160,7 +160,7 @@ class Membership:
         await self._index.read_modify_write([at, in_group, members], modifier, terms)
 
     async def leave(self, instance: Instance) -> None:
-        """Take out an instance; those of its zone share what it was promised. Another one of its name stays."""
+        """Remove an instance; the others of its zone share its reservation. A different one of the same name stays."""
         at, in_group, zone = _instance(instance.name), _group(instance.group), zone_of(instance)
         members = spaces.members_of(instance.group, zone)
 
@@ -179,14 +179,14 @@ class Membership:
         await self._index.read_modify_write([at, in_group, members], modifier, terms)
 
     async def fix(self, groups: Iterable[InstanceGroup], known: Mapping[str, Members]) -> list[str]:
-        """Mend what is recorded of zones where it is not what is known, as after an older manager has written it.
+        """Correct the member lists that differ from the known instances, for example after a write by an older manager.
 
         Args:
-            groups: all of them.
-            known: by group and zone, the instances.
+            groups: all groups.
+            known: known instances by group and zone.
 
         Returns:
-            the groups of which something was fixed.
+            The names of the groups that were corrected.
         """
         fixed = []
         for group in groups:
@@ -201,7 +201,7 @@ class Membership:
 
 
 def by_zone(instances: Iterable[Instance]) -> dict[str, dict[str, list[str]]]:
-    """Names of instances by group and zone."""
+    """Returns the names of instances by group and zone."""
     found: dict[str, dict[str, list[str]]] = {}
     for instance in instances:
         if zone := zone_of(instance):
@@ -210,7 +210,7 @@ def by_zone(instances: Iterable[Instance]) -> dict[str, dict[str, list[str]]]:
 
 
 def _latest(*terms: Iterable[Terms]) -> list[Terms]:
-    """The last of what is said of each account."""
+    """Returns the last terms for each account."""
     return list({each.chain: each for some in terms for each in some}.values())
 
 
@@ -227,5 +227,5 @@ def _with(names: tuple[str, ...] | None, name: str) -> tuple[str, ...]:
 
 
 def _without(names: tuple[str, ...] | None, name: str) -> tuple[str, ...] | None:
-    """None: nobody is left."""
+    """Returns the names without this one; None: no name is left."""
     return tuple(each for each in names or () if each != name) or None

@@ -1,4 +1,4 @@
-"""What the manager counts. Labels are bounded by what is registered."""
+"""The manager's metrics. Label values are bounded by the registered objects."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from tenantzone_manager.core.settings import Storage
 
 _SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
 
-# A time stamp beside each counter and histogram, as a gauge: Prometheus sees a restart without it.
+# Omit the gauge with a creation time for each counter and histogram: Prometheus detects restarts without it.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
@@ -123,7 +123,7 @@ class Metrics:
             self.failed_moves.labels(reason).inc(blocks)
 
     def show_accounts(self, accounts: Mapping[tuple[str, str], Account]) -> None:
-        """Show the groups' accounts, by group and storage type (empty: in all), and no others."""
+        """Set the gauges of the groups' accounts, by group and storage type (empty: total); drop all others."""
         for gauge in (self.used, self.deleting, self.limits):
             gauge.clear()
         for labels, account in accounts.items():
@@ -133,7 +133,7 @@ class Metrics:
                 self.limits.labels(*labels).set(account.limit)
 
     def show_storages(self, storages: Iterable[tuple[Storage, bool]]) -> None:
-        """Show which storages are to be used and which can be used, and no others."""
+        """Set the gauges of enabled and available storages; drop all others."""
         for gauge in (self.healthy, self.enabled):
             gauge.clear()
         for storage, available in storages:

@@ -1,4 +1,4 @@
-"""The orphan scan: what lies in a storage and has no record goes, such as what late writers and lost indices leave."""
+"""The orphan scan: removes objects without a record, which late writers and lost indices leave behind."""
 
 import logging
 from collections import defaultdict
@@ -14,16 +14,16 @@ _log = logging.getLogger(__name__)
 
 
 class OrphanScan:
-    """Looks at all objects of all storages.
+    """Scans all objects of all storages.
 
-    Whether an object has a record is asked of the index for each one, and an index that does not answer ends the scan:
-    nothing goes because nothing is known. A storage that belongs to another index is unhealthy, and not looked at.
+    Each object is looked up in the index, and an index that does not answer ends the scan: no object is removed because
+    the index is away. A storage that belongs to another index is unhealthy and is skipped.
 
     Args:
-        index: what is known of blocks.
-        storages: where objects lie.
-        clock: Unix time.
-        grace: seconds; what was written since is left alone.
+        index: records of blocks.
+        storages: storages to scan.
+        clock: returns Unix time.
+        grace: age in seconds below which objects are kept.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class OrphanScan:
         self._grace = grace
 
     async def scan(self) -> int:
-        """Remove the orphans; returns how many there were. Those of a storage that fails are left for the next time.
+        """Remove the orphans; returns their number. Those of a storage that fails are left for the next scan.
 
         Raises:
             IndexUnavailable: the index does not answer.
@@ -69,7 +69,7 @@ class OrphanScan:
         for space, old in by_space.items():
             found = await self._index.get(space, [each.key for each in old])
             suspects = _without_record(old, found)
-            # The search cache may be older than what has just been written.
+            # The search cache may be out of date.
             found = await self._index.get_stored(space, [each.key for each in suspects])
             orphans += _without_record(suspects, found)
         return orphans

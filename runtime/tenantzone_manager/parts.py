@@ -1,4 +1,4 @@
-"""The parts of new locations: objects of their own, or slots of large files that are taken in the same commit."""
+"""The parts of new locations: separate objects, or slots of large files that are taken in the same commit."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -17,15 +17,15 @@ Files = Mapping[tuple[str, int], Sequence[Address]]
 
 
 class SlotsShort(Exception):
-    """The files that were chosen have fewer free slots than was remembered."""
+    """The chosen files have fewer free slots than were remembered."""
 
 
 class Parts:
     """Makes the parts of new locations.
 
     Args:
-        index: has the records of large files.
-        storages: which of them have such.
+        index: records of large files.
+        storages: all storages; some use large files.
     """
 
     def __init__(self, index: MetaIndex, storages: DataStorageManager) -> None:
@@ -36,11 +36,11 @@ class Parts:
     async def files(
         self, group: str, wanted: Iterable[tuple[str, Sequence[Spec]]]
     ) -> dict[tuple[str, int], list[Address]]:
-        """The large files that have room for what goes into such.
+        """Returns large files with room for the parts that need slots.
 
         Args:
-            group: whose.
-            wanted: of each block its storage, and what it has there.
+            group: name of the group.
+            wanted: storage and parts of each block.
         """
         counts: dict[tuple[str, int], int] = {}
         for storage, specs in wanted:
@@ -58,17 +58,17 @@ class Parts:
     def take(
         self, storage: str, specs: Sequence[Spec], files: Files, found: Found, changed: dict[Address, SlotFile]
     ) -> tuple[LocationSpec, ...]:
-        """The parts of one location.
+        """Returns the parts of one location, and takes slots for them.
 
         Args:
-            storage: where.
-            specs: what it has.
-            files: the large files that slots may be taken of.
-            found: their records, as they were read.
-            changed: their records, as they shall be.
+            storage: name of the storage.
+            specs: parts of the location.
+            files: large files to take slots from.
+            found: their records, as read.
+            changed: receives their new records.
 
         Raises:
-            SlotsShort: no slot is free in any of them.
+            SlotsShort: none of the files has a free slot.
         """
         if not self._slots_per_file(storage):
             return tuple(LocationSpec(spec.name, spec.size) for spec in specs)
@@ -87,7 +87,7 @@ class Parts:
         return tuple(parts)
 
     async def look_again(self, files: Files) -> None:
-        """Remember what the records of these files say."""
+        """Read the records of these files again and remember their free slots."""
         for addresses in files.values():
             for address in addresses:
                 (entry,) = await self._index.get(address.space, [address.key])
@@ -95,7 +95,7 @@ class Parts:
                     self.note({address: entry.value})
 
     def note(self, changed: Mapping[Address, SlotFile]) -> None:
-        """Files are so now."""
+        """Remember the free slots of changed files."""
         for address, file in changed.items():
             self._slot_files.note(address.space, _number(address), file)
 
@@ -105,7 +105,7 @@ class Parts:
 
 
 def addresses_of(files: Files) -> list[Address]:
-    """Of all of the records."""
+    """Returns the addresses of all files' records."""
     return [address for addresses in files.values() for address in addresses]
 
 

@@ -20,11 +20,11 @@ from tenantzone_manager.turns import READ_AT_ONCE, Turns, caller_of, parts_of
 
 Query = Literal["key", "prefix", "window", "groups"]
 _READ_BACKWARDS: Final = 256
-"""Keys that a window's query looks up at a time."""
+"""The number of keys that a window query looks up at a time."""
 
 
 class SpecPlace(msgspec.Struct, frozen=True, gc=False):
-    """A part of a location, for who reads or writes it."""
+    """A part of a location, as readers and writers get it."""
 
     name: str
     uri: str
@@ -33,7 +33,7 @@ class SpecPlace(msgspec.Struct, frozen=True, gc=False):
 
 
 class LocationPlace(msgspec.Struct, frozen=True):
-    """A location, for who reads or writes it."""
+    """A location, as readers and writers get it."""
 
     id: str
     type: str
@@ -42,7 +42,7 @@ class LocationPlace(msgspec.Struct, frozen=True):
 
 
 class Readable:
-    """Where a block can be read, best first; nowhere, if there is no location."""
+    """The locations where a block can be read, best first; it can't be read if there is none."""
 
     __slots__ = ("as_json", "as_proto", "locations", "version")
 
@@ -50,7 +50,7 @@ class Readable:
         self.locations = locations
         self.version = version
         self.as_json: msgspec.Raw | None = None
-        """Kept here by who answers: the same block is asked for again and again."""
+        """The encoded answer, kept by the server: the same block is requested again and again."""
         self.as_proto: bytes | None = None
 
 
@@ -59,28 +59,28 @@ NOWHERE: Final = Readable([], None)
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """What was found of a query's keys."""
+    """The blocks found for a query."""
 
     first: int
-    """The index of the first of ``blocks`` among the keys."""
+    """The index in the keys of the first of ``blocks``."""
     blocks: list[Readable]
-    """For a query by key one for each key, ``NOWHERE`` for what is not there; else all can be read."""
+    """For a query by key: one per key, ``NOWHERE`` for missing ones. Otherwise all of them can be read."""
     hit: int = 0
-    """Of a query by groups: how long the prefix is whose ``blocks`` these are, group by group."""
+    """For a query by groups: the length of the prefix in blocks; ``blocks`` are ordered by group."""
     hit_keys: Sequence[bytes] = ()
-    """... and their own keys, with what the groups add."""
+    """For a query by groups: the keys of ``blocks``, with the groups' suffixes."""
 
 
 class Reader:
     """Answers where blocks can be read.
 
     Args:
-        index: what is known of blocks.
+        index: records of blocks.
         catalog: groups and their storages.
-        storages: which of them can be read.
-        touches: where it is noted that blocks were used.
-        turns: in which long queries are answered.
-        clock: Unix time.
+        storages: the storages; queries skip unavailable ones.
+        touches: collects notes of use.
+        turns: the turns in which long queries are answered.
+        clock: returns Unix time.
     """
 
     def __init__(
@@ -107,15 +107,15 @@ class Reader:
         window: int = 0,
         specs: frozenset[str] = frozenset(),
     ) -> Match:
-        """Which blocks can be read, and where.
+        """Returns the blocks that can be read, with their locations.
 
         Args:
-            instance: whose.
-            keys: of blocks; but for a query by key, those of a prompt from its beginning.
-            query: ``key``: each by itself. ``prefix``: up to the first that can't be read. ``window``: the last blocks
-                of the longest prompt whose last ``window`` blocks can be read, or that has fewer and all can.
-            window: blocks.
-            specs: parts that a location must have to count; none: any that it was written with.
+            instance: instance of the blocks.
+            keys: keys of blocks; except for a query by key, those of a prompt from its beginning.
+            query: ``key``: each block on its own. ``prefix``: up to the first block that can't be read. ``window``: the
+                last ``window`` blocks, or all if there are fewer, of the longest prefix for which these can be read.
+            window: number of blocks.
+            specs: parts that a location must have; empty: any parts.
         """
         space = spaces.blocks_of(instance)
         if query == "key":
@@ -142,7 +142,7 @@ class Reader:
     async def _look_up(
         self, instance: Instance, space: str, keys: Sequence[bytes], specs: frozenset[str]
     ) -> list[Readable]:
-        """Returns the locations of each block, in one part."""
+        """Returns the locations of each block, looked up in one turn."""
         found = await self._index.get(space, keys)
         return [
             NOWHERE if entry is None else self._readable(instance, key, entry, specs)
@@ -186,22 +186,22 @@ class Reader:
         return Match(first if run else 0, run[::-1])
 
     async def get_hit(self, instance: Instance, keys: Sequence[bytes], groups: Sequence[KeyGroup]) -> Match:
-        """The longest prefix of a prompt of which each group of a model's KV caches can read what it needs.
+        """Returns the longest prefix of a prompt for which each KV-cache group can read the blocks it needs.
 
         Args:
-            instance: whose.
-            keys: of the prompt's blocks, from its beginning, without what groups add.
-            groups: of the model.
+            instance: instance of the blocks.
+            keys: keys of the prompt's blocks from its beginning, without suffixes.
+            groups: KV-cache groups of the model.
 
         Returns:
-            what is needed of it, group by group, each in the order of the prompt.
+            The needed blocks, group by group, each in prompt order.
         """
         space = spaces.blocks_of(instance)
 
         async def look_up(names: Sequence[bytes]) -> list[Readable]:
             found: list[Readable] = []
             for part in parts_of(len(names), READ_AT_ONCE):
-                # There may be thousands of look-ups.
+                # There may be thousands of lookups.
                 await self._turns.take(caller_of(instance))
                 found += await self._look_up(instance, space, names[part], frozenset())
             return found
@@ -238,7 +238,7 @@ class Reader:
 
 
 def place_of(storages: DataStorageManager, place: Place) -> LocationPlace:
-    """A location as engines are told of it."""
+    """Returns a location as it is reported to engines."""
     location: CacheLocation = place.location
     backend = storages.backend(location.storage)
     assert backend is not None, "it is available"

@@ -1,4 +1,4 @@
-"""The reclaimer: what is due goes, and what is too much is evicted; beside all that is asked of the manager."""
+"""The reclaimer: ends expired writes, deletes locations that are due and evicts surplus blocks, in the background."""
 
 import asyncio
 import logging
@@ -30,29 +30,29 @@ from tenantzone_manager.timing import Timing
 from tenantzone_manager.turns import IN_BACKGROUND, WRITE_AT_ONCE, Turns, parts_of
 
 _AT_ONCE: Final = 256
-"""Blocks of one rank that are deleted together."""
+"""The number of blocks that are deleted together."""
 RETRY_SECONDS: Final = 10.0
-"""After which a storage is asked again to delete what it did not."""
+"""Seconds until a failed deletion is retried."""
 _WORKERS: Final = 8
-"""Deletions under way at once."""
+"""The most concurrent deletions."""
 
 _log = logging.getLogger(__name__)
 
 
 class Reclaimer:
-    """Of several managers over one index, one runs it.
+    """Reclaims bytes. Only one of several managers over an index runs it.
 
     Args:
-        index: what is known of blocks.
-        catalog: groups, with their quotas. A group that is missing has none of its blocks evicted.
-        storages: where the bytes are.
-        evictor: takes what is too much out of service.
-        parts: hears of slots that are free again.
-        events: where it is noted which blocks had a dead writer, or were deleted.
-        timing: how long readers may be left.
-        turns: in which much is reclaimed.
-        under_way: the writes whose writers wait for this process.
-        clock: Unix time.
+        index: records of blocks.
+        catalog: groups, with their quotas. Blocks of a group that is missing are not reclaimed.
+        storages: storages that delete the bytes.
+        evictor: takes surplus blocks out of service.
+        parts: is notified of free slots.
+        events: records expired writes and deleted blocks.
+        timing: how long readers and writers may use locations.
+        turns: the turns in which long passes are done.
+        under_way: the writes with a call in progress in this process.
+        clock: returns Unix time.
     """
 
     def __init__(
@@ -80,13 +80,13 @@ class Reclaimer:
         self._clock = clock
         self._workers = asyncio.Semaphore(_WORKERS)
         self._not_deleting: set[str] = set()
-        """Storages that did not delete what they were last asked to."""
+        """Storages whose last deletion failed."""
 
     async def reclaim(self) -> Reclaimed:
-        """One pass over all groups.
+        """Run one pass over all groups.
 
         Raises:
-            IndexUnavailable: the index does not answer; what was done is done.
+            IndexUnavailable: the index does not answer; completed steps stay.
         """
         done = Reclaimed()
         for group in list(self._catalog.groups.values()):
@@ -97,7 +97,7 @@ class Reclaimer:
         return done
 
     async def _hasten(self, group: InstanceGroup) -> None:
-        """Have due soon what a wrong clock has made due later than anything can be."""
+        """Correct due times that a wrong clock has set later than any valid one."""
         now, staleness = self._clock(), self._index.staleness_seconds
         latest = self._timing.latest(now, staleness)
         ways = (
@@ -113,7 +113,7 @@ class Reclaimer:
                     await change_blocks(self._index, _space(group.name, instance), keys, partial(change, keys))
 
     async def _expire(self, group: InstanceGroup) -> int:
-        """Have go what dead writers have left behind."""
+        """Mark the locations of dead writers for deletion; returns their number."""
         expired = 0
         while True:
             await self._turns.take(IN_BACKGROUND)
@@ -144,7 +144,7 @@ class Reclaimer:
                 expired += sum(map(len, gone.values()))
 
     async def _delete_due(self, group: InstanceGroup, done: Reclaimed) -> None:
-        """Delete what nobody reads any more, and give its bytes back."""
+        """Delete locations that no reader uses any more, and release their bytes."""
         until = self._clock()
         while due := await self._index.lowest(books.queue(books.DELETING, group.name), _AT_ONCE, until):
             await asyncio.gather(
@@ -183,7 +183,7 @@ class Reclaimer:
                 done.deleted_bytes += sum(place.location.size for place in gone)
 
     async def _postpone(self, space: str, places: list[Place], until: float) -> None:
-        """Try again later: what a storage does not delete must not stand before what another one would."""
+        """Retry later: locations that a storage does not delete must not block those of other storages."""
 
         def change(draft: Draft, _: Found) -> None:
             for place in places:
@@ -192,7 +192,7 @@ class Reclaimer:
         await change_blocks(self._index, space, [place.key for place in places], change)
 
     async def _forget(self, space: str, places: list[Place]) -> list[Place]:
-        """Take locations out of the records whose bytes are gone, and give their slots back."""
+        """Remove locations whose bytes were deleted from the records, and free their slots."""
         gone: list[Place] = []
         files: dict[Address, SlotFile] = {}
 
@@ -240,7 +240,7 @@ def _by_instance(due: Iterable[tuple[bytes, float]]) -> dict[str, list[bytes]]:
 
 
 def _slots(group: str, location: CacheLocation) -> list[tuple[Address, int]]:
-    """The slots of large files that a location takes."""
+    """Returns the slots of large files that a location uses."""
     space = spaces.slots_of(group, location.storage)
     return [
         (Address(space, file_key(slot_bytes(spec.size), spec.file)), spec.slot)

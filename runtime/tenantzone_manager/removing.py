@@ -1,4 +1,4 @@
-"""What is no longer wanted ceases to serve now, and goes once nobody can read it: RemoveCache, TrimCache, eviction."""
+"""Removal of blocks, which cease to serve now and are deleted later: RemoveCache, TrimCache, eviction."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,22 +33,22 @@ def _nobody(_instance: Instance, _where: str, _keys: Sequence[bytes]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is evicted, and in which order."""
+    """Which locations are evicted, and in which order."""
 
     where: str
     """The storage type."""
     policy: EvictionPolicy = "LRU"
     unused_since: float = float("inf")
-    """Only what was not used after this time."""
+    """Unix time: only blocks that were not used after it."""
     storage: str = ""
-    """Only what lies in this one; empty: in any of the type."""
+    """Only locations in this storage; empty: all storages of the type."""
 
     def takes(self, location: CacheLocation) -> bool:
-        """Whether a location is one of these."""
+        """Returns whether a location is selected."""
         return location.type == self.where and self.storage in ("", location.storage)
 
     def score(self, block: Block) -> float:
-        """The smallest goes first."""
+        """Returns the block's score; the lowest is evicted first."""
         return block.used_at if self.policy == "LRU" else frequency(block)
 
 
@@ -56,10 +56,10 @@ class Remover:
     """Takes blocks out of service.
 
     Args:
-        index: what is known of blocks.
-        timing: how long readers may be left.
-        turns: in which much is removed.
-        clock: Unix time.
+        index: records of blocks.
+        timing: how long readers may use locations.
+        turns: the turns in which many blocks are removed.
+        clock: returns Unix time.
     """
 
     def __init__(self, index: MetaIndex, timing: Timing, turns: Turns, clock: Callable[[], float]) -> None:
@@ -72,7 +72,7 @@ class Remover:
         """Have blocks cease to serve everywhere, wherever they are in their prompts."""
         removed = Removed()
         for begin in range(0, len(keys), AT_ONCE):
-            # Those at the end first, if the keys are a prompt's.
+            # The last blocks first, if the keys are a prompt's.
             some = keys[begin : begin + AT_ONCE][::-1]
             removed += await self._leave(
                 instance, "", some, lambda _block, _location: True, on_removed, caller_of(instance)
@@ -89,13 +89,13 @@ class Remover:
         at_most: int = NO_END,
         on_removed: OnRemoved = _nobody,
     ) -> Removed:
-        """Have blocks of an instance cease to serve: least recently used first, and none before those after it.
+        """Take blocks of an instance out of service, least recently used first and always from the ends of prefixes.
 
         Args:
-            instance: whose.
-            where: the storage type.
-            unused_for: only what was not used for so many seconds.
-            to_bytes: until no more than that is left.
+            instance: instance of the blocks.
+            where: storage type.
+            unused_for: only blocks that were unused for this many seconds.
+            to_bytes: number of bytes to keep.
             at_most: bytes in this call.
             on_removed: called with what is removed.
         """
@@ -113,12 +113,12 @@ class Remover:
         on_removed: OnRemoved = _nobody,
         caller: str = IN_BACKGROUND,
     ) -> Removed:
-        """Have so many bytes cease to serve, if there are as many that may go.
+        """Take ``need`` bytes out of service, or fewer if fewer may be evicted.
 
         Args:
-            instances: among whose blocks is chosen.
-            order: which, and in which order.
-            need: bytes.
+            instances: instances of the blocks.
+            order: selection and order of the locations.
+            need: number of bytes.
             allowed: by instance, how many bytes it may lose.
             on_removed: called with what is removed.
             caller: whose turns are taken.
@@ -169,7 +169,7 @@ class Remover:
         on_removed: OnRemoved,
         caller: str,
     ) -> Removed:
-        """Evict from the ends towards the beginning, as far as it is no more recently used than what else would go."""
+        """Evict from the ends of prefixes towards the beginning, up to the score ``bound``."""
         keys: list[bytes] = []
         for end in ends:
             if len(keys) >= AT_ONCE or room <= 0:

@@ -1,4 +1,4 @@
-"""Reserves room for the blocks of a write, a part of them at a time, in whatever storages have it."""
+"""Reserves room for the blocks of a write, in parts, in any storages with room."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
@@ -21,17 +21,17 @@ from tenantzone_manager.storages.data_storage_manager import DataStorageManager
 from tenantzone_manager.write_plans import Plan, Write, key_before
 
 _TRIES: Final = 8
-"""To find room that others take meanwhile."""
+"""The attempts to reserve room while other writes take it."""
 
 
 class Reserver:
-    """Has blocks be written.
+    """Reserves locations for blocks.
 
     Args:
-        index: what is known of blocks.
+        index: records of blocks.
         catalog: groups and their storages.
-        storages: where blocks may go.
-        parts: makes what locations consist of.
+        storages: storages for the blocks.
+        parts: makes the parts of locations.
     """
 
     def __init__(self, index: MetaIndex, catalog: Catalog, storages: DataStorageManager, parts: Parts) -> None:
@@ -58,15 +58,15 @@ class Reserver:
 
         Args:
             write: the whole write.
-            wanted: the blocks of the part.
+            wanted: indices of the part's blocks.
             ends: other blocks whose use is noted in the same commit.
-            whole: whether nothing is to be begun where not all of the part can be.
-            failed: storages that are not written to any more; gets those that fail now.
-            made: gets what each block is to the writer.
-            locations: gets where blocks are to be written.
+            whole: whether to begin nothing unless the whole part can be begun.
+            failed: storages that are excluded; receives those that fail now.
+            made: receives the write status of each block.
+            locations: receives the locations of the blocks to write.
 
         Returns:
-            The blocks for which there is no room.
+            The blocks without room.
         """
         for _ in range(_TRIES):
             if not wanted and not ends:
@@ -101,7 +101,7 @@ class Reserver:
         return Plan(write, places, files, ends)
 
     async def _reserve(self, plan: Plan, location_id: str) -> tuple[dict[int, CacheLocation], dict[int, Standing]]:
-        """Make all of a plan's locations ``writing``, as far as nobody else has come first."""
+        """Begin all locations of a plan, except for blocks that another writer has begun meanwhile."""
         taken: dict[int, CacheLocation] = {}
         became: dict[int, Standing] = {}
         slot_files: dict[Address, SlotFile] = {}
@@ -116,7 +116,7 @@ class Reserver:
                 block = draft.get(write.keys[index])
                 own = location_of(block, location_id)
                 if own is not None and own.state is State.WRITING:
-                    # An earlier try was made, and its answer was lost.
+                    # An earlier attempt was committed, and its answer was lost.
                     taken[index], became[index] = own, Standing.WRITE
                     continue
                 standing = standing_of(block, self._storages.is_available, write.names[index])
@@ -129,7 +129,7 @@ class Reserver:
                     taken[index] = CacheLocation(location_id, place.type, place.name, State.WRITING, write.until, parts)
                     begin(draft, write.keys[index], before, write.depths[index], taken[index], write.now)
             for key in ends:
-                # What is there of windows is of use with what is written now, and is not to go before it.
+                # Existing blocks of windows are used together with the new blocks, and must not be evicted before them.
                 use(draft, key, write.now, 0)
             return dict(slot_files)
 
@@ -151,7 +151,7 @@ class Reserver:
         failed: set[str],
         locations: dict[int, LocationPlace],
     ) -> list[int]:
-        """Have the storages ready for what was reserved; returns the blocks for which another one has to be found."""
+        """Prepare the storages for the reserved locations; returns the blocks that need another storage."""
         again: list[int] = []
         instance, keys = write.instance, write.keys
         for storage in {location.storage for location in taken.values()}:
@@ -168,7 +168,7 @@ class Reserver:
         return sorted(again)
 
     async def take_back(self, write: Write, indices: Collection[int]) -> None:
-        """Let go of locations that the caller was never given: nobody writes there, so their bytes are free at once."""
+        """Delete locations that the caller never got: they have no writer, so their bytes are free at once."""
         keys = [write.keys[index] for index in indices]
 
         def change(draft: Draft, _: Found) -> None:

@@ -1,4 +1,4 @@
-"""Which large files have free slots: a memory of what the index says, so that a write finds room at the first try."""
+"""A cache of the free slots of large files, so that a write finds room at the first attempt."""
 
 import time
 from collections.abc import Callable
@@ -11,27 +11,27 @@ _RESCAN_SECONDS: Final = 30.0
 
 
 def file_key(slot_size: int, number: int) -> bytes:
-    """The key of a large file's record."""
+    """Returns the key of a large file's record."""
     return f"{slot_size}/{number}".encode()
 
 
 class SlotFiles:
-    """What is remembered may be wrong; the record decides, in the commit.
+    """Remembers free slots. The memory may be wrong; the record decides, in the commit.
 
     Args:
-        index: has the records.
-        clock: monotonic, in seconds.
+        index: index with the records.
+        clock: returns monotonic seconds.
     """
 
     def __init__(self, index: MetaIndex, clock: Callable[[], float] = time.monotonic) -> None:
         self._index = index
         self._clock = clock
         self._free: dict[tuple[str, int], dict[int, int]] = {}
-        """By space and slot size: files by number, with how many slots were free."""
+        """Free slots by file number, for each space and slot size."""
         self._scanned: dict[str, float] = {}
 
     async def choose(self, space: str, slot_size: int, slots_per_file: int, count: int) -> list[int]:
-        """Numbers of files that together have so many free slots, a new one among them if need be."""
+        """Returns the numbers of files with ``count`` free slots in all, new files included if needed."""
         if space not in self._scanned:
             await self._scan(space)
         chosen = self._with_room(space, slot_size, count)
@@ -47,7 +47,7 @@ class SlotFiles:
         return chosen
 
     def note(self, space: str, number: int, file: SlotFile) -> None:
-        """A file is so now."""
+        """Remember the free slots of a file."""
         self._free.setdefault((space, file.slot_size), {})[number] = file.free
 
     def _with_room(self, space: str, slot_size: int, count: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""The spaces of the index, and how their records are written."""
+"""The spaces of the index, and the codecs of their records."""
 
 from functools import lru_cache
 from typing import Any, Final
@@ -17,39 +17,39 @@ from tenantzone_manager.storages.types import STORAGE_TYPES
 GROUPS: Final = "groups"
 INSTANCES: Final = "instances"
 MEMBERS: Final = "members"
-"""Has a record for each zone that instances of a group are of: their names."""
+"""One record for each zone with instances in a group: their names."""
 STORAGES: Final = "storages"
 SERVICE_ACCOUNTS: Final = "service-accounts"
 EVICTIONS: Final = "evictions"
-"""Has a record for each group that something was evicted of."""
+"""One record for each group from which blocks were evicted."""
 IDENTITY: Final = "identity"
-"""Has one record: the name of the index, by which storages know whose they are."""
+"""One record: the name of the index, which storages record as their owner."""
 
 
 def blocks_of(instance: Instance) -> str:
-    """The space of an instance's blocks."""
+    """Returns the space of an instance's blocks."""
     return f"blocks/{instance.group}/{instance.name}"
 
 
 def slots_of(group: str, storage: str) -> str:
-    """The space of the large files that a group has in a storage."""
+    """Returns the space of a group's large files in a storage."""
     return f"slots/{group}/{storage}"
 
 
 def members_of(group: str, zone: str) -> Address:
-    """Where the names of a zone's instances in a group are."""
+    """Returns the address of the names of a zone's instances in a group."""
     return Address(MEMBERS, f"{group}/{zone}".encode())
 
 
 @lru_cache(maxsize=4096)
 def owner_of(space: str) -> books.Owner:
-    """Whose blocks are in a space."""
+    """Returns the owner of the blocks in a space."""
     _, group, instance = space.split("/")
     return books.Owner(instance, group)
 
 
 def codec(space: str) -> Codec:
-    """How the records of a space are written."""
+    """Returns the codec of the records in a space."""
     return _CODECS[space.partition("/")[0]]
 
 

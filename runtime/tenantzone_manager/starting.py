@@ -27,7 +27,7 @@ from tenantzone_manager.timing import Timing
 
 
 def start(options: argparse.Namespace) -> None:
-    """Serve until told to end; ends the process where an option can't be used or the index can't be opened."""
+    """Serve until a signal ends the process; exits if an option is invalid or the index can't be opened."""
     _allow_connections()
     try:
         asyncio.run(run(_settings(options)))
@@ -38,7 +38,7 @@ def start(options: argparse.Namespace) -> None:
 
 
 def _allow_connections() -> None:
-    """Allow this process as many connections as the system does: both ports and the storages have many."""
+    """Raise the limit of open files to the system's maximum: both ports and the storages have many connections."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 

@@ -1,4 +1,4 @@
-"""How long reads and writes may take, what follows for what is removed, and the clock that both go by."""
+"""Time limits of reads and writes, the resulting deletion times, and the clock that both use."""
 
 import time
 from collections.abc import Callable
@@ -6,27 +6,27 @@ from dataclasses import dataclass
 from typing import Final
 
 ORPHAN_GRACE_SECONDS: Final = 600.0
-"""For how long an object without a record is left alone."""
+"""The age in seconds up to which an object without a record is kept."""
 
 
 _SAME_SECONDS: Final = 0.5
-"""By which a clock that was not set differs from what it said before, at most."""
+"""The largest drift in seconds of a clock that was not set."""
 _PATIENCE_SECONDS: Final = 60.0
 
 
 def _since_boot() -> float:
-    """Seconds of a clock that is never set, and goes on while the machine sleeps."""
+    """Returns the seconds of a monotonic clock that also runs while the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class SteadyClock:
-    """Unix time that follows the system's clock, when that was set, only after a minute in which it was not set again.
+    """Unix time that adopts a change of the system's clock only once the clock was not set again for a minute.
 
     So a clock that jumps ahead and comes back leaves no deadline hours away.
 
     Args:
-        wall: Unix time, as the system's clock has it.
-        monotonic: seconds of a clock that is never set.
+        wall: returns the Unix time of the system's clock.
+        monotonic: returns the seconds of a monotonic clock.
     """
 
     def __init__(self, wall: Callable[[], float] = time.time, monotonic: Callable[[], float] = _since_boot) -> None:
@@ -34,7 +34,7 @@ class SteadyClock:
         self._monotonic = monotonic
         self._offset = wall() - monotonic()
         self._other_offset = self._offset
-        """That the system's clock has had since it was set."""
+        """The offset of the system's clock since it was last set."""
         self._set_at = 0.0
 
     def __call__(self) -> float:
@@ -51,23 +51,23 @@ class SteadyClock:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """All in seconds."""
+    """Time limits, in seconds."""
 
     lease: float = 10.0
-    """Whoever was given a location may read it for so long: nothing that it was given goes before."""
+    """How long a reader may use a location that it was given: its bytes are not deleted before."""
     write: float = 60.0
-    """A writer that says nothing else is taken for dead after so long."""
+    """The default time after which a writer is presumed dead."""
     longest_write: float = 3600.0
     clock_skew: float = 1.0
-    """By which the clocks of managers may differ."""
+    """The most that the clocks of managers may differ."""
 
     def unread_from(self, now: float, staleness: float) -> float:
-        """From when on nobody reads what ceases to serve now.
+        """Returns the Unix time from which no reader uses a location that ceases to serve now.
 
-        Another manager may go on to give it out for a while (``staleness``), and the last one that gets it has a lease.
+        Another manager may still return it for a while (``staleness``), and the last reader that gets it has a lease.
         """
         return now + staleness + self.lease + self.clock_skew
 
     def latest(self, now: float, staleness: float) -> float:
-        """The latest deadline that anything can have by now; who has noted a later one had a wrong clock."""
+        """Returns the latest valid deadline; a later one was set by a manager with a wrong clock."""
         return self.unread_from(now, staleness) + max(self.write, self.longest_write)

@@ -1,4 +1,4 @@
-"""Notes of use, which are gathered in memory and written to the records together."""
+"""Notes of use, which are collected in memory and written to the records together."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -12,11 +12,11 @@ from tenantzone_manager.turns import WRITE_AT_ONCE
 
 FLUSH_SECONDS: Final = 1.0
 _MOST: Final = 100_000
-"""Blocks of which use is noted between two times that it is written; of more, it is not noted."""
+"""The most notes of use between two flushes; further ones are dropped."""
 
 
 class Touches:
-    """A query notes where it ended, and no other block of the prefix: see ``core/draft.py``.
+    """Collects notes of use. A query is noted at the block where it ended, and at no other: see ``core/draft.py``.
 
     Args:
         index: has the records.
@@ -30,13 +30,13 @@ class Touches:
         self._count = 0
 
     def note(self, space: str, keys: Sequence[bytes], now: float, *, is_beside: bool = False) -> None:
-        """Queries have ended at these blocks.
+        """Note that queries ended at these blocks.
 
         Args:
-            space: of the instance.
-            keys: of the blocks.
-            now: the time.
-            is_beside: whether the same queries are noted at what the blocks' prompts go on with, too.
+            space: space of the instance.
+            keys: keys of the blocks.
+            now: current Unix time.
+            is_beside: whether the same queries are noted at other blocks of their prompts, too.
         """
         if self._count + len(keys) > _MOST:
             return
@@ -46,13 +46,13 @@ class Touches:
         self._count += len(keys)
 
     async def flush(self) -> None:
-        """Write what was noted; what the index does not take is forgotten."""
+        """Write the collected notes; those that the index refuses are lost."""
         noted, self._noted, self._count = self._noted, {}, 0
         for space, uses in noted.items():
             keys = list(uses)
             for begin in range(0, len(keys), WRITE_AT_ONCE):
                 await self._write(space, keys[begin : begin + WRITE_AT_ONCE], uses)
-                # An index in a file never makes this wait, so other tasks would get no turn.
+                # An index in a file never suspends this task, so other tasks would not run.
                 await asyncio.sleep(0)
 
     async def _write(self, space: str, keys: Sequence[bytes], uses: dict[bytes, tuple[float, int, bool]]) -> None:

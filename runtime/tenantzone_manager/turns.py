@@ -1,6 +1,6 @@
 """Turns: long calls are done in parts, and callers take turns, so that no caller holds up the others.
 
-An index in a file never makes a call wait, so without turns a call of thousands of blocks would be done in one go.
+An index in a file never suspends a call, so without turns a call of thousands of blocks would run to its end at once.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from typing import Final
 from tenantzone_manager.core.settings import Instance
 
 READ_AT_ONCE: Final = 256
-"""Blocks that are looked up in one part of a call, or for which a part of an answer is made."""
+"""Blocks that are looked up, or encoded into an answer, in one part of a call."""
 WRITE_AT_ONCE: Final = 32
 """Blocks that are changed in one part of a call."""
 IN_BACKGROUND: Final = ""
@@ -27,7 +27,7 @@ class Turns:
 
     def __init__(self) -> None:
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
-        """By caller. The one that is first has the next turn."""
+        """The waiting calls by caller. The first caller has the next turn."""
 
     async def take(self, caller: str) -> None:
         """Wait for the next turn. The caller may do one part of its work then.
@@ -48,9 +48,9 @@ class Turns:
         For loops that run to their end: an async generator that is left early costs a task that closes it.
 
         Args:
-            caller: whose turns it takes.
-            count: blocks.
-            at_once: blocks of a part.
+            caller: name under which turns are taken.
+            count: number of blocks.
+            at_once: maximum number of blocks in a part.
         """
         for part in parts_of(count, at_once):
             if part.start:
@@ -68,7 +68,7 @@ class Turns:
             turn = queue.popleft()
             if queue:
                 self._waiting[caller] = queue
-            # Who was interrupted while it waited takes no turn.
+            # A caller that was cancelled while it waited gets no turn.
             if is_given := not turn.done():
                 turn.set_result(None)
         if self._waiting:
@@ -76,10 +76,10 @@ class Turns:
 
 
 def caller_of(instance: Instance) -> str:
-    """Whose turns the calls for an instance take."""
+    """Returns the name under which calls for an instance take turns."""
     return instance.pool or instance.name
 
 
 def parts_of(count: int, at_once: int) -> Iterator[slice]:
-    """The parts of so many blocks."""
+    """Returns the slices of at most ``at_once`` blocks that together make ``count``."""
     return (slice(begin, min(begin + at_once, count)) for begin in range(0, count, at_once))

@@ -1,4 +1,4 @@
-"""A write as it was asked for, and what of it goes where in one commit."""
+"""A requested write, and the plan for one commit of it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from tenantzone_manager.turns import WRITE_AT_ONCE, parts_of
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A write, as it was asked for."""
+    """A requested write."""
 
     instance: Instance
     keys: Sequence[bytes]
@@ -20,30 +20,30 @@ class Write:
     depths: Sequence[int]
     specs: Mapping[int, tuple[Spec, ...]]
     names: Mapping[int, frozenset[str]]
-    """Of the parts that each block has."""
+    """The names of each block's parts."""
     id: str
     until: float
-    """Unix time until which locations last that it begins, if nothing else is said of them."""
+    """Unix time when its locations expire, unless they are extended or finished."""
     now: float
-    """Unix time when it was begun."""
+    """Unix time of its start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Where blocks of one commit go."""
+    """The storages for the blocks of one commit."""
 
     write: Write
     places: Mapping[int, placement.Candidate]
     files: Files
-    """Of which slots may be taken."""
+    """The large files to take slots from."""
     ends: Sequence[int]
-    """Blocks that are there and that no other one follows: it is noted that they are used."""
+    """Existing blocks that no other block of the write follows: their use is noted."""
 
 
 def specs_and_names(
     instance: Instance, count: int, first: int, spec_sets: Sequence[str]
 ) -> tuple[dict[int, tuple[Spec, ...]], dict[int, frozenset[str]]]:
-    """Of each block from the first to write on, its parts and their names."""
+    """Returns the parts of each block from ``first`` on, and the names of these parts, by index."""
     if spec_sets and len(spec_sets) != count - first:
         raise ValueError(f"{len(spec_sets)} spec sets do not fit {count - first} blocks from the first to write on")
     of_set = {name: instance.specs_of(name) for name in (set(spec_sets) or ("",))}
@@ -53,11 +53,11 @@ def specs_and_names(
 
 
 def write_parts(indices: Sequence[int]) -> Iterator[Sequence[int]]:
-    """The blocks that are changed together, of so many."""
+    """Returns the indices in parts that are changed in one commit each."""
     return (indices[part] for part in parts_of(len(indices), WRITE_AT_ONCE))
 
 
 def key_before(write: Write, index: int) -> bytes:
-    """The key of the block before one; empty: there is none."""
+    """Returns the key of the previous block; empty: there is none."""
     parent = write.parents[index]
     return write.keys[parent] if parent >= 0 else b""

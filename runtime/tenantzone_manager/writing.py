@@ -1,4 +1,4 @@
-"""StartWriteCache and FinishWriteCache: two-phase writes, for which bytes are reserved with the first phase."""
+"""StartWriteCache and FinishWriteCache: two-phase writes, whose first phase reserves the bytes."""
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +32,7 @@ from tenantzone_manager.turns import READ_AT_ONCE, WRITE_AT_ONCE, Turns, caller_
 from tenantzone_manager.write_plans import Write, specs_and_names, write_parts
 
 _SAME_SECONDS: Final = 1.0
-"""That a call may take without its writer getting them back."""
+"""The duration of a call up to which its writer's deadline is not extended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,27 +40,27 @@ class Started:
     """The answer to StartWriteCache."""
 
     write_id: str
-    """For FinishWriteCache; empty: there is nothing to write."""
+    """The id for FinishWriteCache; empty: there is nothing to write."""
     deadline: float
-    """Unix time at which the writer is taken for dead."""
+    """Unix time at which the writer is presumed dead."""
     standings: list[Standing]
-    """Of each block."""
+    """The write status of each block."""
     locations: dict[int, LocationPlace]
-    """By index, where to write the blocks that stand at ``write``."""
+    """The locations of the blocks to write, by index."""
 
 
 class Writer:
-    """Lets blocks be written, by two calls.
+    """Handles the two calls of a write.
 
     Args:
-        index: what is known of blocks.
+        index: records of blocks.
         catalog: groups and their storages.
-        storages: where blocks may go.
-        parts: makes what locations consist of.
+        storages: storages for the blocks.
+        parts: makes the parts of locations.
         timing: how long writes may take.
-        turns: in which many blocks are written.
-        under_way: hears of the writes for which calls are under way.
-        clock: Unix time.
+        turns: the turns in which many blocks are written.
+        under_way: is notified of writes with a call in progress.
+        clock: returns Unix time.
     """
 
     def __init__(
@@ -93,23 +93,23 @@ class Writer:
         whole: bool = False,
         write_seconds: float | None = None,
     ) -> Started:
-        """Reserve room for those blocks of a prompt that are missing, and say where they are to be written.
+        """Reserve room for the missing blocks of a prompt, and return where to write them.
 
         Args:
-            instance: whose.
-            keys: of the prompt's blocks, from its beginning.
-            first: of the blocks that the caller has; those before it are named only.
-            parents: of each block, the index of the block before it in its prompt, and -1 where there is none; empty:
-                each follows the one that is named before it. So a write may have what several groups of a model's KV
-                caches keep of a prompt: of a window, the last blocks hang on those of full attention.
-            spec_sets: of each block from ``first`` on, which parts it has; empty: all, of all blocks.
-            whole: whether nothing is to be written where not all that is missing can be: a part would be of no use.
-            write_seconds: after how long the writer is taken for dead; None: as usual.
+            instance: instance of the blocks.
+            keys: keys of the prompt's blocks from its beginning.
+            first: index of the first block that the caller has; the blocks before it are only named.
+            parents: for each block, the index of the previous block of its prompt; -1: none. Empty: each block follows
+                the one named before it. So one write can include the blocks of several KV-cache groups of a prompt: the
+                last blocks of a window follow those of full attention.
+            spec_sets: for each block from ``first`` on, the name of its set of parts; empty: all parts of all blocks.
+            whole: whether to write nothing unless all missing blocks can be written: a part would be useless.
+            write_seconds: seconds until the writer is presumed dead; None: the default.
 
         Raises:
-            ValueError: a spec set is none of the instance's, a parent none of the blocks before its own, or there are
-                more or fewer of either than blocks.
-            IndexUnavailable: the index does not answer; what may be reserved is given back when its time is over.
+            ValueError: the instance has no such spec set, a parent is not an earlier block, or the number of either
+                does not match the blocks.
+            IndexUnavailable: the index does not answer; any reserved bytes are released when the write expires.
         """
         caller, is_long = caller_of(instance), len(keys) > READ_AT_ONCE
         specs, names = specs_and_names(instance, len(keys), first, spec_sets)
@@ -141,19 +141,19 @@ class Writer:
         """Reserve room for the blocks of a write.
 
         Args:
-            write: as it was asked for.
-            wanted: the blocks that are missing.
-            first: of the blocks that the caller has.
-            whole: whether nothing is to be written where not all can be.
-            made: what each block is to the writer; gets what became of those that are wanted.
+            write: the requested write.
+            wanted: indices of the missing blocks.
+            first: index of the first block that the caller has.
+            whole: whether to write nothing unless all missing blocks can be written.
+            made: write status of each block; updated for the wanted ones.
 
         Returns:
-            By index, where the blocks are to be written.
+            The locations of the blocks to write, by index.
         """
         keys, caller = write.keys, caller_of(write.instance)
         locations: dict[int, LocationPlace] = {}
         failed: set[str] = set()
-        # Before any part is begun: what is taken back uses its bytes until its deadline.
+        # Before any part is begun: locations that are taken back use their bytes until their deadline.
         if whole and len(wanted) > WRITE_AT_ONCE and not await self._reserver.has_room(write, wanted):
             for index in wanted:
                 made[index] = Standing.NO_ROOM
@@ -170,7 +170,7 @@ class Writer:
                 break
         lacking = next((each for each in (Standing.NO_ROOM, Standing.NO_PREFIX) if each in made[first:]), None)
         if whole and lacking and wanted:
-            # What it lacks was there, or seemed to have room, when the rest was begun.
+            # The lacking block was present, or seemed to have room, when the others were begun.
             for part in write_parts(list(locations)):
                 await self._reserver.take_back(write, part)
                 await self._turns.take(caller)
@@ -181,23 +181,23 @@ class Writer:
         return locations
 
     async def _deadline(self, write: Write, seconds: float, indices: Sequence[int]) -> float:
-        """When the writer is taken for dead, whose time begins with the answer: not while its call waited.
+        """Returns the writer's deadline. Its time begins with the answer, after any wait of its call.
 
         Args:
-            write: whose blocks have been begun.
-            seconds: that the writer has.
-            indices: of the blocks that are to be written.
+            write: the write, with its blocks begun.
+            seconds: seconds that the writer has.
+            indices: indices of the blocks to write.
         """
         now, until = self._clock(), write.until
         waited = now - write.now
         if indices and now + seconds > until + _SAME_SECONDS:
-            # To write that takes no longer than it took to begin them.
+            # Extending the deadlines takes no longer than beginning the blocks did.
             until = min(now + seconds + waited, self._timing.latest(now, self._index.staleness_seconds))
             await self._extend(write.instance, write.id, [write.keys[index] for index in indices], until)
         return min(self._clock() + seconds, until)
 
     async def _extend(self, instance: Instance, write_id: str, keys: Sequence[bytes], until: float) -> None:
-        """Give the writer of these blocks more time, a part of them after the other."""
+        """Give the writer of these blocks more time, in parts."""
         for part in parts_of(len(keys), WRITE_AT_ONCE):
             if part.start:
                 await self._turns.take(caller_of(instance))
@@ -216,7 +216,7 @@ class Writer:
         first: int,
         names: Mapping[int, frozenset[str]],
     ) -> list[Standing]:
-        """What each block of a write is to its writer."""
+        """Returns the write status of each block of a write."""
         caller, space = caller_of(instance), spaces.blocks_of(instance)
         blocks: list[Block | None] = []
         async for part in self._turns.parts(caller, len(keys), READ_AT_ONCE):
@@ -230,19 +230,19 @@ class Writer:
     async def finish_write_cache(
         self, instance: Instance, write_id: str, written: Sequence[bytes], failed: Sequence[bytes]
     ) -> list[Ending]:
-        """End a write: what was written serves from now on, the rest goes; a part of it after the other.
+        """End a write in parts: written blocks serve from now on, failed ones are deleted.
 
         Args:
-            instance: whose.
-            write_id: from StartWriteCache.
-            written: keys of blocks of which all bytes are in the storage.
-            failed: keys of blocks of which not.
+            instance: instance of the blocks.
+            write_id: id from StartWriteCache.
+            written: keys of the blocks whose bytes are all stored.
+            failed: keys of the other blocks.
 
         Returns:
-            What became of each block, first of the written ones.
+            The ending of each block, the written ones first.
 
         Raises:
-            IndexUnavailable: the index does not answer. It may be repeated.
+            IndexUnavailable: the index does not answer. The call may be repeated.
         """
         made: list[Ending] = []
         with self._under_way.of(write_id):
@@ -256,7 +256,7 @@ class Writer:
         return made
 
     async def _keep_alive(self, instance: Instance, write_id: str, keys: Sequence[bytes]) -> None:
-        """Give a writer more time that has little left: another manager may reclaim, and does not know of its call."""
+        """Give a writer with little time left more: another manager may reclaim, and does not know of its call."""
         (entry,) = await self._index.get(spaces.blocks_of(instance), [keys[-1]])
         location = location_of(entry.value if entry else None, write_id)
         now = self._clock()

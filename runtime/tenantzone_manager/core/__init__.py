@@ -1,1 +1,1 @@
-"""What the manager decides: records, quotas, placement, eviction. No I/O, no clock: times are Unix seconds, given."""
+"""The manager's decisions: records, quotas, placement, eviction. No I/O, no clock: callers pass Unix times."""

@@ -1,7 +1,7 @@
-"""What the index notes beside records: it follows from a record before and after a change, and from nothing else.
+"""What the index keeps in addition to records: accounts and ranks, derived from records before and after a change.
 
-So bytes are reserved in the moment in which a location becomes ``writing``, and given back in the moment in which its
-record goes; and whatever is due or may be evicted is found without looking at all records.
+Bytes are reserved when a location becomes ``writing``, and released when it leaves its record. Locations that are due
+and blocks that may be evicted are found without reading all records.
 """
 
 from collections.abc import Iterable
@@ -14,20 +14,20 @@ from tenantzone_manager.core.quota import Charge
 from tenantzone_manager.core.records import Block, CacheLocation, State
 
 WRITING: Final = "writing"
-"""The rank of writes, by when their writers are taken for dead."""
+"""The rank of writes, by the time at which their writers are presumed dead."""
 DELETING: Final = "deleting"
-"""The rank of locations on their way out, by when no reader is left."""
+"""The rank of locations to delete, by the time from which no reader uses them."""
 ENDS: Final = "ends"
-"""The ranks of blocks that may be evicted from a storage type, by when they were last used."""
+"""The ranks of blocks that may be evicted from a storage type, by the time of last use (LRU)."""
 FEWEST: Final = "fewest"
-"""... and by how often, as LFU orders them."""
+"""The ranks of the same blocks by how often they were used (LFU)."""
 BORDER: Final = "border"
-"""... of blocks that may not be, only because blocks after them serve in another type. They may move there."""
+"""The ranks of blocks that may not be evicted only because later blocks serve in another type. They may move there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose blocks they are."""
+    """The instance and group that blocks belong to."""
 
     instance: str
     group: str
@@ -35,9 +35,9 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class RankChange:
-    """A member of a sorted set goes from one score to another; None: it is not in the set.
+    """A change of a member's score in a sorted set; None: the member is not in the set.
 
-    With neither score it goes, whatever its score is.
+    If both scores are None, the member is removed, whatever its score is.
     """
 
     rank: str
@@ -47,59 +47,59 @@ class RankChange:
 
 
 def chain(owner: Owner, storage_type: str) -> tuple[str, ...]:
-    """The accounts of an instance in a storage type: its own, its group's there, and its group's."""
+    """Returns an instance's accounts in a storage type: its own, its group's in that type, and its group's total."""
     return (instance_account(owner.instance, storage_type), *group_chain(owner.group, storage_type))
 
 
 @lru_cache(maxsize=4096)
 def _accounts(owner: Owner, storage_type: str, storage: str) -> tuple[tuple[str, ...], ...]:
-    """The chains of accounts that bytes in a storage are charged to: the same for all blocks of a write."""
+    """Returns the chains of accounts that bytes in a storage are charged to: the same for all blocks of a write."""
     return chain(owner, storage_type), (storage_account(storage),)
 
 
 def instance_account(instance: str, storage_type: str) -> str:
-    """The name of the account."""
+    """Returns the name of an instance's account in a storage type."""
     return f"i/{instance}/{storage_type}"
 
 
 def chain_until_claimed(group: str, zone: str, storage_type: str) -> tuple[str, ...]:
-    """The accounts that keep what a zone without instances is promised in a storage type."""
+    """Returns the accounts that hold the reservation of a zone without instances in a storage type."""
     return (f"z/{group}/{zone}/{storage_type}", *group_chain(group, storage_type))
 
 
 def group_chain(group: str, storage_type: str) -> tuple[str, str]:
-    """The names of a group's accounts: in a storage type, and in all."""
+    """Returns the names of a group's accounts: of a storage type, and of all types together."""
     return f"g/{group}/{storage_type}", f"g/{group}"
 
 
 def storage_account(storage: str) -> str:
-    """The name of the account."""
+    """Returns the name of a storage's account."""
     return f"s/{storage}"
 
 
 def queue(kind: str, group: str) -> str:
-    """The name of a group's rank of what is due."""
+    """Returns the name of a group's rank of locations by due time."""
     return f"{kind}/{group}"
 
 
 def ends(kind: str, instance: str, storage_type: str) -> str:
-    """The name of an instance's rank of what may be evicted, or may move."""
+    """Returns the name of an instance's rank of blocks that may be evicted, or moved."""
     return f"{kind}/{instance}/{storage_type}"
 
 
 def member(instance: str, key: bytes) -> bytes:
-    """A block among those of all instances of its group."""
+    """Returns a block's name in a rank of its group, which has the blocks of all instances."""
     return instance.encode() + b"\0" + key
 
 
 def of_member(name: bytes) -> tuple[str, bytes]:
-    """Instance and key of a member."""
+    """Returns the instance and the key of a rank's member."""
     instance, _, key = name.partition(b"\0")
     return instance.decode(), key
 
 
 def charges(owner: Owner, before: Block | None, after: Block | None) -> list[Charge]:
-    """What a change costs or gives back, by account."""
+    """Returns the bytes that a change charges or releases, by account."""
     sums: dict[tuple[str, str], tuple[int, int]] = {}
     for block, sign in ((before, -1), (after, 1)):
         for location in block.locations if block else ():
@@ -116,19 +116,19 @@ def charges(owner: Owner, before: Block | None, after: Block | None) -> list[Cha
 
 
 def rank_changes(owner: Owner, key: bytes, before: Block | None, after: Block | None) -> list[RankChange]:
-    """How a change moves a block in the ranks."""
+    """Returns the changes of a block's scores in the ranks."""
     was, now = _ranks(owner, key, before), _ranks(owner, key, after)
     places = was | now
     return [RankChange(*at, was.get(at), now.get(at)) for at in places if was.get(at) != now.get(at)]
 
 
 def without_ranks(owner: Owner, key: bytes, types: Iterable[str]) -> list[RankChange]:
-    """Takes a block out of all ranks in which it may be.
+    """Returns the changes that remove a block from all ranks that may contain it.
 
     Args:
-        owner: of the block.
-        key: of the block.
-        types: all storage types.
+        owner: owner of the block.
+        key: key of the block.
+        types: names of all storage types.
     """
     due = [(queue(kind, owner.group), member(owner.instance, key)) for kind in (WRITING, DELETING)]
     kinds = (ENDS, FEWEST, BORDER)
@@ -156,5 +156,5 @@ def _ranks(owner: Owner, key: bytes, block: Block | None) -> dict[tuple[str, byt
 
 
 def locations_due(block: Block, state: State, now: float) -> list[CacheLocation]:
-    """Which of a block's locations in a state are due."""
+    """Returns the locations of a block that are in a state and due."""
     return [location for location in block.locations if location.state is state and location.until <= now]

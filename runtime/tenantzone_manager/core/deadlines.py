@@ -1,4 +1,4 @@
-"""When writers are taken for dead, and whose time does not run."""
+"""When writers are presumed dead, and which writers' deadlines are extended."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -13,18 +13,18 @@ from tenantzone_manager.core.records import CacheLocation, State
 from tenantzone_manager.core.writing import is_made_by, leave
 
 CALL_SECONDS: Final = 10.0
-"""By which a write's locations outlast its deadline, where its call may have to wait for turns."""
+"""Seconds by which a write's locations outlast its deadline if its call may have to wait for turns."""
 
 
 class UnderWay:
-    """The writes for which a call is under way in this process: their writers wait for it, so they are not dead."""
+    """The writes with a call in progress in this process: their writers wait for the answer, so they are not dead."""
 
     def __init__(self) -> None:
         self._calls: Counter[str] = Counter()
 
     @contextmanager
     def of(self, write_id: str) -> Iterator[None]:
-        """Note that a call for this write is under way until the block ends."""
+        """Mark a call for this write as in progress until the ``with`` block ends."""
         self._calls[write_id] += 1
         try:
             yield
@@ -34,7 +34,7 @@ class UnderWay:
                 del self._calls[write_id]
 
     def has(self, location: CacheLocation) -> bool:
-        """Returns whether a call for the write that made this location is under way."""
+        """Returns whether a call for the write that made this location is in progress."""
         return any(is_made_by(location.id, write_id) for write_id in self._calls)
 
 
@@ -42,10 +42,10 @@ def extend(draft: Draft, key: bytes, write_id: str, until: float) -> None:
     """Give the writer of a block more time.
 
     Args:
-        draft: has the block.
-        key: of the block.
-        write_id: of the write.
-        until: when its writer is taken for dead, unless that is later already.
+        draft: contains the block.
+        key: key of the block.
+        write_id: id of the write.
+        until: new deadline of its writer, in Unix seconds; a later one stays.
     """
     block = draft.get(key)
     if block is not None:
@@ -61,17 +61,17 @@ def extend(draft: Draft, key: bytes, write_id: str, until: float) -> None:
 def expire(
     draft: Draft, key: bytes, now: float, due: float, is_under_way: Callable[[CacheLocation], bool]
 ) -> list[CacheLocation]:
-    """Have go the locations of a block whose writers are dead.
+    """Mark the locations of a block whose writers are dead for deletion.
 
     Args:
-        draft: has the block and its parent.
-        key: of the block.
-        now: the time.
-        due: when no writer can be left at a location that goes.
-        is_under_way: whether a call for a location's write is under way: its writer gets more time.
+        draft: contains the block and its parent.
+        key: key of the block.
+        now: current Unix time.
+        due: Unix time from which no writer can use a deleted location.
+        is_under_way: whether a call for a location's write is in progress: its writer gets more time.
 
     Returns:
-        The locations that go.
+        The locations marked for deletion.
     """
     block = draft.get(key)
     late = {each.id for each in locations_due(block, State.WRITING, now) if is_under_way(each)} if block else set()

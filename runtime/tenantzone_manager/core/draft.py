@@ -1,4 +1,4 @@
-"""Changes of an instance's blocks that belong together, with what they mean for the blocks before them."""
+"""Changes of an instance's blocks that are committed together, with their effects on the preceding blocks."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ from tenantzone_manager.core.records import RECORDS, Block
 
 
 class NotLoaded(Exception):
-    """The change touches a block that was not read with the others; read it, too, and make the change anew."""
+    """The change needs a block that was not read; read it, too, and repeat the change."""
 
     def __init__(self, key: bytes) -> None:
         super().__init__(key.hex())
@@ -17,11 +17,11 @@ class NotLoaded(Exception):
 
 
 class Draft:
-    """Blocks as they were read, and as they shall be.
+    """Blocks as they were read, and as they will be written.
 
-    A block that comes to serve in a storage type, or ceases to, is noted with its parent; one that has gone hands its
-    parent what was known of its use. So the first that may be evicted are always the ends of prefixes, and an end
-    knows when it was last used without a note for each block on the way.
+    A parent counts its children that serve in each storage type, so the first blocks that may be evicted are always
+    the ends of prefixes. A removed block passes its usage record to its parent, so an end knows when it was last used,
+    although a query is noted at its last block only.
     """
 
     def __init__(self, found: Mapping[bytes, Block | None]) -> None:
@@ -30,14 +30,14 @@ class Draft:
 
     @property
     def changes(self) -> dict[bytes, Block | None]:
-        """What is to be written; None: the record goes."""
+        """The blocks to write, by key; None: delete the record."""
         return {key: block for key, block in self._changed.items() if block != self._found[key]}
 
     def get(self, key: bytes) -> Block | None:
-        """The block as it is in this draft.
+        """Returns the block as it is in this draft.
 
         Raises:
-            NotLoaded: it was not read.
+            NotLoaded: the block was not read.
         """
         if key in self._changed:
             return self._changed[key]
@@ -74,6 +74,6 @@ class Draft:
         if was and not now:
             parent = with_last_use_of(parent, block) if block.is_beside else with_uses_of(parent, block)
         elif was - now:
-            # Where it is no more, the parent may be the end of a prefix now.
+            # In a type that the block has left, the parent may now be the end of a prefix.
             parent = at_least_as(parent, block)
         return parent

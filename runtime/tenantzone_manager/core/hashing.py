@@ -1,4 +1,4 @@
-"""Keys of blocks from their tokens: a chain of hashes, so that a key stands for all tokens up to its block's end."""
+"""Keys of blocks from their tokens: a chain of hashes, so that a key identifies all tokens up to its block's end."""
 
 import hashlib
 import struct
@@ -8,18 +8,18 @@ MAX_TOKEN_ID = 2**32 - 1
 
 
 def block_keys(instance: str, token_ids: Sequence[int], block_size: int) -> list[bytes]:
-    """The keys of the whole blocks of a sequence: each is the SHA-256 of the key before it and of the block's tokens.
+    """Returns the keys of a sequence's full blocks: each is the SHA-256 of the previous key and the block's tokens.
 
-    Tokens are packed as uint32, little-endian. The first block follows the SHA-256 of the instance's name.
-    Tokens beyond the last whole block have no key.
+    Tokens are packed as uint32, little-endian. The chain starts with the SHA-256 of the
+    instance's name. Tokens after the last full block have no key.
 
     Args:
-        instance: its name.
-        token_ids: from the beginning of the prompt.
-        block_size: tokens in a block.
+        instance: name of the instance.
+        token_ids: token ids from the beginning of the prompt.
+        block_size: tokens per block.
 
     Raises:
-        ValueError: a token id is no number of 32 bits without a sign.
+        ValueError: a token id is not an unsigned 32-bit number.
     """
     whole = len(token_ids) // block_size * block_size
     try:

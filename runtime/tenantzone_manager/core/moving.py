@@ -1,7 +1,7 @@
-"""Blocks move between storage types: into which there is room, and how a copy comes to serve and what it replaces goes.
+"""Moves of blocks between storage types: room at the target, the start and end of a copy, and removal of the source.
 
-A copy is a write whose writer is the manager. It serves only if what it was made of still does, so what is removed
-meanwhile stays removed; and a location goes for a copy only while the copy serves, so a move leaves no hole.
+A copy is a write whose writer is the manager. It serves only if its source still does, so a block that was removed
+meanwhile stays removed. The source is removed only while the copy serves, so a move leaves no hole.
 """
 
 from collections import Counter
@@ -24,37 +24,37 @@ Direction = Literal["up", "down"]
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """The storages of one type among a group's: between them nothing moves."""
+    """The storages of one type in a group: blocks do not move between them."""
 
     type: str
     storages: tuple[Storage, ...]
-    """The first choice first."""
+    """In order of preference."""
 
 
 @dataclass(slots=True)
 class Moved:
-    """What one pass did."""
+    """The result of one pass."""
 
     blocks: Counter[Direction] = field(default_factory=Counter)
-    """That got a location in a higher type, or gave theirs up for one in a lower type."""
+    """Blocks that got a location in a higher type, or exchanged theirs for one in a lower type."""
     bytes: Counter[Direction] = field(default_factory=Counter)
-    """That were copied for it."""
+    """Bytes copied for these moves."""
     failed: Counter[str] = field(default_factory=Counter)
-    """Blocks that were to be copied and were not, by why: ``read``, ``write``, ``size``, ``late``, ``gone``."""
+    """Blocks that could not be copied, by reason: ``read``, ``write``, ``size``, ``late``, ``gone``."""
 
     def note(self, to: Direction, blocks: Sequence[object]) -> None:
-        """Note blocks that are where they were to go."""
+        """Count blocks that have been moved."""
         if blocks:
             self.blocks[to] += len(blocks)
 
     def note_copied(self, to: Direction, size: int) -> None:
-        """Note bytes that were copied for it."""
+        """Count bytes that were copied for moves."""
         if size:
             self.bytes[to] += size
 
 
 def ladder(storages: Iterable[Storage]) -> list[Rung]:
-    """Storages by type, in the order in which the types come first: the highest first."""
+    """Returns the storages grouped by type, in the order in which the types first appear: the highest first."""
     by_type: dict[str, list[Storage]] = {}
     for storage in storages:
         by_type.setdefault(storage.type, []).append(storage)
@@ -62,7 +62,7 @@ def ladder(storages: Iterable[Storage]) -> list[Rung]:
 
 
 def best_location(block: Block, rungs: Sequence[Rung]) -> tuple[int, CacheLocation] | None:
-    """Which of the rungs is the highest that a block can be read on, and where there; None: on none."""
+    """Returns the index of the highest rung where a block can be read, and its location there; None: there is none."""
     for height, rung in enumerate(rungs):
         names = {storage.name for storage in rung.storages}
         for location in block.serving():
@@ -72,21 +72,21 @@ def best_location(block: Block, rungs: Sequence[Rung]) -> tuple[int, CacheLocati
 
 
 def accounts_of(owner: Owner, storage: Storage) -> list[str]:
-    """The names of the accounts that ``room`` looks at."""
+    """Returns the names of the accounts that ``room`` uses."""
     return [*chain(owner, storage.type), storage_account(storage.name)]
 
 
 def room(owner: Owner, storage: Storage, group: InstanceGroup, accounts: Mapping[str, Account]) -> int | None:
-    """Bytes that may be copied into a storage so that nothing is evicted there for them; None: any number.
+    """Returns the bytes that may be copied into a storage without an eviction there; None: any number.
 
-    It is what the quotas leave, and no more than what the watermarks of the type and of the storage do. The group's
-    total has to have room for as long as a block lies in both.
+    The room is what the quotas and the watermarks of the type and of the storage leave. The group's total must have
+    room for both locations of a block during the move.
 
     Args:
-        owner: whose.
-        storage: where.
-        group: with its quotas.
-        accounts: those of ``accounts_of``, as they are now.
+        owner: owner of the blocks.
+        storage: target of the copy.
+        group: the group, with its quotas.
+        accounts: the current accounts, as named by ``accounts_of``.
     """
     of_type = accounts.get(chain(owner, storage.type)[1], Account())
     of_storage = accounts.get(storage_account(storage.name), Account())
@@ -99,7 +99,7 @@ def room(owner: Owner, storage: Storage, group: InstanceGroup, accounts: Mapping
 
 
 def below_watermark(account: Account, quota: Quota) -> int | None:
-    """Bytes that an account may still have alive without one being evicted for it; None: any number."""
+    """Returns the live bytes that may be added to an account without an eviction; None: any number."""
     if quota.limit is None:
         return None
     target = quota.limit if quota.watermark is None else int(quota.limit * quota.watermark)
@@ -107,7 +107,7 @@ def below_watermark(account: Account, quota: Quota) -> int | None:
 
 
 def that_fit(sizes: Sequence[int], bytes_left: int | None) -> int:
-    """How many of these, from the first on, have room together."""
+    """Returns how many blocks fit together, counted from the first."""
     if bytes_left is None:
         return len(sizes)
     for count, size in enumerate(sizes):
@@ -118,7 +118,7 @@ def that_fit(sizes: Sequence[int], bytes_left: int | None) -> int:
 
 
 def may_be_copied(block: Block | None, source: str, storage_type: str) -> bool:
-    """Whether a block still serves at a location, and nothing of it lies in a type or is being written."""
+    """Returns whether a block still serves at a location, has none in the target type, and is not being written."""
     if block is None or not _serves(block, source):
         return False
     return not any(
@@ -127,22 +127,22 @@ def may_be_copied(block: Block | None, source: str, storage_type: str) -> bool:
 
 
 def begin_copy(draft: Draft, key: bytes, copy: CacheLocation) -> None:
-    """Have a block be copied to a location. That is no use of it."""
+    """Add the location of a copy to a block. This does not count as a use."""
     block = draft.get(key)
     if block is not None:
         draft.put(key, replace(block, locations=(*block.locations, copy)))
 
 
 def end_copy(draft: Draft, key: bytes, source: str, copy: str, is_whole: bool, due: float) -> Ending:
-    """Have a copy serve, if it is whole and its source still does; else it goes.
+    """End a copy: it serves if it is complete and its source still serves; otherwise it is deleted.
 
     Args:
-        draft: has the block and its parent.
-        key: of the block.
+        draft: contains the block and its parent.
+        key: key of the block.
         source: id of the location that was read.
-        copy: id of the one that was written.
-        is_whole: whether all of it was.
-        due: from when on nobody can be at one that goes.
+        copy: id of the location that was written.
+        is_whole: whether all of its bytes were written.
+        due: Unix time from which no reader or writer can use a deleted location.
     """
     block = draft.get(key)
     return finish(draft, key, copy, is_whole and block is not None and _serves(block, source), due)
@@ -151,14 +151,14 @@ def end_copy(draft: Draft, key: bytes, source: str, copy: str, is_whole: bool, d
 def leave_for_others(
     draft: Draft, key: bytes, location_id: str, is_usable: Callable[[CacheLocation], bool], due: float
 ) -> bool:
-    """Have a location go if the block serves at another one that is usable; returns whether it goes.
+    """Delete a location if the block serves at another usable one; returns whether it was deleted.
 
     Args:
-        draft: has the block and its parent.
-        key: of the block.
-        location_id: of the location.
+        draft: contains the block and its parent.
+        key: key of the block.
+        location_id: id of the location to delete.
         is_usable: whether a location can be read.
-        due: from when on no reader can be left.
+        due: Unix time from which no reader can use the deleted location.
     """
     block = draft.get(key)
     if block is None or not any(each.id != location_id and is_usable(each) for each in block.serving()):

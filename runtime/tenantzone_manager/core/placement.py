@@ -1,4 +1,4 @@
-"""Where blocks go: the first storage of the group's that is there and has room, and what is over to the next."""
+"""Placement: blocks go to the group's first available storage with room, and those that do not fit to the next."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,15 +16,15 @@ class Candidate:
 
 
 def accounts_of(owner: Owner, candidates: Sequence[Candidate]) -> list[str]:
-    """The names of the accounts that placing looks at."""
+    """Returns the names of the accounts that ``place`` uses."""
     names = {name for candidate in candidates for name in chain(owner, candidate.type)}
     return sorted(names | {storage_account(candidate.name) for candidate in candidates})
 
 
 def bytes_that_fit(owner: Owner, candidate: Candidate, accounts: Mapping[str, Account]) -> int | None:
-    """What the instance may still write there; None: any number.
+    """Returns the bytes that the instance may still write to a storage; None: any number.
 
-    What it was promised and does not use is its own; beyond that it takes what its group has left.
+    The unused part of its reservation is its own; beyond that it uses what its group has left.
     """
     leaf, *above = chain(owner, candidate.type)
     own = accounts.get(leaf, Account())
@@ -39,13 +39,13 @@ def bytes_that_fit(owner: Owner, candidate: Candidate, accounts: Mapping[str, Ac
 def place(
     sizes: Sequence[int], owner: Owner, candidates: Sequence[Candidate], accounts: Mapping[str, Account]
 ) -> list[Candidate | None]:
-    """For each block, in the order of their prefix, where it goes; None where nothing has room.
+    """Returns the storage for each block, in prefix order; None: no storage has room.
 
     Args:
         sizes: bytes of each block.
-        owner: whose they are.
-        candidates: the group's storages that are there, the first choice first.
-        accounts: those of ``accounts_of``, as they are now.
+        owner: owner of the blocks.
+        candidates: the group's available storages, in order of preference.
+        accounts: the current accounts, as named by ``accounts_of``.
     """
     places: list[Candidate | None] = []
     left = list(candidates)
@@ -62,7 +62,7 @@ def place(
 
 
 def _with(accounts: Mapping[str, Account], owner: Owner, candidate: Candidate, taken: int) -> dict[str, Account]:
-    """The accounts once so many bytes are used there: the next type has as much less of the group's total."""
+    """Returns the accounts after ``taken`` bytes were used there: the group's total has less left for the next type."""
     return {
         **accounts,
         **charged(

@@ -1,9 +1,8 @@
-"""What a group's accounts are promised, and what they may use at most.
+"""Reservations and limits of a group's accounts.
 
-What is said of a zone holds for all of its instances together, of which there may be one for each model and KV
-configuration: each has an equal part. An instance has its part in the moment in which it is registered, so a zone's
-first bytes are bounded as well as its last ones, and a new instance is never promised what its sisters still are. While
-a zone has no instance an account that nobody uses keeps what it is promised.
+A zone's quota is for all of its instances together; it may have one for each model and KV configuration. Each gets an
+equal part, from the moment it is registered, so a zone's first bytes are bounded as well as its last ones, and no
+bytes are reserved for two instances. While a zone has no instance, a separate account holds its reservation.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,21 +13,21 @@ from tenantzone_manager.core.quota import UNLIMITED, Terms
 from tenantzone_manager.core.settings import Instance, InstanceGroup, InstanceQuota, Quota
 
 Members = Mapping[str, Sequence[str]]
-"""The names of a group's instances by the zone that they are of."""
+"""The names of a group's instances, by zone."""
 
 
 def zone_of(instance: Instance) -> str:
-    """The zone that an instance is of, NAMESPACE/POOL/OWNER; empty: of none."""
+    """Returns an instance's zone, NAMESPACE/POOL/OWNER; empty: it has none."""
     owner = owner_of(instance.name)
     return f"{instance.pool}/{owner}" if instance.pool and owner else ""
 
 
 def group_terms(group: InstanceGroup, members: Members) -> list[Terms]:
-    """What takes effect with a group.
+    """Returns the terms that a group's settings give its accounts.
 
     Args:
-        group: as it shall be.
-        members: the instances of the zones that it names, as far as there are some.
+        group: the new settings.
+        members: the registered instances of the zones that it names.
     """
     made = [Terms((f"g/{group.name}",), limit=_limit(group.total))]
     for where, quota in group.types.items():
@@ -41,12 +40,12 @@ def group_terms(group: InstanceGroup, members: Members) -> list[Terms]:
 
 
 def zone_terms(group: InstanceGroup, zone: str, members: Sequence[str]) -> list[Terms]:
-    """What takes effect for a zone when these are its instances; what is said of one by itself stays.
+    """Returns the terms for a zone with these instances; an instance with quotas of its own keeps them.
 
     Args:
-        group: whose zone it is.
-        zone: of which the group may say nothing.
-        members: all of its instances.
+        group: the zone's group.
+        zone: name of the zone; the group may have no quotas for it.
+        members: names of all of its instances.
     """
     sharing = [name for name in members if name not in group.instances]
     quotas = group.zones.get(zone, {})
@@ -60,7 +59,7 @@ def zone_terms(group: InstanceGroup, zone: str, members: Sequence[str]) -> list[
 
 
 def lifted(terms: Sequence[Terms]) -> list[Terms]:
-    """Terms of the same accounts as if nothing was said of them."""
+    """Returns terms for the same accounts without a reservation or limit."""
     return [Terms(each.chain) for each in terms]
 
 

@@ -1,9 +1,8 @@
-"""Bytes that are promised and used: accounts in a tree, from an instance in a storage type up to its group.
+"""Reserved and used bytes: accounts in a tree, from an instance in a storage type up to its group.
 
-What an account has committed is what it uses, and at least what it is promised (``reserved``). An account is charged
-only if what all accounts below the same limit have committed stays within it, so nobody takes what another one is
-promised and does not use yet. A limit that is missing is no limit: an empty table of quotas holds nobody back, and
-makes nobody go.
+An account's committed bytes are its used bytes, or its reserved bytes if these are more. A charge succeeds only if the
+committed bytes of all accounts below a limit stay within it, so no account can use what is reserved for another one.
+Without quotas there is no limit, and nothing is evicted.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,40 +13,40 @@ UNLIMITED = -1
 
 
 class Account(msgspec.Struct, frozen=True, array_like=True):
-    """All in bytes."""
+    """An account. All numbers are bytes."""
 
     used: int = 0
-    """By locations in any state: what is being written is used already, what is being deleted still is."""
+    """Bytes of locations in any state, those being written or deleted included."""
     deleting: int = 0
-    """Of them, what is on its way out."""
+    """The part of ``used`` that is being deleted."""
     committed: int = 0
-    """``used``, or what the account is promised if that is more; of an account with others below it, their sum."""
+    """The larger of ``used`` and ``reserved``; for an account with others below it, their sum."""
     reserved: int = 0
     limit: int = UNLIMITED
 
     @property
     def live(self) -> int:
-        """Bytes that serve, or are about to."""
+        """Bytes of locations that serve or are being written."""
         return self.used - self.deleting
 
     def room(self, promised: int = 0) -> int | None:
-        """Bytes that may still be used by an account below that was promised so many more; None: any number."""
+        """Returns the bytes that an account below may use, if ``promised`` are reserved for it; None: any number."""
         if self.limit == UNLIMITED:
             return None
         return max(0, min(self.limit - self.committed + promised, self.limit - self.used))
 
 
 class Charge(msgspec.Struct, frozen=True, array_like=True):
-    """A change of an account and of those above it."""
+    """A change of an account and of the accounts above it."""
 
     chain: tuple[str, ...]
-    """The account's name, and those above it, upwards."""
+    """The names of the account and of the accounts above it, from the bottom up."""
     used: int = 0
     deleting: int = 0
 
 
 class Terms(msgspec.Struct, frozen=True, array_like=True):
-    """What an account is promised, and what it may use at most, from now on."""
+    """The new reservation and limit of an account, in bytes."""
 
     chain: tuple[str, ...]
     reserved: int = 0
@@ -55,7 +54,7 @@ class Terms(msgspec.Struct, frozen=True, array_like=True):
 
 
 class OverLimit(Exception):
-    """A charge would have passed an account's limit; none of its changes was made."""
+    """A charge would exceed an account's limit; nothing was changed."""
 
     def __init__(self, account: str) -> None:
         super().__init__(f"the limit of {account} does not leave room for it")
@@ -63,7 +62,7 @@ class OverLimit(Exception):
 
 
 def together(charges: Sequence[Charge]) -> list[Charge]:
-    """One charge for each account: a write has many blocks, and few places."""
+    """Merge charges to one for each account: a write has many blocks in few storages."""
     sums: dict[tuple[str, ...], tuple[int, int]] = {}
     for charge in charges:
         used, deleting = sums.get(charge.chain, (0, 0))
@@ -72,10 +71,10 @@ def together(charges: Sequence[Charge]) -> list[Charge]:
 
 
 def charged(accounts: Mapping[str, Account], charges: Sequence[Charge]) -> dict[str, Account]:
-    """The accounts that change, as they are after all of the charges.
+    """Returns the accounts that change, after all of the charges.
 
     Raises:
-        OverLimit: one of them would pass its limit. What gives bytes back is never refused.
+        OverLimit: an account would exceed its limit. A release of bytes is never refused.
     """
     after: dict[str, Account] = {}
     for charge in charges:
@@ -101,16 +100,16 @@ def charged(accounts: Mapping[str, Account], charges: Sequence[Charge]) -> dict[
 
 
 def _passes(account: Account, used: int, growth: int) -> bool:
-    """Whether an account would pass its limit; what was promised while others held all has to wait for them, too."""
+    """Returns whether an account would exceed its limit. A reservation made while others use all bytes waits, too."""
     if account.limit == UNLIMITED or used <= 0:
         return False
     return account.used + used > account.limit or (growth > 0 and account.committed + growth > account.limit)
 
 
 def with_terms(accounts: Mapping[str, Account], all_terms: Sequence[Terms]) -> dict[str, Account]:
-    """The accounts that change when these terms take effect, whatever is used at that time.
+    """Returns the accounts that change when these terms take effect, whatever is in use.
 
-    An account that has others below it is named alone, and may only be limited.
+    The chain of an account with others below it has only its own name; it may have a limit, but no reservation.
     """
     after: dict[str, Account] = {}
     for terms in all_terms:

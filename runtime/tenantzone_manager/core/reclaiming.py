@@ -1,4 +1,4 @@
-"""Who goes when a group uses more than it should: how much, and which blocks."""
+"""How much to evict when a group uses more than it should, and which blocks."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from tenantzone_manager.core.settings import InstanceGroup, Quota
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """What ceased to serve."""
+    """Blocks that ceased to serve, and their bytes."""
 
     blocks: int = 0
     bytes: int = 0
@@ -21,46 +21,46 @@ class Removed:
 
 @dataclass(slots=True)
 class Reclaimed:
-    """What one pass did."""
+    """The result of one pass."""
 
     expired: int = 0
-    """Locations whose writer was taken for dead."""
+    """Locations whose writer was presumed dead."""
     deleted: int = 0
-    """Locations whose bytes are gone."""
+    """Locations whose bytes were deleted."""
     deleted_bytes: int = 0
     evicted_of: dict[str, Removed] = field(default_factory=dict)
-    """By group, what ceased to serve."""
+    """Evicted blocks and bytes, by group."""
     failed: int = 0
-    """Locations whose storage did not delete them; they are tried again."""
+    """Locations that their storage did not delete; the deletion is retried."""
 
     @property
     def evicted(self) -> Removed:
-        """What ceased to serve, of all groups."""
+        """Evicted blocks and bytes of all groups."""
         return sum(self.evicted_of.values(), Removed())
 
     def note_evicted(self, group: str, removed: Removed) -> None:
-        """Note what ceased to serve of a group."""
+        """Add evicted blocks and bytes of a group."""
         if removed.blocks:
             self.evicted_of[group] = self.evicted_of.get(group, Removed()) + removed
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A block at the end of a prefix, as its instance's rank has it."""
+    """A block at the end of a prefix, from its instance's rank."""
 
     score: float
-    """The smallest goes first."""
+    """The block with the lowest score is evicted first."""
     instance: str
     key: bytes
     size: int
-    """Bytes of its locations that would go."""
+    """Bytes of the locations that would be deleted."""
 
 
 def surplus(account: Account, quota: Quota, can_move: bool = False) -> int:
-    """Bytes that have to go: above the watermark, or of what is promised to others; 0 where nothing limits.
+    """Returns the bytes to evict: those above the watermark, or those reserved for others; 0 without a limit.
 
-    Only what is alive counts; the rest is on its way already. What can move down has the first half of what lies
-    between the watermark and the limit for that, and goes beyond it.
+    Only live bytes count; the others are being deleted already. If blocks can move down, eviction starts only halfway
+    between the watermark and the limit.
     """
     if quota.limit is None:
         return 0
@@ -72,7 +72,7 @@ def surplus(account: Account, quota: Quota, can_move: bool = False) -> int:
 
 
 def group_surplus(group: InstanceGroup, types: Iterable[str], accounts: Mapping[str, Account]) -> dict[str, int]:
-    """By storage type, the bytes that have to go there."""
+    """Returns the bytes to evict, by storage type."""
     over = {}
     for where in types:
         account = accounts.get(group_chain(group.name, where)[0], Account())
@@ -82,18 +82,18 @@ def group_surplus(group: InstanceGroup, types: Iterable[str], accounts: Mapping[
 
 
 def may_go(instances: Iterable[str], where: str, accounts: Mapping[str, Account]) -> dict[str, int]:
-    """By instance, the bytes that may be evicted of a storage type: what is alive above what it is promised."""
+    """Returns the bytes that may be evicted from a storage type, by instance: live bytes above the reservation."""
     own = {name: accounts.get(instance_account(name, where), Account()) for name in instances}
     return {name: account.live - account.reserved for name, account in own.items() if account.live > account.reserved}
 
 
 def over_own_limit(account: Account) -> int:
-    """Bytes that an instance has above its own limit, which was lowered."""
+    """Returns the bytes that an instance uses above its own limit, after the limit was lowered."""
     return 0 if account.limit == UNLIMITED else max(0, account.live - account.limit)
 
 
 def choose(candidates: Iterable[Candidate], need: int, allowed: Mapping[str, int]) -> list[Candidate]:
-    """The first that together are as large as needed, none of which takes an instance below what it is promised."""
+    """Returns the first candidates that together have ``need`` bytes, at most ``allowed`` bytes of each instance."""
     left = dict(allowed)
     chosen = []
     for candidate in sorted(candidates, key=lambda each: (each.score, each.instance, each.key)):

@@ -1,4 +1,4 @@
-"""What the index keeps of a block: where it lies, in which state, and what comes before and after it."""
+"""The index's record of a block: its locations, their states, and the blocks before and after it."""
 
 import enum
 from collections.abc import Iterator
@@ -7,11 +7,11 @@ from typing import Final
 import msgspec
 
 RECORDS: Final = ""
-"""The key of ``Block.children`` under which child records are counted, in any state."""
+"""The key in ``Block.children`` for the number of child records in any state."""
 
 
 class State(enum.IntEnum):
-    """Of a location. It goes from each to the next, or from ``writing`` to ``deleting``; never back."""
+    """A location's state. It changes to the next one, or from ``writing`` to ``deleting``, and never back."""
 
     WRITING = 0
     SERVING = 1
@@ -19,42 +19,42 @@ class State(enum.IntEnum):
 
 
 class LocationSpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One part of a location's bytes, such as what one tensor-parallel rank writes."""
+    """One part of a location's bytes, such as that of one tensor-parallel rank."""
 
     name: str
     size: int
     """Bytes."""
     slot: int = -1
-    """In which block of a large file it lies (``blkid``); -1: the part is an object of its own."""
+    """The slot in a large file (``blkid``); -1: the part is a separate object."""
     file: int = -1
-    """Which large file."""
+    """The number of the large file."""
 
 
 class CacheLocation(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One place of a block. All its parts are in one storage, live together and are of use together only."""
+    """One location of a block. All its parts are in one storage, share a lifetime and are useful only together."""
 
     id: str
-    """Of the write that made it, or of the copy; a part of its objects' names, so that no name is ever used twice."""
+    """The id of the write or copy that made it. Object names contain it, so that no name is used twice."""
     type: str
-    """Of its storage."""
+    """The type of its storage."""
     storage: str
     state: State
     until: float
-    """``writing``: when its writer is taken for dead. ``deleting``: from when on no reader can be left. Else 0."""
+    """Unix time: when its writer is presumed dead (``writing``), or when no reader is left (``deleting``). Else 0."""
     specs: tuple[LocationSpec, ...]
 
     @property
     def size(self) -> int:
-        """Bytes of all parts."""
+        """The bytes of all parts."""
         return sum(spec.size for spec in self.specs)
 
     @property
     def is_live(self) -> bool:
-        """Whether it serves, or is about to."""
+        """Whether it serves or is being written."""
         return self.state is not State.DELETING
 
     def has(self, names: frozenset[str]) -> bool:
-        """Whether it has all of these parts."""
+        """Returns whether it has all of these parts."""
         return not names or names <= self.part_names
 
     @property
@@ -66,53 +66,53 @@ class CacheLocation(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Block(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A run of tokens of fixed length behind a given prefix.
 
-    A block without any location is hollow: it holds the place of a prefix that went, for what still hangs on it.
+    A block without locations is hollow: it keeps the place of a removed block for the blocks after it.
     """
 
     parent: bytes = b""
-    """The key of the block before it; empty: there is none."""
+    """The key of the previous block; empty: there is none."""
     depth: int = 0
-    """How many blocks come before it."""
+    """The number of blocks before it."""
     used_at: float = 0.0
-    """When a query last ended at this block, or at one that hung on it and has gone."""
+    """Unix time when a query last ended at this block, or at a removed block after it."""
     hits: int = 0
-    """How many did."""
+    """The number of these queries."""
     locations: tuple[CacheLocation, ...] = ()
     children: dict[str, int] = {}
-    """By storage type, how many of the next blocks are live there; under ``RECORDS``, how many there are at all."""
+    """The number of next blocks that are live, by storage type; under ``RECORDS``, the number of all next blocks."""
     heat: int = 0
-    """How often it was read of late, as ``core/heat.py`` counts it."""
+    """Its recent reads, as computed by ``core/heat.py``."""
     is_beside: bool = False
-    """Whether what read it was noted at what its prompt goes on with, too, as of a window beside full attention."""
+    """Whether its reads are noted at other blocks of the prompt, too: a sliding window next to full attention."""
 
     @property
     def live_types(self) -> frozenset[str]:
-        """Where it serves, or is about to."""
-        # Asked three times of each block of a write.
+        """The storage types where it serves or is being written."""
+        # Evaluated three times for each block of a write.
         return frozenset([location.type for location in self.locations if location.state is not State.DELETING])
 
     @property
     def is_hollow(self) -> bool:
-        """Whether nothing of it lies anywhere."""
+        """Whether it has no locations."""
         return not self.locations
 
     @property
     def has_live_children(self) -> bool:
-        """Whether a block that comes next serves, or is about to."""
+        """Whether a next block serves or is being written."""
         return any(count for where, count in self.children.items() if where != RECORDS)
 
     def serving(self) -> Iterator[CacheLocation]:
-        """The locations that can be read."""
+        """Returns the locations that can be read."""
         return (location for location in self.locations if location.state is State.SERVING)
 
     def is_last_in(self, storage_type: str) -> bool:
-        """Whether it serves there, and no block after it does or is about to."""
+        """Returns whether it serves in a storage type where no block after it serves or is being written."""
         return not self.children.get(storage_type) and any(each.type == storage_type for each in self.serving())
 
     def evictable_from(self, storage_type: str) -> bool:
-        """Whether it may be evicted there without leaving a hole before a block that serves.
+        """Returns whether it may be evicted from a storage type without leaving a hole before a block that serves.
 
-        It must serve there, and no block after it may; and if one after it serves elsewhere, it must do so, too.
+        It must serve in the type, and no block after it may. If a block after it serves elsewhere, so must this one.
         """
         if not self.is_last_in(storage_type):
             return False
@@ -120,12 +120,12 @@ class Block(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 def encode_block(block: Block) -> bytes:
-    """As it lies in the index."""
+    """Returns the block as stored in the index."""
     return _ENCODER.encode(block)
 
 
 def decode_block(data: bytes) -> Block:
-    """Raises :class:`msgspec.DecodeError` for what is no block."""
+    """Returns the block; raises :class:`msgspec.DecodeError` for other data."""
     return _DECODER.decode(data)
 
 

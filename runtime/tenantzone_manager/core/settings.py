@@ -1,4 +1,4 @@
-"""What can be said of groups, instances and storages; all but an instance may be changed at run time."""
+"""The settings of groups, instances and storages; all but an instance's may be changed at run time."""
 
 import re
 from typing import Annotated, Literal
@@ -11,38 +11,38 @@ Name = Annotated[str, Meta(pattern=NAME, description="Letters, digits, dots, und
 QUALIFIED_NAME = r"^[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?/[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?$"
 QualifiedName = Annotated[str, Meta(pattern=QUALIFIED_NAME, description="NAMESPACE/NAME, as Kubernetes has both.")]
 ZONE_NAME = rf"{QUALIFIED_NAME[:-1]}/[A-Za-z0-9]([A-Za-z0-9-]{{0,61}}[A-Za-z0-9])?$"
-"""NAMESPACE/POOL/OWNER, as its instances have all three."""
+"""NAMESPACE/POOL/OWNER, from the names of its instances."""
 NAMESPACE = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 Namespace = Annotated[str, Meta(pattern=rf"^$|{NAMESPACE}", description="As Kubernetes has it; empty: all of them.")]
 LARGEST = 2**63 - 1
-"""Bytes that can be counted."""
+"""The largest number of bytes."""
 Bytes = Annotated[int, Meta(ge=0, le=LARGEST)]
 Fraction = Annotated[float, Meta(gt=0, le=1)]
 EvictionPolicy = Literal["LRU", "LFU"]
 
 
 class Quota(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What is left out is without a limit, and nothing is evicted for it."""
+    """A quota. Without a limit, nothing is bounded or evicted."""
 
     limit: Bytes | None = None
-    """Bytes: no write is begun that would pass it."""
+    """Bytes. A write that would exceed the limit is refused."""
     watermark: Fraction | None = None
-    """Of the limit: what is used above it is evicted."""
+    """Fraction of the limit. Bytes above it are evicted."""
 
 
 class InstanceQuota(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Of one instance in a storage type."""
+    """The quota of one instance in a storage type."""
 
     reserved: Bytes = 0
-    """Bytes that no other instance of the group can take, and that are never evicted for another."""
+    """Bytes that no other instance of the group can use, and that are never evicted for another."""
     limit: Bytes | None = None
 
 
 class Moves(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Blocks move between storage types by how often they are read, beside all that is asked."""
+    """Moves of blocks between storage types, by how often they are read, in the background."""
 
     bytes_per_second: Annotated[int, Meta(ge=1, le=2**63 - 1)]
-    """That are copied for the group, at most."""
+    """The most bytes per second that are copied for the group."""
 
 
 class InstanceGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -50,23 +50,23 @@ class InstanceGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
 
     name: Name
     storages: tuple[Name, ...]
-    """Where its blocks may go, the first choice first; if it is full, disabled or unhealthy, the next."""
+    """The storages for its blocks, in order of preference; if one is full, disabled or unhealthy, the next is used."""
     pools: tuple[str, ...] = ()
-    """Whose engines may register instances in it, as NAMESPACE/POOL."""
+    """The pools whose engines may register instances in it, as NAMESPACE/POOL."""
     total: Quota = Quota()
     types: dict[str, Quota] = {}
-    """By storage type."""
+    """Quotas by storage type."""
     instances: dict[str, dict[str, InstanceQuota]] = {}
-    """By instance, then by storage type; also of instances that are not registered yet."""
+    """Quotas by instance, then by storage type; instances that are not registered yet may be included."""
     eviction_policy: EvictionPolicy = "LRU"
     ttl_seconds: Annotated[float, Meta(gt=0)] | None = None
-    """A block goes that was not used for so long; None: never for that."""
+    """Seconds after which an unused block is evicted; None: never."""
     aliases: tuple[Name, ...] = ()
-    """Other names by which who registers an instance may mean it: those of the pools and zones that share it."""
+    """Other names of the group for the registration of instances: those of the pools and zones that share it."""
     moves: Moves | None = None
-    """None: a block stays where it was written, until it goes."""
+    """None: a block stays where it was written until it is deleted."""
     zones: dict[str, dict[str, InstanceQuota]] = {}
-    """By zone, NAMESPACE/POOL/OWNER, then by storage type: for its instances in equal parts, but those named above."""
+    """Quotas by zone, NAMESPACE/POOL/OWNER, then by storage type: shared equally by its instances not named above."""
 
 
 class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -78,25 +78,25 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Instance(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One model with one KV configuration. Blocks are found again within it only; it never changes."""
+    """One model with one KV configuration. Blocks are shared only within an instance. It never changes."""
 
     name: Name
     group: Name
     block_size: Annotated[int, Meta(gt=0, le=2**20)]
     """Tokens."""
     specs: Annotated[tuple[Spec, ...], Meta(min_length=1, max_length=1024)]
-    """The parts of a whole block, such as ``tp0_pp0_g0``."""
+    """The parts of a complete block, such as ``tp0_pp0_g0``."""
     spec_sets: dict[str, tuple[str, ...]] = {}
-    """Names of parts that may be stored without the others: full attention without linear, for instance."""
+    """Sets of parts that may be stored without the others, by name: full attention without linear, for example."""
     needs_prefix: bool = True
-    """Whether a block is of no use without all those before it. False: attention over a sliding window only."""
+    """Whether a block is useless without all blocks before it. False: attention over a sliding window only."""
     model: str = ""
-    """In words, for people."""
+    """Description of the model, for people."""
     pool: str = ""
-    """Whose it is, NAMESPACE/POOL; said by who registers it, and not by the request."""
+    """The pool that it belongs to, NAMESPACE/POOL: that of the caller who registered it, not a field of the request."""
 
     def specs_of(self, spec_set: str) -> tuple[Spec, ...]:
-        """The parts of a set; of the empty name: all.
+        """Returns the parts of a set; all parts if the name is empty.
 
         Raises:
             ValueError: the instance has no such set.
@@ -110,30 +110,30 @@ class Instance(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
 
 class Storage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A place for blocks, which groups share."""
+    """A place to store blocks, shared by groups."""
 
     name: Name
     type: Annotated[str, Meta(pattern=NAME)]
-    """Such as ``FileSystem``; quotas are by type."""
+    """The storage type, such as ``FileSystem``; quotas are by type."""
     options: dict[str, str | int | bool] = {}
-    """Of the type: where it is, and how it is used."""
+    """Options of the type: its address, and how it is used."""
     enabled: bool = True
     limit: Bytes | None = None
-    """Bytes of all groups together: no write is begun that would pass it."""
+    """Bytes of all groups together. A write that would exceed the limit is refused."""
     watermark: Fraction | None = None
-    """Of the limit: what is used above it is evicted, of the groups that use it."""
+    """Fraction of the limit. Bytes above it are evicted from the groups that use the storage."""
 
 
 class ServiceAccount(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Whose engines show the tokens of a Kubernetes service account. No administrator is made so."""
+    """The pool of a Kubernetes service account whose tokens engines present. It cannot make an administrator."""
 
     name: QualifiedName
     pool: QualifiedName
-    """Whose instances they may touch."""
+    """The pool whose instances they may access."""
 
 
 class Evictions(msgspec.Struct, frozen=True, array_like=True):
-    """What the reclaimer has evicted of a group since it is there."""
+    """What the reclaimer has evicted from a group since the group was created."""
 
     blocks: int = 0
     bytes: int = 0
@@ -143,12 +143,13 @@ def check_group(group: InstanceGroup, known: InstanceGroup | None = None) -> Non
     """Refuse a group whose parts contradict each other.
 
     Args:
-        group: as it shall be.
-        known: as it was, if only one of several who share it speaks. What they are promised together need not fit into
-            a lower limit as long as it is no more than before: it is for the others to say that they want less.
+        group: the new settings.
+        known: the old settings, if the change is for only one of the namespaces that share the group. Then their
+            reservations together may exceed a lowered limit as long as they do not grow: the other namespaces must
+            reduce theirs.
 
     Raises:
-        ValueError: says which.
+        ValueError: names the contradiction.
     """
     for where, quota in (("total", group.total), *group.types.items()):
         if quota.watermark is not None and quota.limit is None:
@@ -172,7 +173,7 @@ def check_group(group: InstanceGroup, known: InstanceGroup | None = None) -> Non
 
 
 def _promised(group: InstanceGroup) -> dict[str, int]:
-    """Bytes that its instances and zones are promised together, by storage type; of the empty one: in all."""
+    """Returns the bytes reserved for all instances and zones, by storage type; under the empty name, their sum."""
     sums: dict[str, int] = {}
     for quotas in (*group.instances.values(), *group.zones.values()):
         for where, own in quotas.items():
@@ -184,7 +185,7 @@ def check_instance(instance: Instance) -> None:
     """Refuse an instance whose parts contradict each other.
 
     Raises:
-        ValueError: says which.
+        ValueError: names the contradiction.
     """
     names = [spec.name for spec in instance.specs]
     if len(set(names)) < len(names):

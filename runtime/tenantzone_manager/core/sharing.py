@@ -1,9 +1,8 @@
-"""Who shares a group, by namespace: what is said for one leaves what is said for others as it is.
+"""Groups shared by namespaces: a change for one namespace leaves the settings of the others as they are.
 
-A group is one, with one quota, whoever shares it. Its pools, its aliases and what its zones and instances are promised
-are a namespace's own: a pool and a zone by their names, an alias as engines make it, an instance by the pool that has
-registered it. So nobody needs to be remembered as who has said what, and namespaces are told apart whoever speaks for
-them.
+A group has one quota for all namespaces. Its pools, its aliases and the quotas of its zones and instances each belong
+to one namespace: pools and zones by their names, an alias by the way engines form it, an instance by the pool that
+registered it. So the author of a setting need not be stored.
 """
 
 from collections.abc import Mapping
@@ -14,11 +13,11 @@ from tenantzone_contract.cache_names import is_group_of
 from tenantzone_manager.core.settings import Instance, InstanceGroup
 
 Registered = Mapping[str, Instance | None]
-"""Instances by name; None: there is none."""
+"""Instances by name; None: not registered."""
 
 
 def of_namespace(group: InstanceGroup, namespace: str, registered: Registered) -> InstanceGroup:
-    """A group as it is for one namespace."""
+    """Returns the part of a group that belongs to one namespace, and its common settings."""
     return replace(
         group,
         pools=tuple(pool for pool in group.pools if is_pool_of(pool, namespace)),
@@ -31,18 +30,18 @@ def of_namespace(group: InstanceGroup, namespace: str, registered: Registered) -
 
 
 def shared(known: InstanceGroup | None, said: InstanceGroup, namespace: str, registered: Registered) -> InstanceGroup:
-    """A group as it is after somebody has spoken for one namespace.
+    """Returns a group after a change for one namespace.
 
-    What an instance is promised that nobody has registered any more was said for nobody, and goes.
+    The quotas of an instance that is no longer registered are removed.
 
     Args:
-        known: as it was; None: there was none.
-        said: as it shall be for the namespace.
-        namespace: which one.
-        registered: the instances that both name; one that is missing here stays.
+        known: the group before the change; None: it is new.
+        said: the new settings of the namespace.
+        namespace: name of the namespace.
+        registered: the instances that both name; quotas of an instance that is missing here stay.
 
     Raises:
-        ValueError: what was said is about another namespace.
+        ValueError: the new settings name an object of another namespace.
     """
     _check(said, namespace, registered)
     if known is None:
@@ -63,7 +62,7 @@ def shared(known: InstanceGroup | None, said: InstanceGroup, namespace: str, reg
 
 
 def is_pool_of(pool: str, namespace: str) -> bool:
-    """Whether a pool, NAMESPACE/POOL, or a zone of one is in this namespace."""
+    """Returns whether a pool, NAMESPACE/POOL, or a zone of one is in this namespace."""
     return pool.startswith(f"{namespace}/")
 
 

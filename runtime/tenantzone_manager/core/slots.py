@@ -1,7 +1,7 @@
-"""Which blocks of a large file are taken: for storages whose metadata can't bear one file per block.
+"""Slots of large files, for storages whose metadata can't handle one file per block.
 
-A file is cut into slots of one size. Its record is in the index beside the blocks' records and changes in the same
-commit as theirs, so that no slot is ever lost or given out twice, whoever is killed in between.
+A file is divided into slots of one size. Its record is in the index and changes in the same commit as the blocks'
+records, so no slot is lost or allocated twice, even if a process is killed in between.
 """
 
 import msgspec
@@ -18,11 +18,11 @@ class SlotFile(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def free(self) -> int:
-        """How many slots are not taken."""
+        """The number of free slots."""
         return self.slots - int.from_bytes(self.taken, "little").bit_count()
 
     def take(self, count: int) -> tuple["SlotFile", list[int]]:
-        """The file with so many of its free slots taken, the first ones; fewer if it has not as many."""
+        """Returns the file with its first ``count`` free slots taken, or fewer if it has fewer, and these slots."""
         bits = int.from_bytes(self.taken, "little")
         free = ~bits & ((1 << self.slots) - 1)
         chosen: list[int] = []
@@ -34,7 +34,7 @@ class SlotFile(msgspec.Struct, frozen=True, array_like=True):
         return self._with(bits), chosen
 
     def give_back(self, slots: list[int]) -> "SlotFile":
-        """The file with these slots free."""
+        """Returns the file with these slots free."""
         bits = int.from_bytes(self.taken, "little")
         for slot in slots:
             bits &= ~(1 << slot)
@@ -45,5 +45,5 @@ class SlotFile(msgspec.Struct, frozen=True, array_like=True):
 
 
 def closed(slot_size: int) -> SlotFile:
-    """A file of which nobody knows any more which slots are taken: blocks stay in it, and it gives out none."""
+    """Returns a file whose taken slots are unknown: its blocks stay, and it allocates no slots."""
     return SlotFile(slot_size, 0)

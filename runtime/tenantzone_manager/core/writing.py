@@ -1,4 +1,4 @@
-"""How locations come, serve and go: two-phase writes, and what ends them."""
+"""The life of locations: two-phase writes, service and deletion."""
 
 import enum
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -12,28 +12,28 @@ from tenantzone_manager.core.records import Block, CacheLocation, State
 
 
 class Standing(enum.StrEnum):
-    """What a block is to who asks to write it."""
+    """A block's write status for a caller that wants to write it."""
 
     WRITE = "write"
-    """To be written by who asked, at the location that it gets."""
+    """The caller writes it, at the location that it is given."""
     SERVING = "serving"
-    """There already."""
+    """The block exists already."""
     WRITING = "writing"
-    """Somebody else writes it."""
+    """Another writer is writing it."""
     NO_PREFIX = "no_prefix"
-    """A block before it is missing, so that it would be of no use."""
+    """A block before it is missing, so it would be useless."""
     NO_ROOM = "no_room"
     """No storage has room for it within the quotas."""
 
 
 class Ending(enum.StrEnum):
-    """What became of a location when its writer was done."""
+    """The state of a location after its writer has finished."""
 
     SERVING = "serving"
     FAILED = "failed"
-    """Its writer said so."""
+    """Its writer reported a failure."""
     EXPIRED = "expired"
-    """It is not this writer's to finish any more: it took too long, or the block was removed."""
+    """The writer can no longer finish it: it took too long, or the block was removed."""
 
 
 def standings(
@@ -44,16 +44,16 @@ def standings(
     can_read: Callable[[str], bool],
     parts: Mapping[int, frozenset[str]],
 ) -> Iterator[Standing]:
-    """What each block is to a writer, one after the other.
+    """Yields the write status of each block.
 
     Args:
-        blocks: as they are.
-        parents: of each, the index of the block before it in its prompt, which is a lower one; negative: there is none.
-        first: of the blocks that the writer has; those before it are named only.
-        needs_prefix: whether a block is of no use without all of those before it.
-        can_read: whether a storage can be read now. What the writer has and nobody can read is to be written once
-            more; what it has not is there for those after it, since its storage comes back.
-        parts: of each block that the writer has, the names of the parts that it would write.
+        blocks: the current records.
+        parents: for each block, the index of the previous block of its prompt, which is lower; negative: none.
+        first: index of the first block that the writer has; the blocks before it are only named.
+        needs_prefix: whether a block is useless without all blocks before it.
+        can_read: whether a storage can be read now. An unreadable block that the writer has is written again; one that
+            it does not have counts as present for the blocks after it, because its storage will return.
+        parts: for each block that the writer has, the names of the parts that it would write.
     """
     is_whole: list[bool] = []
     for index, (block, parent) in enumerate(zip(blocks, parents, strict=True)):
@@ -66,14 +66,14 @@ def standings(
 
 
 def parents_of(count: int, given: Sequence[int]) -> Sequence[int]:
-    """Of each block of a write, the index of the block before it.
+    """Returns, for each block of a write, the index of the previous block of its prompt.
 
     Args:
-        count: blocks.
-        given: as the caller says it; nothing: each follows the one that is named before it.
+        count: number of blocks.
+        given: the caller's indices; empty: each block follows the one named before it.
 
     Raises:
-        ValueError: they are no parents of so many blocks.
+        ValueError: the indices do not fit ``count`` blocks.
     """
     if not given:
         return range(-1, count - 1)
@@ -86,7 +86,7 @@ def parents_of(count: int, given: Sequence[int]) -> Sequence[int]:
 
 
 def depths_of(parents: Sequence[int]) -> list[int]:
-    """Of each block, how many come before it in its prompt."""
+    """Returns, for each block, the number of blocks before it in its prompt."""
     depths: list[int] = []
     for parent in parents:
         depths.append(depths[parent] + 1 if parent >= 0 else 0)
@@ -102,12 +102,12 @@ def _any(_: str) -> bool:
 
 
 def standing_of(block: Block | None, can_read: Callable[[str], bool], parts: frozenset[str]) -> Standing:
-    """What a block is to a writer who has all those before it.
+    """Returns the write status of a block for a writer that has all blocks before it.
 
     Args:
-        block: as it is.
+        block: the current record.
         can_read: whether a storage can be read now.
-        parts: that the writer would write. A location that lacks one of them is not what the writer has.
+        parts: names of the parts that the writer would write. A location that lacks one of them does not count.
     """
     locations = [each for each in block.locations if each.has(parts)] if block else ()
     states = {each.state for each in locations if each.state is not State.SERVING or can_read(each.storage)}
@@ -117,15 +117,15 @@ def standing_of(block: Block | None, can_read: Callable[[str], bool], parts: fro
 
 
 def begin(draft: Draft, key: bytes, parent: bytes, depth: int, location: CacheLocation, now: float) -> None:
-    """Have a block be written at a location.
+    """Begin the write of a block at a location.
 
     Args:
-        draft: has the block and its parent.
-        key: of the block.
-        parent: the key of the block before it; empty: none.
-        depth: how many blocks come before it.
-        location: where.
-        now: the time.
+        draft: contains the block and its parent.
+        key: key of the block.
+        parent: key of the previous block; empty: none.
+        depth: number of blocks before it.
+        location: the new location.
+        now: current Unix time.
     """
     block = draft.get(key)
     if block is None:
@@ -135,16 +135,16 @@ def begin(draft: Draft, key: bytes, parent: bytes, depth: int, location: CacheLo
 
 
 def finish(draft: Draft, key: bytes, write_id: str, written: bool, due: float) -> Ending:
-    """End a write: the location serves from now on, or goes.
+    """End a write: the location serves from now on, or is deleted.
 
-    Of its storage type, it replaces those that have only some of its parts; one that has more parts replaces it.
+    It replaces locations of the same storage type that have only some of its parts; one with more parts replaces it.
 
     Args:
-        draft: has the block and its parent.
-        key: of the block.
-        write_id: the location's.
-        written: whether all of its bytes are there.
-        due: until when a failed location's writer, or a replaced location's reader, may still use it.
+        draft: contains the block and its parent.
+        key: key of the block.
+        write_id: id of the write.
+        written: whether all of its bytes are stored.
+        due: Unix time until which a failed location's writer, or a replaced location's reader, may still use it.
     """
     block = draft.get(key)
     location = location_of(block, write_id)
@@ -168,13 +168,13 @@ def finish(draft: Draft, key: bytes, write_id: str, written: bool, due: float) -
 
 
 def leave(draft: Draft, key: bytes, goes: Callable[[CacheLocation], bool], due: float) -> list[CacheLocation]:
-    """Have live locations of a block go, once no reader and no writer can be left at them.
+    """Mark live locations of a block for deletion; returns them.
 
     Args:
-        draft: has the block and its parent.
-        key: of the block.
-        goes: which of them.
-        due: when that will be; a writer has at least until its own deadline.
+        draft: contains the block and its parent.
+        key: key of the block.
+        goes: selects the locations.
+        due: Unix time from which no reader can use them; a writer has at least until its own deadline.
     """
     block = draft.get(key)
     going = [location for location in block.locations if location.is_live and goes(location)] if block else []
@@ -187,7 +187,7 @@ def leave(draft: Draft, key: bytes, goes: Callable[[CacheLocation], bool], due: 
 
 
 def forget(draft: Draft, key: bytes, ids: Collection[str]) -> list[CacheLocation]:
-    """Take locations out of a block's record whose bytes are gone; returns those that were still there."""
+    """Remove locations whose bytes were deleted from a block's record; returns those that were still in it."""
     block = draft.get(key)
     if block is None:
         return []
@@ -198,7 +198,7 @@ def forget(draft: Draft, key: bytes, ids: Collection[str]) -> list[CacheLocation
 
 
 def postpone(draft: Draft, key: bytes, location_id: str, until: float) -> None:
-    """Have a location that is on its way out wait. Another attempt of its write may be at the same block."""
+    """Postpone the deletion of a location. Its block may have a location of another attempt of the same write."""
     block = draft.get(key)
     waiting = [each for each in block.locations if each.id == location_id and not each.is_live] if block else []
     if block is not None and waiting:
@@ -206,7 +206,7 @@ def postpone(draft: Draft, key: bytes, location_id: str, until: float) -> None:
 
 
 def hasten(draft: Draft, key: bytes, state: State, latest: float, until: float) -> None:
-    """Have locations of a block in a state that are due after the latest time that can be meant be due at another."""
+    """Change due times that are later than any valid one, for locations of a block in a state, to ``until``."""
     block = draft.get(key)
     late = [each for each in block.locations if each.state is state and each.until > latest] if block else []
     if block is not None and late:
@@ -214,34 +214,34 @@ def hasten(draft: Draft, key: bytes, state: State, latest: float, until: float) 
 
 
 def attempt_id(write_id: str, number: int) -> str:
-    """The id of the locations that a write makes after this number of storages has failed. No id is used twice."""
+    """Returns the id of the locations that a write makes after ``number`` storages failed. No id is used twice."""
     return f"{write_id}{_ATTEMPT}{number}" if number else write_id
 
 
 def is_made_by(location_id: str, write_id: str) -> bool:
-    """Whether a location was made by an attempt of a write. Copies of it were not."""
+    """Returns whether an attempt of a write made a location; copies of such a location do not count."""
     attempt = f"{write_id}{_ATTEMPT}"
-    # The name of a copy of an attempt goes on behind the number.
+    # A copy's id continues after the number.
     return location_id == write_id or (
         location_id.startswith(attempt) and location_id.removeprefix(attempt).isdecimal()
     )
 
 
 def location_of(block: Block | None, made_by: str) -> CacheLocation | None:
-    """The location of a block that a write, or a copy, has made; of several attempts of a write, the last one."""
+    """Returns the location of a block that a write or copy made: that of the last attempt, if there are several."""
     made = (each for each in reversed(block.locations) if is_made_by(each.id, made_by)) if block else iter(())
     return next(made, None)
 
 
 def use(draft: Draft, key: bytes, at: float, times: int, is_beside: bool = False) -> None:
-    """Note that queries have ended at a block, or that it was only written.
+    """Note that queries ended at a block, or that it was only written.
 
     Args:
-        draft: has it.
-        key: of the block.
-        at: the time.
-        times: how many did.
-        is_beside: whether they are noted at what its prompt goes on with, too.
+        draft: contains the block.
+        key: key of the block.
+        at: Unix time.
+        times: number of queries; 0: it was only written.
+        is_beside: whether these queries are noted at other blocks of the prompt, too.
     """
     block = draft.get(key)
     if block is not None:

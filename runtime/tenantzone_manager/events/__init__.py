@@ -1,1 +1,1 @@
-"""What was asked of the manager and what it did by itself, by block: who wrote, read and removed which, and when."""
+"""Events: who wrote, read and removed which blocks, and when, on request and in the background."""

@@ -33,7 +33,7 @@ _COLUMNS: Final = ("TIME", "WHAT", "BLOCKS", "CALLER", "GROUP", "KEYS", "INSTANC
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print the events that are asked for; the exit code is 1 where a file can't be read."""
+    """Print the selected events; the exit code is 1 if a file can't be read."""
     own = _parser().parse_args(arguments)
     selection = Selection(own.block or "", own.zone, own.pool, own.group, own.instance, own.caller, own.begin, own.end)
     tally = Tally()
@@ -42,14 +42,14 @@ def main(arguments: Sequence[str]) -> None:
         for line in _document(events, tally) if own.json else _table(events, tally, selection):
             print(line)
         sys.stdout.flush()
-    except BrokenPipeError:  # who reads has seen enough
+    except BrokenPipeError:  # the reader of the pipe has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         sys.exit(f"{_PROGRAM}: {error.filename or 'a file'} can't be read: {error.strerror}")
 
 
 def _document(events: Iterator[Event], tally: Tally) -> Iterator[str]:
-    """One JSON object, that is made as it is printed: there may be more events than there is memory."""
+    """Yields one JSON object in pieces: the events may not fit into memory."""
     yield '{"events": ['
     before = None
     for event in events:
@@ -75,7 +75,7 @@ def _table(events: Iterator[Event], tally: Tally, selection: Selection) -> Itera
 
 
 def _rows(event: Event, selection: Selection) -> Iterator[tuple[str, ...]]:
-    """A row for each of the ways in which an event ended for blocks; of the block that is asked for only."""
+    """Yields a row for each outcome of an event, with only the selected block if there is one."""
     if event.event == LOST:
         until = f"until {_time(event.until)}" if event.until else ""
         yield _time(event.time), f"{event.events} lost", "", event.caller, "", until, ""

@@ -1,4 +1,4 @@
-"""The files of events: FILE is written on, FILE.1, FILE.2 and so on are older ones, of which few stay."""
+"""The files of events: FILE is appended to; FILE.1, FILE.2 and so on are older ones, which are rotated out."""
 
 import errno
 import fcntl
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def older_files(path: Path) -> list[tuple[int, Path]]:
-    """What was FILE once, by number, the newest (1) first.
+    """Returns the rotated files by number, the newest (1) first.
 
     Raises:
         OSError: the folder can't be read.
@@ -24,17 +24,17 @@ def older_files(path: Path) -> list[tuple[int, Path]]:
 
 
 class EventFiles:
-    """Open files of one manager, to append to.
+    """The open files of one manager, to append to.
 
-    Nobody else writes to them meanwhile: a lock on FILE.lock is held until :meth:`close`.
+    No other process writes to them meanwhile: a lock on FILE.lock is held until :meth:`close`.
 
     Args:
-        path: FILE; it is made, or written on.
-        max_bytes: size beyond which a file does not grow, unless by a single line.
-        keep: how many files there are at most, FILE among them.
+        path: FILE; it is created, or appended to.
+        max_bytes: maximum size of a file; a single line may exceed it.
+        keep: maximum number of files, FILE included.
 
     Raises:
-        OSError: it can't be written, or another manager writes to it.
+        OSError: the file can't be written, or another manager writes to it.
     """
 
     def __init__(self, path: Path, max_bytes: int, keep: int) -> None:
@@ -52,13 +52,13 @@ class EventFiles:
             raise
 
     def append(self, lines: Sequence[bytes]) -> int:
-        """Hand lines to the operating system, as many as fit into one file.
+        """Write as many lines as fit into one file.
 
         Returns:
-            How many, from the first one, are written as a whole; one at least.
+            The number of lines that are completely written, from the first one; at least 1.
 
         Raises:
-            OSError: it took none.
+            OSError: no line was written.
         """
         if self._is_torn or not self._is_in_place():
             self._close_file()
@@ -81,7 +81,7 @@ class EventFiles:
         return count
 
     def close(self) -> None:
-        """Write no more."""
+        """Close the file and release the lock."""
         self._close_file()
         if self._lock >= 0:
             os.close(self._lock)
@@ -93,7 +93,7 @@ class EventFiles:
             self._file = -1
 
     def _lock_files(self) -> None:
-        """Two who rotate the same files would name each other's anew, and delete what is still written to."""
+        """Lock FILE.lock: two processes that rotate the same files would rename and delete each other's."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         lock = f"{self._path}.lock"
         self._lock = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o640)
@@ -103,7 +103,7 @@ class EventFiles:
             raise OSError(errno.EBUSY, "another manager writes events there; give each a file", lock) from None
 
     def _is_in_place(self) -> bool:
-        """Whether what is written to is still FILE: who tidies up may have taken it away, or its folder."""
+        """Returns whether the open file is still FILE: it, or its folder, may have been removed or renamed."""
         try:
             return os.path.samestat(self._path.stat(), os.fstat(self._file))
         except FileNotFoundError:
@@ -114,12 +114,12 @@ class EventFiles:
         self._file = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
         self._size = os.fstat(self._file).st_size
         if self._size and os.pread(self._file, 1, self._size - 1) != b"\n":
-            # A crash, or a full disk, has cut the last line off; it must not spoil the next one.
+            # A crash or a full disk has cut the last line off; it must not corrupt the next one.
             self._size += os.write(self._file, b"\n")
         self._is_torn = False
 
     def _rotate(self) -> None:
-        """The oldest go, so that there is room for a new file, and the others are named anew."""
+        """Delete the oldest files, rename the others, and open a new FILE."""
         self._close_file()
         for number, path in reversed(older_files(self._path)):
             if number >= self._keep - 1:

@@ -1,4 +1,4 @@
-"""Reads events again: who wrote and who read a block, and what went on in a zone, a group or an instance."""
+"""Reads events: who wrote and who read a block, and what happened in a zone, a group or an instance."""
 
 import heapq
 import os
@@ -17,29 +17,29 @@ from tenantzone_manager.events.files import older_files
 from tenantzone_manager.events.record import KEY_DIGITS, LOST, Event, decode
 
 LONGEST_LINE: Final = 8 * 2**20
-"""Bytes; no event is as long."""
+"""Bytes. Every event is shorter."""
 _KEY: Final = re.compile(r"(?:[0-9a-f]{2})+")
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which events are asked for: those that fit all that is given here."""
+    """A filter for events; an event must match all fields that are set."""
 
     block: str = ""
-    """A key in hexadecimal digits, as ``block_key`` makes it."""
+    """A key in hexadecimal digits, as returned by ``block_key``."""
     tenant: str = ""
-    """Whose zone's instances, in whatever pool."""
+    """The tenant: instances of its zones, in any pool."""
     pool: str = ""
     group: str = ""
     instance: str = ""
     caller: str = ""
     begin: float = float("-inf")
-    """Unix time; what happened then is in it."""
+    """The first Unix time, inclusive."""
     end: float = float("inf")
-    """... and is not in it."""
+    """The last Unix time, exclusive."""
 
     def takes(self, event: Event) -> bool:
-        """Whether an event is one of these. Where events were lost is told whatever is asked for, but the time."""
+        """Returns whether an event matches. Events of lost events match any filter except the time."""
         if event.time >= self.end or max(event.time, event.until) < self.begin:
             return False
         if event.event == LOST:
@@ -61,22 +61,22 @@ class Selection:
 
 @dataclass(slots=True)
 class Tally:
-    """What was met while events were read."""
+    """Counts of what was read."""
 
     read: int = 0
-    """Events."""
+    """Events read."""
     skipped: int = 0
-    """Lines that are no event: cut off by a crash, or somebody else's."""
+    """Lines that are not events: cut off by a crash, or written by another program."""
     lost: int = 0
-    """Events that the manager had to drop, in the time that is asked for."""
+    """Events that the manager dropped in the selected time."""
     files: list[str] = field(default_factory=list)
 
 
 def block_key(text: str) -> str:
-    """A block's key as events have it, from all of its hexadecimal digits, or from as many as an event has.
+    """Returns a block's key as it is in events, from all its hexadecimal digits or from those in an event.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not a key.
     """
     key = text.lower().removeprefix("0x")
     if not _KEY.fullmatch(key):
@@ -85,15 +85,15 @@ def block_key(text: str) -> str:
 
 
 def select(paths: Sequence[Path], selection: Selection, tally: Tally) -> Iterator[Event]:
-    """The events that are asked for, the oldest first; those of one manager in the order in which it wrote them.
+    """Yields the selected events, the oldest first; those of one manager in the order in which it wrote them.
 
     Args:
-        paths: the FILE of each manager; older files beside it are read with it. None is read twice.
-        selection: which events.
-        tally: is counted up meanwhile.
+        paths: FILE of each manager; its older files are read, too. No file is read twice.
+        selection: filter for events.
+        tally: counts what is read.
 
     Raises:
-        OSError: a file is not there, or can't be read.
+        OSError: a file does not exist or can't be read.
     """
     with ExitStack() as stack:
         opened: set[tuple[int, int]] = set()
@@ -105,7 +105,7 @@ def select(paths: Sequence[Path], selection: Selection, tally: Tally) -> Iterato
 
 
 def _open(path: Path, opened: set[tuple[int, int]], tally: Tally, stack: ExitStack) -> list[IO[bytes]]:
-    """All files of a manager, the oldest first. None is missed, and none there twice, if they are rotated meanwhile."""
+    """Open all files of a manager, the oldest first. Rotation meanwhile makes none missing or double."""
     files: list[IO[bytes]] = []
     for each in _newest_first(path):
         try:
@@ -113,7 +113,7 @@ def _open(path: Path, opened: set[tuple[int, int]], tally: Tally, stack: ExitSta
         except FileNotFoundError:
             if each == path and not older_files(path):
                 raise
-            continue  # it is being named anew
+            continue  # it is being renamed
         status = os.fstat(file.fileno())
         if (status.st_dev, status.st_ino) not in opened:
             opened.add((status.st_dev, status.st_ino))
@@ -123,7 +123,7 @@ def _open(path: Path, opened: set[tuple[int, int]], tally: Tally, stack: ExitSta
 
 
 def _newest_first(path: Path) -> Iterator[Path]:
-    """FILE, FILE.1 and so on. The folder is read again for each: numbers grow, so what is still to come is there."""
+    """Yields FILE, FILE.1 and so on. The folder is read again for each: numbers only grow, so no file is missed."""
     yield path
     last = 0
     while following := [found for found in older_files(path) if found[0] > last]:
@@ -144,9 +144,9 @@ def _events(files: Iterable[IO[bytes]], tally: Tally) -> Iterator[Event]:
 
 
 def _lines(file: IO[bytes]) -> Iterator[bytes]:
-    """Lines, of those that are too long the first part only, which is no event.
+    """Yields lines; of a line that is too long only the first part, which is not an event.
 
-    What does not end with a newline is the last one: if its end is written meanwhile, that is no line.
+    A line without a newline is the last one: its end, if it is written meanwhile, is not another line.
     """
     while line := file.readline(LONGEST_LINE):
         yield line

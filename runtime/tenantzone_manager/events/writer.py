@@ -1,4 +1,4 @@
-"""Writes events in a thread of its own, so that no call waits for a disk."""
+"""Writes events in a separate thread, so that no call waits for a disk."""
 
 import logging
 import threading
@@ -15,13 +15,13 @@ from tenantzone_manager.events.record import LOST, MANAGER, Field, encode, joine
 MAX_BYTES: Final = 64 * 2**20
 KEEP: Final = 8
 MOST_WAITING: Final = 16 * 2**20
-"""Bytes of events that wait to be written."""
+"""The most bytes of events that wait to be written."""
 _OF_AN_EVENT: Final = 800
-"""Bytes that it takes without its keys, and more rather than less."""
+"""The estimated bytes of an event without its keys, rounded up."""
 _AT_ONCE: Final = 256
 """Events that are written together."""
 _WRITE_SECONDS: Final = 0.5
-"""For so long events are gathered at most, and then handed to the operating system together."""
+"""The most seconds for which events are collected before they are written together."""
 _RETRY_SECONDS: Final = 1.0
 _CLOSE_SECONDS: Final = 5.0
 
@@ -32,13 +32,13 @@ Value = str | int | Sequence[bytes]
 
 @dataclass(frozen=True, slots=True)
 class EventSettings:
-    """Where events are written, and how much of them stays."""
+    """Where events are written, and how many are kept."""
 
     path: Path
     max_bytes: int = MAX_BYTES
-    """Of a file."""
+    """The maximum size of a file."""
     keep: int = KEEP
-    """Files."""
+    """The maximum number of files."""
     most_waiting: int = MOST_WAITING
 
 
@@ -52,7 +52,7 @@ def _encoded(event: _Waiting) -> bytes:
     try:
         return encode(event.time, event.fields)
     except ValueError:
-        # Half of a surrogate pair, in a name that somebody has configured.
+        # A configured name has half of a surrogate pair.
         _log.exception("there is no way to write an event")
         return encode(event.time, {"event": LOST, "caller": MANAGER, "events": 1})
 
@@ -60,13 +60,13 @@ def _encoded(event: _Waiting) -> bytes:
 class Events:
     """The events of one manager, from construction to :meth:`close`.
 
-    While the disk takes nothing, events wait. Those for which there is no room are dropped and counted, and a ``lost``
-    event stands in their place, with the times of the first and the last of them.
+    While the disk accepts no data, events wait. Those without room are dropped and counted, and a ``lost`` event with
+    the times of the first and the last of them replaces them.
 
     Args:
-        settings: None: nothing is noted.
-        clock: Unix time.
-        dropped: is told how many were dropped; by any thread.
+        settings: settings; None: no events are recorded.
+        clock: returns Unix time.
+        dropped: called with the number of dropped events, on any thread.
 
     Raises:
         OSError: the file can't be written.
@@ -98,16 +98,16 @@ class Events:
 
     @property
     def is_on(self) -> bool:
-        """Whether events are noted."""
+        """Whether events are recorded."""
         return self._thread is not None and not self._closing
 
     def note(self, event: str, caller: str = MANAGER, **fields: Value) -> None:
-        """Have an event written soon; it neither waits for that nor raises an error.
+        """Queue an event for writing; never blocks or raises an error.
 
         Args:
-            event: what happened.
-            caller: who asked for it.
-            fields: others of ``record.Event``, with keys as they are.
+            event: name of the event.
+            caller: name of the caller.
+            fields: other fields of ``record.Event``, with complete keys.
         """
         if self._settings is None:
             return
@@ -135,7 +135,7 @@ class Events:
         self._tell_dropped(1)
 
     def _tell_lost(self) -> None:
-        """Have it written that events were dropped, if any were, before what comes after them."""
+        """Queue a ``lost`` event if events were dropped, before later events."""
         if self._lost:
             until = round(self._lost_until, 6)
             lost: dict[str, Field] = {"event": LOST, "caller": MANAGER, "events": self._lost, "until": until}
@@ -143,7 +143,7 @@ class Events:
             self._lost = 0
 
     def flush(self) -> bool:
-        """Wait until all that was noted is handed to the operating system; False: it refuses to take it."""
+        """Wait until all events are handed to the operating system; returns False if that fails."""
         with self._changed:
             self._refused = False
             self._hurry = True
@@ -152,7 +152,7 @@ class Events:
             return not self._refused
 
     def close(self) -> None:
-        """Write what waits, and no more; without it, where the disk takes none of it or takes too long."""
+        """Write the waiting events and stop; events that the disk does not accept in time are dropped."""
         if self._thread is None or self._closing:
             return
         with self._changed:
@@ -175,7 +175,7 @@ class Events:
             self._files.close()
 
     def _gather(self, settings: EventSettings) -> bool:
-        """Wait for as long as events may wait; returns whether there may be more to write."""
+        """Wait while events may be collected; returns whether there may be more to write."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._closing or self._hurry or self._waiting > settings.most_waiting // 2, _WRITE_SECONDS
@@ -183,7 +183,7 @@ class Events:
             return not self._closing or bool(self._queue) or bool(self._lost)
 
     def _write(self, settings: EventSettings) -> bool:
-        """Write all that waits; returns whether it could be done."""
+        """Write all waiting events; returns whether that succeeded."""
         try:
             while lines := self._lines():
                 self._files = self._files or self._open(settings)
@@ -197,7 +197,7 @@ class Events:
         return True
 
     def _lines(self) -> list[bytes]:
-        """The first of those that wait; they wait on until they are written."""
+        """Returns the first waiting events as lines; they stay queued until they are written."""
         with self._changed:
             if not self._queue:
                 self._tell_lost()

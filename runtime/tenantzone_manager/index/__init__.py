@@ -1,1 +1,1 @@
-"""Where records are kept: a key-value store, embedded or Redis, behind one index with locks and a search cache."""
+"""The index: records in a key-value store, embedded or Redis, with locks and a search cache."""

@@ -1,4 +1,4 @@
-"""What the index asks of a store."""
+"""The interface of a store."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -10,16 +10,16 @@ from tenantzone_manager.core.quota import Account, Charge, Terms
 
 
 class Address(NamedTuple):
-    """Where a record is."""
+    """The address of a record."""
 
     space: str
-    """Such as the blocks of one instance."""
+    """A space, such as the blocks of one instance."""
     key: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A record as it was read, and as it shall be; None: none."""
+    """A record as it was read, and its new value; None: there is no record."""
 
     address: Address
     before: bytes | None
@@ -28,7 +28,7 @@ class Change:
 
 @dataclass(slots=True)
 class Commit:
-    """Changes that are made together or not at all."""
+    """Changes that are made atomically."""
 
     changes: list[Change] = field(default_factory=list)
     charges: list[Charge] = field(default_factory=list)
@@ -37,95 +37,95 @@ class Commit:
 
     @property
     def takes_room(self) -> bool:
-        """Whether more is stored afterwards: all other commits pass where the store has no room left."""
+        """Whether it stores more bytes; other commits are allowed even if the store has no room left."""
         return any(charge.used > 0 for charge in self.charges)
 
 
 class Conflict(Exception):
-    """A record is no longer what it was when it was read; nothing was changed."""
+    """A record has changed since it was read; the commit changed nothing."""
 
 
 class IndexUnavailable(Exception):
-    """The store does not answer. A commit that raised this was made, or was not."""
+    """The store does not answer. A commit that raised this may have been made."""
 
 
 class IndexFull(IndexUnavailable):
-    """The store has no room for a commit that takes some; nothing was changed. It answers all that takes none."""
+    """The store has no room for a commit that needs some; nothing was changed. Other calls still work."""
 
 
 class IndexUnusable(IndexUnavailable):
-    """The store's file has other content than an index; to try again is of no use."""
+    """The store's file is not an index; retrying is useless."""
 
 
 Listener = Callable[[str, Sequence[bytes]], None]
-"""Is told the space and the keys of records that were changed; without keys: any may have been."""
+"""Called with the space and keys of changed records; without keys: any record may have changed."""
 
 
 class IndexBackend(ABC):
     """A store of records in spaces, of accounts, and of ranks; each method may raise :class:`IndexUnavailable`."""
 
     is_shared: bool
-    """Whether other processes change it, too."""
+    """Whether other processes may change it, too."""
 
     @abstractmethod
     async def get(self, space: str, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The records with these keys; None where there is none."""
+        """Returns the records with these keys; None for missing ones."""
 
     @abstractmethod
     async def commit(self, commit: Commit) -> None:
-        """Make changes, all or none.
+        """Make changes atomically.
 
         Raises:
-            Conflict: a record is another than it was.
+            Conflict: a record has changed since it was read.
             OverLimit: an account has no room for its charge.
-            IndexFull: the commit takes room, and the store has none.
+            IndexFull: the commit needs room, and the store has none.
         """
 
     @abstractmethod
     async def keep_reserve(self) -> str:
-        """Look whether the store has room, and keep a reserve of it for commits that take none.
+        """Check whether the store has room, and keep a reserve for commits that store no more bytes.
 
         Returns:
-            Why commits that take room are refused now, and what to do about it; empty: they are not.
+            Why commits that need room are refused now, and what to do about it; empty: they are accepted.
         """
 
     @abstractmethod
     async def scan(self, space: str, cursor: bytes, count: int) -> tuple[list[tuple[bytes, bytes]], bytes]:
-        """About so many records of a space, and the cursor of the next ones; both cursors are empty at the ends.
+        """Returns about ``count`` records of a space, and the next cursor; the first and last cursors are empty.
 
-        What is there all the time is returned at least once.
+        A record that exists during the whole scan is returned at least once.
         """
 
     @abstractmethod
     async def random_sample(self, space: str, count: int) -> list[tuple[bytes, bytes]]:
-        """Up to so many different records, about evenly by chance."""
+        """Returns up to ``count`` distinct records, chosen roughly uniformly at random."""
 
     @abstractmethod
     async def count(self, space: str) -> int:
-        """How many records a space has."""
+        """Returns the number of records in a space."""
 
     @abstractmethod
     async def lowest(
         self, rank: str, count: int, until: float, above: float = float("-inf")
     ) -> list[tuple[bytes, float]]:
-        """Returns at most ``count`` members of a rank with their scores above one and up to another, lowest first."""
+        """Returns at most ``count`` members of a rank with scores in (``above``, ``until``], lowest first."""
 
     @abstractmethod
     async def accounts(self, names: Sequence[str]) -> dict[str, Account]:
-        """The accounts that there are of these."""
+        """Returns the accounts with these names that exist."""
 
     @abstractmethod
     async def lead(self, name: str, seconds: float) -> bool:
-        """Whether the process of this name leads all that use the store; if it does, nobody else for so long."""
+        """Try to become or stay leader of the store's processes, for ``seconds``; returns whether ``name`` leads."""
 
     @abstractmethod
     async def size(self) -> int:
-        """Bytes that the store takes, on disk or in memory."""
+        """Returns the bytes that the store uses, on disk or in memory."""
 
     @abstractmethod
     async def start(self, listener: Listener) -> None:
-        """Open it; from now on the listener hears of the changes of other processes."""
+        """Open the store; from now on the listener is called for changes by other processes."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Let go of it; what was committed is there the next time."""
+        """Close the store; commits are kept."""

@@ -1,4 +1,4 @@
-"""Records with a checksum of what they say and of where they belong: a disk, or somebody, may have changed them."""
+"""Checksums of records and their addresses, to detect records changed by a faulty disk or by hand."""
 
 import zlib
 from typing import Final
@@ -6,25 +6,25 @@ from typing import Final
 from tenantzone_manager.index.backend import Address
 
 _MARK: Final = b"\xc1"
-"""Neither MessagePack nor JSON begins with it: so records of a version without checksums are known."""
+"""The first byte of a record with a checksum. MessagePack and JSON never begin with it, unlike older records."""
 _HEAD: Final = 5
-"""Bytes: the mark and the checksum."""
+"""The bytes of the mark and the checksum."""
 
 
 class CorruptRecord(Exception):
-    """A record is not what was written under its key."""
+    """A record differs from what was written under its key."""
 
 
 def with_checksum(address: Address, content: bytes) -> bytes:
-    """A record as it is stored."""
+    """Returns a record as it is stored."""
     return _MARK + _checksum(address, content) + content
 
 
 def without_checksum(address: Address, stored: bytes) -> bytes:
-    """The content of a stored record; one without a checksum is all content.
+    """Returns the content of a stored record; an older one without a checksum is all content.
 
     Raises:
-        CorruptRecord: the checksum is another one.
+        CorruptRecord: the checksum does not match.
     """
     if stored[:1] != _MARK:
         return stored

@@ -1,6 +1,6 @@
--- One commit, all or none: records are compared with what they were, accounts are charged, ranks follow.
--- ARGV[1] is the prefix of all keys, ARGV[2] the commit in JSON, where a number stands for the argument that has the bytes;
--- 0: none. The rules of accounts are those of core/quota.py.
+-- One atomic commit: it compares records with what was read, charges accounts, and updates ranks.
+-- ARGV[1] is the prefix of all keys, ARGV[2] the commit in JSON. A number there is the index of the argument with the
+-- bytes; 0: none. The rules of accounts are those of core/quota.py.
 local prefix = ARGV[1]
 local commit = cjson.decode(ARGV[2])
 local ACCOUNTS = prefix .. 'accounts'
@@ -60,7 +60,7 @@ for _, charge in ipairs(commit.charges) do
 end
 
 -- Nothing was written so far, and from here on nothing can be refused: a server without memory refuses the first write of
--- a script, unless that deletes. So a commit that takes no room deletes first, if only a key that is never there.
+-- a script, unless it is a deletion. So a commit that needs no room deletes first, if only a key that never exists.
 if not commit.takes_room then redis.call('DEL', prefix .. 'nothing') end
 
 for name, each in pairs(touched) do

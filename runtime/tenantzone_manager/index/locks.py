@@ -1,4 +1,4 @@
-"""Locks of shards: who changes a record holds its shard's; who reads holds none."""
+"""Locks of shards: a writer holds the locks of its records' shards; a reader holds none."""
 
 import asyncio
 import contextlib
@@ -12,10 +12,10 @@ class ShardLocks:
     """The locks of one process.
 
     Args:
-        shards: how many; a power of two.
+        shards: number of shards; a power of two.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the number is not a power of two.
     """
 
     def __init__(self, shards: int) -> None:
@@ -24,12 +24,12 @@ class ShardLocks:
         self._locks = [asyncio.Lock() for _ in range(shards)]
 
     def shard(self, address: Address) -> int:
-        """Which one an address is in."""
+        """Returns the shard of an address."""
         return zlib.crc32(address.key, zlib.crc32(address.space.encode())) & (len(self._locks) - 1)
 
     @contextlib.asynccontextmanager
     async def held(self, addresses: Iterable[Address]) -> AsyncIterator[None]:
-        """Hold the shards of all of them. They are taken in ascending order, so that no two can wait for each other."""
+        """Hold the locks of all addresses. They are acquired in ascending order, which excludes deadlocks."""
         held: list[asyncio.Lock] = []
         try:
             for shard in sorted({self.shard(address) for address in addresses}):
@@ -41,7 +41,7 @@ class ShardLocks:
                 lock.release()
 
     def batches(self, addresses: Sequence[Address], size: int) -> Iterator[list[Address]]:
-        """Cut many into batches of about this size that have no shard in common: each gives its locks back early."""
+        """Yields batches of about ``size`` addresses without common shards, so that each releases its locks early."""
         by_shard: dict[int, list[Address]] = {}
         for address in addresses:
             by_shard.setdefault(self.shard(address), []).append(address)

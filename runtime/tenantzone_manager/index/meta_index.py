@@ -1,4 +1,4 @@
-"""MetaIndex: records by key, with changes that depend on what is there, atomic over all that change the same store."""
+"""MetaIndex: records by key, with atomic read-modify-write changes, also across processes that share the store."""
 
 import asyncio
 import logging
@@ -20,9 +20,9 @@ from tenantzone_manager.index.search_cache import Entry, SearchCache
 _log = logging.getLogger(__name__)
 
 _TRIES: Final = 32
-"""For one change, while others change the same records."""
+"""The attempts for one change, while other callers change the same records."""
 _FIRST_READ: Final = 128
-"""Of a prefix; if all of it is there, the rest is read at once."""
+"""The records of a prefix that are read first; if all of them exist, the rest is read at once."""
 
 Found = Mapping[Address, Any]
 Modifier = Callable[[Found], Mapping[Address, Any]]
@@ -30,20 +30,20 @@ Modifier = Callable[[Found], Mapping[Address, Any]]
 ChargeListener = Callable[[Address, Sequence[Charge]], None]
 """Is told what a change of a record has cost or given back, before anything else is changed."""
 MakeTerms = Callable[[Found], Sequence[Terms]]
-"""What is there → terms of accounts that are in force from then on. It may be called again, too."""
+"""Returns new terms of accounts for the current records. It may be called again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """How the records of a space are written, and what follows from a change of one."""
+    """The encoding of a space's records, and the effects of a change."""
 
     encode: Callable[[Any], bytes]
     decode: Callable[[bytes], Any]
     effects: Callable[[Address, Any, Any], tuple[list[Charge], list[RankChange]]] = lambda *_: ([], [])
     ranks: Callable[[Address], list[RankChange]] = lambda _: []
-    """Takes a record out of all ranks in which it may be, whatever it says."""
+    """Returns the changes that remove a record from all ranks, whatever its content."""
     stand_in: Callable[[Address], Any] = lambda _: None
-    """What is written in place of a record that is not what was written; None: it goes."""
+    """Returns the replacement of a corrupt record; None: the record is deleted."""
 
 
 @dataclass(slots=True)
@@ -52,20 +52,20 @@ class IndexSettings:
 
     lock_shards: int = 256
     batch_size: int = 512
-    """Records that one commit changes, where they need not change together."""
+    """The records in one commit, if they need not change together."""
     cached_records: int = 200_000
     max_age_seconds: float = 5.0
-    """How long a cached record is believed where other processes change the store, too."""
+    """How long a cached record is valid if other processes may change the store."""
 
 
 class MetaIndex:
     """The index of one process over its store.
 
     Args:
-        backend: where the records are.
-        codec: of a space.
-        settings: how it is used.
-        clock: monotonic, in seconds.
+        backend: store of the records.
+        codec: returns the codec of a space.
+        settings: settings.
+        clock: returns monotonic seconds.
     """
 
     def __init__(
@@ -81,9 +81,9 @@ class MetaIndex:
         self.cache = SearchCache(settings.cached_records, max_age, clock)
         self.conflicts = 0
         self.corrupt = 0
-        """Records that were dropped as they are not what was written."""
+        """The number of corrupt records that were dropped."""
         self._corrupt_spaces: set[str] = set()
-        """Those of which it is logged."""
+        """The spaces for which a corrupt record was logged."""
         self._codec = codec
         self._locks = ShardLocks(settings.lock_shards)
         self._listeners: list[Listener] = []
@@ -91,7 +91,7 @@ class MetaIndex:
 
     @property
     def staleness_seconds(self) -> float:
-        """How long after a change another process may still answer from what was there before."""
+        """Seconds after a change during which another process may still return the old record."""
         return self.settings.max_age_seconds if self.backend.is_shared else 0.0
 
     async def start(self) -> None:
@@ -99,15 +99,15 @@ class MetaIndex:
         await self.backend.start(self._changed)
 
     async def close(self) -> None:
-        """Let go of the store."""
+        """Close the store."""
         await self.backend.close()
 
     def forget(self) -> None:
-        """Forget all that was read: the store may have anything else now."""
+        """Discard all cached records: the store may have changed completely."""
         self._changed("", ())
 
     def on_change(self, listener: Listener) -> None:
-        """Have somebody hear of what another process has changed."""
+        """Register a listener for changes by other processes."""
         self._listeners.append(listener)
 
     def on_charges(self, listener: ChargeListener) -> None:
@@ -115,7 +115,7 @@ class MetaIndex:
         self._charge_listeners.append(listener)
 
     async def get(self, space: str, keys: Sequence[bytes]) -> list[Entry | None]:
-        """Records by key, from the search cache or the store; takes no lock and waits for none."""
+        """Returns records by key, from the search cache or the store, without locking."""
         found = self.cache.get(space, keys)
         missing = [key for key, entry in zip(keys, found, strict=True) if entry is None]
         if missing:
@@ -124,11 +124,11 @@ class MetaIndex:
         return found
 
     async def get_stored(self, space: str, keys: Sequence[bytes]) -> list[Entry | None]:
-        """Records by key as the store has them now, whatever another process has changed without a word of it."""
+        """Returns records by key from the store, bypassing the search cache."""
         return await self._read(space, keys)
 
     async def get_prefix(self, space: str, keys: Sequence[bytes]) -> list[Entry]:
-        """Records by key, up to the first that is not there."""
+        """Returns records by key, up to the first missing one."""
         found: list[Entry] = [entry for entry in self.cache.get(space, keys, until_missing=True) if entry is not None]
         step = _FIRST_READ
         while len(found) < len(keys):
@@ -142,13 +142,13 @@ class MetaIndex:
         return found
 
     async def put(self, space: str, values: Mapping[bytes, Any]) -> None:
-        """Have records be so, whatever was there."""
+        """Create or replace records."""
         await self.read_modify_write_batches(
             space, list(values), lambda found: {address: values[address.key] for address in found}
         )
 
     async def update(self, space: str, values: Mapping[bytes, Any]) -> list[bytes]:
-        """Have those records be so that are there; returns their keys."""
+        """Replace the records that exist; returns their keys."""
         updated: set[bytes] = set()
 
         def modifier(found: Found) -> Mapping[Address, Any]:
@@ -160,22 +160,22 @@ class MetaIndex:
         return [key for key in values if key in updated]
 
     async def delete(self, space: str, keys: Sequence[bytes]) -> None:
-        """Have records go."""
+        """Delete records."""
         await self.read_modify_write_batches(space, keys, lambda found: dict.fromkeys(found))
 
     async def read_modify_write(
         self, addresses: Iterable[Address], modifier: Modifier, terms: MakeTerms = lambda _: ()
     ) -> None:
-        """Change records all together or not at all, depending on what is there.
+        """Read records and change them atomically.
 
         Args:
-            addresses: of what is read, and may be changed.
-            modifier: says what shall be.
-            terms: says, after the modifier, which terms of accounts take effect with it.
+            addresses: records that are read, and may be changed.
+            modifier: returns the new records.
+            terms: returns, after the modifier, the terms of accounts that take effect with the change.
 
         Raises:
-            OverLimit: an account has no room for what would be used.
-            IndexUnavailable: the store does not answer, or others change the same all the time.
+            OverLimit: an account has no room for the additional bytes.
+            IndexUnavailable: the store does not answer, or other callers keep changing the same records.
             Exception: whatever the modifier raises; nothing was changed.
         """
         wanted = set(addresses)
@@ -190,36 +190,36 @@ class MetaIndex:
         raise IndexUnavailable("others change the same records all the time; try again")
 
     async def read_modify_write_batches(self, space: str, keys: Sequence[bytes], modifier: Modifier) -> None:
-        """The same for many records that need not change together: batch by batch, which share no lock."""
+        """Change many records that need not change together, in batches without common locks."""
         addresses = [Address(space, key) for key in keys]
         for batch in self._locks.batches(addresses, self.settings.batch_size):
             await self.read_modify_write(batch, modifier)
 
     async def scan(self, space: str, cursor: bytes, count: int) -> tuple[list[tuple[bytes, Any]], bytes]:
-        """About so many records, and the cursor of the next ones; both cursors are empty at the ends."""
+        """Returns about ``count`` records, and the next cursor; the first and last cursors are empty."""
         found, following = await self.backend.scan(space, cursor, count)
         return await self._decoded(space, found), following
 
     async def random_sample(self, space: str, count: int) -> list[tuple[bytes, Any]]:
-        """Up to so many different records, about evenly by chance."""
+        """Returns up to ``count`` distinct records, chosen roughly uniformly at random."""
         return await self._decoded(space, await self.backend.random_sample(space, count))
 
     async def count(self, space: str) -> int:
-        """How many records a space has."""
+        """Returns the number of records in a space."""
         return await self.backend.count(space)
 
     async def lowest(
         self, rank: str, count: int, until: float = float("inf"), above: float = float("-inf")
     ) -> list[tuple[bytes, float]]:
-        """The members of a rank with the lowest scores above one."""
+        """Returns at most ``count`` members of a rank with scores in (``above``, ``until``], lowest first."""
         return await self.backend.lowest(rank, count, until, above)
 
     async def account(self, name: str) -> Account:
-        """One account; it is empty and without a limit if it was never charged."""
+        """Returns one account; it is empty and without a limit if it was never charged."""
         return (await self.accounts([name])).get(name, Account())
 
     async def accounts(self, names: Sequence[str]) -> dict[str, Account]:
-        """Accounts by name; one that is missing was never charged and has no limit."""
+        """Returns accounts by name; a missing one was never charged and has no limit."""
         return await self.backend.accounts(names)
 
     async def _read(self, space: str, keys: Sequence[bytes]) -> list[Entry | None]:
@@ -230,7 +230,7 @@ class MetaIndex:
         return [entries.get(key) for key in keys]
 
     async def _decoded(self, space: str, raw: Sequence[tuple[bytes, bytes | None]]) -> list[tuple[bytes, Any]]:
-        """Records as values, without those that are not what was written: these are dropped."""
+        """Returns decoded records without corrupt ones, which are dropped."""
         there: list[tuple[bytes, Any]] = []
         corrupt: dict[Address, bytes | None] = {}
         for key, stored in raw:
@@ -245,10 +245,10 @@ class MetaIndex:
         return there
 
     def decode(self, address: Address, stored: bytes | None) -> Any:
-        """A record as it was written.
+        """Returns a decoded record.
 
         Raises:
-            CorruptRecord: it is not what was written.
+            CorruptRecord: the record is corrupt.
         """
         if stored is None:
             return None
@@ -258,7 +258,7 @@ class MetaIndex:
             raise CorruptRecord from error
 
     async def _drop(self, address: Address, stored: bytes | None) -> None:
-        """Have a record go that is not what was written, unless it is another one by now."""
+        """Delete or replace a corrupt record, unless it has changed meanwhile."""
         codec = self._codec(address.space)
         stand_in = codec.stand_in(address)
         after = None if stand_in is None else with_checksum(address, codec.encode(stand_in))
@@ -308,7 +308,7 @@ class MetaIndex:
                 for address, charges in charged.items():
                     listener(address, charges)
         finally:
-            # Also where it is not known whether it was made.
+            # Even if it is unknown whether the commit was made.
             for space in codecs:
                 if changed := [each.address.key for each in commit.changes if each.address.space == space]:
                     self.cache.invalidate(space, changed)

@@ -1,11 +1,11 @@
-"""The shared store: Redis, or what speaks its protocol (Valkey), for any number of managers without state of their own.
+"""The shared store: Redis, or a compatible server (Valkey), for any number of stateless managers.
 
-A space is a hash, a rank a sorted set, all accounts are one hash. A commit is one script (``commit.lua``), so it is
-atomic over all managers: it compares each record with what was read and changes nothing if one is another by now. It
-publishes what it has changed, so that other managers drop it from their search caches.
+A space is a hash, a rank a sorted set, and all accounts are one hash. A commit is one script (``commit.lua``), so it is
+atomic for all managers: it compares each record with what was read, and changes nothing if one differs. It publishes
+the changed keys, so that other managers drop them from their search caches.
 
-One server, with replicas of its own: a commit touches spaces, ranks and accounts at once, which a Redis Cluster would
-put on different servers. Let it keep an append-only file (``appendonly yes``).
+Use one server, which may have replicas: a commit changes spaces, ranks and accounts at once, which a Redis Cluster
+would store on different servers. Enable its append-only file (``appendonly yes``).
 """
 
 import asyncio
@@ -27,12 +27,12 @@ from tenantzone_manager.index.backend import Commit, Conflict, IndexBackend, Ind
 
 TIMEOUT_SECONDS: Final = 2.0
 _PAUSE_SECONDS: Final = 0.2
-"""Before it subscribes again."""
+"""Seconds until it subscribes again."""
 _NO_MEMORY: Final = (
     "the Redis of the index has no memory left; raise its maxmemory, or lower the limits of groups so that blocks go"
 )
 _RESERVED: Final = 1 / 32
-"""Of the server's memory, what is kept for commits that take no room."""
+"""The fraction of the server's memory that is kept for commits that need no room."""
 _FREE_AGAIN: Final = 1 / 24
 """Of the server's memory, what must be free before new blocks are stored again: at one and the same amount, what is
 stored and what goes would have it change with each look."""
@@ -47,12 +47,12 @@ return 1
 
 
 class RedisBackend(IndexBackend):
-    """A server that is reached over the network.
+    """A store on a server.
 
     Args:
-        url: such as ``redis://host:6379/0``; ``rediss:`` for TLS.
-        prefix: of all its keys there, so that several indices can share a server.
-        timeout_seconds: after which a server that does not answer is unavailable.
+        url: URL such as ``redis://host:6379/0``; ``rediss:`` for TLS.
+        prefix: prefix of all keys, so that several indices can share a server.
+        timeout_seconds: time after which a server that does not answer is unavailable.
     """
 
     is_shared = True
@@ -74,7 +74,7 @@ class RedisBackend(IndexBackend):
         """Why commits that take room are refused; empty: they are not."""
 
     async def start(self, listener: Listener) -> None:
-        """Connect, and hear of changes from now on; whenever that is interrupted, the listener hears of everything."""
+        """Connect and subscribe to changes; after each interruption, the listener is called for all records."""
         try:
             await self._asked(lambda: cast(Awaitable[Any], self._client.ping()))
         except BaseException:
@@ -108,7 +108,7 @@ class RedisBackend(IndexBackend):
     async def keep_reserve(self) -> str:
         memory = await self._asked(self._memory)
         most, policy = int(memory.get("maxmemory", 0)), str(memory.get("maxmemory_policy", ""))
-        # Policies for keys with a time to live have none to evict here but the leader's.
+        # Policies for keys with a time to live can evict only the leader's key here.
         refuses = bool(most) and not policy.startswith("allkeys")
         needed = _FREE_AGAIN if self._shortage else _RESERVED
         is_short = refuses and int(memory.get("used_memory", 0)) > most * (1 - needed)
@@ -119,7 +119,7 @@ class RedisBackend(IndexBackend):
         try:
             return cast(Mapping[str, Any], await self._client.info("memory"))
         except NoPermissionError:
-            # A user that may not ask for it learns of full memory by the commits that are refused.
+            # Without permission for INFO, full memory is detected by refused commits.
             return {}
 
     async def scan(self, space: str, cursor: bytes, count: int) -> tuple[list[tuple[bytes, bytes]], bytes]:
@@ -175,12 +175,12 @@ class RedisBackend(IndexBackend):
             try:
                 return await ask()
             except redis.ConnectionError:
-                # A server that was started anew has closed all connections. A commit may be made twice so: the second
-                # one finds other records than were read, and is a conflict.
+                # A restarted server has closed all connections. The commit may then be sent twice: the second
+                # one finds changed records, and is a conflict.
                 await self._client.connection_pool.disconnect(inuse_connections=False)
                 return await ask()
         except (RedisError, OSError) as error:
-            # Before version 7 a script's error is one of another kind that has the word.
+            # Before version 7 a script's error has another type, and contains the word.
             if isinstance(error, OutOfMemoryError) or "OOM command not allowed" in str(error):
                 self._shortage = _NO_MEMORY
                 raise IndexFull(_NO_MEMORY) from error
@@ -212,7 +212,7 @@ class RedisBackend(IndexBackend):
 
 
 def _arguments(prefix: str, sender: str, commit: Commit) -> list[str | bytes]:
-    """Those of the script."""
+    """Returns the arguments of the script."""
     arguments: list[str | bytes] = [prefix, b""]
 
     def number(value: bytes | None) -> int:
@@ -228,7 +228,7 @@ def _arguments(prefix: str, sender: str, commit: Commit) -> list[str | bytes]:
                 for each in commit.changes
             ],
             "charges": commit.charges,
-            # A score goes as text: Lua would shorten the number.
+            # A score is sent as text: Lua would round the number.
             "ranks": [
                 (each.rank, number(each.member), "" if each.score is None else repr(each.score))
                 for each in commit.ranks
@@ -242,7 +242,7 @@ def _arguments(prefix: str, sender: str, commit: Commit) -> list[str | bytes]:
 
 
 def _texts(data: bytes) -> list[bytes]:
-    """What a commit says of itself: texts, each behind its length."""
+    """Returns the texts in a published message, each of which is preceded by its length."""
     texts = []
     at = 0
     while at < len(data):
@@ -253,7 +253,7 @@ def _texts(data: bytes) -> list[bytes]:
 
 
 def _pass_on(changed: list[bytes], listener: Listener) -> None:
-    """Tell of changes, which are spaces and keys by turns."""
+    """Call the listener for changes, given as alternating spaces and keys."""
     keys: dict[bytes, list[bytes]] = {}
     for space, key in zip(changed[::2], changed[1::2], strict=True):
         keys.setdefault(space, []).append(key)

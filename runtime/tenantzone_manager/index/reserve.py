@@ -1,20 +1,20 @@
-"""Room on a disk that is kept for when the disk is full: without any, nothing could be deleted either."""
+"""A reserve of disk space for when the disk is full: without any room, nothing could be deleted either."""
 
 import os
 from pathlib import Path
 from typing import Final
 
 RESERVE_BYTES: Final = 16 * 2**20
-"""As much as the embedded store's log takes while some ten thousand blocks are deleted."""
+"""The size of the embedded store's log for the deletion of some ten thousand blocks."""
 _BESIDE_BYTES: Final = 2**20
-"""That must be free beside the reserve before anything new is stored."""
+"""Bytes that must be free in addition to the reserve before new blocks are stored."""
 
 
 class Reserve:
-    """A file that only takes room. Its methods block for as long as the disk does.
+    """A file that only occupies space. The methods block while the disk does.
 
     Args:
-        path: of the file.
+        path: path of the file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -22,21 +22,21 @@ class Reserve:
 
     @property
     def is_there(self) -> bool:
-        """Whether the room is taken; a process that ends in the midst may leave a smaller file."""
+        """Whether the space is occupied; a process that was killed meanwhile may leave a smaller file."""
         try:
             return self._path.stat().st_size >= RESERVE_BYTES
         except FileNotFoundError:
             return False
 
     def give_up(self) -> None:
-        """Give the room back to the disk."""
+        """Release the space."""
         self._path.unlink(missing_ok=True)
 
     def restore(self, *, is_refused: bool) -> bool:
-        """Take the room again; returns whether the disk has that much, and some beside it.
+        """Occupy the space again; returns whether the disk has enough room for it and for new blocks.
 
         Args:
-            is_refused: whether the disk has refused a write, whatever it says that it has: there may be quotas.
+            is_refused: whether a write was refused. Its reported free space is ignored then, as it may have quotas.
         """
         if not self.is_there and not _allocate(self._path, RESERVE_BYTES):
             return False
@@ -50,7 +50,7 @@ class Reserve:
 
 
 def _allocate(path: Path, size: int) -> bool:
-    """Make a file of this size, for which the disk has taken the room; returns whether it could be done."""
+    """Create a file with this many allocated bytes; returns whether that succeeded."""
     try:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:

@@ -1,4 +1,4 @@
-"""The search cache: records as they were read last, so that what is asked for often costs no look into the store."""
+"""The search cache: recently read records, so that frequent lookups need not read the store."""
 
 import time
 from collections import OrderedDict, deque
@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 _REMEMBERED: Final = 16_384
-"""Invalidations that a read in flight can be checked against."""
+"""The most invalidations that a read in progress can be checked against."""
 
 
 class Entry:
-    """A record, decoded, and what answers are made of it."""
+    """A decoded record, and the answers rendered from it."""
 
     __slots__ = ("read_at", "rendered", "value")
 
@@ -18,19 +18,19 @@ class Entry:
         self.value = value
         self.read_at = read_at
         self.rendered: dict[Any, Any] = {}
-        """Whoever makes answers keeps here what is the same in each of them."""
+        """Rendered answers, kept here by the reader for reuse."""
 
 
 class SearchCache:
-    """Least recently used entries go first.
+    """A cache that evicts the least recently used entries first.
 
-    Where others change the store, too, an entry is dropped when they say so, and is never believed for longer than
-    ``max_age_seconds`` if the word gets lost.
+    If other processes change the store, an entry is dropped when they publish a change, and is used for at most
+    ``max_age_seconds`` in case that message is lost.
 
     Args:
-        capacity: entries.
-        max_age_seconds: None: only this process changes the store.
-        clock: monotonic, in seconds.
+        capacity: maximum number of entries.
+        max_age_seconds: maximum age of an entry; None: only this process changes the store.
+        clock: returns monotonic seconds.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class SearchCache:
         return len(self._entries)
 
     def get(self, space: str, keys: Sequence[bytes], until_missing: bool = False) -> list[Entry | None]:
-        """The entries for keys; None where there is none. ``until_missing``: no further than the first of these."""
+        """Returns the entries for keys, None for missing ones; ``until_missing``: only up to the first missing one."""
         oldest = self._clock() - self._max_age if self._max_age is not None else float("-inf")
         entries, found = self._entries, list[Entry | None]()
         for key in keys:
@@ -69,11 +69,11 @@ class SearchCache:
         return found
 
     def begin_read(self) -> int:
-        """A token for :meth:`put`: what is invalidated from now on was perhaps read before it was changed."""
+        """Returns a token for :meth:`put`: records invalidated from now on may be read before their change."""
         return self._invalidations
 
     def put(self, space: str, values: Sequence[tuple[bytes, Any]], token: int) -> list[Entry]:
-        """Keep what was read since the token was given, but for what has been invalidated meanwhile."""
+        """Cache records read since the token was given, except invalidated ones; returns entries for all of them."""
         now = self._clock()
         made = [Entry(value, now) for _, value in values]
         since = self._invalidations - token
@@ -89,7 +89,7 @@ class SearchCache:
         return made
 
     def invalidate(self, space: str, keys: Sequence[bytes]) -> None:
-        """Drop what was changed; without keys, everything."""
+        """Drop changed records; without keys, all records."""
         if not keys:
             self._entries.clear()
             self._invalidations += 1

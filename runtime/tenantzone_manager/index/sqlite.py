@@ -1,11 +1,11 @@
 """The embedded store: one SQLite file in WAL mode, of one process.
 
 Statements run on the event loop's own thread: they find their pages in memory, take less time than handing them to a
-thread would, and need no lock. What waits for the disk does not run there: writes go to the log without a sync, and a
-thread does the rest (:mod:`tenantzone_manager.index.sqlite_log`). A process that is killed loses nothing; a machine
+thread would, and need no lock. Waits for the disk are not done there: writes go to the log without a sync, and a thread
+does the rest (:mod:`tenantzone_manager.index.sqlite_log`). A process that is killed loses nothing; a machine
 that loses power may lose the last seconds, and never finds half a commit.
 
-Files that are put in place of the opened ones are opened as they are: by a restore from a backup, or to begin anew.
+If other files replace the opened ones, such as a restored backup or an empty file, they are opened instead.
 """
 
 import asyncio
@@ -39,16 +39,16 @@ from tenantzone_manager.index.sqlite_opening import open_store, unavailable
 _log = logging.getLogger(__name__)
 
 _PARAMETERS: Final = 500
-"""In one statement; SQLite before 3.32 takes no more than 999."""
+"""The parameters in one statement; SQLite before 3.32 accepts at most 999."""
 _CLOSED: Final = "it is closed"
 
 
 class SqliteBackend(IndexBackend):
-    """A file of this machine.
+    """A local file.
 
     Args:
-        path: of the file; it is made if it is not there.
-        cache_bytes: of memory for the file's pages.
+        path: path of the file; it is created if it does not exist.
+        cache_bytes: bytes of memory for the file's pages.
     """
 
     is_shared = False
@@ -58,12 +58,12 @@ class SqliteBackend(IndexBackend):
         self._cache_bytes = cache_bytes
         self._names: dict[str, int] = {}
         self._new: list[str] = []
-        """Those that got numbers in the transaction that was begun last."""
+        """Names that got numbers in the last transaction."""
         self._database: sqlite3.Connection
         self._log: SqliteLog
         self._keeping: asyncio.Task[None]
         self._opened: contextlib.ExitStack | None = None
-        """What is closed at the end; None: it was not started yet."""
+        """Closes the opened store; None: it was not started yet."""
         self._closing: asyncio.Task[None] | None = None
         self._reserve: Reserve
         self._listener: Listener = lambda _space, _keys: None
@@ -71,13 +71,13 @@ class SqliteBackend(IndexBackend):
         """Why commits that take room are refused; empty: they are not."""
 
     async def start(self, listener: Listener) -> None:
-        """Open the file. Nobody else changes it, so the listener hears only that another file is in its place.
+        """Open the file. No other process changes it, so the listener is called only when another file replaces it.
 
         Raises:
-            BlockingIOError: another process has it.
-            IndexUnavailable: the disk does not take or give it now.
-            IndexUnusable: it is no file of this store's.
-            OSError: it can't be opened, or its folder can't be made.
+            BlockingIOError: another process has opened it.
+            IndexUnavailable: the disk can't be read or written now.
+            IndexUnusable: the file is not a file of this store.
+            OSError: it can't be opened, or its folder can't be created.
         """
         self._listener = listener
         await self._open(may_create=True)
@@ -99,16 +99,16 @@ class SqliteBackend(IndexBackend):
         self._names = {}
 
     async def _keep(self) -> None:
-        """Copy the log, and open other files once there are any.
+        """Copy the log, and open other files once they replace the opened ones.
 
-        Whoever lets go of an open store without closing it keeps its lock by this, too.
+        The task keeps the store referenced, and so keeps its lock, even if its owner drops it without closing it.
         """
         while True:
             await self._log.keep()
             await self._open_others()
 
     async def _open_others(self) -> None:
-        """Let go of the files that were opened, and open those that are in their place."""
+        """Close the opened files, and open those that replace them."""
         await self._log.copy_all()
         await to_its_end(asyncio.to_thread(self._close_opened))
         is_left = True
@@ -134,7 +134,7 @@ class SqliteBackend(IndexBackend):
         opened.close()
 
     async def close(self) -> None:
-        # Whoever waits for it may be interrupted, or wait once more; it is done once, and to its end.
+        # A caller may be cancelled, or call again; the store is closed once and completely.
         if self._opened is None:
             return
         if self._closing is None:
@@ -142,10 +142,10 @@ class SqliteBackend(IndexBackend):
         await asyncio.shield(self._closing)
 
     async def _let_go(self) -> None:
-        # Before any write is let in again: what is closed in a thread must not be used beside it.
+        # Before any write is accepted again: connections must not be used while a thread closes them.
         self._log.refusal = _CLOSED
         await end([self._keeping])
-        # Files that were opened meanwhile have a log of their own.
+        # Files that were opened meanwhile have their own log.
         self._log.refusal = _CLOSED
         # SQLite copies its log once more.
         await asyncio.to_thread(self._close_opened)
@@ -202,7 +202,7 @@ class SqliteBackend(IndexBackend):
             return found, found[-1][0] if len(found) == count else b""
 
     async def random_sample(self, space: str, count: int) -> list[tuple[bytes, bytes]]:
-        # Keys are hashes, so what follows a point by chance in their order is anyone of them by chance.
+        # Keys are hashes, so the key after a random point in their order is a random key.
         chosen: dict[bytes, bytes] = {}
         with self._asked():
             number = self._known(space)
@@ -240,16 +240,16 @@ class SqliteBackend(IndexBackend):
 
     @contextlib.contextmanager
     def _asked(self) -> Iterator[None]:
-        """Whatever SQLite fails at is the store's not answering."""
+        """Report errors of SQLite as ``IndexUnavailable``."""
         try:
             if self._log.refusal:
                 raise IndexUnavailable(f"{self._path}: {self._log.refusal}")
-            # Of a transaction that could not be rolled back, for want of memory.
+            # A transaction could not be rolled back for want of memory.
             if self._database.in_transaction:
                 self._database.execute("ROLLBACK")
             yield
         except (sqlite3.Error, MemoryError, msgspec.MsgspecError) as error:
-            # The last of them where an account is no account.
+            # The last error: an account can't be decoded.
             raise unavailable(self._path, error) from error
 
     @contextlib.contextmanager
@@ -261,7 +261,7 @@ class SqliteBackend(IndexBackend):
                 yield
                 self._database.execute("COMMIT")
             except BaseException:
-                # Names that this transaction gave numbers may have none, and others get these.
+                # Names that got numbers in this transaction have lost them, and other names may get these.
                 for name in self._new:
                     self._names.pop(name, None)
                 if self._database.in_transaction:
@@ -269,7 +269,7 @@ class SqliteBackend(IndexBackend):
                 raise
 
     def _known(self, name: str) -> int | None:
-        """The number of a name, which stands in each record in its place; None: nothing was written under it."""
+        """Returns the number that replaces a name in records; None: nothing was written under the name."""
         number = self._names.get(name)
         if number is None:
             row = self._database.execute("SELECT id FROM name WHERE name = ?", (name,)).fetchone()
@@ -279,7 +279,7 @@ class SqliteBackend(IndexBackend):
         return number
 
     def _id(self, name: str) -> int:
-        """The number of a name, in a transaction that gives it one if it has none."""
+        """Returns the number of a name, and assigns one in the current transaction if it has none."""
         number = self._known(name)
         if number is None:
             self._new.append(name)

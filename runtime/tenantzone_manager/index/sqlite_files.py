@@ -1,4 +1,4 @@
-"""The files of the embedded store: who may read them, and whether they are still those that were opened."""
+"""The files of the embedded store: their permissions, and whether they are still the opened ones."""
 
 import contextlib
 import enum
@@ -9,9 +9,9 @@ from typing import Final
 _log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 1.0
-"""Between two looks at the files."""
+"""Seconds between two checks of the files."""
 _ENDS: Final = ("", "-wal", "-shm")
-"""Of the names of the files of a store: its own, its log's, and the one that SQLite's connections share."""
+"""The endings of a store's file names: the file, its log, and the file that SQLite's connections share."""
 _OF_OTHERS: Final = 0o077
 """The mode bits that let other users use a file."""
 
@@ -20,23 +20,23 @@ _Identity = tuple[int, int]
 
 
 class InPlace(enum.Enum):
-    """What is where the store's files were opened."""
+    """The state of the paths of the store's files."""
 
     SAME = enum.auto()
     """The files that were opened."""
     NONE = enum.auto()
     """No store."""
     OTHERS = enum.auto()
-    """Other files, which somebody may still write."""
+    """Other files, which may still be written."""
     OTHERS_AT_REST = enum.auto()
-    """Other files, which have not changed between the last two looks."""
+    """Other files, which have not changed between the last two checks."""
 
 
 class SqliteFiles:
-    """The files that one opened store has.
+    """The files of one opened store.
 
     Args:
-        path: of the store's file.
+        path: path of the store's file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -45,11 +45,11 @@ class SqliteFiles:
         self._last_seen: object = None
 
     def note(self) -> None:
-        """Remember the files that are there now as those that were opened."""
+        """Remember the current files as the opened ones."""
         self._opened = self._identities()
 
     def look(self) -> InPlace:
-        """Returns what is there now."""
+        """Check the files, and return their state."""
         last, self._last_seen = self._last_seen, self._state()
         found = self._identities()
         if found == self._opened:
@@ -59,7 +59,7 @@ class SqliteFiles:
         return InPlace.OTHERS_AT_REST if last == self._last_seen else InPlace.OTHERS
 
     def remove_left_log(self) -> None:
-        """Remove the log of a store that was replaced alone: SQLite would apply it to the store that is there now."""
+        """Remove the old log if only the store's file was replaced: SQLite would apply the log to the new file."""
         found = self._identities()
         if found[0] == self._opened[0]:
             return
@@ -78,19 +78,19 @@ class SqliteFiles:
 
 
 def beside(path: Path, end: str) -> Path:
-    """The path of a file beside the store's, whose name goes on with ``end``."""
+    """Returns the path of the store's file with ``end`` appended to its name."""
     return path.with_name(f"{path.name}{end}")
 
 
 def make_private(path: Path, *, may_create: bool) -> None:
-    """Let no other user read or write the files of a store. Files of earlier releases let others read them.
+    """Deny other users access to the files of a store. Files of earlier releases allowed others to read them.
 
     Args:
-        path: of the store's file.
-        may_create: whether to make the file if it is not there. SQLite gives the files beside it the same mode.
+        path: path of the store's file.
+        may_create: whether to create a missing file. SQLite gives its other files the same mode.
 
     Raises:
-        OSError: a file can't be made.
+        OSError: a file can't be created.
     """
     lock = beside(path, ".lock")
     for each in (lock, path) if may_create else (lock,):

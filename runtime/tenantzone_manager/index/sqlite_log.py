@@ -1,8 +1,8 @@
-"""The log beside the embedded store's file, which is copied into it by a thread.
+"""The log of the embedded store, which a thread copies into the store's file.
 
-Nothing of that runs on the event loop: a disk may take seconds for a sync, and SQLite syncs the log where it copies,
-the file where all is copied, and the log again where it is begun anew. So the thread does that last step, too, by a
-write of its own; meanwhile nobody else writes, and reads go on.
+The event loop does none of this: a sync may take seconds. SQLite syncs the log before it copies, the file when all is
+copied, and the log again when it restarts it. So the thread also does that last step, by its own write; meanwhile other
+writes wait, and reads continue.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _Result = TypeVar("_Result")
 
 CHECKPOINT_SECONDS: Final = 5.0
 FEW_RECORDS: Final = 10_000
-"""That are copied at once, while nobody writes: 40 MB of pages at most."""
+"""The most records that are copied while writes wait: at most 40 MB of pages."""
 
 
 _REFUSALS: Final = {
@@ -37,19 +37,19 @@ class SqliteLog:
     """Copies a store's log into its file, again and again.
 
     Args:
-        path: of the file, which is there.
-        file: it, open to be synced.
-        connect: opens a connection of the store.
+        path: path of the existing file.
+        file: its file descriptor, for syncs.
+        connect: opens a connection to the store.
 
     Raises:
-        sqlite3.Error: there is none.
+        sqlite3.Error: a connection can't be opened.
     """
 
     def __init__(self, path: Path, file: int, connect: Callable[[], sqlite3.Connection]) -> None:
         self.written = 0
-        """Records since the log was last looked at."""
+        """Records written since the log was last copied."""
         self.refusal = ""
-        """Of whatever the store is asked for; empty: it answers."""
+        """Why the store refuses all calls; empty: it answers."""
         self._may_write = asyncio.Event()
         self._may_write.set()
         self._path = path
@@ -60,22 +60,22 @@ class SqliteLog:
         # Opened once: later there may be another file at the path, or none, and SQLite would begin a new log for it.
         self._database = connect()
         self._reader = connect()
-        """While it reads, no write begins the log anew."""
+        """While it reads, no write restarts the log."""
 
     async def begin(self) -> None:
-        """Begin the log, so that no write does, and note which files there are."""
+        """Start the log, so that no write does, and note the current files."""
         self._tell(await self._in_thread(self._begin_anew))
         self.files.note()
 
     async def may_write(self) -> None:
-        """Wait until writes are let in; what is written before the event loop has another turn is."""
+        """Wait until writes are allowed. They stay allowed until the event loop runs another task."""
         while not self._may_write.is_set():
             await self._may_write.wait()
 
     async def keep(self) -> None:
-        """Copy what is written, every few seconds, until this is cancelled or other files are in place of the store's.
+        """Copy the log every few seconds, until cancelled or until other files replace the store's.
 
-        Nothing is answered or copied while the files are away.
+        While the files are missing, the store refuses all calls and nothing is copied.
         """
         due = time.monotonic() + CHECKPOINT_SECONDS
         while True:
@@ -90,24 +90,24 @@ class SqliteLog:
                 due = time.monotonic() + CHECKPOINT_SECONDS
                 self._tell(await self._copy())
             except Exception as error:
-                # Whatever it is, a log that is copied no more fills the disk.
+                # Whatever the error, copying must continue: an uncopied log would fill the disk.
                 self._tell(f"can't be copied into it now: {str(error) or type(error).__name__}")
 
     async def copy_all(self) -> None:
-        """Copy all of the log into the file that was opened, wherever it was moved to."""
+        """Copy the whole log into the opened file, wherever it was moved."""
         try:
             self._tell(await self._in_thread(self._copy_left))
         except sqlite3.Error as error:
             self._tell(f"was not copied into it before other files were opened: {error}")
 
     def end(self) -> None:
-        """Wait for the thread, which copies on though nobody waits for it, and close its connections."""
+        """Wait for the thread, which keeps copying after a cancellation, and close its connections."""
         self._thread.shutdown()
         self._database.close()
         self._reader.close()
 
     async def _copy(self) -> str:
-        """Copy the log; returns what keeps it from being begun anew."""
+        """Copy the log; returns why it can't be restarted, or an empty string."""
         if not self.written and not self._problem:
             return ""
         if self.written > FEW_RECORDS or self._problem:
@@ -124,7 +124,7 @@ class SqliteLog:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def _copy_most(self) -> None:
-        """Copy what there is, beside those who write."""
+        """Copy the current log while others write."""
         self._let_anew()
         self._reader.execute("BEGIN")
         self._reader.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -132,12 +132,12 @@ class SqliteLog:
         os.fsync(self._file)
 
     def _copy_left(self) -> str:
-        """Copy what is left, while nobody writes."""
+        """Copy the rest of the log while writes wait."""
         self._let_anew()
         return copy_log(self._database)
 
     def _begin_anew(self) -> str:
-        """Copy what is left, while nobody writes, and begin the log anew."""
+        """Copy the rest of the log while writes wait, and restart the log."""
         problem = self._copy_left()
         if not problem:
             (version,) = self._database.execute("PRAGMA user_version").fetchone()
@@ -155,10 +155,10 @@ class SqliteLog:
 
 
 def copy_log(database: sqlite3.Connection) -> str:
-    """Copy the log into the file, as far as nobody writes to it meanwhile and nobody reads what was there before.
+    """Copy the log into the file, except parts that are still written or whose old content is still read.
 
     Returns:
-        why not all of it is copied; empty: it is.
+        Why not all of it was copied; empty: it was.
     """
     is_busy, pages, copied = database.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
     if is_busy or pages < 0:

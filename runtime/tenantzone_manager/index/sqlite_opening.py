@@ -15,10 +15,10 @@ from tenantzone_manager.index.sqlite_files import beside, make_private
 from tenantzone_manager.index.sqlite_log import SqliteLog
 
 _WAIT_SECONDS: Final = 0.05
-"""For another process that writes to the file; the event loop stands still for so long."""
+"""Seconds to wait for another process that writes to the file; the event loop is blocked meanwhile."""
 _DISK_FULL: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE})
 _DISK_AWAY: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ESTALE, errno.ENOTCONN})
-"""What a disk answers that may do what it should later."""
+"""Errors of a disk that may work again later."""
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS name (id INTEGER PRIMARY KEY, name TEXT UNIQUE NOT NULL);
 CREATE TABLE IF NOT EXISTS record
@@ -31,7 +31,7 @@ CREATE TABLE IF NOT EXISTS account (name TEXT PRIMARY KEY, value BLOB NOT NULL) 
 
 @dataclass(frozen=True, slots=True)
 class OpenStore:
-    """A store that this process has opened, and that no other one can open."""
+    """A store opened by this process, which no other process can open."""
 
     database: sqlite3.Connection
     log: SqliteLog
@@ -43,20 +43,20 @@ async def open_store(path: Path, cache_bytes: int, *, may_create: bool) -> OpenS
     """Open the store's file.
 
     Args:
-        path: of the file, without links: by whatever name it is opened, its lock is the same.
-        cache_bytes: of memory for the file's pages.
-        may_create: whether to make the file if it is not there.
+        path: path of the file without links, so that its lock is the same under any name.
+        cache_bytes: bytes of memory for the file's pages.
+        may_create: whether to create a missing file.
 
     Raises:
-        BlockingIOError: another process has it.
+        BlockingIOError: another process has opened it.
         IndexFull: the disk has no room.
-        IndexUnavailable: the disk does not take or give it now.
-        IndexUnusable: it is no file of this store's.
-        OSError: it can't be opened, or its folder can't be made.
+        IndexUnavailable: the disk can't be read or written now.
+        IndexUnusable: the file is not a file of this store.
+        OSError: it can't be opened, or its folder can't be created.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Only this user has to read the index.
+        # Only this user needs to read the index.
         make_private(path, may_create=may_create)
         return await _opened(path, cache_bytes)
     except OSError as error:
@@ -69,7 +69,7 @@ async def _opened(path: Path, cache_bytes: int) -> OpenStore:
     with contextlib.ExitStack() as stack:
         lock = stack.enter_context(beside(path, ".lock").open("wb"))
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Closed last: with any of a process' descriptors of a file its locks go.
+        # Closed last: closing any descriptor of a file releases all locks that the process has on it.
         file = os.open(path, os.O_RDWR)
         stack.callback(os.close, file)
         connect = partial(_connect, path, cache_bytes)
@@ -80,13 +80,13 @@ async def _opened(path: Path, cache_bytes: int) -> OpenStore:
             stack.callback(log.end)
             await log.begin()
         except (sqlite3.Error, MemoryError, RuntimeError) as error:
-            # The last of them where no thread can be started.
+            # The last error: no thread can be started.
             raise unavailable(path, error) from error
         return OpenStore(database, log, stack.pop_all())
 
 
 def unavailable(path: Path, error: Exception) -> IndexUnavailable:
-    """What an error of SQLite's means to who asked the store."""
+    """Returns the error for callers of the store that corresponds to an error of SQLite."""
     code = getattr(error, "sqlite_errorcode", None)
     kind = IndexFull if code in _DISK_FULL else IndexUnavailable
     kind = IndexUnusable if code == sqlite3.SQLITE_NOTADB else kind

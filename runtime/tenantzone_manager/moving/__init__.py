@@ -1,1 +1,1 @@
-"""Blocks move between storage types by how often they are read, beside all that is asked of the manager."""
+"""Moves of blocks between storage types by how often they are read, in the background."""

@@ -1,4 +1,4 @@
-"""What is read often gets a further location in a higher storage type."""
+"""Moves up: blocks that are read often get another location in a higher storage type."""
 
 import asyncio
 from collections import defaultdict
@@ -22,15 +22,15 @@ from tenantzone_manager.moving.rounds import Round
 from tenantzone_manager.moving.used import Used
 
 _LOOKED_AT: Final = 256
-"""Ends of prompts in one pass."""
+"""The most ends of prompts that one pass considers."""
 _LONGEST: Final = 4096
-"""Blocks of one prompt."""
+"""The most blocks of one prompt."""
 _COLDER: Final = 2.0
-"""A block makes room for one that is read so many times as often, so that the two do not take turns."""
+"""The ratio of heat from which a block makes room for a hotter one, so that the two do not alternate."""
 
 
 class _End(NamedTuple):
-    """Where hot queries end; all blocks before it are at least as hot."""
+    """A block where hot queries end; all blocks before it are at least as hot."""
 
     heat: float
     instance: Instance
@@ -41,13 +41,13 @@ class Ascent:
     """Moves blocks up.
 
     Args:
-        index: what is known of blocks.
-        used: where hot ones are looked for.
-        carrier: brings them up.
-        copier: knows what can be read.
-        descent: makes room for them.
-        ladders: which storages take copies.
-        clock: Unix time.
+        index: records of blocks.
+        used: recently used blocks, among which hot ones are searched.
+        carrier: moves blocks.
+        copier: reports whether a block can be read.
+        descent: makes room above.
+        ladders: storages that accept copies.
+        clock: returns Unix time.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Ascent:
         self._clock = clock
 
     async def of_hot_blocks(self, round_: Round) -> None:
-        """Have what is hot lie in the highest type that has room, or in which something much colder lies."""
+        """Copy hot blocks to the highest type that has room, or that contains much colder blocks."""
         seen: set[tuple[str, bytes]] = set()
         for end in await self._hot_ends(round_):
             if not round_.may_copy:
@@ -82,7 +82,7 @@ class Ascent:
                 await self._raise(round_, end, sources, round_.rungs[:height], seen)
 
     async def _hot_ends(self, round_: Round) -> list[_End]:
-        """The hottest first."""
+        """Returns the ends of hot queries, the hottest first."""
         by_name = {instance.name: instance for instance in round_.instances}
         keys: dict[str, list[bytes]] = defaultdict(list)
         for name, key in self._used.take(round_.group.name, _LOOKED_AT):
@@ -97,7 +97,7 @@ class Ascent:
         return sorted(ends, key=lambda end: (-end.heat, end.instance.name, end.key))
 
     async def _lower_blocks(self, round_: Round, end: _End, seen: set[tuple[str, bytes]]) -> list[tuple[int, Source]]:
-        """The blocks of a prompt that are not in the highest type, from its beginning, each with where it is."""
+        """Returns the blocks of a prompt below the highest type, in prompt order, with rung index and location."""
         found: list[tuple[int, Source]] = []
         key = end.key
         for step in range(_LONGEST):
@@ -113,7 +113,7 @@ class Ascent:
             best = best_location(block, round_.rungs)
             if best is not None and best[0] > 0 and self._can_be_copied(end.instance, key, block):
                 found.append((best[0], Source(key, best[1])))
-            # Without full attention a query reads a window before its end, and no more.
+            # Without full attention a query reads only a window before its end.
             key = block.parent if end.instance.needs_prefix else b""
         return found[::-1]
 
@@ -139,13 +139,13 @@ class Ascent:
     async def _make_room(
         self, round_: Round, end: _End, sources: Sequence[Source], target: Storage, hot: Container[tuple[str, bytes]]
     ) -> None:
-        """Have what is much colder move down, as far as watermarks would else be passed."""
+        """Move much colder blocks down where the copies would otherwise exceed a watermark."""
         wanted = min(sum(each.location.size for each in sources), max(1, int(round_.allowance.bytes)))
         of_type = books.group_chain(round_.group.name, target.type)[0]
         now = self._clock()
 
         def is_much_colder(instance: Instance, key: bytes, block: Block) -> bool:
-            # What comes before a hot block is hot, too, whatever its own record says.
+            # Blocks before a hot block are hot, too, whatever their own records say.
             return (instance.name, key) not in hot and heat_at(block, now) * _COLDER <= end.heat
 
         for account, storage, quota in (
@@ -159,7 +159,7 @@ class Ascent:
                 round_.full.add((target.type, storage))
 
     async def _spare_the_total(self, round_: Round, instance: Instance, arrived: Sequence[Source]) -> None:
-        """Have no other block be evicted for further locations: what has come up leaves where it was, if need be."""
+        """Remove sources of copied blocks if the group is over its total, so that no other block is evicted."""
         over = surplus(await self._index.account(f"g/{round_.group.name}"), round_.group.total)
         leaving = []
         for source in arrived:

@@ -1,4 +1,4 @@
-"""Brings blocks to where there is room, and lets go of what they leave behind."""
+"""Copies blocks to storages with room, and removes the locations that become superfluous."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -20,21 +20,22 @@ from tenantzone_manager.storages.data_storage_manager import DataStorageManager
 from tenantzone_manager.timing import Timing
 
 AT_ONCE: Final = 8
-"""Blocks that are copied between two commits: all within one lease."""
+"""Blocks that are copied between two commits, within one lease."""
 
 
 class Carrier:
-    """Copies, and takes back what a copy has made superfluous.
+    """Copies blocks, and removes locations that a copy has made superfluous.
 
     Args:
-        index: what is known of blocks.
-        storages: which of them can be read.
+        index: records of blocks.
+        storages: the storages, with their availability.
         copier: copies bytes.
-        ladders: which storages take copies.
-        events: where it is noted which blocks have moved.
-        taking: held while it is decided what an instance loses, and until it has; so no floor is taken by two.
-        timing: how long readers may be left.
-        clock: Unix time.
+        ladders: storages that accept copies.
+        events: records moved blocks.
+        taking: lock held from the choice of an instance's locations until their removal, so that evictor and mover
+            together do not take it below its reservation.
+        timing: how long readers may use locations.
+        clock: returns Unix time.
     """
 
     def __init__(
@@ -60,17 +61,17 @@ class Carrier:
     async def carry(
         self, round_: Round, instance: Instance, sources: Sequence[Source], targets: Sequence[Storage], to: Direction
     ) -> list[Source]:
-        """Copy blocks into the first of some storages that has room, as long as something may be copied.
+        """Copy blocks to the first target with room, while the pass may copy.
 
         Args:
             round_: the pass.
-            instance: whose.
-            sources: what is read of them.
-            targets: where they may go, the first choice first.
-            to: which way that is.
+            instance: instance of the blocks.
+            sources: locations to read.
+            targets: target storages, in order of preference.
+            to: direction of the move.
 
         Returns:
-            Those that have a location there now.
+            The sources whose blocks have a location in a target now.
         """
         left = list(sources)
         arrived: list[Source] = []
@@ -89,10 +90,10 @@ class Carrier:
         return arrived
 
     async def let_go(self, instance: Instance, sources: Sequence[Source]) -> list[Source]:
-        """Have locations cease to serve whose blocks can be read elsewhere; no instance loses what it is promised.
+        """Take locations out of service if their blocks can be read elsewhere, and the instance keeps its reservation.
 
         Returns:
-            Those that have.
+            The locations that ceased to serve.
         """
         if not sources:
             return []
@@ -125,7 +126,7 @@ class Carrier:
         some = sources[:AT_ONCE]
         sizes = [each.location.size for each in some]
         fit = that_fit(sizes, room(owner, target, round_.group, accounts))
-        # The first one may be larger than what is left of the allowance; the next pass has less for it.
+        # The first block may exceed the remaining allowance; the next pass has less in return.
         return some[: min(fit, max(1, that_fit(sizes, int(round_.allowance.bytes))))]
 
     async def _allowed(self, instance: Instance, types: set[str]) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Which blocks of a storage type were not used for longest, and may move down from there."""
+"""The search for the least recently used blocks of a storage type that may move down."""
 
 import asyncio
 import heapq
@@ -13,11 +13,11 @@ from tenantzone_manager.index.meta_index import MetaIndex
 from tenantzone_manager.moving.copier import Source
 
 _ENDS: Final = 256
-"""Of an instance, where the search begins."""
+"""The most blocks of an instance with which the search begins."""
 _LOOKED_AT: Final = 1024
-"""Blocks in one search."""
+"""The most blocks in one search."""
 TURN: Final = 64
-"""Blocks after which others have their turn: those that are found in memory are waited for by nobody else."""
+"""Blocks after which other tasks may run: a lookup in memory does not suspend the search."""
 
 
 class Cold(NamedTuple):
@@ -37,16 +37,16 @@ async def coldest(
     allowed: Mapping[str, int],
     is_wanted: Callable[[Instance, bytes, Block], bool],
 ) -> list[Cold]:
-    """The blocks that were not used for longest, those at the end of a prompt before what they hang on.
+    """Returns the least recently used blocks, each after the blocks that follow it in the prompt.
 
     Args:
-        index: has them.
-        instances: among whose blocks is chosen.
-        where: the storage type.
-        storage: only what lies in this one; empty: in any of the type.
-        need: bytes that they have together, if there are as many.
-        allowed: by instance, how many bytes it may have less there.
-        is_wanted: whether a block may be one of them; if not, none before it is either.
+        index: index with the records.
+        instances: instances of the blocks.
+        where: storage type.
+        storage: only blocks in this storage; empty: all storages of the type.
+        need: bytes that the blocks have together, if there are that many.
+        allowed: bytes that may leave the type, by instance.
+        is_wanted: whether a block may be chosen; if not, the blocks before it are not chosen either.
     """
     by_name = {instance.name: instance for instance in instances}
     left = dict(allowed)
@@ -74,7 +74,7 @@ async def coldest(
 
 
 async def _ends(index: MetaIndex, instances: Sequence[Instance], where: str) -> list[tuple[float, str, bytes]]:
-    """Blocks after which nothing of a prompt lies in the type, as a heap by when they were last used."""
+    """Returns the blocks without later blocks in the type, as a heap by time of last use."""
     heap: list[tuple[float, str, bytes]] = []
     for instance in instances:
         for kind in (books.ENDS, books.BORDER):
@@ -94,7 +94,7 @@ async def _add_parent(
     score: float,
     taken_after: dict[tuple[str, bytes], int],
 ) -> None:
-    """Have a block be looked at once all that comes after it in the type is chosen."""
+    """Add a block to the heap once all blocks after it in the type are chosen."""
     at = instance.name, key
     taken_after[at] = taken_after.get(at, 0) + 1
     (entry,) = await index.get(spaces.blocks_of(instance), [key])

@@ -25,36 +25,36 @@ from tenantzone_manager.storages.data_storage_manager import DataStorageManager
 from tenantzone_manager.timing import Timing
 
 LARGEST_PART: Final = 128 * 2**20
-"""Bytes that are held in memory at a time; a block with a larger part is left where it is."""
+"""The most bytes held in memory at a time; a block with a larger part is not moved."""
 _MOST_UNREADABLE: Final = 4096
-"""Blocks that could not be read, of which that is remembered."""
+"""The most unreadable blocks that are remembered."""
 
 
 class Source(NamedTuple):
-    """A block, and the location of it that is read."""
+    """The key of a block, and the location that is read."""
 
     key: bytes
     location: CacheLocation
 
 
 def is_small_enough(block: Block) -> bool:
-    """Whether a block's parts can be held in memory."""
+    """Returns whether each part of a block is small enough to be held in memory."""
     return all(part.size <= LARGEST_PART for location in block.serving() for part in location.specs)
 
 
 class Copier:
-    """One part at a time, so that memory is bounded.
+    """Copies one part at a time, so that memory is bounded.
 
-    It reads as an engine does that was given the location when the copy began, and no longer than such a lease. If it
-    ends before the copy does, the copy is that of a writer that died.
+    It reads like an engine that got the location when the copy began, within the same lease. If the lease ends before
+    the copy does, the copy fails. If the process ends, the copy expires like any write whose writer died.
 
     Args:
-        index: what is known of blocks.
-        storages: read and written.
-        parts: makes what locations consist of.
-        ladders: is told of storages that take nothing.
+        index: records of blocks.
+        storages: storages to read and write.
+        parts: makes the parts of locations.
+        ladders: is notified of storages that refuse writes.
         timing: how long reads and writes may take.
-        clock: Unix time.
+        clock: returns Unix time.
     """
 
     def __init__(
@@ -77,20 +77,20 @@ class Copier:
     async def copy(
         self, instance: Instance, sources: Sequence[Source], target: Storage, failed: Counter[str]
     ) -> list[Source]:
-        """Copy blocks into a storage.
+        """Copy blocks to a storage.
 
         Args:
-            instance: whose.
-            sources: what is read of them.
-            target: where they go.
-            failed: counts those that were begun and do not serve there, by why: ``read``, ``write``, ``size`` (what was
-                written has another one), ``late`` (the lease of the read was over), ``gone`` (the source was removed).
+            instance: instance of the blocks.
+            sources: locations to read.
+            target: target storage.
+            failed: counts failed copies by reason: ``read``, ``write``, ``size`` (the written object has another size),
+                ``late`` (the lease of the read was over), ``gone`` (the source was removed).
 
         Returns:
-            Those that serve there now.
+            The sources whose copies serve now.
 
         Raises:
-            IndexUnavailable: the index does not answer; what was begun goes when its time is over.
+            IndexUnavailable: the index does not answer; begun copies expire.
         """
         readable_until = self._clock() + self._timing.lease
         copies = await self._begin(instance, sources, target, readable_until + self._timing.write)
@@ -106,20 +106,20 @@ class Copier:
             if why == "read":
                 self._note_unreadable(instance, source.key)
             else:
-                # What it does not take of this block it takes of no other one now.
+                # The target would refuse the other blocks now, too.
                 problem = why
         if problem:
             self._ladders.shun(target.name)
         return await self._end(instance, begun, copies, whole, failed)
 
     def is_readable(self, instance: Instance, key: bytes) -> bool:
-        """Whether a block could be read when it was last tried, or that was long ago."""
+        """Returns whether a block should be tried: its last read did not fail, or failed long ago."""
         return self._unreadable.get((instance.name, key), 0.0) <= self._clock()
 
     async def _begin(
         self, instance: Instance, sources: Sequence[Source], target: Storage, deadline: float
     ) -> dict[bytes, CacheLocation]:
-        """Have blocks be written at new locations, as far as there is room; returns these by key."""
+        """Begin copies of blocks where there is room; returns their locations by key."""
         specs = {each.key: [Spec(part.name, part.size) for part in each.location.specs] for each in sources}
         files = await self._parts.files(instance.group, ((target.name, some) for some in specs.values()))
         ids = {each.key: copy_name(each.location.id, secrets.token_hex(4)) for each in sources}
@@ -133,7 +133,7 @@ class Copier:
                 block = draft.get(key)
                 own = location_of(block, ids[key])
                 if own is not None:
-                    # An earlier try was made, and its answer was lost.
+                    # An earlier attempt was committed, and its answer was lost.
                     copies[key] = own
                 elif may_be_copied(block, source.id, target.type):
                     parts = self._parts.take(target.name, specs[key], files, found, changed)
@@ -160,7 +160,7 @@ class Copier:
         return ""
 
     async def _copy_parts(self, instance: Instance, source: Source, copy: CacheLocation, readable_until: float) -> str:
-        """Copy a block's parts; returns why not, if not."""
+        """Copy a block's parts; returns the reason of a failure, or an empty string."""
         read, written = _place(instance, source.key, source.location), _place(instance, source.key, copy)
         for part, new_part in zip(source.location.specs, copy.specs, strict=True):
             try:
@@ -171,7 +171,7 @@ class Copier:
             except TimeoutError:
                 return "late"
             if self._clock() > readable_until:
-                # It may have been given to another block meanwhile.
+                # The bytes may belong to another block by now.
                 return "late"
             try:
                 async with asyncio.timeout(self._timing.write):
@@ -192,7 +192,7 @@ class Copier:
         whole: set[bytes],
         failed: Counter[str],
     ) -> list[Source]:
-        """Have what is whole serve, and the rest go."""
+        """End copies: complete ones serve, the others are deleted; returns the sources whose copies serve."""
         if not begun:
             return []
         due = self._timing.unread_from(self._clock(), self._index.staleness_seconds)

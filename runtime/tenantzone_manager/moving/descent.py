@@ -1,4 +1,4 @@
-"""What is cold moves down from a storage type that is above its watermark, or that something hotter is to lie in."""
+"""Moves down: cold blocks leave a storage type that is above its watermark, or in which hotter blocks need room."""
 
 from collections import defaultdict
 from collections.abc import Callable
@@ -17,11 +17,11 @@ from tenantzone_manager.moving.ladders import Ladders
 from tenantzone_manager.moving.rounds import Round
 
 _AT_ONCE: Final = 256 * 2**20
-"""Bytes that are looked for at a time."""
+"""The most bytes that are searched for at a time."""
 
 
 Wanted = Callable[[Instance, bytes, Block], bool]
-"""Whether a block may leave; it is told by its instance and its key."""
+"""Returns whether a block, given with its instance and key, may leave."""
 
 
 def _any(_: Instance, __: bytes, ___: Block) -> bool:
@@ -32,10 +32,10 @@ class Descent:
     """Moves blocks down.
 
     Args:
-        index: what is known of blocks.
-        carrier: brings them down.
-        copier: knows what can be read.
-        ladders: which storages take copies.
+        index: records of blocks.
+        carrier: moves blocks.
+        copier: reports whether a block can be read.
+        ladders: storages that accept copies.
     """
 
     def __init__(self, index: MetaIndex, carrier: Carrier, copier: Copier, ladders: Ladders) -> None:
@@ -45,7 +45,7 @@ class Descent:
         self._ladders = ladders
 
     async def below_watermarks(self, round_: Round) -> None:
-        """Bring each type but the lowest below its watermark, and those of its storages."""
+        """Bring each type but the lowest, and each of its storages, below its watermark."""
         for rung in round_.rungs[:-1]:
             of_type = books.group_chain(round_.group.name, rung.type)[0]
             await self._below(round_, rung.type, "", of_type, round_.group.types.get(rung.type, Quota()))
@@ -55,14 +55,14 @@ class Descent:
                 await self._below(round_, rung.type, storage.name, account, quota)
 
     async def make_room(self, round_: Round, where: str, storage: str, need: int, may_leave: Wanted = _any) -> int:
-        """Have so many bytes leave a type, if there are as many that may; returns how many blocks have left.
+        """Move up to ``need`` bytes down from a type; returns the number of moved blocks.
 
         Args:
             round_: the pass.
-            where: the type.
-            storage: only what lies in this one; empty: in any of the type.
-            need: bytes.
-            may_leave: whether a block may; if not, none before it does either.
+            where: storage type.
+            storage: only blocks in this storage; empty: all storages of the type.
+            need: number of bytes.
+            may_leave: whether a block may leave; if not, the blocks before it stay, too.
         """
         lower = self._ladders.below(round_.rungs, where)
 
@@ -82,7 +82,7 @@ class Descent:
         left = 0
         for some in by_instance.values():
             instance = some[0].instance
-            # What lies further down, too, needs no copy.
+            # Blocks that have a location further down need no copy.
             there = {cold.source.key for cold in some if best_location(cold.block, below) is not None}
             sources = [cold.source for cold in some if cold.source.key not in there]
             there |= {source.key for source in await self._carrier.carry(round_, instance, sources, lower, "down")}

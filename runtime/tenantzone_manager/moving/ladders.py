@@ -1,4 +1,4 @@
-"""Where a group's blocks may move to and from now: its storages that can be used, the highest type first."""
+"""The storages between which a group's blocks may move: its available ones, the highest type first."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -8,15 +8,15 @@ from tenantzone_manager.core.settings import InstanceGroup, Storage
 from tenantzone_manager.storages.data_storage_manager import DataStorageManager
 
 RETRY_SECONDS: Final = 30.0
-"""After which something is copied again to a storage that took nothing."""
+"""Seconds without copies to a storage after it refused one."""
 
 
 class Ladders:
-    """Knows of storages that take no copies for a while.
+    """Selects storages, and excludes those that refused a copy for a while.
 
     Args:
-        storages: which of them can be used.
-        clock: Unix time.
+        storages: the storages, with their availability.
+        clock: returns Unix time.
     """
 
     def __init__(self, storages: DataStorageManager, clock: Callable[[], float]) -> None:
@@ -25,23 +25,23 @@ class Ladders:
         self._shunned: dict[str, float] = {}
 
     def of(self, group: InstanceGroup) -> list[Rung]:
-        """The types of the group's storages; none, if its blocks do not move."""
+        """Returns the rungs of a group's available storages; none if its blocks do not move."""
         return ladder(self._storages.get_available_storage(group.storages)) if group.moves is not None else []
 
     def below(self, rungs: Sequence[Rung], storage_type: str) -> list[Storage]:
-        """Storages below a type that take copies, the first choice first."""
+        """Returns the storages below a type that accept copies, in order of preference."""
         types = [rung.type for rung in rungs]
         lower = rungs[types.index(storage_type) + 1 :] if storage_type in types else ()
         return self.that_take(lower)
 
     def that_take(self, rungs: Sequence[Rung]) -> list[Storage]:
-        """Storages of these rungs that take copies, the first choice first."""
+        """Returns the storages of these rungs that accept copies, in order of preference."""
         return [storage for rung in rungs for storage in rung.storages if self.takes(storage.name)]
 
     def takes(self, storage: str) -> bool:
-        """Whether a storage takes copies now: it can be used, and has not just taken nothing."""
+        """Returns whether a storage accepts copies now: it is available and has not just refused one."""
         return self._storages.is_available(storage) and self._shunned.get(storage, 0.0) <= self._clock()
 
     def shun(self, storage: str) -> None:
-        """Have nothing be copied to a storage for a while: it took nothing."""
+        """Exclude a storage that refused a copy for ``RETRY_SECONDS``."""
         self._shunned[storage] = self._clock() + RETRY_SECONDS

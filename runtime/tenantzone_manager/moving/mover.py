@@ -1,4 +1,4 @@
-"""The mover: what is hot goes up and what is cold goes down, beside all that is asked of the manager."""
+"""The mover: moves hot blocks up and cold blocks down, in the background."""
 
 import asyncio
 from collections.abc import Callable
@@ -21,18 +21,18 @@ from tenantzone_manager.timing import Timing
 
 
 class Mover:
-    """Moves blocks of the groups that say so. Of several managers over one index, one runs it.
+    """Moves blocks of the groups with ``moves``. Only one of several managers over an index runs it.
 
     Args:
-        index: what is known of blocks.
+        index: records of blocks.
         catalog: groups and their instances.
-        storages: where the bytes are.
-        parts: makes what locations consist of.
-        ladders: which storages take copies.
-        events: where it is noted what moves.
-        taking: held while it is decided what an instance loses, and until it has.
+        storages: storages to read and write.
+        parts: makes the parts of locations.
+        ladders: storages that accept copies.
+        events: records moved blocks.
+        taking: lock held from the choice of an instance's locations until their removal.
         timing: how long reads and writes may take.
-        clock: Unix time.
+        clock: returns Unix time.
     """
 
     def __init__(
@@ -57,10 +57,10 @@ class Mover:
         self._ascent = Ascent(index, self.used, carrier, copier, self._descent, ladders, clock)
 
     async def move(self) -> Moved:
-        """One pass over all groups.
+        """Run one pass over all groups.
 
         Raises:
-            IndexUnavailable: the index does not answer; what was copied halfway goes when its time is over.
+            IndexUnavailable: the index does not answer; unfinished copies expire.
         """
         done = Moved()
         for group in list(self._catalog.groups.values()):

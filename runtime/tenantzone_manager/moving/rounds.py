@@ -1,4 +1,4 @@
-"""One pass over one group: what it may copy, and what it has done."""
+"""One pass over one group, with its allowance and its results."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from tenantzone_manager.core.settings import Instance, InstanceGroup
 
 @dataclass(slots=True)
 class Allowance:
-    """Bytes that may be copied for a group now. What was copied beyond them is saved later."""
+    """Bytes that may be copied for a group now. A negative number is made up for later."""
 
     bytes: float
     at: float
@@ -17,10 +17,10 @@ class Allowance:
 
 
 class Allowances:
-    """Grow with time, up to what may be copied in a second.
+    """The allowances of groups, which grow with time up to the bytes of one second.
 
     Args:
-        clock: Unix time.
+        clock: returns Unix time.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -28,7 +28,7 @@ class Allowances:
         self._of_group: dict[str, Allowance] = {}
 
     def of(self, group: str, bytes_per_second: int) -> Allowance:
-        """A group's, as it is now."""
+        """Returns a group's current allowance."""
         now = self._clock()
         known = self._of_group.setdefault(group, Allowance(float(bytes_per_second), now))
         grown = known.bytes + bytes_per_second * max(0.0, now - known.at)
@@ -38,18 +38,18 @@ class Allowances:
 
 @dataclass(slots=True)
 class Round:
-    """A pass over a group."""
+    """One pass over a group."""
 
     group: InstanceGroup
     instances: Sequence[Instance]
     rungs: Sequence[Rung]
-    """Its storages that can be used, the highest type first."""
+    """The group's available storages, the highest type first."""
     allowance: Allowance
     done: Moved
     full: set[tuple[str, str]] = field(default_factory=set)
-    """Types, and storages of them, that nothing was cold enough to leave: for what is less hot nothing is, either."""
+    """Types and storages without blocks cold enough to leave: less hot blocks need not try them again."""
 
     @property
     def may_copy(self) -> bool:
-        """Whether something is left of the allowance."""
+        """Whether the allowance is not used up."""
         return self.allowance.bytes > 0

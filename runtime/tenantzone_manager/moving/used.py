@@ -1,4 +1,4 @@
-"""Which blocks were used of late: where to look for hot ones, without a look at all records."""
+"""Recently used blocks: candidates for hot ones, found without reading all records."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -7,16 +7,16 @@ from typing import Final
 from tenantzone_manager import spaces
 
 _MOST: Final = 16_384
-"""Blocks of a group; of more, those go first that were used least lately."""
+"""The most blocks of a group; the least recently used ones are dropped first."""
 
 
 class Used:
-    """Hears of each change of blocks that was written down, also by other managers over the same index.
+    """Collects the keys of changed blocks, including changes by other managers over the same index.
 
-    It is a hint: what is hot, the records say. Not all that was changed was used.
+    This is only a hint: the records decide which blocks are hot, and a changed block need not have been used.
 
     Args:
-        is_wanted: whether anybody looks at a group's blocks.
+        is_wanted: whether a group's blocks are needed.
     """
 
     def __init__(self, is_wanted: Callable[[str], bool]) -> None:
@@ -24,7 +24,7 @@ class Used:
         self._of_group: dict[str, OrderedDict[tuple[str, bytes], None]] = {}
 
     def note(self, space: str, keys: Sequence[bytes]) -> None:
-        """Records of a space were changed."""
+        """Note that records of a space were changed."""
         if not space.startswith("blocks/"):
             return
         owner = spaces.owner_of(space)
@@ -39,10 +39,10 @@ class Used:
             noted.popitem(last=False)
 
     def take(self, group: str, count: int) -> list[tuple[str, bytes]]:
-        """Up to so many of a group's, as instance and key, those first that were used last; they are noted no more."""
+        """Remove and return up to ``count`` blocks of a group, as instance and key, the most recently used first."""
         noted = self._of_group.get(group)
         return [noted.popitem()[0] for _ in range(min(count, len(noted)))] if noted else []
 
     def put_back(self, group: str, instance: str, key: bytes) -> None:
-        """Have a block be looked at again."""
+        """Add a block again, for a later pass."""
         self._of_group.setdefault(group, OrderedDict())[instance, key] = None

@@ -1,1 +1,1 @@
-"""One implementation of all calls (``service``), asked over HTTP and over gRPC."""
+"""One implementation of all calls (``service``), served over HTTP and gRPC."""

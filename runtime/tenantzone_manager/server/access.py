@@ -1,4 +1,4 @@
-"""Who asks: what is shown with a request, whose it is, and what that one may touch."""
+"""Authentication and authorization: the caller of a request, and what it may access."""
 
 import hashlib
 import time
@@ -15,79 +15,79 @@ from tenantzone_manager.core.settings import Instance, Namespace
 
 
 class Unauthenticated(Exception):
-    """It is not known who asks."""
+    """The caller is unknown."""
 
 
 class Denied(Exception):
-    """It is known, and may not."""
+    """The caller is known and not allowed to do this."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks."""
+    """The caller of a request."""
 
     name: str
     pool: str = ""
-    """NAMESPACE/POOL, whose instances it may touch."""
+    """The pool whose instances it may access, NAMESPACE/POOL."""
     is_admin: bool = False
-    """Whether it may touch all of them, and what they share."""
+    """Whether it may access all instances, and what they share."""
     pod: str = ""
-    """The pod that its token is bound to, which tells engines with one service account apart; empty: to none."""
+    """The pod that its token is bound to, which distinguishes engines with one service account; empty: none."""
     namespace: str = ""
-    """Of an administrator, the only one for which it speaks; empty: for all."""
+    """The only namespace for which an administrator may make changes; empty: all."""
 
     @property
     def turns(self) -> str:
-        """Whose turns its requests take: those of its pool's instances."""
+        """The name under which its requests take turns: that of its pool's instances."""
         return self.pool or self.name
 
     def require_admin(self) -> None:
-        """Refuse whoever is no administrator.
+        """Refuse a caller that is not an administrator.
 
         Raises:
-            Denied: it is none.
+            Denied: it is not an administrator.
         """
         if not self.is_admin:
             raise Denied(f"{self.name} may not change what pools share")
 
     def require_namespace(self, namespace: str) -> None:
-        """Refuse an administrator that speaks for another namespace than its own.
+        """Refuse an administrator that may not make changes for a namespace.
 
         Args:
-            namespace: for which it speaks; empty: for all.
+            namespace: the namespace of the change; empty: all namespaces.
 
         Raises:
-            Denied: it is not its own.
+            Denied: the administrator is limited to another namespace.
         """
         if self.namespace not in ("", namespace):
             whom = f"the namespace {namespace}" if namespace else "all namespaces"
             raise Denied(f"{self.name} speaks for the namespace {self.namespace}, and not for {whom}")
 
     def may_touch(self, instance: Instance) -> bool:
-        """Whether an instance is the caller's."""
+        """Returns whether the caller may access an instance."""
         return self.is_admin or (bool(self.pool) and instance.pool == self.pool)
 
 
 class Authenticator(Protocol):
-    """Knows callers by what they show."""
+    """Identifies callers by their tokens."""
 
     async def authenticate(self, token: str) -> Caller:
-        """Whose a bearer token is; empty: none was shown.
+        """Returns the caller with a bearer token; empty: the request has none.
 
         Raises:
-            Unauthenticated: nobody's.
+            Unauthenticated: the token is unknown.
         """
 
 
 class Anyone:
-    """Takes everybody for an administrator: for playing, on loopback."""
+    """Treats every caller as an administrator: for trials on loopback."""
 
     async def authenticate(self, token: str) -> Caller:
         return Caller("anyone", is_admin=True)
 
 
 class _Known(msgspec.Struct, forbid_unknown_fields=True):
-    """Who has a token, or which service account is whose."""
+    """The caller that a token or service account belongs to."""
 
     pool: str = ""
     admin: bool = False
@@ -105,16 +105,16 @@ def _caller(name: str, known: _Known) -> Caller:
 class StaticTokens:
     """Tokens in a file: a JSON object of ``{token: {"pool": "NAMESPACE/POOL"}}`` or ``{token: {"admin": true}}``.
 
-    An administrator with a ``namespace`` beside it speaks for that one only.
+    An administrator with a ``namespace`` may make changes for that one only.
 
-    The file is read again when it has changed. While it is missing or broken, the tokens before it stay in force.
-    They are held as hashes, so that how long a look-up takes tells nothing of them.
+    The file is read again when it has changed. While it is missing or broken, the previous tokens stay valid. They are
+    kept as hashes, so that the time of a lookup reveals nothing about them.
 
     Args:
-        path: of the file.
+        path: path of the file.
 
     Raises:
-        ValueError: it is no such file.
+        ValueError: the file can't be read or has another format.
     """
 
     def __init__(self, path: Path) -> None:
@@ -145,19 +145,19 @@ def _read(path: Path) -> dict[str, _Known]:
 
 
 class Reviewed(NamedTuple):
-    """Whose a token is."""
+    """The owner of a token."""
 
     account: str = ""
-    """``NAMESPACE/NAME`` of a service account; empty: of none, or of another audience."""
+    """``NAMESPACE/NAME`` of the service account; empty: not a service account, or another audience."""
     pod: str = ""
-    """Name of the pod that it is bound to; empty: to none."""
+    """The pod that the token is bound to; empty: none."""
 
 
 class Review(Protocol):
-    """Asks a Kubernetes API server whose a token is."""
+    """Has a Kubernetes API server review tokens."""
 
     async def __call__(self, token: str, audience: str) -> Reviewed:
-        """Whose a token of this audience is.
+        """Returns the owner of a token for this audience.
 
         Raises:
             OSError: the API server does not answer.
@@ -166,7 +166,7 @@ class Review(Protocol):
 
 _REMEMBERED_SECONDS: Final = 60.0
 _REMEMBERED_REFUSAL_SECONDS: Final = 5.0
-"""Of a token that is nobody's: what the API server needs to know it by may come back."""
+"""How long a refused token is remembered: the API server may accept it later."""
 _MOST: Final = 10_000
 
 
@@ -174,10 +174,10 @@ class ReviewedTokens:
     """Projected tokens of service accounts, which the API server reviews (TokenReview).
 
     Args:
-        review: asks the API server.
-        audience: that tokens must be made for.
-        known: whose pool, or an administrator, a ``NAMESPACE/NAME`` is; None: nobody's.
-        clock: monotonic, in seconds.
+        review: reviews tokens.
+        audience: required audience of tokens.
+        known: returns the caller for a service account, ``NAMESPACE/NAME``; None: unknown.
+        clock: returns monotonic seconds.
     """
 
     def __init__(
@@ -215,7 +215,7 @@ class ReviewedTokens:
 
 
 def service_accounts(fixed: Callable[[], Mapping[str, Caller]], catalog: Catalog) -> Callable[[str], Caller | None]:
-    """Whose each service account is: as ``fixed`` says now, else as administrators have registered it."""
+    """Returns a function that finds the caller for a service account: in ``fixed``, else in the catalog."""
 
     def caller(name: str) -> Caller | None:
         registered = catalog.service_accounts.get(name)
@@ -225,12 +225,12 @@ def service_accounts(fixed: Callable[[], Mapping[str, Caller]], catalog: Catalog
 
 
 def read_service_accounts(path: Path) -> dict[str, Caller]:
-    """Whose each service account is: ``{"NAMESPACE/NAME": {"pool": "NAMESPACE/POOL"}}`` or ``{"admin": true}``.
+    """Reads callers by service account: ``{"NAMESPACE/NAME": {"pool": "NAMESPACE/POOL"}}`` or ``{"admin": true}``.
 
-    An administrator with a ``namespace`` beside it speaks for that one only.
+    An administrator with a ``namespace`` may make changes for that one only.
 
     Raises:
-        ValueError: it is no such file.
+        ValueError: the file can't be read or has another format.
     """
     return {name: _caller(name, known) for name, known in _read(path).items()}
 

@@ -1,4 +1,4 @@
-"""Protobuf messages from and to plain values, of which the calls' own types are made."""
+"""Conversion between Protobuf messages and plain values, from which the calls' own types are made."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -7,11 +7,11 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 _ONLY_FIELD: Final = {"SpecNames": "names", "InstanceQuotas": "types"}
-"""Messages that only are there because a map of Protobuf holds no lists and no maps."""
+"""Messages that exist only because a Protobuf map can't contain lists or maps."""
 
 
 def to_plain(message: Message) -> Any:
-    """What a message says; fields that were not set are left out."""
+    """Returns a message's fields as plain values, without unset fields."""
     kind = message.DESCRIPTOR.name
     if kind == "StorageOption":
         which = message.WhichOneof("value")
@@ -24,9 +24,9 @@ def to_plain(message: Message) -> Any:
 
 
 def repeated_values(message: Message, most: int) -> int:
-    """How many values the lists and maps of a message have, and of the messages in it; above ``most``, no exact number.
+    """Returns the number of values in the lists and maps of a message, nested ones included; inexact above ``most``.
 
-    A list is counted before its messages are looked at: one of a few bytes each takes long to read.
+    A list is counted before its messages are read: a list of tiny messages takes long to read.
     """
     count, messages = 0, [message]
     for each in messages:
@@ -40,7 +40,7 @@ def repeated_values(message: Message, most: int) -> int:
 
 
 def from_plain(kind: type[Message], plain: Any) -> Message:
-    """A message that says this; what is None is left out."""
+    """Returns a message with these values, without those that are None."""
     message = kind()
     _fill(message, plain)
     return message
@@ -91,7 +91,7 @@ def _set(message: Message, field: FieldDescriptor, value: Any) -> None:
 
 
 def _messages(field: FieldDescriptor, value: Any) -> Iterable[Message]:
-    """The messages that are a field's value, or in it."""
+    """Returns the messages in a field's value."""
     if field.message_type is None:
         return ()
     if _is_map(field):

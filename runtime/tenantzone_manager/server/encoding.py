@@ -1,4 +1,4 @@
-"""Answers to GetCacheLocation, with a thousand blocks each: what one block adds to an answer is made once."""
+"""Encoding of long answers: the encoded form of each block is cached and reused."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -14,7 +14,7 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 def matched_blocks(match: Match, is_by_key: bool) -> int:
-    """How many blocks of the prompt need not be computed; of a query by key, how many were found."""
+    """Returns the number of the prompt's blocks that need not be computed; for a query by key, of found blocks."""
     if is_by_key:
         return sum(bool(block.locations) for block in match.blocks)
     return match.hit or match.first + len(match.blocks)
@@ -24,8 +24,8 @@ class AnswerEncoder:
     """Encodes long answers in parts.
 
     Args:
-        turns: in which this is done.
-        lease: seconds for which what is found can be read.
+        turns: the turns in which answers are encoded.
+        lease: seconds for which found blocks can be read.
     """
 
     def __init__(self, turns: Turns, lease: float) -> None:
@@ -33,12 +33,12 @@ class AnswerEncoder:
         self._lease = lease
 
     async def match_as_json(self, caller: str, match: Match, matched: int) -> bytes:
-        """Where blocks can be read, in JSON.
+        """Returns the answer to GetCacheLocation in JSON.
 
         Args:
-            caller: whose turns are taken.
-            match: the blocks.
-            matched: how many of the prompt's blocks need not be computed.
+            caller: name under which turns are taken.
+            match: found blocks.
+            matched: number of the prompt's blocks that need not be computed.
         """
         blocks: list[msgspec.Raw] = []
         async for part in self._turns.parts(caller, len(match.blocks), READ_AT_ONCE):
@@ -48,7 +48,7 @@ class AnswerEncoder:
         )
 
     async def match_as_proto(self, caller: str, match: Match, matched: int) -> bytes:
-        """The same as a Protobuf message: its fields, then a field for each block, one after the other."""
+        """Returns the same answer as a Protobuf message: its fields, followed by one field for each block."""
         head: bytes = manager_pb2.GetCacheLocationResponse(
             first_block=match.first, matched_blocks=matched, lease_seconds=self._lease
         ).SerializeToString()
@@ -58,7 +58,7 @@ class AnswerEncoder:
         return head + b"".join(blocks)
 
     async def started_as_json(self, caller: str, started: StartWriteCacheResponse) -> bytes:
-        """What is to be written, in JSON."""
+        """Returns the answer to StartWriteCache in JSON."""
         blocks: list[bytes] = []
         async for part in self._turns.parts(caller, len(started.blocks), READ_AT_ONCE):
             blocks.append(_ENCODER.encode(started.blocks[part])[1:-1])
@@ -66,7 +66,7 @@ class AnswerEncoder:
         return _ENCODER.encode({"write_id": started.write_id, "deadline": started.deadline, "blocks": all_blocks})
 
     async def started_as_proto(self, caller: str, started: StartWriteCacheResponse) -> bytes:
-        """The same as a Protobuf message; a field that is repeated may stand in several parts of it."""
+        """Returns the same answer as a Protobuf message, whose repeated field may come in several parts."""
         head = manager_pb2.StartWriteCacheResponse(write_id=started.write_id, deadline=started.deadline)
         encoded: list[bytes] = [head.SerializeToString()]
         async for part in self._turns.parts(caller, len(started.blocks), READ_AT_ONCE):
@@ -82,12 +82,12 @@ class AnswerEncoder:
 
 
 def locations_to_proto(locations: Sequence[LocationPlace]) -> "manager_pb2.BlockLocations":
-    """Where a block can be read."""
+    """Returns a message with the locations where a block can be read."""
     return manager_pb2.BlockLocations(locations=[location_to_proto(location) for location in locations])
 
 
 def location_to_proto(location: LocationPlace) -> "manager_pb2.CacheLocation":
-    """A location."""
+    """Returns a message with a location."""
     specs = [manager_pb2.LocationSpec(name=spec.name, uri=spec.uri, size=spec.size) for spec in location.specs]
     return manager_pb2.CacheLocation(id=location.id, type=location.type, storage=location.storage, specs=specs)
 
@@ -98,7 +98,7 @@ def _block_json(block: Readable) -> msgspec.Raw:
 
 
 def _block_proto(block: Readable) -> bytes:
-    # A message with this one block, and no other field, is that field as it stands in every message.
+    # The encoding of a message with only this block is the encoding of this field in any message.
     only = manager_pb2.GetCacheLocationResponse(blocks=[locations_to_proto(block.locations)])
     block.as_proto = only.SerializeToString()
     return block.as_proto

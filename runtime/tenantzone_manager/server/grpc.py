@@ -1,4 +1,4 @@
-"""The calls over gRPC, as manager.proto has them."""
+"""The calls over gRPC, as defined in manager.proto."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ from tenantzone_manager.turns import Turns
 SERVICE: Final = manager_pb2.DESCRIPTOR.services_by_name["KVCacheManager"].full_name
 
 LARGEST_ANSWER: Final = 64 * 2**20
-"""Bytes."""
+"""The largest answer, in bytes."""
 
 _log = logging.getLogger(__name__)
 Encode = Callable[[Caller, Any, Any], Awaitable[bytes]]
@@ -32,13 +32,13 @@ Read = Callable[[bytes, Caller], Any]
 def server(
     manager: CacheManager, service: Service, authenticator: Authenticator, bounds: GrpcBounds | None = None
 ) -> grpc.aio.Server:
-    """What answers over gRPC; it has no port yet. Without bounds for slow clients it has the default ones."""
+    """Returns the gRPC server, still without a port; ``bounds``: None: the default bounds for slow clients."""
     bounds = GrpcBounds() if bounds is None else bounds
     options = [
         *bounds.options(),
         ("grpc.max_receive_message_length", LARGEST_REQUEST),
         ("grpc.max_send_message_length", LARGEST_ANSWER),
-        # Two managers on one port would each get a part of the calls, and nobody would be told.
+        # Otherwise two managers on one port would silently share the calls.
         ("grpc.so_reuseport", 0),
     ]
     made = grpc.aio.server(options=options)
@@ -91,7 +91,7 @@ def _handler(
             if len(data) > LONG_REQUEST:
                 await turns.take(caller.turns)
             asked = read(data, caller)
-            # As over HTTP, a caller that is gone ends nothing: what is done already must be noted and told.
+            # As over HTTP, a disconnect does not cancel the call: completed work must be recorded and reported.
             task = asyncio.create_task(service.call(call, caller, asked))
             under_way.add(task)
             task.add_done_callback(under_way.discard)

@@ -1,7 +1,7 @@
-"""Bounds on what slow clients of the gRPC port hold: gRPC's own for time, and one of ours for their number.
+"""Bounds for slow clients of the gRPC port: gRPC's own bounds on time, and a bound on the number of connections.
 
-gRPC can only refuse new connections beyond a number. Here a new connection is accepted, and the one that has sent
-nothing for longest is closed. gRPC does not show its sockets, so this looks for them among those of the process.
+gRPC can only refuse new connections beyond a number. Here a new connection is accepted, and the one that has been
+silent for longest is closed. gRPC does not expose its sockets, so they are searched among the process's files.
 """
 
 import asyncio
@@ -17,42 +17,42 @@ from typing import Final
 
 _OPEN_FILES: Final = Path("/proc/self/fd")
 _LAST_RECEIVED: Final = slice(52, 56)
-"""Where struct tcp_info of Linux has the milliseconds since something came."""
+"""The bytes of Linux' struct tcp_info with the milliseconds since data was received."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class GrpcBounds:
-    """What the clients of the gRPC port may take."""
+    """Bounds for the clients of the gRPC port."""
 
     handshake_seconds: float = 10.0
-    """For TLS and HTTP/2's first frames, from the connection on."""
+    """Time for TLS and HTTP/2's first frames, from the connection on."""
     message_seconds: float = 30.0
-    """For a call's message, from its head on."""
+    """Time for a call's message, from its headers on."""
     answer_seconds: float = 10.0
-    """In which a client must answer a ping, or take what it was sent."""
+    """Time in which a client must answer a ping or accept data."""
     idle_seconds: float = 300.0
-    """That a connection stays open without a call."""
+    """Time for which a connection stays open without a call."""
     age_seconds: float = 600.0
-    """After which a connection takes no new call, ..."""
+    """Age from which a connection accepts no new calls."""
     grace_seconds: float = 120.0
-    """... and what its last calls have then, slow reading included."""
+    """Time that its last calls have then, slow reading included."""
     calls: int = 256
-    """Under way on one connection."""
+    """The most concurrent calls on one connection."""
     connections: int = 1024
-    """Beyond it, the connection that has sent nothing for longest is closed."""
+    """The most connections; beyond, the one that has been silent for longest is closed."""
     look_seconds: float = 1.0
-    """Between two looks at their number."""
+    """Time between two counts of connections."""
 
     def options(self) -> list[tuple[str, int]]:
-        """As gRPC takes them."""
+        """Returns the options for gRPC."""
         milliseconds = {
             "grpc.server_handshake_timeout_ms": self.handshake_seconds,
             "grpc.http2.settings_timeout": self.handshake_seconds,
             "grpc.keepalive_time_ms": self.answer_seconds,
             "grpc.keepalive_timeout_ms": self.answer_seconds,
-            # Without it, gRPC waits a minute for the answer to a ping, whatever the time above.
+            # Otherwise gRPC waits a minute for the answer to a ping, whatever the time above.
             "grpc.http2.ping_timeout_ms": self.answer_seconds,
             "grpc.max_connection_idle_ms": self.idle_seconds,
             "grpc.max_connection_age_ms": self.age_seconds,
@@ -63,7 +63,7 @@ class GrpcBounds:
 
 
 async def bound_connections(port: int, bounds: GrpcBounds) -> None:
-    """Close the connections to a port of this process that are too many, until cancelled."""
+    """Close surplus connections to a port of this process, until cancelled."""
     is_told = False
     while True:
         await asyncio.sleep(bounds.look_seconds)
@@ -93,10 +93,10 @@ def _close_quietest(port: int, connections: int) -> None:
 
 @contextmanager
 def _accepted(number: int, port: int) -> Iterator[socket.socket]:
-    """A connection to a port, by its file's number; only while the block runs there is one more file for it.
+    """Yields the connection with a file descriptor, as a duplicate that is closed after the ``with`` block.
 
     Raises:
-        OSError: it is something else, or has just been closed.
+        OSError: it is not a connection to the port, or has just been closed.
     """
     copy = os.dup(number)
     try:

@@ -43,13 +43,13 @@ Handler = Callable[[web.Request], Awaitable[web.Response]]
 def application(
     manager: CacheManager, service: Service, authenticator: Authenticator, *, asks_for_certificates: bool = False
 ) -> web.Application:
-    """What answers over HTTP.
+    """Returns the HTTP application.
 
     Args:
-        manager: whose state is told.
-        service: makes the calls.
-        authenticator: knows callers by their tokens.
-        asks_for_certificates: whether a call needs a client certificate, which TLS has checked, beside its token.
+        manager: manager whose state is reported.
+        service: executes the calls.
+        authenticator: identifies callers by their tokens.
+        asks_for_certificates: whether a call needs a client certificate, verified by TLS, in addition to its token.
     """
     app = web.Application(client_max_size=LARGEST_REQUEST)
     malformed = MalformedRequests()
@@ -65,7 +65,7 @@ def application(
         return web.Response(text="ok\n")
 
     async def readyz(_: web.Request) -> web.Response:
-        # Without room it is ready all the same: blocks can be read, and removed.
+        # Without room it is still ready: blocks can be read and removed.
         text = f"{'ok' if manager.is_ready else 'no index'}{': ' if manager.problem else ''}{manager.problem}\n"
         return web.Response(status=200 if manager.is_ready else 503, text=text)
 
@@ -73,7 +73,7 @@ def application(
         try:
             await service.show_in_metrics()
         except IndexUnavailable:
-            # What this process counts is told all the same.
+            # This process's own counts are still reported.
             manager.metrics.show_accounts({})
         encoder, content_type = choose_encoder(request.headers.get("Accept", ""))
         return web.Response(body=encoder(manager.metrics.registry), headers={"Content-Type": content_type})
@@ -86,10 +86,10 @@ def application(
 
 
 def without_index(problem: Callable[[], str]) -> web.Application:
-    """What answers while there is no index yet.
+    """Returns the application that answers while the index is not open yet.
 
     Args:
-        problem: why there is none.
+        problem: returns the reason.
     """
     app = web.Application()
 

@@ -1,4 +1,4 @@
-"""Requests that are no messages at all: they are logged once for each caller, so that none can fill the log."""
+"""Malformed requests: they are logged once for each caller, so that none can fill the log."""
 
 import contextlib
 import logging
@@ -17,15 +17,15 @@ class MalformedRequests:
 
     def __init__(self) -> None:
         self._callers: set[str] = set()
-        """Who has sent one. Only names of known callers come here."""
+        """The callers that have sent one. Only names of authenticated callers are added."""
 
     @contextlib.contextmanager
     def noted(self, call: str, caller: Caller) -> Iterator[None]:
-        """Read a request within this.
+        """Wrap the decoding of a request.
 
         Args:
-            call: its name.
-            caller: who sent it.
+            call: name of the call.
+            caller: caller of the request.
 
         Raises:
             ValueError: the request is malformed.
@@ -33,7 +33,7 @@ class MalformedRequests:
         try:
             yield
         except msgspec.ValidationError:
-            # It is a message, and asks for what can't be.
+            # The request is well-formed and has an invalid value.
             raise
         except (msgspec.DecodeError, DecodeError) as error:
             if caller.name not in self._callers:

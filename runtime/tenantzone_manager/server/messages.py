@@ -1,6 +1,6 @@
-"""What is asked and answered. The gRPC messages (``manager.proto``) have the same fields.
+"""Requests and answers. The gRPC messages (``manager.proto``) have the same fields.
 
-In JSON, keys of blocks are base64, as Protobuf's own mapping to JSON has bytes.
+In JSON, keys of blocks are base64, as in Protobuf's JSON mapping of bytes.
 """
 
 from typing import Annotated, Any
@@ -23,18 +23,17 @@ from tenantzone_manager.hits import KeyGroup
 from tenantzone_manager.reading import LocationPlace, Query
 
 MAX_KEYS = 16_384
-"""In one call. Each step over all of them takes a few milliseconds, in which no other caller is
-served."""
+"""The most keys in one call. Each step over all keys takes a few milliseconds, in which no other caller is served."""
 MAX_PARTS = 2**18
-"""Of all blocks that one call names, by their instance's ``specs``; a query by groups names each block for each group.
-In an answer each part has some 200 bytes."""
+"""The most parts of all blocks in one call, from their instance's ``specs``; a query by groups has each block once for
+each group. In an answer each part has about 200 bytes."""
 MAX_TOKENS = 2**17
-"""In one call. A prompt with more tokens is named by the keys of its blocks."""
+"""The most tokens in one call. A longer prompt must be given by the keys of its blocks."""
 MAX_VALUES = MAX_TOKENS + 1024
-"""Keys, tokens, indices and names in one request together. To read one takes some tens of nanoseconds, in which no
+"""The most keys, tokens, indices and names in one request together. Reading one takes tens of nanoseconds, in which no
 other caller is served."""
 LARGEST_REQUEST = 4 * 2**20
-"""Bytes. In JSON, as many keys as there may be, of 128 bytes, with an index and a spec set for each, take 3.2 MiB."""
+"""Bytes. In JSON, ``MAX_KEYS`` keys of 128 bytes, with an index and a spec set for each, take 3.2 MiB."""
 
 Keys = Annotated[list[Annotated[bytes, Meta(min_length=1, max_length=128)]], Meta(max_length=MAX_KEYS)]
 TokenIds = Annotated[list[int], Meta(max_length=MAX_TOKENS)]
@@ -54,19 +53,19 @@ class Message(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_def
 
 
 class Answer(msgspec.Struct, kw_only=True):
-    """What comes back."""
+    """An answer."""
 
 
 class Empty(Message):
-    """A request that says nothing."""
+    """A request without fields."""
 
 
 class Done(Answer):
-    """An answer that says nothing but that it was done."""
+    """An answer without fields."""
 
 
 class Prompt(Message):
-    """A prompt's blocks from its beginning, by their keys or by its tokens: one of the two."""
+    """A prompt's blocks from its beginning, given either by keys or by tokens."""
 
     instance_id: Name
     block_keys: Keys = []
@@ -74,21 +73,21 @@ class Prompt(Message):
 
 
 class GetCacheLocationRequest(Prompt):
-    """Which blocks can be read, and where."""
+    """Get the locations of readable blocks."""
 
     query_type: Query = "prefix"
-    """``key``: each by itself; ``prefix``: up to the first that is not there; ``window``: the last blocks only;
-    ``groups``: up to where each of the model's groups of KV caches has what it needs."""
+    """``key``: each block on its own; ``prefix``: up to the first missing block; ``window``: the last blocks only;
+    ``groups``: the longest prefix for which each of the model's KV-cache groups has the blocks it needs."""
     window: Annotated[int, Meta(ge=0, le=MAX_KEYS)] = 0
-    """Blocks; for a query by window."""
+    """For a query by window: the number of blocks."""
     specs: list[str] = []
-    """Parts that a location must have; none: any that it was written with."""
+    """Parts that a location must have; empty: any parts."""
     groups: Annotated[list[KeyGroup], Meta(max_length=1024)] = []
-    """For a query by groups. Each block of the prompt is looked up at most once for each group."""
+    """For a query by groups: the groups. Each block of the prompt is looked up at most once for each group."""
 
 
 class BlockLocations(Answer):
-    """Where one block can be read, best first; empty: nowhere."""
+    """The locations where one block can be read, best first; empty: it can't be read."""
 
     locations: list[LocationPlace]
 
@@ -97,106 +96,106 @@ class GetCacheLocationResponse(Answer):
     """The blocks that can be read."""
 
     first_block: int
-    """Index of the first of ``blocks`` among the prompt's; of a query by groups, 0."""
+    """The index in the prompt of the first of ``blocks``; for a query by groups, 0."""
     matched_blocks: int
-    """How long a prefix of the prompt need not be computed; of a query by key, how many blocks were found."""
+    """The length in blocks of the prefix that need not be computed; for a query by key, the number of found blocks."""
     lease_seconds: float
-    """For so long all of these can be read, from when the request was sent."""
+    """Seconds for which all of these can be read, counted from when the request was sent."""
     blocks: list[BlockLocations]
-    """Of a query by groups: what the first one needs of ``matched_blocks``, then the next one, and so on."""
+    """The found blocks; for a query by groups, those of the first group, then those of the next, and so on."""
 
 
 class StartWriteCacheRequest(Prompt):
-    """A wish to write those blocks of a prompt that are missing."""
+    """Begin to write the missing blocks of a prompt."""
 
     first_block: Annotated[int, Meta(ge=0)] = 0
-    """Of those that the caller has; the ones before it are named only."""
+    """The first block that the caller has; the blocks before it are only named."""
     spec_sets: Annotated[list[str], Meta(max_length=MAX_KEYS)] = []
-    """Of each block from ``first_block`` on, which of the instance's spec sets it has; empty: all parts of all."""
+    """For each block from ``first_block`` on, the name of its spec set; empty: all parts of all blocks."""
     write_timeout_seconds: Annotated[float, Meta(gt=0)] | None = None
-    """After which the writer is taken for dead."""
+    """Seconds after which the writer is presumed dead."""
     parents: Annotated[list[Annotated[int, Meta(ge=-1)]], Meta(max_length=MAX_KEYS)] = []
-    """Of each block, the index of the block before it in its prompt; -1: there is none. Empty: each follows the one
-    that is named before it."""
+    """For each block, the index of the previous block of its prompt; -1: none. Empty: each block follows the one named
+    before it."""
     whole: bool = False
-    """Whether nothing is to be written where not all that is missing can be: a part would be of no use."""
+    """Whether to write nothing unless all missing blocks can be written: a part would be useless."""
 
 
 class BlockToWrite(Answer):
-    """What a block is to who asked to write it."""
+    """A block's write status for the caller."""
 
     standing: Standing
     location: LocationPlace | None = None
-    """Where to write it, if it is to be written."""
+    """Where to write it; absent: it is not to be written."""
 
 
 class StartWriteCacheResponse(Answer):
-    """What is to be written, and where."""
+    """The blocks to write, and their locations."""
 
     write_id: str
-    """For FinishWriteCache; empty: nothing is to be written."""
+    """The id for FinishWriteCache; empty: there is nothing to write."""
     deadline: float
     """Unix time."""
     blocks: list[BlockToWrite]
 
 
 class FinishWriteCacheRequest(Message):
-    """What became of a write, by the keys of StartWriteCache or by the tokens and indices of its blocks."""
+    """Finish a write; its blocks are given by keys, or by tokens and indices."""
 
     instance_id: Name
     write_id: Annotated[str, Meta(min_length=1, max_length=64)]
     block_keys: Keys = []
-    """Of all blocks of the write that were written or failed, in any order."""
+    """The keys of all blocks of the write that were written or failed, in any order."""
     token_ids: TokenIds = []
     blocks: Annotated[list[int], Meta(max_length=MAX_KEYS)] = []
-    """Which of the blocks that are named were written or failed. With ``block_keys``, empty: all of them."""
+    """The indices of the given blocks that were written or failed. With ``block_keys``, empty: all of them."""
     failed_blocks: Annotated[list[int], Meta(max_length=MAX_KEYS)] = []
-    """Which of ``block_keys``, or of the prompt's blocks, were not written as a whole."""
+    """The indices in ``block_keys``, or in the prompt's blocks, of blocks that were not written completely."""
 
 
 class FinishWriteCacheResponse(Answer):
-    """What became of each block, in the order of the request."""
+    """The ending of each block, in the order of the request."""
 
     endings: list[Ending]
 
 
 class RemoveCacheRequest(Message):
-    """Blocks that shall be gone, by key or by the tokens of their prompt."""
+    """Remove blocks, given by key or by the tokens of their prompt."""
 
     instance_id: Name
     block_keys: Keys = []
     token_ids: TokenIds = []
     first_block: Annotated[int, Meta(ge=0)] = 0
-    """Only those from here on."""
+    """The first block to remove."""
 
 
 class TrimCacheRequest(Message):
-    """A wish to have less of an instance, least recently used first."""
+    """Remove blocks of an instance, least recently used first."""
 
     instance_id: Name
     storage_type: str = ""
-    """Only there; empty: in each type."""
+    """The storage type; empty: each type."""
     unused_for_seconds: Seconds = 0.0
-    """Only what was not used for so long."""
+    """Only blocks that were unused for this many seconds."""
     to_bytes: Bytes = 0
-    """Until no more is left of a type."""
+    """Bytes to keep in each type."""
 
 
 class RemovedResponse(Answer):
-    """What ceased to serve; its bytes are given back when no reader can be left."""
+    """The blocks and bytes that ceased to serve; the bytes are released once no reader is left."""
 
     blocks: int
     bytes: int
 
 
 class RegisterInstanceRequest(Message):
-    """An instance as it shall be for ever."""
+    """Register an instance, which never changes afterwards."""
 
     instance: Instance
 
 
 class InstanceResponse(Answer):
-    """An instance as it is registered."""
+    """A registered instance."""
 
     instance: Instance
     bytes_by_type: dict[str, int]
@@ -215,11 +214,11 @@ class ListInstancesResponse(Answer):
 
 
 class PutInstanceGroupRequest(Message):
-    """A group as it shall be from now on."""
+    """Create or replace a group."""
 
     group: InstanceGroup
     namespace: Namespace = ""
-    """Whose pools, aliases, zones and instances these are: those of others are kept. Empty: they are all."""
+    """The namespace of these pools, aliases, zones and instances; those of others are kept. Empty: all are replaced."""
 
 
 class OfGroup(Message):
@@ -229,32 +228,32 @@ class OfGroup(Message):
 
 
 class Usage(Answer):
-    """An account: bytes."""
+    """An account, in bytes."""
 
     used: int
     deleting: int
     committed: int
-    """Used, or promised and not used."""
+    """Used bytes, and reserved bytes that are not used."""
 
 
 class GroupResponse(Answer):
-    """A group, and what it uses."""
+    """A group and its usage."""
 
     group: InstanceGroup
     total: Usage
     types: dict[str, Usage]
     instances: int
-    """How many are in it."""
+    """The number of its instances."""
     evicted_blocks: int
-    """Since the group is there, from one storage type each."""
+    """Evictions since the group was created, each from one storage type."""
     evicted_bytes: int
 
 
 class ListInstanceGroupsRequest(Message):
-    """A wish to see the groups."""
+    """List the groups."""
 
     namespace: Namespace = ""
-    """Only its pools, aliases, zones and instances are shown of each; empty: all."""
+    """The namespace whose pools, aliases, zones and instances are shown; empty: all."""
 
 
 class ListInstanceGroupsResponse(Answer):
@@ -264,7 +263,7 @@ class ListInstanceGroupsResponse(Answer):
 
 
 class RegisterStorageRequest(Message):
-    """A storage as it shall be from now on."""
+    """Create or replace a storage."""
 
     storage: Storage
 
@@ -276,18 +275,18 @@ class OfStorage(Message):
 
 
 class StorageResponse(Answer):
-    """A storage, what was last found of it, and what it has."""
+    """A storage, its state and its usage."""
 
     storage: Storage
     available: bool
     problem: str
-    """Why it can't be used; empty: it can, if it is enabled."""
+    """Why it can't be used; empty: it can be used if it is enabled."""
     since: float
-    """Unix time since when it can be used, or can't."""
+    """Unix time of the last change of availability."""
     used: int
     """Bytes."""
     shares_place_with: list[str] = []
-    """Other storages that name the same place: only the first of them can be used."""
+    """Other storages with the same address: only the first of them can be used."""
 
 
 class ListStoragesResponse(Answer):
@@ -297,7 +296,7 @@ class ListStoragesResponse(Answer):
 
 
 class PutServiceAccountRequest(Message):
-    """A service account as it shall be from now on."""
+    """Create or replace a service account."""
 
     account: ServiceAccount
 
@@ -315,21 +314,21 @@ class ListServiceAccountsResponse(Answer):
 
 
 class ErrorBody(Answer):
-    """Why a request was not done."""
+    """Why a request was refused."""
 
     code: str
-    """As gRPC calls it: ``INVALID_ARGUMENT``, ``NOT_FOUND`` and so on."""
+    """The gRPC status: ``INVALID_ARGUMENT``, ``NOT_FOUND`` and so on."""
     message: str
 
 
 class ErrorResponse(Answer):
-    """The answer to a request that was not done."""
+    """The answer to a refused request."""
 
     error: ErrorBody
 
 
 def field_names(kind: Any) -> list[str]:
-    """The fields of a message."""
+    """Returns the names of a message's fields."""
     return [field.name for field in msgspec.structs.fields(kind)]
 
 
@@ -337,7 +336,7 @@ def check_values(count: int) -> None:
     """Refuse a request before its values are read.
 
     Args:
-        count: how many there are at most.
+        count: upper bound of the number of values.
 
     Raises:
         ValueError: there may be more than ``MAX_VALUES``.

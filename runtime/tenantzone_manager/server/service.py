@@ -1,4 +1,4 @@
-"""All calls of the manager, whoever brings them: HTTP and gRPC ask here."""
+"""The implementation of all calls, for HTTP and gRPC."""
 
 import time
 from collections import Counter
@@ -35,21 +35,21 @@ CODES: Final[tuple[tuple[type[Exception], str], ...]] = (
     (m.RequestTooLarge, "RESOURCE_EXHAUSTED"),
     (ValueError, "INVALID_ARGUMENT"),
 )
-"""What went wrong, as callers are told it."""
+"""The status codes of errors, as reported to callers."""
 
 
 class Service:
     """The calls of one manager.
 
     Args:
-        manager: does what is asked.
+        manager: executes the calls.
     """
 
     def __init__(self, manager: CacheManager) -> None:
         self._manager = manager
 
     async def call(self, call: "Call", caller: Caller, request: Any) -> Any:
-        """Do what is asked.
+        """Execute a call.
 
         Raises:
             Exception: one of ``CODES``.
@@ -79,7 +79,7 @@ class Service:
             instance = replace(instance, pool=caller.pool)
         if group is not None and group.name != instance.group:
             known = self._manager.catalog.instances.get(instance.name)
-            # Its blocks stay where they are when an alias comes to mean another group.
+            # Its blocks stay where they are when an alias moves to another group.
             instance = replace(instance, group=known.group if known is not None else group.name)
         registered = await self._manager.catalog.register_instance(instance)
         self._note("register_instance", caller, registered)
@@ -104,7 +104,7 @@ class Service:
         found = sum(bool(block.locations) for block in match.blocks)
         metrics = self._manager.metrics
         metrics.queried.labels(instance.group).inc(len(keys))
-        # Of a prefix that is found by groups each block counts once, however many groups were given a part of it.
+        # In a query by groups each block of the prefix counts once, however many groups need it.
         metrics.matched.labels(instance.group).inc(match.hit or found)
         if self._manager.events.is_on:
             given = match.hit_keys or keys[match.first : match.first + len(match.blocks)]
@@ -199,7 +199,7 @@ class Service:
                     to_bytes=request.to_bytes,
                     on_removed=self._on_removed("trim_cache", caller),
                 )
-            # A block stays in its type until what comes after it has gone from the others.
+            # A block stays in its type until later blocks have left the other types.
             is_done = len(types) == 1 or removed.blocks == before
         return m.RemovedResponse(blocks=removed.blocks, bytes=removed.bytes)
 
@@ -280,13 +280,13 @@ class Service:
         return m.ListServiceAccountsResponse(accounts=list(self._manager.catalog.service_accounts.values()))
 
     async def show_in_metrics(self) -> None:
-        """Bring the gauges up to date, for a scrape.
+        """Update the gauges for a scrape.
 
         Raises:
             IndexUnavailable: the index does not answer; all gauges but those of accounts are up to date.
         """
         manager = self._manager
-        # What this process knows by itself comes first: an index that does not answer must not leave it as it was.
+        # First the values that this process has: they must be updated even if the index does not answer.
         manager.metrics.show_storages(
             (each.storage, manager.storages.is_available(each.storage.name)) for each in manager.storages.standings()
         )
@@ -306,7 +306,7 @@ class Service:
         manager.metrics.show_accounts({at: accounts[name] for at, name in names.items() if name in accounts})
 
     async def _instance(self, caller: Caller, name: str) -> Instance:
-        """An instance that the caller may touch; of any other it is not told whether it is there."""
+        """Returns an instance that the caller may access; the error for any other does not reveal whether it exists."""
         try:
             instance = await self._manager.catalog.instance(name)
         except NotFound:
@@ -354,7 +354,7 @@ class Service:
         )
 
     async def _storage_response(self, storage: Storage) -> m.StorageResponse:
-        """Of a storage as it was when it was asked for: another call may have taken it out meanwhile."""
+        """Returns the answer for a storage, which another call may have removed meanwhile."""
         used = (await self._manager.index.account(books.storage_account(storage.name))).used
         for standing in self._manager.storages.standings():
             if standing.storage.name == storage.name:
@@ -388,7 +388,7 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call, as both protocols have it."""
+    """A call of both protocols."""
 
     name: str
     request: type[Any]
@@ -422,7 +422,7 @@ CALLS: Final = (
 
 
 def code_of(error: Exception) -> str:
-    """What went wrong, in gRPC's words."""
+    """Returns the gRPC status code of an error."""
     return next((code for kind, code in CODES if isinstance(error, kind)), "INTERNAL")
 
 
@@ -434,9 +434,9 @@ def _check_parts(instance: Instance, count: int, groups: int = 1) -> None:
     """Refuse a call whose answer would be too long.
 
     Args:
-        instance: whose blocks they are.
-        count: blocks.
-        groups: of KV caches, of which each may have all of these blocks.
+        instance: instance of the blocks.
+        count: number of blocks.
+        groups: number of KV-cache groups, each of which may have all of these blocks.
 
     Raises:
         ValueError: the blocks have too many parts.
@@ -448,10 +448,10 @@ def _check_parts(instance: Instance, count: int, groups: int = 1) -> None:
 
 
 def _keys(instance: Instance, keys: list[bytes], token_ids: list[int]) -> list[bytes]:
-    """The keys of a prompt's blocks.
+    """Returns the keys of a prompt's blocks.
 
     Raises:
-        ValueError: neither or both of keys and tokens are given, a key is there twice, or tokens make too many blocks.
+        ValueError: neither or both of keys and tokens are given, a key is repeated, or the tokens make too many blocks.
     """
     if bool(keys) == bool(token_ids):
         raise ValueError("say which blocks are meant by block_keys or by token_ids: by one of the two")

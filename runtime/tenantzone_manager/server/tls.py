@@ -1,4 +1,4 @@
-"""TLS on the manager's ports. Its files are looked at for each new connection, so they may be renewed while it runs."""
+"""TLS on the manager's ports. The files are checked for each new connection, so they may be renewed at run time."""
 
 import ssl
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from tenantzone_contract.tls import TlsError, TlsFiles, server_context
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """What one and the same files come to, for HTTP and for gRPC."""
+    """The TLS settings for HTTP and gRPC from the same version of the files."""
 
     context: ssl.SSLContext
     configuration: Any
@@ -22,10 +22,10 @@ class ServerTls:
     """TLS of one manager.
 
     Args:
-        files: certificate and key; where there are authorities, who asks must show a certificate of theirs.
+        files: certificate and key; if there are authorities, callers must present a certificate signed by one of them.
 
     Raises:
-        TlsError: they can't be used.
+        TlsError: the files can't be used.
     """
 
     def __init__(self, files: TlsFiles) -> None:
@@ -35,11 +35,11 @@ class ServerTls:
         self._renewed.newest()
 
     def context(self) -> ssl.SSLContext:
-        """For HTTP, where :attr:`asks_for_certificates` is left to the calls: who asks for its health has none."""
+        """Returns the context for HTTP. Calls check :attr:`asks_for_certificates`: health probes have none."""
         context = server_context(self._files)
         if self.asks_for_certificates:
-            # Who goes on with an old session shows nothing: it would be believed for what was true when that began.
-            # Those of versions before 1.3 can't be switched off.
+            # A resumed session presents no certificate: it would be trusted for what was valid when it began.
+            # Resumption in versions before 1.3 can't be disabled.
             context.minimum_version, context.num_tickets = ssl.TLSVersion.TLSv1_3, 0
 
         def choose(connection: ssl.SSLObject, _name: str, _context: ssl.SSLContext) -> None:
@@ -69,6 +69,6 @@ class ServerTls:
             pair = (key.read_bytes(), certificate.read_bytes())
             roots = None if authorities is None else authorities.read_bytes()
         except OSError as error:
-            # They were there a moment ago.
+            # They were readable a moment ago.
             raise TlsError(f"files are being replaced: {error}") from None
         return _Made(context, grpc.ssl_server_certificate_configuration([pair], roots))

@@ -1,4 +1,4 @@
-"""TokenReview, as a pod asks it of its own API server."""
+"""TokenReview requests from a pod to its own API server."""
 
 import asyncio
 import ssl
@@ -16,10 +16,10 @@ _POD: Final = "authentication.kubernetes.io/pod-name"
 
 
 class ApiServerReview:
-    """Asks over HTTPS, with the pod's own token and authorities, which may be renewed at any time.
+    """Sends reviews over HTTPS, with the pod's own token and authorities, which may be renewed at any time.
 
     Args:
-        server: the API server's URL.
+        server: URL of the API server.
         credentials: folder with ``token`` and ``ca.crt``.
     """
 
@@ -46,7 +46,7 @@ class ApiServerReview:
                 status = (await answer.json()).get("status", {})
         except (aiohttp.ClientError, TimeoutError) as error:
             raise OSError(f"the API server did not review a token: {error}") from error
-        # A server that does not know of audiences answers without them, and has not looked at it.
+        # A server without support for audiences answers without them, and has not checked them.
         if not status.get("authenticated") or audience not in status.get("audiences", ()):
             return Reviewed()
         user = status.get("user", {})
@@ -57,12 +57,12 @@ class ApiServerReview:
         return Reviewed(name.removeprefix(_PREFIX).replace(":", "/", 1), str(pod[0]))
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         if self._session is not None:
             await self._session.close()
 
     def _read(self) -> tuple[str, ssl.SSLContext]:
-        """The pod's own token, and what connections are made with."""
+        """Returns the pod's own token, and the TLS context for connections."""
         try:
             return (self._credentials / "token").read_text(), self._tls.newest()
         except ValueError as error:

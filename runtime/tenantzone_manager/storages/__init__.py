@@ -1,1 +1,1 @@
-"""The places that blocks lie in, each behind :class:`~tenantzone_manager.storages.backend.DataStorageBackend`."""
+"""The storages of blocks, each behind :class:`~tenantzone_manager.storages.backend.DataStorageBackend`."""

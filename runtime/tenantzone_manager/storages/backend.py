@@ -1,4 +1,4 @@
-"""What the manager asks of a storage. Engines read and write it by themselves, at the URIs that they are given.
+"""The interface of a storage. Engines read and write it directly, at the URIs that they are given.
 
 The manager reads and writes bytes only to copy them from one storage to another.
 """
@@ -12,7 +12,7 @@ from tenantzone_manager.core.records import CacheLocation, LocationSpec
 
 
 class Place(NamedTuple):
-    """One location of one block, by all that its names are made of."""
+    """One location of one block, with everything that its names consist of."""
 
     group: str
     instance: str
@@ -22,29 +22,29 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """What lies in a storage, as its name tells."""
+    """An object in a storage, as parsed from its name."""
 
     group: str
     instance: str
     key: bytes
     location_id: str
     name: str
-    """The storage's own name for it."""
+    """The storage's own name of it."""
     written_at: float
     """Unix time."""
 
 
 class StorageError(Exception):
-    """A storage does not do what it was asked; the message says why."""
+    """A storage operation failed; the message says why."""
 
 
 class PlaceTaken(StorageError):
     """Another storage of the same index owns the place.
 
     Args:
-        place: where it is, for people.
-        owner: the other storage's name.
-        storage: the name of the one that wants the place.
+        place: the place, for people.
+        owner: name of the owning storage.
+        storage: name of the storage that wants the place.
     """
 
     def __init__(self, place: str, owner: str, storage: str) -> None:
@@ -56,12 +56,12 @@ class PlaceTaken(StorageError):
 
 
 class Claim:
-    """The claim of one storage of one index to its place, where an ``owner`` file says ``INDEX/STORAGE``.
+    """The claim of one storage of one index to its place, in whose ``owner`` file is ``INDEX/STORAGE``.
 
     Args:
-        index: the name of the index.
-        storage: the storage's name.
-        takeover: whether to take the place from another index, once. What that one wrote is removed as orphans.
+        index: name of the index.
+        storage: name of the storage.
+        takeover: whether to take the place from another index, once. The other index's objects are removed as orphans.
     """
 
     def __init__(self, index: str, storage: str, takeover: bool) -> None:
@@ -70,23 +70,23 @@ class Claim:
         self._storage = storage
         self._takeover = takeover
         self.unregistered = ""
-        """Another storage of this index that is registered no more, and owns nothing."""
+        """Another storage of this index that is no longer registered, so it owns nothing."""
 
     def has_to_write(self, found: str, place: str) -> bool:
-        """Whether the owner's file is to be written before the place is used.
+        """Returns whether the owner file must be written before the place is used.
 
         Args:
-            found: what the file has; empty: there is none.
-            place: where it is, for people.
+            found: content of the file; empty: there is none.
+            place: the place, for people.
 
         Raises:
             PlaceTaken: another storage of this index owns the place.
-            StorageError: another index does.
+            StorageError: another index owns the place.
         """
         index, _, storage = found.partition("/")
         if found == self.text:
             return False
-        # A version before this one wrote the index only.
+        # Earlier versions wrote only the index.
         if not found or (index == self.index and storage in ("", self.unregistered)):
             return True
         if index == self.index:
@@ -99,54 +99,54 @@ class Claim:
         )
 
     def is_made(self) -> None:
-        """The place is this storage's: whoever takes it over later keeps it."""
+        """Note that the storage owns the place. A later takeover by another index is not undone."""
         self._takeover = False
 
 
 class DataStorageBackend(ABC):
-    """One storage. Methods that wait may raise :class:`StorageError`.
+    """One storage. Asynchronous methods may raise :class:`StorageError`.
 
     Args:
-        claim: to the place, which is left alone while another storage owns it.
+        claim: claim to the place, which is not touched while another storage owns it.
     """
 
     def __init__(self, claim: Claim) -> None:
         self.claim = claim
 
     slots_per_file = 0
-    """0: each part of a location is an object of its own. Else parts lie in large files of so many slots."""
+    """The number of slots in a large file; 0: each part of a location is a separate object."""
 
     @abstractmethod
     def uri(self, place: Place, spec: LocationSpec) -> str:
-        """Where a part of a location lies, with its ``size``, and in a large file with its ``blkid`` and ``offset``."""
+        """Returns the URI of a part, with its ``size``, and in a large file with its ``blkid`` and ``offset``."""
 
     @abstractmethod
     async def create(self, places: Sequence[Place]) -> None:
-        """Have it possible to write there."""
+        """Prepare these places for writing."""
 
     @abstractmethod
     async def delete(self, places: Sequence[Place]) -> None:
-        """Have what lies there go; harmless where nothing does."""
+        """Delete all parts at these places; missing ones are ignored."""
 
     @abstractmethod
     async def exist(self, places: Sequence[Place]) -> list[bool]:
-        """Whether all parts of each are there."""
+        """Returns, for each place, whether all its parts exist."""
 
     @abstractmethod
     async def read(self, place: Place, spec: LocationSpec) -> bytes:
-        """A part's bytes.
+        """Returns a part's bytes.
 
         Raises:
-            StorageError: it can't be read, or is not as long as it must be.
+            StorageError: it can't be read, or has another size.
         """
 
     @abstractmethod
     async def write(self, place: Place, spec: LocationSpec, content: bytes) -> None:
-        """Write a part where ``create`` has made that possible; who reads it after this reads all of it."""
+        """Write a part at a place prepared by ``create``; later reads return all of it."""
 
     @abstractmethod
     async def check_health(self) -> None:
-        """Try it, and claim its place.
+        """Check that the storage works, and claim its place.
 
         Raises:
             PlaceTaken: another storage of the index owns the place.
@@ -155,28 +155,28 @@ class DataStorageBackend(ABC):
 
     @abstractmethod
     def objects(self) -> AsyncIterator[list[StoredObject]]:
-        """All objects that have the names of parts, some at a time; none of what lies in large files."""
+        """Yields lists of all objects with names of parts; slots of large files are not included."""
 
     @abstractmethod
     async def remove(self, objects: Sequence[StoredObject]) -> None:
-        """Have objects go that were listed."""
+        """Delete listed objects."""
 
-    async def close(self) -> None:  # noqa: B027 - most have nothing to let go of
-        """Let go of connections."""
+    async def close(self) -> None:  # noqa: B027 - most have nothing to close
+        """Close connections."""
 
 
 def slot_bytes(size: int) -> int:
-    """Of the slot for a part of this size: whole pages, so that it can be read and written without a copy."""
+    """Returns the slot size for a part: whole pages, so that it can be read and written without a copy."""
     return -(-size // 4096) * 4096
 
 
 def part_name(place: Place, spec: LocationSpec) -> str:
-    """A part's name within its instance: no other write ever has the same."""
+    """Returns a part's name within its instance, which no other write ever uses."""
     return f"{place.key.hex()}-{place.location.id}.{spec.name}"
 
 
 def parsed_part(name: str) -> tuple[bytes, str] | None:
-    """Key and location of a part's name; None: it is none."""
+    """Returns the key and location id in a part's name; None: it is not the name of a part."""
     key, hyphen, rest = name.partition("-")
     location_id, dot, spec = rest.partition(".")
     try:

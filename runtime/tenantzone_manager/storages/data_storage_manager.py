@@ -1,4 +1,4 @@
-"""All storages of the manager: which there are, and which of them can be used now."""
+"""All storages of the manager, with their availability."""
 
 import asyncio
 import logging
@@ -16,33 +16,33 @@ from tenantzone_manager.storages.types import make
 PROBE_SECONDS: Final = 5.0
 PROBE_TIMEOUT_SECONDS: Final = 5.0
 ANSWER_SECONDS: Final = 30.0
-"""After which a storage that was asked for anything else than bytes counts as one that does not do it."""
+"""The time limit in seconds of operations other than reading and writing bytes."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class Standing:
-    """A storage, and what was last found of it."""
+    """A storage and the result of its last check."""
 
     storage: Storage
     backend: DataStorageBackend
     problem: str = "not tried yet"
-    """Why it can't be used; empty: it can."""
+    """Why it can't be used; empty: it can be used."""
     since: float = 0.0
-    """Unix time at which that began."""
+    """Unix time since when this is so."""
     place_owner: str = ""
-    """The storage whose place this one names; empty: it has a place of its own."""
+    """The storage that owns this one's place; empty: it has its own place."""
 
 
 class DataStorageManager:
-    """Tries each storage now and then, beside all that is asked of it.
+    """Gives access to the storages, and probes each of them periodically.
 
     Args:
-        owner: of the index, which storages belong to.
-        clock: Unix time.
-        make_backend: the backend of a storage.
-        is_registered: whether the index has a storage of this name; None: those that are kept are all.
+        owner: name of the index, which storages belong to.
+        clock: returns Unix time.
+        make_backend: makes the backend of a storage.
+        is_registered: whether the index has a storage of this name; None: all registered storages are kept here.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class DataStorageManager:
         is_registered: Callable[[str], Awaitable[bool]] | None = None,
     ) -> None:
         self.version = 0
-        """Changes whenever another storage can be used, or one can be used no more."""
+        """A number that changes whenever a storage becomes available or unavailable."""
         self.owner = owner
         """The name of the index."""
         self._clock = clock
@@ -62,15 +62,15 @@ class DataStorageManager:
         self._standings: dict[str, Standing] = {}
 
     def check(self, storage: Storage) -> None:
-        """Refuse what no backend can be made of.
+        """Refuse a storage with invalid options.
 
         Raises:
-            ValueError: says why.
+            ValueError: says which.
         """
         self._make(storage, self.owner)
 
     async def keep(self, storages: Iterable[Storage]) -> None:
-        """Have these storages and no others, as they are described."""
+        """Keep exactly these storages, with these settings."""
         wanted = {storage.name: storage for storage in storages}
         for name in self._standings.keys() - wanted.keys():
             await self._standings.pop(name).backend.close()
@@ -89,34 +89,34 @@ class DataStorageManager:
             await self.probe(name)
 
     async def belong_to(self, owner: str) -> None:
-        """Have the storages belong to the index of this name from now on; those of another one are let go of."""
+        """Change the index that the storages belong to; if its name differs, all storages are closed."""
         if owner != self.owner:
             await self.close()
             self.owner = owner
 
     def get_available_storage(self, names: Sequence[str]) -> list[Storage]:
-        """Those of the storages that can be used now, in the given order: enabled, and healthy when last tried."""
+        """Returns the available storages in the given order: enabled, and healthy at the last check."""
         return [self._standings[name].storage for name in names if self.is_available(name)]
 
     def is_available(self, name: str) -> bool:
-        """Whether a storage is there, enabled and healthy."""
+        """Returns whether a storage exists, is enabled and healthy."""
         standing = self._standings.get(name)
         return standing is not None and standing.storage.enabled and not standing.problem
 
     def backend(self, name: str) -> DataStorageBackend | None:
-        """The backend of a storage; None: there is none."""
+        """Returns the backend of a storage; None: there is no such storage."""
         standing = self._standings.get(name)
         return standing.backend if standing else None
 
     def standings(self) -> list[Standing]:
-        """All of them."""
+        """Returns the state of all storages."""
         return list(self._standings.values())
 
     async def create(self, name: str, places: Sequence[Place]) -> None:
-        """Have it possible to write there.
+        """Prepare places for writing.
 
         Raises:
-            StorageError: it is not; the storage counts as unhealthy until it was tried again.
+            StorageError: that failed; the storage counts as unhealthy until the next successful check.
         """
         try:
             async with _in_time(ANSWER_SECONDS):
@@ -126,28 +126,28 @@ class DataStorageManager:
             raise
 
     async def delete(self, name: str, places: Sequence[Place]) -> None:
-        """Have what lies there go.
+        """Delete all parts at these places.
 
         Raises:
-            StorageError: it may still be there.
+            StorageError: some of them may still exist.
         """
         async with _in_time(ANSWER_SECONDS):
             await self._of(name).delete(places)
 
     async def exist(self, name: str, places: Sequence[Place]) -> list[bool]:
-        """Whether all parts of each are there.
+        """Returns, for each place, whether all its parts exist.
 
         Raises:
-            StorageError: it can't be told.
+            StorageError: the storage does not answer.
         """
         async with _in_time(ANSWER_SECONDS):
             return await self._of(name).exist(places)
 
     async def read(self, place: Place, spec: LocationSpec) -> bytes:
-        """A part's bytes, from the storage of the place.
+        """Returns a part's bytes, from the storage of the place.
 
         Raises:
-            StorageError: it can't be read, or is not as long as it must be.
+            StorageError: it can't be read, or has another size.
         """
         return await self._of(place.location.storage).read(place, spec)
 
@@ -155,25 +155,25 @@ class DataStorageManager:
         """Write a part to the storage of the place.
 
         Raises:
-            StorageError: some of it may be there.
+            StorageError: the write failed; a part of the bytes may have been written.
         """
         await self._of(place.location.storage).write(place, spec, content)
 
     async def probe(self, name: str) -> None:
-        """Try a storage, and note what was found."""
+        """Check a storage, and note the result."""
         try:
             async with _in_time(PROBE_TIMEOUT_SECONDS):
                 await self._check(name)
         except StorageError as error:
             self._found(name, str(error))
         except Exception as error:
-            # What a backend has not foreseen must not end that the others are tried, or that a manager starts.
+            # An unexpected error must not stop the checks of other storages, or the start of the manager.
             self._found(name, repr(error))
         else:
             self._found(name, "")
 
     async def _check(self, name: str) -> None:
-        """Try a storage, whose place is free if the one that had it is registered no more."""
+        """Check a storage. Its place is free if the storage that owned it is no longer registered."""
         standing, backend, owner = self._standings.get(name), self._of(name), ""
         try:
             await backend.check_health()
@@ -184,7 +184,7 @@ class DataStorageManager:
             backend.claim.unregistered = taken.owner
             await backend.check_health()
         finally:
-            # It may be registered again by the next time.
+            # It may be registered again by the next check.
             backend.claim.unregistered = ""
             if standing is not None:
                 standing.place_owner = owner
@@ -193,19 +193,19 @@ class DataStorageManager:
         return name in self._standings or (self._is_registered is not None and await self._is_registered(name))
 
     def sharing_place(self, name: str) -> list[str]:
-        """The names of the storages that name the same place."""
+        """Returns the names of the other storages with the same place."""
         owner_of = {each.storage.name: each.place_owner or each.storage.name for each in self._standings.values()}
         place = owner_of.get(name, name)
         return sorted(other for other, owner in owner_of.items() if owner == place and other != name)
 
     async def probe_always(self) -> None:
-        """Try all of them, each in its own time, until cancelled."""
+        """Check all storages periodically and concurrently, until cancelled."""
         while True:
             await asyncio.gather(*(self.probe(name) for name in list(self._standings)))
             await asyncio.sleep(PROBE_SECONDS)
 
     async def close(self) -> None:
-        """Let go of all of them."""
+        """Close all storages."""
         await self.keep(())
 
     def _of(self, name: str) -> DataStorageBackend:

@@ -1,8 +1,8 @@
-"""A folder that engines and manager have mounted: NFS, 3FS, a node's disk. One file per part, or few large files.
+"""A folder that engines and manager mount: NFS, 3FS, a node's disk. One file per part, or few large files.
 
 ROOT/owner                                        the index and the storage that the folder belongs to
 ROOT/objects/GROUP/INSTANCE/KK/KEY-LOCATION.SPEC  a part; KK are the first two digits of the block's key
-ROOT/files/GROUP/INDEX/SLOT_BYTES/NUMBER          a large file, cut into slots of so many bytes
+ROOT/files/GROUP/INDEX/SLOT_BYTES/NUMBER          a large file, divided into slots of SLOT_BYTES
 """
 
 import asyncio
@@ -31,21 +31,21 @@ from tenantzone_manager.storages.backend import (
 
 _T = TypeVar("_T")
 _LISTED: Final = 1000
-"""Files at a time."""
+"""The files listed at a time."""
 _UNFINISHED_SECONDS: Final = 1.0
-"""After which an owner file that is still empty stays so."""
+"""Seconds after which an empty owner file counts as abandoned."""
 _CLAIM_ATTEMPTS: Final = 5
 _CLAIM_RETRY_SECONDS: Final = 0.05
-"""Between attempts to claim a folder whose owner file is just being written."""
+"""Seconds between attempts to claim a folder whose owner file is being written."""
 
 
 class FileSystemStorage(DataStorageBackend):
-    """Calls that may wait for the file system are made by threads of its own: one that hangs takes none of another's.
+    """Makes blocking calls in its own threads, so that a hanging storage does not use up those of another.
 
     Args:
-        root: the folder, as engines have it mounted, too.
-        slots_per_file: 0: a file for each part; else parts share large files of so many slots.
-        claim: to the folder.
+        root: the folder, mounted at the same path by engines.
+        slots_per_file: number of slots in a large file; 0: a file for each part.
+        claim: claim to the folder.
     """
 
     def __init__(self, root: Path, slots_per_file: int, claim: Claim) -> None:
@@ -55,10 +55,10 @@ class FileSystemStorage(DataStorageBackend):
         # All other parts of a path are names that need no quoting.
         self._quoted_root = quote(str(root))
         self._plain_root = str(root)
-        # They end when nobody has this any more.
+        # They end when this object is no longer referenced.
         self._threads = ThreadPoolExecutor(thread_name_prefix="storage")
         self._made: set[str] = set()
-        """Folders and large files that this process has seen to."""
+        """Folders and large files that this process has created or found."""
 
     def uri(self, place: Place, spec: LocationSpec) -> str:
         where = ""
@@ -109,7 +109,7 @@ class FileSystemStorage(DataStorageBackend):
 
     def _path(self, place: Place, spec: LocationSpec, root: str = "") -> str:
         root = root or self._plain_root
-        # As a text: a write asks for as many as it has blocks, and pathlib takes ten times as long.
+        # A string: a write needs one for each block, and pathlib takes ten times as long.
         if spec.slot >= 0:
             return f"{root}/files/{place.group}/{self.claim.index}/{slot_bytes(spec.size)}/{spec.file:08}"
         folder = f"{root}/objects/{place.group}/{place.instance}/{place.key[:1].hex()}"
@@ -134,7 +134,7 @@ class FileSystemStorage(DataStorageBackend):
         if not self._root.is_dir():
             raise StorageError(f"there is no folder {self._root}")
         self._take_place()
-        # Its name is random: checks by several managers, or by several threads of one, happen at the same time.
+        # Its name is random: several managers, or several threads of one, may check at the same time.
         with NamedTemporaryFile(dir=self._root, prefix="probe-") as probe:
             probe.write(b"probe")
             probe.flush()
@@ -159,7 +159,7 @@ class FileSystemStorage(DataStorageBackend):
         owner = self._root / "owner"
         found = owner.read_text(errors="replace") if owner.exists() else ""
         if self.claim.has_to_write(found, str(self._root)):
-            # The folder is another one, or was emptied.
+            # The folder was replaced or emptied.
             self._made.clear()
             if not found:
                 _remove_unfinished(owner)
@@ -169,14 +169,14 @@ class FileSystemStorage(DataStorageBackend):
 
 
 def _remove_unfinished(owner: Path) -> None:
-    """Remove an empty owner file that nobody is writing: the disk was full then, or the machine lost power."""
+    """Remove an abandoned empty owner file: the disk was full, or the machine lost power."""
     with contextlib.suppress(FileNotFoundError):
         if owner.stat().st_mtime < time.time() - _UNFINISHED_SECONDS:
             owner.unlink()
 
 
 def _offset(spec: LocationSpec) -> int:
-    """Bytes at which a part begins in its file."""
+    """Returns the offset of a part in its file, in bytes."""
     return max(0, spec.slot) * slot_bytes(spec.size)
 
 
@@ -192,7 +192,7 @@ def _read(path: str, spec: LocationSpec, offset: int) -> bytes:
 
 
 def _write(path: str, spec: LocationSpec, offset: int, content: bytes) -> None:
-    # A file of a part's own is made by nobody else; a large one is there.
+    # A separate file must not exist yet; a large one must.
     with _opened(path, os.O_WRONLY | (os.O_CREAT | os.O_EXCL if spec.slot < 0 else 0)) as file:
         file.seek(offset)
         file.write(content)
@@ -200,7 +200,7 @@ def _write(path: str, spec: LocationSpec, offset: int, content: bytes) -> None:
 
 @contextlib.contextmanager
 def _opened(path: str, flags: int) -> Iterator[BinaryIO]:
-    # Engines may be other users: the mask says what they may do. And one of them may have put a pipe or a link there.
+    # Engines may run as other users: the umask decides their rights. One may have put a pipe or a link there.
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     with os.fdopen(descriptor, "rb" if flags == os.O_RDONLY else "wb") as file:
         yield file
@@ -225,7 +225,7 @@ def _parts(root: Path) -> Iterator[StoredObject]:
 
 
 def _foreign_files(root: Path, owner: str) -> Iterator[StoredObject]:
-    """Large files of other indices: nothing in them can be found any more."""
+    """Yields large files of other indices: no block in them can be found any more."""
     for path in root.glob("*/*/*/*"):
         group, of = path.parts[-4:-2]
         with contextlib.suppress(FileNotFoundError):

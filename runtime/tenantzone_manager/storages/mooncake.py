@@ -1,8 +1,8 @@
-"""A pool of memory over nodes, by Mooncake's store.
+"""A memory pool across nodes, provided by Mooncake's store.
 
-One object per part: ``PREFIX/objects/GROUP/INSTANCE/KEY-LOCATION.SPEC``. Mooncake gives its memory to whoever writes
-first, and evicts by itself. What is written here is pinned, so that it stays until it is deleted; where no room is
-left, a write fails.
+One object per part: ``PREFIX/objects/GROUP/INSTANCE/KEY-LOCATION.SPEC``. Mooncake gives its memory to the first writer
+and evicts objects on its own. Objects written here are pinned, so they stay until they are deleted; without room, a
+write fails.
 """
 
 import asyncio
@@ -33,13 +33,13 @@ _T = TypeVar("_T")
 
 
 class MooncakeStorage(DataStorageBackend):
-    """Calls block for as long as Mooncake does, on threads of its own, so that nobody else waits for them.
+    """Calls Mooncake's blocking client on separate threads, so that other callers need not wait.
 
     Args:
         master: host and port of the pool's master.
-        prefix: of all names in it.
-        http: of the master's HTTP port, which lists what is there; empty: orphans are not looked for.
-        claim: to the prefix.
+        prefix: prefix of all names in the pool.
+        http: URL of the master's HTTP port, which lists objects; empty: orphans are not searched.
+        claim: claim to the prefix.
     """
 
     def __init__(self, master: str, prefix: str, http: str, claim: Claim) -> None:
@@ -109,17 +109,17 @@ class MooncakeStorage(DataStorageBackend):
         await self._remove([each.name for each in objects])
 
     async def close(self) -> None:
-        # What was asked before is done: who waits for it would take it for cancelled by others.
+        # Earlier calls are completed: their callers would take an interruption for a cancellation.
         self._threads.shutdown(wait=False)
 
     def _name(self, place: Place, spec: LocationSpec) -> str:
         return f"{self._prefix}/objects/{place.group}/{place.instance}/{part_name(place, spec)}".lstrip("/")
 
     async def _asked(self, ask: Callable[[Any], _T], size: int = 0) -> _T:
-        """What a call of the client gives that moves so many bytes.
+        """Returns the result of a client call that transfers ``size`` bytes.
 
         Raises:
-            StorageError: there is no client, or what ``ask`` raises.
+            StorageError: there is no client, or ``ask`` raised an error.
         """
 
         def call() -> _T:
@@ -136,18 +136,18 @@ class MooncakeStorage(DataStorageBackend):
         return await asked
 
     async def _remove(self, names: Sequence[str]) -> None:
-        # Readers have the manager's leases: Mooncake's own need not end first.
+        # Readers hold the manager's leases: Mooncake's own need not end first.
         codes = await self._asked(lambda store: store.batch_remove(list(names), True))
         for name, code in zip(names, codes, strict=True):
             if code not in (0, MISSING):
                 raise StorageError(f"{name} was not deleted (code {code})")
 
     def _claim(self, store: Any) -> None:
-        """See that the prefix is this storage's, or make it so if it is free: Mooncake forgets when it restarts."""
+        """Check that this storage owns the prefix, or claim it if it is free: a restart of Mooncake loses the owner."""
         name, place = f"{self._prefix}/owner".lstrip("/"), f"{self._master}/{self._prefix}"
         if self.claim.has_to_write(_text(store, name), place):
             store.remove(name, True)
-            # It is no error for Mooncake to write what is there, so what was written is looked at.
+            # Mooncake reports no error if the object exists already, so the content is read back.
             code = store.put(name, self.claim.text.encode(), pinned())
             if code:
                 raise StorageError(f"Mooncake at {self._master} can't be written (code {code})")
@@ -157,7 +157,7 @@ class MooncakeStorage(DataStorageBackend):
 
 
 def _size(store: Any, name: str) -> int | None:
-    """An object's bytes; None: there is none."""
+    """Returns an object's size in bytes; None: there is none."""
     size = int(store.get_size(name))
     if size < 0 and size != MISSING:
         raise StorageError(f"Mooncake does not say whether {name} exists (code {size})")
@@ -165,7 +165,7 @@ def _size(store: Any, name: str) -> int | None:
 
 
 def _text(store: Any, name: str) -> str:
-    """An object as a text, whatever anybody has written there; empty: there is none."""
+    """Returns an object as text, whatever its bytes are; empty: there is none."""
     return "" if _size(store, name) is None else _content(store, name).decode(errors="replace")
 
 
@@ -178,7 +178,7 @@ def _content(store: Any, name: str) -> bytes:
 
 
 async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """Lines of any length: whoever uses the pool may have given an object any name."""
+    """Yields lines of any length: other users of the pool may give objects any name."""
     rest = b""
     async for chunk in content.iter_any():
         *whole, rest = (rest + chunk).split(b"\n")
@@ -188,7 +188,7 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
 
 
 def _stored(listed: bytes, begin: bytes) -> StoredObject | None:
-    """What an object's name says; None: it is another's, whose prefix may begin like this storage's."""
+    """Returns the object with a name; None: it belongs to another user, whose prefix may begin like this storage's."""
     parts = listed.removeprefix(begin).split(b"/")
     if not listed.startswith(begin) or len(parts) != 3:
         return None
@@ -197,5 +197,5 @@ def _stored(listed: bytes, begin: bytes) -> StoredObject | None:
     except UnicodeDecodeError:
         return None
     parsed = parsed_part(part)
-    # Mooncake does not tell when it was written. Who writes has a record, and no name is ever used twice.
+    # Mooncake does not report the time of writing. Each writer has a record, and no name is used twice.
     return None if parsed is None else StoredObject(group, instance, *parsed, name, 0.0)

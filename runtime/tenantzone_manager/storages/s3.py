@@ -24,21 +24,21 @@ from tenantzone_manager.storages.backend import (
 from tenantzone_manager.storages.s3_objects import S3Objects
 
 _AT_ONCE: Final = 1000
-"""Objects that one request of S3 deletes, at most."""
+"""The most objects that one S3 request deletes."""
 
 
 class S3Storage(DataStorageBackend):
-    """Credentials are in a file of its own, or found as every AWS client finds them: environment, pod's identity.
+    """Stores objects in a bucket.
 
     Args:
-        bucket: it must be there.
-        prefix: of all names in it.
-        endpoint: of the server; empty: AWS.
-        region: empty: what the environment says.
-        claim: to the prefix.
-        credentials: a file as AWS's clients have it, with a profile ``default``, read again when it changes; None: they
-            are found as every AWS client finds them.
-        timeout_seconds: of a request.
+        bucket: name of an existing bucket.
+        prefix: prefix of all names.
+        endpoint: URL of the server; empty: AWS.
+        region: region; empty: from the environment.
+        claim: claim to the prefix.
+        credentials: AWS credentials file with a profile ``default``, read again when it changes; None: credentials are
+            found like by any AWS client, such as in the environment or from the pod's identity.
+        timeout_seconds: time limit of a request.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class S3Storage(DataStorageBackend):
             await self._check_claim()
         except StorageError as error:
             if _is_shut_out(error.__cause__):
-                # The next try looks for credentials again, wherever they are.
+                # The next attempt searches for credentials again.
                 await self.close()
             raise
 
@@ -139,7 +139,7 @@ class S3Storage(DataStorageBackend):
         return self._client
 
     async def _look_at_credentials(self) -> None:
-        """Have the next request connect anew if they have changed since the last one was connected."""
+        """Close the connections if the credentials file has changed, so that the next request reconnects."""
         if self._credentials is None:
             return
         try:
@@ -196,7 +196,7 @@ def _storage_errors() -> Any:
 
 
 def _is_shut_out(error: BaseException | None) -> bool:
-    """Whether a server does not allow what was asked, or there was nothing to show to it."""
+    """Returns whether a server refused access, or there were no credentials."""
     if isinstance(error, ClientError):
         return error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") in (401, 403)
     return isinstance(error, NoCredentialsError)

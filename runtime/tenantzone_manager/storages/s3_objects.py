@@ -1,4 +1,4 @@
-"""Whole objects of an S3 server, read and written by threads: to hash and to copy them takes long."""
+"""Complete objects of an S3 server, read and written in threads because hashing and copying take long."""
 
 import asyncio
 import threading
@@ -15,13 +15,13 @@ from tenantzone_manager.storages.backend import StorageError
 
 
 class S3Objects:
-    """Who asks the manager meanwhile waits for none of it.
+    """Reads and writes objects without blocking other callers of the manager.
 
     Args:
-        bucket: where they are.
-        options: of the client: ``endpoint_url`` and ``region_name``, as far as they are known.
-        credentials: a file with a profile ``default``; None: they are found as every AWS client finds them.
-        timeout_seconds: of a request.
+        bucket: name of the bucket.
+        options: known options of the client: ``endpoint_url`` and ``region_name``.
+        credentials: file with a profile ``default``; None: credentials are found like by any AWS client.
+        timeout_seconds: time limit of a request.
     """
 
     def __init__(self, bucket: str, options: dict[str, str], credentials: Path | None, timeout_seconds: float) -> None:
@@ -33,7 +33,7 @@ class S3Objects:
         self._client: Any = None
 
     async def read(self, name: str, size: int) -> bytes:
-        """An object's bytes.
+        """Returns an object's bytes.
 
         Raises:
             StorageError: it can't be read, or has another size.
@@ -50,7 +50,7 @@ class S3Objects:
         return await self._asked(get)
 
     async def write(self, name: str, content: bytes) -> None:
-        """Have an object be there.
+        """Write an object.
 
         Raises:
             StorageError: it can't be written.
@@ -63,7 +63,7 @@ class S3Objects:
         await self._asked(put)
 
     def close(self) -> None:
-        """Let go of connections; the next request makes new ones, with credentials as they are then."""
+        """Close the connections; the next request opens new ones, with the credentials of that time."""
         with self._lock:
             client, self._client = self._client, None
         if client is not None:

@@ -1,4 +1,4 @@
-"""Which storage types there are. One more is a module with a subclass of ``DataStorageBackend``, and a line here."""
+"""The storage types. A new one is a module with a subclass of ``DataStorageBackend``, and a line here."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -59,7 +59,7 @@ def _mooncake(storage: Storage, owner: str, _: Path | None) -> DataStorageBacken
 
 
 def _credentials(storage: Storage, name: str, folder: Path | None) -> Path | None:
-    """The file of this name in the folder of credentials; None: none is named."""
+    """Returns the path of a storage's credentials file; None: the storage names none."""
     if not name:
         return None
     if not re.fullmatch(NAME, name):
@@ -76,16 +76,16 @@ STORAGE_TYPES: Final[Mapping[str, Callable[[Storage, str, Path | None], DataStor
     "S3": _s3,
     "Mooncake": _mooncake,
 }
-"""By name, what makes one of it for an index; raises :class:`ValueError` for options that are not its own."""
+"""Functions by type that make a storage for an index; they raise :class:`ValueError` for invalid options."""
 
 
 def make(storage: Storage, owner: str, credentials: Path | None = None) -> DataStorageBackend:
-    """The backend of a storage for an index.
+    """Returns the backend of a storage for an index.
 
     Args:
-        storage: as it is registered.
-        owner: of the index.
-        credentials: folder with those that storages name; None: there is none.
+        storage: the registered storage.
+        owner: name of the index.
+        credentials: folder with the credentials files that storages name; None: there is none.
 
     Raises:
         ValueError: there is no such type, or it has no such option.
@@ -96,7 +96,7 @@ def make(storage: Storage, owner: str, credentials: Path | None = None) -> DataS
 
 
 class _Options:
-    """The options of a storage, each of which is asked for once."""
+    """The options of a storage; each is read once."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
