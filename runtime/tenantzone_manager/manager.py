@@ -92,9 +92,9 @@ class CacheManager:
         self.is_ready = False
         """Whether the index answered its last call."""
         self.problem = ""
-        """Why the index did not answer, or stores nothing new; empty: it does both."""
+        """Why the index does not answer or accepts no new blocks; empty: it does both."""
         self._logged = ""
-        """What was logged of it last; empty: that all is well again."""
+        """The problem that was logged last; empty: it is solved."""
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self, *, in_background: bool = True) -> None:
@@ -252,7 +252,7 @@ class CacheManager:
         if self.leads:
             await self.catalog.mend_zones()
             await self.reclaim()
-        # Not before: the index may answer some questions, and fail at each pass.
+        # Only after a full pass: the index may answer some calls and fail in each pass.
         if self._logged and not self.problem:
             self._logged = ""
             _log.info("the index answers, and has room")

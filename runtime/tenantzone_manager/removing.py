@@ -23,8 +23,8 @@ AT_ONCE: Final = WRITE_AT_ONCE
 NO_END: Final = 2**63
 
 OnRemoved = Callable[[Instance, str, Sequence[bytes]], None]
-"""Hears of blocks that have ceased to serve, as soon as they have: whose, from which storage type (empty: from all),
-and their keys, no more than ``AT_ONCE``."""
+"""Called after blocks have ceased to serve, with the instance, the storage type (empty: all) and at most ``AT_ONCE``
+keys."""
 
 
 def _nobody(_instance: Instance, _where: str, _keys: Sequence[bytes]) -> None:
@@ -69,7 +69,7 @@ class Remover:
         self._clock = clock
 
     async def remove_cache(self, instance: Instance, keys: Sequence[bytes], on_removed: OnRemoved = _nobody) -> Removed:
-        """Have blocks cease to serve everywhere, wherever they are in their prompts."""
+        """Take blocks out of service in all storages, whatever their position in a prompt."""
         removed = Removed()
         for begin in range(0, len(keys), AT_ONCE):
             # The last blocks first, if the keys are a prompt's.
@@ -96,7 +96,7 @@ class Remover:
             where: storage type.
             unused_for: only blocks that were unused for this many seconds.
             to_bytes: number of bytes to keep.
-            at_most: bytes in this call.
+            at_most: maximum number of bytes to remove in this call.
             on_removed: called with what is removed.
         """
         account = await self._index.account(books.instance_account(instance.name, where))
@@ -119,9 +119,9 @@ class Remover:
             instances: instances of the blocks.
             order: selection and order of the locations.
             need: number of bytes.
-            allowed: by instance, how many bytes it may lose.
+            allowed: bytes that each instance may lose.
             on_removed: called with what is removed.
-            caller: whose turns are taken.
+            caller: caller whose turns are used.
         """
         left = dict(allowed)
         total = Removed()

@@ -19,7 +19,7 @@ class Touches:
     """Collects notes of use. A query is noted at the block where it ended, and at no other: see ``core/draft.py``.
 
     Args:
-        index: has the records.
+        index: index with the records.
         on_written: called with what was written, by space.
     """
 

@@ -47,21 +47,21 @@ class Draft:
             raise NotLoaded(key) from None
 
     def put(self, key: bytes, block: Block) -> None:
-        """Have a block be so. One that is hollow and that nothing hangs on goes."""
+        """Replace a block. A hollow block without children is removed."""
         changed: Block | None = block
         while changed is not None:
             block, before = changed, self.get(key)
             after = None if block.is_hollow and not block.children.get(RECORDS) else block
             self._changed[key] = after
-            # Its parent may go with it, and the one before that: there may be thousands of them.
+            # Its parent may be removed with it, and the one before that: there may be thousands.
             key, changed = block.parent, self._parent_after(block, before, after)
 
     def _parent_after(self, block: Block, before: Block | None, after: Block | None) -> Block | None:
-        """The block before one that has changed, as it shall be; None: it has none, or it stays as it is."""
+        """Returns the parent of a changed block after the change; None: there is no parent, or it does not change."""
         was = before.live_types if before else frozenset()
         now = after.live_types if after else frozenset()
         if was == now and before is not None and after is not None:
-            # As most changes are.
+            # The usual case.
             return None
         steps = dict.fromkeys(was - now, -1) | dict.fromkeys(now - was, 1)
         if (before is None) != (after is None):

@@ -26,9 +26,9 @@ _FIRST_READ: Final = 128
 
 Found = Mapping[Address, Any]
 Modifier = Callable[[Found], Mapping[Address, Any]]
-"""What is there → what shall be; None: the record goes. It may be called again, with what is there then."""
+"""Returns the new records for the current ones; None: delete the record. It may be called again with newer ones."""
 ChargeListener = Callable[[Address, Sequence[Charge]], None]
-"""Is told what a change of a record has cost or given back, before anything else is changed."""
+"""Called with the charges of a changed record, before any other change."""
 MakeTerms = Callable[[Found], Sequence[Terms]]
 """Returns new terms of accounts for the current records. It may be called again."""
 
@@ -111,7 +111,7 @@ class MetaIndex:
         self._listeners.append(listener)
 
     def on_charges(self, listener: ChargeListener) -> None:
-        """Have somebody hear of what is charged here."""
+        """Register a listener for charges by this process."""
         self._charge_listeners.append(listener)
 
     async def get(self, space: str, keys: Sequence[bytes]) -> list[Entry | None]:

@@ -34,9 +34,9 @@ _NO_MEMORY: Final = (
 _RESERVED: Final = 1 / 32
 """The fraction of the server's memory that is kept for commits that need no room."""
 _FREE_AGAIN: Final = 1 / 24
-"""Of the server's memory, what must be free before new blocks are stored again: at one and the same amount, what is
-stored and what goes would have it change with each look."""
-# What is deleted first lets the server take the rest, though it has no memory left.
+"""The fraction of the server's memory that must be free before new blocks are stored again. It is larger than
+``_RESERVED``, so that the state does not flap."""
+# The deletion comes first, so that the server accepts the rest even without free memory.
 _LEAD: Final = """
 local leader = redis.call('GET', KEYS[1])
 if leader and leader ~= ARGV[1] then return 0 end
@@ -71,7 +71,7 @@ class RedisBackend(IndexBackend):
         self._lead = self._client.register_script(_LEAD)
         self._listening: asyncio.Task[None]
         self._shortage = ""
-        """Why commits that take room are refused; empty: they are not."""
+        """Why commits that need room are refused; empty: they are accepted."""
 
     async def start(self, listener: Listener) -> None:
         """Connect and subscribe to changes; after each interruption, the listener is called for all records."""
@@ -192,7 +192,7 @@ class RedisBackend(IndexBackend):
                 async with self._client.pubsub() as channel:
                     await channel.subscribe(self._key("changed"))
                     await self._pass_on(channel, listener, subscribed)
-            # What was changed meanwhile is not known.
+            # Changes made meanwhile are unknown.
             listener("", ())
             await asyncio.sleep(_PAUSE_SECONDS)
 
@@ -202,7 +202,7 @@ class RedisBackend(IndexBackend):
             if message is None:
                 await channel.ping()
             elif message["type"] == "subscribe":
-                # Changes between an interruption and now were not heard of.
+                # Changes since the interruption were not received.
                 listener("", ())
                 subscribed.set()
             elif message["type"] == "message":

@@ -378,7 +378,7 @@ class Service:
         self._manager.events.note(event, caller.name, pod=caller.pod, **whose, **fields)
 
     def _on_removed(self, event: str, caller: Caller) -> OnRemoved:
-        """Notes which blocks a caller has removed."""
+        """Returns a function that records the blocks that a caller has removed."""
 
         def note(instance: Instance, where: str, keys: Sequence[bytes]) -> None:
             self._note(event, caller, instance, keys=keys, type=where)

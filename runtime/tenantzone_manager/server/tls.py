@@ -50,7 +50,7 @@ class ServerTls:
         return context
 
     def credentials(self) -> Any:
-        """For gRPC, whose handshake fails for a client without a certificate that has to show one."""
+        """Returns the credentials for gRPC, whose handshake fails if a required client certificate is missing."""
         used = self._renewed.newest().configuration
 
         def renewed() -> Any:
