@@ -69,7 +69,7 @@ async def test_beside_steady_writes_the_log_is_begun_anew(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize(
-    ("failure", "told"),
+    ("failure", "reported"),
     [
         (sqlite3.OperationalError("disk I/O error"), "disk I/O error"),
         (OSError("No space left on device"), "No space left on device"),
