@@ -25,6 +25,10 @@ BORDER: Final = "border"
 """... of blocks that may not be, only because blocks after them serve in another type. They may move there."""
 
 
+DROPPED: Final = "dropped"
+"""The account whose ``deleting`` is the number of records that were dropped unread since the last recount."""
+
+
 @dataclass(frozen=True, slots=True)
 class Owner:
     """Whose blocks they are."""

@@ -58,22 +58,35 @@ class Draft:
 
     def _parent_told(self, block: Block, before: Block | None, after: Block | None) -> Block | None:
         """The block before one that has changed, as it shall be; None: it has none, or it stays as it is."""
-        was = before.live_types if before else frozenset()
-        now = after.live_types if after else frozenset()
-        if was == now and before is not None and after is not None:
-            # As most changes are.
-            return None
-        steps = dict.fromkeys(was - now, -1) | dict.fromkeys(now - was, 1)
-        if (before is None) != (after is None):
-            steps[RECORDS] = 1 if before is None else -1
+        steps = child_steps(before, after)
         parent = self.get(block.parent) if steps and block.parent else None
         if parent is None:
             return None
-        children = {where: parent.children.get(where, 0) + steps.get(where, 0) for where in parent.children | steps}
-        parent = replace(parent, children={where: count for where, count in children.items() if count > 0})
+        was = before.live_types if before else frozenset()
+        now = after.live_types if after else frozenset()
+        parent = replace(parent, children=with_steps(parent.children, steps))
         if was and not now:
             parent = with_last_use_of(parent, block) if block.is_beside else with_uses_of(parent, block)
         elif was - now:
             # Where it is no more, the parent may be the end of a prefix now.
             parent = at_least_as(parent, block)
         return parent
+
+
+def child_steps(before: Block | None, after: Block | None) -> dict[str, int]:
+    """Returns by how much a change of a block changes each count of its parent's ``children``."""
+    was = before.live_types if before else frozenset()
+    now = after.live_types if after else frozenset()
+    if was == now and before is not None and after is not None:
+        # As most changes are.
+        return {}
+    steps = dict.fromkeys(was - now, -1) | dict.fromkeys(now - was, 1)
+    if (before is None) != (after is None):
+        steps[RECORDS] = 1 if before is None else -1
+    return steps
+
+
+def with_steps(children: Mapping[str, int], steps: Mapping[str, int]) -> dict[str, int]:
+    """Returns the ``children`` of a block after these steps, without the counts that are zero."""
+    counts = {where: children.get(where, 0) + steps.get(where, 0) for where in {**children, **steps}}
+    return {where: count for where, count in counts.items() if count > 0}
