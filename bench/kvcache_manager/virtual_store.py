@@ -105,6 +105,9 @@ class Store(IndexBackend):
     async def scan(self, space: str, cursor: bytes, count: int) -> NoReturn:
         raise NotImplementedError
 
+    async def spaces(self, kind: str) -> NoReturn:
+        raise NotImplementedError
+
     async def keep_reserve(self) -> str:
         return ""
 

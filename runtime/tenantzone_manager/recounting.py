@@ -1,32 +1,38 @@
-"""Recounts what instances and storages use: the bytes of a record that was dropped unread are still charged."""
+"""Recounts what follows from all records: a record that was dropped unread is still charged, and counted as a child."""
 
 import logging
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec.structs import replace
 
 from tenantzone_manager import spaces
 from tenantzone_manager.catalog import Catalog
+from tenantzone_manager.changing import change_blocks
 from tenantzone_manager.core import books
+from tenantzone_manager.core.draft import Draft, with_steps
 from tenantzone_manager.core.quota import Account, Charge, OverLimit
+from tenantzone_manager.core.records import Block
+from tenantzone_manager.core.recounting import Counts, Pass
 from tenantzone_manager.index.backend import Address, Commit
 from tenantzone_manager.index.checksums import CorruptRecord
-from tenantzone_manager.index.meta_index import MetaIndex
+from tenantzone_manager.index.meta_index import Found, MetaIndex
 from tenantzone_manager.storages.types import STORAGE_TYPES
-from tenantzone_manager.turns import IN_BACKGROUND, READ_AT_ONCE, Turns, parts_of
+from tenantzone_manager.turns import IN_BACKGROUND, READ_AT_ONCE, WRITE_AT_ONCE, Turns, parts_of
 
 _log = logging.getLogger(__name__)
 
-_Chain = tuple[str, ...]
-_NO_KEY: Final = b""
 _MOST_SKIPPED: Final = 60
 
 
 class Recount:
-    """Compares accounts with the records, and corrects them.
+    """Compares accounts, and the counts of children in blocks, with the records, and corrects both.
 
-    By how much an account is wrong does not depend on when it is looked at. So all records are looked at once, some at
-    a time. What changes of those that were looked at is added: this process hears of all changes, unless others change
-    the same index. Then a recount in which anything has changed is made again later.
+    By how much one of them is wrong does not depend on when it is looked at. So all records are looked at, some at a
+    time. A change of a record that was looked at before is added: this process hears of all changes, unless others
+    change the same index. Then a recount in which anything has changed is made again later.
+
+    All spaces of blocks are looked at, also those of instances whose own records are lost: their blocks use storages.
 
     Args:
         index: has the records and the accounts.
@@ -38,110 +44,115 @@ class Recount:
         self._index = index
         self._catalog = catalog
         self._turns = turns
-        self._sums: dict[_Chain, tuple[int, int]] = {}
-        self._left: list[str] = []
-        """Spaces that are not looked at to their ends, the one that is under way last."""
-        self._last = _NO_KEY
-        """The key of that one that was looked at last."""
+        self._counts = Counts(())
         self._is_counting = False
         self._is_spoilt = False
-        self._corrected_at = 0 if index.backend.is_shared else -1
-        """How many records had been dropped when accounts were corrected last; -1: by an earlier process, if any."""
+        self._is_first = not index.backend.is_shared
+        """Whether nothing was recounted yet in an index that an earlier release may have dropped records of."""
         self._skipped = self._to_skip = 0
         """Of the times that it was asked for since others spoilt it; there are more each time."""
-        index.on_charges(self._changed)
-        index.on_change(lambda space, _: self._note_others(space))
+        index.on_record(self._changed)
+        index.on_change(self._replaced)
 
     async def recount_if_needed(self) -> int:
-        """Look at all records if one was dropped since the last time, and correct the accounts.
+        """Recount if a record was dropped since the last time, by any process.
 
         Returns:
-            How many accounts were wrong.
+            The number of accounts and blocks that were wrong.
 
         Raises:
             IndexUnavailable: the index does not answer.
         """
-        if self._index.corrupt == self._corrected_at:
-            return 0
         if self._skipped < self._to_skip:
             self._skipped += 1
             return 0
-        return await self.recount()
+        if self._is_first or await self._dropped():
+            return await self.recount()
+        return 0
 
     async def recount(self) -> int:
-        """Look at all records, and correct the accounts.
+        """Look at all records, and correct what does not follow from them.
 
         Returns:
-            How many accounts were wrong. Those of an index that others changed meanwhile are left as they are.
+            The number of accounts and blocks that were wrong. Those of an index that others changed meanwhile stay as
+            they are.
 
         Raises:
             IndexUnavailable: the index does not answer.
         """
-        dropped = self._index.corrupt
-        instances = list(self._catalog.instances.values())
-        owners = [spaces.owner_of(spaces.blocks_of(each)) for each in instances]
-        chains = [books.chain(owner, where) for owner in owners for where in STORAGE_TYPES]
-        chains += [(books.storage_account(name),) for name in self._catalog.storages]
-        self._sums, self._left, self._last = {}, [spaces.blocks_of(each) for each in instances], _NO_KEY
+        backend = self._index.backend
+        dropped = await self._dropped()
+        heard = await backend.changes_heard()
+        self._counts = Counts(await backend.spaces("blocks"))
         self._is_counting, self._is_spoilt = True, False
         corrected = 0
         try:
-            while self._left:
+            while self._counts.left:
                 await self._turns.take(IN_BACKGROUND)
-                await self._look_on()
+                await self._look_on(self._counts.left[-1])
+            chains = self._chains()
             for part in parts_of(len(chains), READ_AT_ONCE):
                 await self._turns.take(IN_BACKGROUND)
-                corrected += await self._correct(chains[part])
+                corrected += await self._correct(chains[part], heard)
+            self._is_spoilt |= await backend.changes_heard() != heard
+            if not self._is_spoilt:
+                corrected += await self._correct_children()
         finally:
             self._is_counting = False
         if self._is_spoilt:
             self._skipped, self._to_skip = 0, min(2 * self._to_skip + 1, _MOST_SKIPPED)
         else:
-            self._corrected_at, self._to_skip = dropped, 0
+            self._is_first, self._to_skip = False, 0
+            if dropped:
+                await backend.commit(Commit(charges=[Charge((books.DROPPED,), deleting=-dropped)]))
         return corrected
 
-    async def _look_on(self) -> None:
-        space = self._left[-1]
-        found, following = await self._index.backend.scan(space, self._last, READ_AT_ONCE)
-        owner, corrupt = spaces.owner_of(space), []
+    async def _dropped(self) -> int:
+        """Returns the number of records that were dropped since the last recount."""
+        return (await self._index.account(books.DROPPED)).deleting
+
+    def _chains(self) -> list[tuple[str, ...]]:
+        """Returns the accounts that are compared, each with those above it."""
+        known = map(spaces.blocks_of, self._catalog.instances.values())
+        owners = {spaces.owner_of(space) for space in (*known, *self._counts.spaces)}
+        chains = {books.chain(owner, where) for owner in owners for where in STORAGE_TYPES}
+        chains |= {(books.storage_account(name),) for name in self._catalog.storages}
+        return sorted(chains.union(self._counts.used))
+
+    async def _look_on(self, at: Pass) -> None:
+        """Look at the next records of a pass."""
+        found, following = await self._index.backend.scan(at.space, self._counts.last, READ_AT_ONCE)
+        corrupt = []
         for key, stored in found:
             try:
-                block = self._index.decode(Address(space, key), stored)
+                block = self._index.decode(Address(at.space, key), stored)
             except CorruptRecord:
                 corrupt.append(key)
             else:
-                self._add(books.charges(owner, None, block))
-        self._last = following
-        if not following:
-            self._left.pop()
+                self._counts.add(at, key, block)
+        self._counts.go_on(following)
         if corrupt:
             # Whoever reads such a record drops it.
-            await self._index.get_stored(space, corrupt)
+            await self._index.get_stored(at.space, corrupt)
 
-    def _changed(self, address: Address, charges: Sequence[Charge]) -> None:
-        if not self._is_counting or not charges:
-            return
-        if self._index.backend.is_shared:
-            self._is_spoilt = True
-        elif address.space not in self._left or (address.space == self._left[-1] and address.key <= self._last):
-            self._add(charges)
+    def _changed(self, address: Address, before: Any, after: Any) -> None:
+        # A shared store passes on the changes of this process like those of others.
+        if self._is_counting and not self._index.backend.is_shared and address.space.startswith("blocks/"):
+            self._counts.change(address.space, address.key, before, after)
 
-    def _note_others(self, space: str) -> None:
-        self._is_spoilt |= not space or space.startswith("blocks/")
+    def _replaced(self, space: str, _: Collection[bytes]) -> None:
+        self._is_spoilt |= not space
 
-    def _add(self, charges: Sequence[Charge]) -> None:
-        for charge in charges:
-            used, deleting = self._sums.get(charge.chain, (0, 0))
-            self._sums[charge.chain] = used + charge.used, deleting + charge.deleting
-
-    async def _correct(self, chains: Sequence[_Chain]) -> int:
+    async def _correct(self, chains: Sequence[tuple[str, ...]], heard: int) -> int:
         """Correct the accounts that these chains begin with; returns how many were wrong."""
         found = await self._index.accounts([chain[0] for chain in chains])
+        # A store of one process lets nothing change between its answer and this.
+        corrections = [_correction(chain, found, self._counts.used) for chain in chains]
+        # What others have changed before that answer is heard of by now.
+        self._is_spoilt |= await self._index.backend.changes_heard() != heard
+        wrong = [charge for charge in corrections if charge.used or charge.deleting]
         if self._is_spoilt:
             return 0
-        # A store of one process lets nothing change between its answer and this.
-        corrections = [_correction(chain, found, self._sums) for chain in chains]
-        wrong = [charge for charge in corrections if charge.used or charge.deleting]
         for charge in wrong:
             try:
                 await self._index.backend.commit(Commit(charges=[charge]))
@@ -151,8 +162,43 @@ class Recount:
                 _log.info("%s uses %d bytes less than was counted", charge.chain[0], -charge.used)
         return len(wrong)
 
+    async def _correct_children(self) -> int:
+        """Correct the counts of children in blocks; returns the number of blocks that were wrong."""
+        corrected = 0
+        for space, steps in list(self._counts.children.items()):
+            keys = list(steps)
+            for part in parts_of(len(keys), WRITE_AT_ONCE):
+                await self._turns.take(IN_BACKGROUND)
+                made: list[bytes] = []
+                await change_blocks(self._index, space, keys[part], _with_steps(keys[part], steps, made))
+                corrected += len(made)
+        if corrected:
+            _log.info("%d blocks had wrong counts of the blocks after them", corrected)
+        return corrected
 
-def _correction(chain: _Chain, accounts: Mapping[str, Account], sums: Mapping[_Chain, tuple[int, int]]) -> Charge:
+
+def _with_steps(
+    keys: Sequence[bytes], steps: Mapping[bytes, Mapping[str, int]], made: list[bytes]
+) -> Callable[[Draft, Found], None]:
+    """Returns a change that corrects what these blocks count; ``made`` gets those that were there."""
+
+    def change(draft: Draft, _: Found) -> None:
+        made.clear()
+        for key in keys:
+            block: Block | None = draft.get(key)
+            # A store of one process may have changed them meanwhile.
+            if block is not None and key in steps:
+                draft.put(key, replace(block, children=with_steps(block.children, steps[key])))
+                made.append(key)
+
+    return change
+
+
+def _correction(
+    chain: tuple[str, ...],
+    accounts: Mapping[str, Account],
+    sums: Mapping[tuple[str, ...], tuple[int, int]],
+) -> Charge:
     account = accounts.get(chain[0], Account())
     used, deleting = sums.get(chain, (0, 0))
     return Charge(chain, used - account.used, deleting - account.deleting)

@@ -25,6 +25,10 @@ BORDER: Final = "border"
 """The ranks of blocks that may not be evicted only because later blocks serve in another type. They may move there."""
 
 
+DROPPED: Final = "dropped"
+"""The account whose ``deleting`` is the number of records that were dropped unread since the last recount."""
+
+
 @dataclass(frozen=True, slots=True)
 class Owner:
     """The instance and group that blocks belong to."""

@@ -56,24 +56,37 @@ class Draft:
             # Its parent may be removed with it, and the one before that: there may be thousands.
             key, changed = block.parent, self._parent_after(block, before, after)
 
-    def _parent_after(self, block: Block, before: Block | None, after: Block | None) -> Block | None:
-        """Returns the parent of a changed block after the change; None: there is no parent, or it does not change."""
-        was = before.live_types if before else frozenset()
-        now = after.live_types if after else frozenset()
-        if was == now and before is not None and after is not None:
-            # The usual case.
-            return None
-        steps = dict.fromkeys(was - now, -1) | dict.fromkeys(now - was, 1)
-        if (before is None) != (after is None):
-            steps[RECORDS] = 1 if before is None else -1
+    def _parent_told(self, block: Block, before: Block | None, after: Block | None) -> Block | None:
+        """The block before one that has changed, as it shall be; None: it has none, or it stays as it is."""
+        steps = child_steps(before, after)
         parent = self.get(block.parent) if steps and block.parent else None
         if parent is None:
             return None
-        children = {where: parent.children.get(where, 0) + steps.get(where, 0) for where in parent.children | steps}
-        parent = replace(parent, children={where: count for where, count in children.items() if count > 0})
+        was = before.live_types if before else frozenset()
+        now = after.live_types if after else frozenset()
+        parent = replace(parent, children=with_steps(parent.children, steps))
         if was and not now:
             parent = with_last_use_of(parent, block) if block.is_beside else with_uses_of(parent, block)
         elif was - now:
             # In a type that the block has left, the parent may now be the end of a prefix.
             parent = at_least_as(parent, block)
         return parent
+
+
+def child_steps(before: Block | None, after: Block | None) -> dict[str, int]:
+    """Returns by how much a change of a block changes each count of its parent's ``children``."""
+    was = before.live_types if before else frozenset()
+    now = after.live_types if after else frozenset()
+    if was == now and before is not None and after is not None:
+        # As most changes are.
+        return {}
+    steps = dict.fromkeys(was - now, -1) | dict.fromkeys(now - was, 1)
+    if (before is None) != (after is None):
+        steps[RECORDS] = 1 if before is None else -1
+    return steps
+
+
+def with_steps(children: Mapping[str, int], steps: Mapping[str, int]) -> dict[str, int]:
+    """Returns the ``children`` of a block after these steps, without the counts that are zero."""
+    counts = {where: children.get(where, 0) + steps.get(where, 0) for where in {**children, **steps}}
+    return {where: count for where, count in counts.items() if count > 0}

@@ -105,6 +105,18 @@ class IndexBackend(ABC):
         """Returns the number of records in a space."""
 
     @abstractmethod
+    async def spaces(self, kind: str) -> list[str]:
+        """The names of the spaces that begin with ``KIND/``. Some of them may have no records any more."""
+
+    async def changes_heard(self) -> int:
+        """Wait until this process has heard of all that was changed so far; returns the number of changes of blocks.
+
+        Its own changes count, too. The number may be too large, where it is not known what has changed. A store of one
+        process has nothing to hear of, and returns 0.
+        """
+        return 0
+
+    @abstractmethod
     async def lowest(
         self, rank: str, count: int, until: float, above: float = float("-inf")
     ) -> list[tuple[bytes, float]]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tenantzone_manager.core.books import RankChange
+from tenantzone_manager.core.books import DROPPED, RankChange
 from tenantzone_manager.core.quota import Account, Charge, Terms, together
 from tenantzone_manager.index.backend import Address, Change, Commit, Conflict, IndexBackend, IndexUnavailable, Listener
 from tenantzone_manager.index.checksums import CorruptRecord, with_checksum, without_checksum
@@ -26,9 +26,9 @@ _FIRST_READ: Final = 128
 
 Found = Mapping[Address, Any]
 Modifier = Callable[[Found], Mapping[Address, Any]]
-"""Returns the new records for the current ones; None: delete the record. It may be called again with newer ones."""
-ChargeListener = Callable[[Address, Sequence[Charge]], None]
-"""Called with the charges of a changed record, before any other change."""
+"""What is there → what shall be; None: the record goes. It may be called again, with what is there then."""
+RecordListener = Callable[[Address, Any, Any], None]
+"""Receives a record that was changed here, as it was and as it is, before anything else is changed."""
 MakeTerms = Callable[[Found], Sequence[Terms]]
 """Returns new terms of accounts for the current records. It may be called again."""
 
@@ -87,7 +87,7 @@ class MetaIndex:
         self._codec = codec
         self._locks = ShardLocks(settings.lock_shards)
         self._listeners: list[Listener] = []
-        self._charge_listeners: list[ChargeListener] = []
+        self._record_listeners: list[RecordListener] = []
 
     @property
     def staleness_seconds(self) -> float:
@@ -110,9 +110,9 @@ class MetaIndex:
         """Register a listener for changes by other processes."""
         self._listeners.append(listener)
 
-    def on_charges(self, listener: ChargeListener) -> None:
-        """Register a listener for charges by this process."""
-        self._charge_listeners.append(listener)
+    def on_record(self, listener: RecordListener) -> None:
+        """Have a listener receive each record that is changed here."""
+        self._record_listeners.append(listener)
 
     async def get(self, space: str, keys: Sequence[bytes]) -> list[Entry | None]:
         """Returns records by key, from the search cache or the store, without locking."""
@@ -262,7 +262,9 @@ class MetaIndex:
         codec = self._codec(address.space)
         stand_in = codec.stand_in(address)
         after = None if stand_in is None else with_checksum(address, codec.encode(stand_in))
-        commit = Commit([Change(address, stored, after)], ranks=codec.ranks(address))
+        # Whichever process recounts learns of it by the index.
+        counted = [Charge((DROPPED,), deleting=1)]
+        commit = Commit([Change(address, stored, after)], counted, codec.ranks(address))
         try:
             await self.backend.commit(commit)
         except Conflict:
@@ -288,11 +290,10 @@ class MetaIndex:
             except CorruptRecord:
                 await self._drop(address, stored)
                 raise Conflict from None
-        commit, charged = Commit(), dict[Address, list[Charge]]()
-        for address, after in modifier(found).items():
+        commit, values = Commit(), modifier(found)
+        for address, after in values.items():
             codec = codecs[address.space]
             charges, ranks = codec.effects(address, found[address], after)
-            charged[address] = charges
             commit.changes.append(
                 Change(address, raw[address], None if after is None else with_checksum(address, codec.encode(after)))
             )
@@ -304,9 +305,9 @@ class MetaIndex:
             return
         try:
             await self.backend.commit(commit)
-            for listener in self._charge_listeners:
-                for address, charges in charged.items():
-                    listener(address, charges)
+            for listener in self._record_listeners:
+                for address, after in values.items():
+                    listener(address, found[address], after)
         finally:
             # Even if it is unknown whether the commit was made.
             for space in codecs:

@@ -10,6 +10,7 @@ would store on different servers. Enable its append-only file (``appendonly yes`
 
 import asyncio
 import contextlib
+import re
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib.resources import files
@@ -34,9 +35,18 @@ _NO_MEMORY: Final = (
 _RESERVED: Final = 1 / 32
 """The fraction of the server's memory that is kept for commits that need no room."""
 _FREE_AGAIN: Final = 1 / 24
-"""The fraction of the server's memory that must be free before new blocks are stored again. It is larger than
-``_RESERVED``, so that the state does not flap."""
-# The deletion comes first, so that the server accepts the rest even without free memory.
+"""Of the server's memory, what must be free before new blocks are stored again: at one and the same amount, what is
+stored and what goes would have it change with each look."""
+_BLOCKS: Final = b"blocks/"
+"""What the spaces of blocks begin with."""
+_MARKER: Final = b"marker"
+"""In place of a space: nothing has changed. Managers of earlier releases know no such space."""
+_SCANNED: Final = 1000
+"""Keys that the server looks at in one step of a search among all of them."""
+_ESCAPED: Final = re.compile(r"[\\*?\[\]]")
+_ESCAPE: Final = r"\\\g<0>"
+"""Takes its meaning in a pattern from a character of the prefix."""
+# What is deleted first lets the server take the rest, though it has no memory left.
 _LEAD: Final = """
 local leader = redis.call('GET', KEYS[1])
 if leader and leader ~= ARGV[1] then return 0 end
@@ -71,7 +81,11 @@ class RedisBackend(IndexBackend):
         self._lead = self._client.register_script(_LEAD)
         self._listening: asyncio.Task[None]
         self._shortage = ""
-        """Why commits that need room are refused; empty: they are accepted."""
+        """Why commits that take room are refused; empty: they are not."""
+        self._heard = 0
+        """Changes of blocks, and interruptions, in which there may have been some."""
+        self._markers: dict[bytes, asyncio.Future[None]] = {}
+        """That were sent and not heard of yet."""
 
     async def start(self, listener: Listener) -> None:
         """Connect and subscribe to changes; after each interruption, the listener is called for all records."""
@@ -139,6 +153,30 @@ class RedisBackend(IndexBackend):
     async def count(self, space: str) -> int:
         return int(await self._asked(lambda: cast(Awaitable[Any], self._client.hlen(self._key(space)))))
 
+    async def spaces(self, kind: str) -> list[str]:
+        pattern = f"{_ESCAPED.sub(_ESCAPE, self.prefix)}{kind}/*"
+
+        async def found() -> list[str]:
+            # A key may be found twice.
+            return list({key.decode() async for key in self._client.scan_iter(pattern, count=_SCANNED)})
+
+        return [key.removeprefix(self.prefix) for key in await self._asked(found)]
+
+    async def changes_heard(self) -> int:
+        # All that was changed before the marker is heard of before it.
+        marker = secrets.token_bytes(8)
+        heard = self._markers[marker] = asyncio.get_running_loop().create_future()
+        message = _message(self._name.encode(), _MARKER, marker)
+        try:
+            await self._asked(lambda: self._client.publish(self._key("changed"), message))
+            async with asyncio.timeout(TIMEOUT_SECONDS):
+                await heard
+        except TimeoutError:
+            raise IndexUnavailable("the index at Redis does not pass on what changes") from None
+        finally:
+            del self._markers[marker]
+        return self._heard
+
     async def lowest(
         self, rank: str, count: int, until: float, above: float = float("-inf")
     ) -> list[tuple[bytes, float]]:
@@ -192,7 +230,8 @@ class RedisBackend(IndexBackend):
                 async with self._client.pubsub() as channel:
                     await channel.subscribe(self._key("changed"))
                     await self._pass_on(channel, listener, subscribed)
-            # Changes made meanwhile are unknown.
+            # What was changed meanwhile is not known.
+            self._heard += 1
             listener("", ())
             await asyncio.sleep(_PAUSE_SECONDS)
 
@@ -202,13 +241,17 @@ class RedisBackend(IndexBackend):
             if message is None:
                 await channel.ping()
             elif message["type"] == "subscribe":
-                # Changes since the interruption were not received.
+                # Changes between an interruption and now were not heard of.
+                self._heard += 1
                 listener("", ())
                 subscribed.set()
             elif message["type"] == "message":
                 sender, *changed = _texts(message["data"])
+                self._heard += any(space.startswith(_BLOCKS) for space in changed[::2])
                 if sender != self._name.encode():
                     _pass_on(changed, listener)
+                elif changed[0] == _MARKER and (marker := self._markers.get(changed[1])) and not marker.done():
+                    marker.set_result(None)
 
 
 def _arguments(prefix: str, sender: str, commit: Commit) -> list[str | bytes]:
@@ -239,6 +282,11 @@ def _arguments(prefix: str, sender: str, commit: Commit) -> list[str | bytes]:
         }
     )
     return arguments
+
+
+def _message(*texts: bytes) -> bytes:
+    """What a commit publishes, as the script writes it."""
+    return b"".join(len(text).to_bytes(4) + text for text in texts)
 
 
 def _texts(data: bytes) -> list[bytes]:

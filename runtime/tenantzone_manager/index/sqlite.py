@@ -217,8 +217,12 @@ class SqliteBackend(IndexBackend):
     async def count(self, space: str) -> int:
         statement = "SELECT count(*) FROM record WHERE space = ?"
         with self._asked():
-            (number,) = self._database.execute(statement, (self._known(space),)).fetchone()
-            return int(number)
+            return int(self._database.execute(statement, (self._known(space),)).fetchone()[0])
+
+    async def spaces(self, kind: str) -> list[str]:
+        with self._asked():
+            found = self._database.execute("SELECT name FROM name WHERE name GLOB ?", (f"{kind}/*",))
+            return [name for (name,) in found]
 
     async def lowest(
         self, rank: str, count: int, until: float, above: float = float("-inf")
