@@ -56,7 +56,7 @@ class Draft:
             # Its parent may be removed with it, and the one before that: there may be thousands.
             key, changed = block.parent, self._parent_after(block, before, after)
 
-    def _parent_told(self, block: Block, before: Block | None, after: Block | None) -> Block | None:
+    def _parent_after(self, block: Block, before: Block | None, after: Block | None) -> Block | None:
         """The block before one that has changed, as it shall be; None: it has none, or it stays as it is."""
         steps = child_steps(before, after)
         parent = self.get(block.parent) if steps and block.parent else None
