@@ -32,7 +32,7 @@ from tenantzone_runtime.offloading_flags import (
 from tenantzone_runtime.shared.settings import QUERY_SECONDS, check_query_seconds
 from tenantzone_runtime.shared.urls import check_tls, check_url
 from tenantzone_runtime.unsupported import check
-from tenantzone_runtime.usage import FLAGS, UsageError, flag_values
+from tenantzone_runtime.usage import FLAGS, FORMER_FLAGS, UsageError, flag_values
 
 _LAUNCHER = "tenantzone_runtime.engine.launch"
 _MANAGER_FILES: Final = {
@@ -81,7 +81,9 @@ def main(arguments: Sequence[str]) -> None:
 def with_flags(arguments: Sequence[str]) -> list[str]:
     """Returns the arguments for vLLM, ours last: the last middleware is the outermost, so nothing runs before it."""
     given = flag_values(arguments)
-    missing = [(name, value) for name, value in FLAGS.items() if value not in given.get(name, ())]
+    missing = [
+        (name, value) for name, value in FLAGS.items() if not {value, FORMER_FLAGS.get(name)} & set(given.get(name, ()))
+    ]
     return [*arguments, *(part for flag in missing for part in flag)]
 
 

@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 
@@ -98,6 +99,12 @@ def test_a_users_middleware_stays_and_ours_is_around_it():
 def test_our_flags_are_not_given_twice():
     assert with_flags(["model", *OURS]) == ["model", *OURS]
     assert with_flags(["model", f"--scheduler_cls={OURS[1]}"]) == ["model", f"--scheduler_cls={OURS[1]}", *OURS[2:]]
+
+
+def test_the_middleware_of_the_previous_release_counts_as_ours():
+    former = ["--middleware", "tenantzone_runtime.door.middleware.TenantMiddleware"]
+    assert with_flags(["model", *former]) == ["model", *former, *OURS[:2]]
+    assert resolve_name(former[1]) is resolve_name(OURS[3]), "a class by two names"
 
 
 @pytest.mark.parametrize(
