@@ -55,7 +55,7 @@ class Results:
 
 
 def _seed(content: dict[str, Any]) -> Seed:
-    return Seed(**{**content, "solo": _phase(content["solo"]), "beside": _phase(content["beside"])})
+    return Seed(**{**content, "solo": _phase(content["solo"]), "flooded": _phase(content["flooded"])})
 
 
 def _phase(content: dict[str, Any]) -> Phase:

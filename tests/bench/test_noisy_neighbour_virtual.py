@@ -18,7 +18,7 @@ from tenantzone_replay.virtual_engine import VirtualEngine
 BY_NAME = {arm.name: arm for arm in ARMS}
 SEATS = 4
 SHAPE = Shape(requests=1, rate=1000.0, flood_tokens=64, flood_answer_tokens=200)
-BETWEEN = {"solo": Phase((0.01,), (0.01,)), "beside": Phase((0.05,), (0.02,))}
+BETWEEN = {"solo": Phase((0.01,), (0.01,)), "flooded": Phase((0.05,), (0.02,))}
 
 
 def steps_to_the_first_token(folder, name, steps_in_flight):
