@@ -53,7 +53,7 @@ REFUSED = [
     ("advise TRACE --held-out nowhere", "there is no such file"),
     ("advise TRACE --yaml HERE/nowhere/x", "there is no folder"),
     ("advise TRACE --pool UPPER!", "no name of a ZonePool"),
-    ("advise TRACE --zones CONFIG", "unrecognized arguments: --zones"),
+    ("advise TRACE --zones CONFIG", "CONFIG: No such file or directory"),
     ("advise TRACE --tier-blocks 77", "unrecognized arguments: --tier-blocks"),
     ("rank TRACE --attain 200%", "no part above 0 and up to 1"),
     ("rank TRACE --attain nan", "no part above 0 and up to 1"),
