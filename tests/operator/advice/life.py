@@ -47,7 +47,7 @@ def seen(**figures: Any) -> ZoneView:
 
 
 def engine(*, generation: int = 1, config_hash: str = "", **zones: ZoneView) -> EngineView:
-    return EngineView(BLOCKS, 16, generation, config_hash, "", "", "", zones, None, "", False, "", {})
+    return EngineView(BLOCKS, 16, generation, config_hash, "", False, "", "", zones, None, "", False, "", {})
 
 
 COUNTED = (
