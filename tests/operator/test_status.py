@@ -138,6 +138,15 @@ def test_programmed_and_ready(observations, programmed, ready):
         assert f"{found['status']} {found['reason']}" == expected
 
 
+@pytest.mark.parametrize("untrusted", [False, True], ids=["refused", "untrusted"])
+@pytest.mark.parametrize(("applied", "kept"), [(OLDER, "keeps the one before"), (None, "reports none in force")])
+def test_a_refusal_says_whether_the_engine_has_a_config(applied, kept, untrusted):
+    status = status_of(ACME, [observed(applied, error="no", untrusted=untrusted)])
+
+    refused = "a config" if untrusted else "the newest config"
+    assert condition(status, "Programmed")["message"] == f"engine-0 refuses {refused} and {kept}: no"
+
+
 @pytest.mark.parametrize(
     "other", [{"generation": 0}, {"reserved": 9}, {"limit": 99}], ids=["generation", "reserved", "limit"]
 )

@@ -86,7 +86,7 @@ def _check_engine(pod: Pod, answer: EngineAnswer | None, newest: str | None) -> 
         )
         yield fail("", f"does not trust the config that it finds ({status.rejected.error})", advice)
     elif status.rejected is not None:
-        advice = "if it does not know a field, upgrade the engine; what it enforced before is still in force"
+        advice = "if it does not know a field, upgrade the engine; a config that it had before stays in force"
         yield fail("", f"refuses the newest config ({status.rejected.error})", advice)
     elif newest is not None and status.applied_hash != newest:
         have = f"generation {status.applied_generation}" if status.applied_generation is not None else "no config"

@@ -173,10 +173,12 @@ def programmed(
         return Condition(Type.PROGRAMMED, "False", Reason.NO_ENGINES, nothing_waits)
     total = f"{len(observations)} engine{'s' if len(observations) > 1 else ''}"
     for observation in observations:
-        if observation.nack:
-            untrusted = observation.is_untrusted
+        report = observation.report
+        if report is not None and report.nack:
+            untrusted = report.is_untrusted
             what, reason = ("a", Reason.CONFIG_UNTRUSTED) if untrusted else ("the newest", Reason.CONFIG_REJECTED)
-            message = f"{observation.pod} refuses {what} config and keeps the one before: {observation.nack}"
+            kept = "reports none in force" if report.applied_hash is None else "keeps the one before"
+            message = f"{observation.pod} refuses {what} config and {kept}: {report.nack}"
             return Condition(Type.PROGRAMMED, "False", reason, message)
     for observation in observations:
         if observation.lag:
