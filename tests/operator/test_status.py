@@ -431,3 +431,25 @@ def test_that_an_engine_has_the_config_and_something_else_of_the_zone_is_seen_wh
     ]
 
     assert [condition(status, "Programmed")["reason"] for status in made] == ["Pending", "ZoneDiffers"]
+
+
+@pytest.mark.parametrize(
+    ("later", "message"),
+    [
+        pytest.param(observed(None, error="no", untrusted=True), "refuses a config and reports none", id="untrusted"),
+        pytest.param(
+            observed(snapshot(1, zone("other")), error="no"),
+            "the newest config and keeps the one before",
+            id="a config",
+        ),
+    ],
+)
+def test_a_refusal_in_the_same_words_has_another_status_if_it_means_something_else(later, message):
+    statuses, history = ZoneStatuses(), History()
+    history.record(newest := snapshot(2, ACME), 1000)
+    decisions = make_plan(pool(), [ACME], in_force=newest, last_generation=2, size=100, room=ConfigRoom()).decisions
+
+    for seen in (observed(None, error="no"), later):
+        status = statuses.make([ACME], decisions, [seen], history, now=NOW)["acme"]
+
+    assert message in condition(status, "Programmed")["message"]

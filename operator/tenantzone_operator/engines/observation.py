@@ -43,3 +43,8 @@ class Observation:
     def is_untrusted(self) -> bool:
         """Whether the engine refuses a config because of its signature."""
         return self.report is not None and self.report.is_untrusted
+
+    @property
+    def has_config(self) -> bool:
+        """Whether the engine reports a config in force."""
+        return self.report is not None and self.report.applied_hash is not None

@@ -173,12 +173,11 @@ def programmed(
         return Condition(Type.PROGRAMMED, "False", Reason.NO_ENGINES, nothing_waits)
     total = f"{len(observations)} engine{'s' if len(observations) > 1 else ''}"
     for observation in observations:
-        report = observation.report
-        if report is not None and report.nack:
-            untrusted = report.is_untrusted
+        if observation.nack:
+            untrusted = observation.is_untrusted
             what, reason = ("a", Reason.CONFIG_UNTRUSTED) if untrusted else ("the newest", Reason.CONFIG_REJECTED)
-            kept = "reports none in force" if report.applied_hash is None else "keeps the one before"
-            message = f"{observation.pod} refuses {what} config and {kept}: {report.nack}"
+            kept = "keeps the one before" if observation.has_config else "reports none in force"
+            message = f"{observation.pod} refuses {what} config and {kept}: {observation.nack}"
             return Condition(Type.PROGRAMMED, "False", reason, message)
     for observation in observations:
         if observation.lag:

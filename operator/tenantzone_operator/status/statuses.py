@@ -46,7 +46,10 @@ class ZoneStatuses:
         overlaps: Sequence[Overlap] = (),
     ) -> dict[str, Mapping[str, Any]]:
         """Returns each zone's status, by name, from decisions by name; for the other arguments, see `zone_status`."""
-        engines = [(seen.pod, seen.error, seen.nack, seen.lag, seen.tiers) for seen in observations]
+        engines = [
+            (seen.pod, seen.error, seen.nack, seen.is_untrusted, seen.has_config, seen.lag, seen.tiers)
+            for seen in observations
+        ]
         elsewhere = engines_elsewhere(overlaps)
         made = {}
         for zone in zones:
