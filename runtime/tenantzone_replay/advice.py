@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -15,9 +14,8 @@ from tenantzone_replay.policies import changed
 from tenantzone_replay.search import Candidate, pareto
 from tenantzone_replay.setting import Setting
 from tenantzone_replay.tables import columns, percent, whole_percent
+from tenantzone_replay.tenants import NAME_RULE, can_have_zone
 
-_TENANT: Final = re.compile(r"[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?")
-"""The names that the CRD accepts in ``spec.tenant``."""
 _NAMED: Final = 10
 """The number of tenants that a message names."""
 
@@ -173,21 +171,17 @@ def as_yaml(
     if left_out := nobodys(zone.tenant for zone in chosen.zones):
         why.append(left_out)
     comment = [f"# {line}" for text in why for line in textwrap.wrap(text, 110)]
-    zones = [_zone(zone, pool) for zone in chosen.zones if _TENANT.fullmatch(zone.tenant)]
+    zones = [_zone(zone, pool) for zone in chosen.zones if can_have_zone(zone.tenant)]
     return "\n".join([*comment, *zones]) + "\n"
 
 
 def nobodys(tenants: Iterable[str]) -> str:
     """Names the tenants that can't have a zone; empty if all can."""
-    found = [repr(tenant) for tenant in tenants if not _TENANT.fullmatch(tenant)]
+    found = [repr(tenant) for tenant in tenants if not can_have_zone(tenant)]
     if not found:
         return ""
     more = f" and {len(found) - _NAMED:,} more" if len(found) > _NAMED else ""
-    return (
-        f"The zones of {', '.join(found[:_NAMED])}{more} are left out: a zone's tenant is called by letters from A to "
-        f"Z, digits and '-', '_' and '.' between them; give these tenants such names, in the trace and for their "
-        f"requests."
-    )
+    return f"The zones of {', '.join(found[:_NAMED])}{more} are left out: {NAME_RULE}."
 
 
 def _why(chosen: Candidate, candidates: Sequence[Candidate], setting: Setting, wanted: float) -> str:

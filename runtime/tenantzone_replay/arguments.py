@@ -16,7 +16,7 @@ from tenantzone_replay.option_types import amount, tenants, whole
 from tenantzone_replay.policies import NO_WATERMARKS, Policy, equal_zones, policies
 from tenantzone_replay.profile import profile
 from tenantzone_replay.setting import Setting
-from tenantzone_replay.tenants import SHARES, Rule, with_tenants
+from tenantzone_replay.tenants import NAME_RULE, SHARES, Rule, can_have_zone, with_tenants
 from tenantzone_replay.zone_files import read_zones
 from tenantzone_runtime.engine.engine_shape import EngineShape
 
@@ -173,7 +173,10 @@ def config_of(path: Path, tenants: Sequence[str], blocks: int) -> RuntimeConfig:
     config = read_zones(path, blocks)
     missing = set(tenants) - {zone.tenant for zone in config.zones}
     if missing:
-        raise TraceError(f"{path} has no zone for {', '.join(sorted(missing)[:5])}, who ask in the load")
+        unnamed = {tenant for tenant in missing if not can_have_zone(tenant)}
+        named = ", ".join(sorted(unnamed or missing)[:5])
+        remedy = NAME_RULE if unnamed else "add a zone for each of them"
+        raise TraceError(f"{path} has no zone for {named}, who ask in the load: {remedy}")
     return config
 
 

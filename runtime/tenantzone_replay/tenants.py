@@ -2,6 +2,7 @@
 
 import bisect
 import itertools
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final, Literal
@@ -10,8 +11,20 @@ from tenantzone_replay.load import MAX_NAME, MAX_TENANTS, Asked, TraceError
 
 Rule = Literal["zipf", "equal"]
 
+NAME_RULE: Final = (
+    "a zone's tenant is called by letters from A to Z, digits and '-', '_' and '.' between them; give these tenants "
+    "such names, in the trace and for their requests"
+)
+"""What to do about tenants for which there can be no zone."""
+_NAME: Final = re.compile(r"[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?")
+"""The names that the CRD accepts in ``spec.tenant``."""
 _KNUTH: Final = 2_654_435_761
 """2^32 over the golden ratio."""
+
+
+def can_have_zone(tenant: str) -> bool:
+    """Returns whether a zone can be for a tenant of this name."""
+    return _NAME.fullmatch(tenant) is not None
 
 
 def zipf_shares(count: int) -> list[float]:

@@ -54,7 +54,7 @@ def test_the_present_zones_have_a_row_and_give_their_names_and_their_pool(trace,
     ("zones", "message"),
     [
         pytest.param(
-            [tenant_zone("first", "a")], "has no zone for b, who ask in the load", id="a tenant without a zone"
+            [tenant_zone("first", "a")], "has no zone for b, who ask in the load: add", id="a tenant without a zone"
         ),
         pytest.param([tenant_zone("first", "a", reservd=1)], r"spec\.reservd: there is no such field", id="misspelt"),
         pytest.param(None, r"zones\.yaml: No such file", id="no file"),
@@ -69,3 +69,12 @@ def test_zones_that_can_not_be_used_are_refused_before_the_search(trace, tmp_pat
         advise(trace, path)
 
     assert "worst tenant" not in capsys.readouterr().err
+
+
+def test_a_tenant_that_no_zone_can_name_is_refused_with_what_to_do(trace, tmp_path):
+    path = tmp_path / "zones.yaml"
+    path.write_text(yaml.safe_dump(tenant_zone("first", "a")))
+    trace.write_text(trace.read_text().replace('"b"', '"b@shop"', 1))
+
+    with pytest.raises(SystemExit, match=r"no zone for b@shop, who ask in the load: .*; give these tenants such names"):
+        advise(trace, path)
