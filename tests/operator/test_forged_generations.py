@@ -10,6 +10,7 @@ from tenantzone_contract.config import MAX_GENERATION, RuntimeConfig
 from tenantzone_contract.config_signature import sign_config
 from tenantzone_contract.packing import pack_config
 from tenantzone_operator.planning.config_room import ConfigRoom
+from tenantzone_operator.planning.grants import MAX_READ_GENERATION
 from tenantzone_operator.planning.plan import make_plan
 from tenantzone_operator.pool.delivery import Delivery
 from tenantzone_operator.status.acknowledgement import History
@@ -96,6 +97,20 @@ async def test_what_is_granted_goes_on_above_the_status_if_others_lowered_its_ge
     assert history.newest == BEFORE.model_copy(update={"generation": 8})
     assert delivery.is_confirmed
     assert not await delivery.deliver(confirmed, [], history.newest), "it is at rest"
+
+
+@pytest.mark.parametrize(("created", "next_generation"), [(None, MAX_READ_GENERATION + 1), ("2020-01-01T00:00:00Z", 9)])
+async def test_a_large_generation_counts_only_if_it_was_signed_for_this_pool(created: str | None, next_generation: int):
+    files = pack_config(BEFORE.model_copy(update={"generation": MAX_READ_GENERATION}))
+    signature = sign_config(files.signed, [TOKEN], created or pool().meta.created)
+    config_maps, status = ConfigMaps(), {"configHash": BEFORE.hash, "configGeneration": 7}
+    config_maps.put(replace(files, signature=signature))
+    delivery, history = delivery_to(config_maps, TOKEN)
+    await delivery.recall(pool(status=status))
+
+    newest = await delivered(delivery, history, status, 1)
+
+    assert newest.generation == next_generation
 
 
 @pytest.mark.parametrize("distance", [1, 2, 3])

@@ -104,6 +104,15 @@ def test_one_that_is_large_enough_and_refuses_is_waited_for():
     assert "Degraded" not in shown(first)
 
 
+def test_one_that_is_too_small_and_does_not_trust_the_config_is_waited_for():
+    untrusting = observed(BOTH, engine="small", blocks=60, error="it has no signature", untrusted=True)
+    first, second, whole = statuses(observed(BOTH), untrusting)
+
+    assert shown(first)["Programmed"] == shown(whole)["Programmed"] == "False ConfigUntrusted"
+    assert "Degraded" not in shown(first)
+    assert shown(second)["Degraded"] == shown(whole)["Degraded"] == "True EngineUnfit"
+
+
 def test_where_no_engine_is_large_enough_the_zone_is_not_ready_and_others_are():
     first, second, _ = statuses(observed(BOTH, blocks=60), observed(BOTH, engine="engine-1", blocks=60))
 
