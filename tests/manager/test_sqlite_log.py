@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import random
 import re
@@ -460,6 +461,27 @@ async def test_a_store_that_somebody_still_writes_is_not_opened(opened, tmp_path
             reported.add(opened._log.refusal)
             await asyncio.sleep(0)
     assert not any("opened:" in refusal or "being opened" in refusal for refusal in reported)
+
+
+async def test_a_lock_that_is_removed_is_taken_again(opened, tmp_path):
+    await put(opened, SPACE, b"value")
+    (tmp_path / "index.db.lock").unlink()
+    await answers(opened, lambda: opened.forgotten)
+    with pytest.raises(BlockingIOError, match="another process has opened it"):
+        await SqliteBackend(tmp_path / "index.db").start(lambda *_: None)
+    await put(opened, SPACE, b"another", before=b"value")
+
+
+async def test_while_another_process_has_the_lock_it_answers_nothing(opened, tmp_path):
+    await put(opened, SPACE, b"value")
+    with (tmp_path / "taken").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        (tmp_path / "taken").rename(tmp_path / "index.db.lock")
+        await refused(opened, "can't be opened: .*another process has opened it")
+        with pytest.raises(IndexUnavailable, match="another process has opened it"):
+            await put(opened, SPACE, b"another", before=b"value")
+    await answers(opened)
+    await put(opened, SPACE, b"another", before=b"value")
 
 
 async def test_who_closes_it_while_other_files_are_opened_leaves_nothing_open(opened, tmp_path):
