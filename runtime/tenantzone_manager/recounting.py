@@ -11,7 +11,7 @@ from tenantzone_manager.catalog import Catalog
 from tenantzone_manager.changing import change_blocks
 from tenantzone_manager.core import books
 from tenantzone_manager.core.draft import Draft, with_steps
-from tenantzone_manager.core.quota import Account, Charge, OverLimit
+from tenantzone_manager.core.quota import Account, Charge
 from tenantzone_manager.core.records import Block
 from tenantzone_manager.core.recounting import Counts, Pass
 from tenantzone_manager.index.backend import Address, Commit
@@ -154,12 +154,9 @@ class Recount:
         if self._is_spoilt:
             return 0
         for charge in wrong:
-            try:
-                await self._index.backend.commit(Commit(charges=[charge]))
-            except OverLimit as error:
-                _log.warning("%s uses more than was counted: %s", charge.chain[0], error)
-            else:
-                _log.info("%s uses %d bytes less than was counted", charge.chain[0], -charge.used)
+            await self._index.backend.commit(Commit(charges=[charge]))
+            more_or_less = "more" if charge.used > 0 else "less"
+            _log.info("%s uses %d bytes %s than was counted", charge.chain[0], abs(charge.used), more_or_less)
         return len(wrong)
 
     async def _correct_children(self) -> int:
@@ -201,4 +198,4 @@ def _correction(
 ) -> Charge:
     account = accounts.get(chain[0], Account())
     used, deleting = sums.get(chain, (0, 0))
-    return Charge(chain, used - account.used, deleting - account.deleting)
+    return Charge(chain, used - account.used, deleting - account.deleting, is_correction=True)

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from tenantzone_manager import spaces
-from tenantzone_manager.core import recounting
+from tenantzone_manager.core import books, recounting
 from tenantzone_manager.core.draft import child_steps, with_steps
+from tenantzone_manager.core.quota import Charge
 from tenantzone_manager.core.records import Block
 from tenantzone_manager.core.settings import Instance, Spec
 from tenantzone_manager.index.backend import Address, Change, Commit, IndexBackend
@@ -129,6 +130,22 @@ async def test_blocks_of_an_instance_whose_record_was_dropped_use_their_storage(
     await playing.manager.remover.remove_cache(INSTANCE, KEPT)
     await playing.settle()
     assert await used(playing) == [0, 0, 0, 0]
+
+
+async def test_what_was_not_counted_is_charged_beyond_the_limit(
+    playing: Playing, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Then blocks are evicted until the limit holds."""
+    caplog.set_level(logging.INFO, "tenantzone_manager")
+    await playing.write(KEPT)
+    chain = books.chain(spaces.owner_of(spaces.blocks_of(INSTANCE)), "FileSystem")
+    await playing.manager.index.backend.commit(Commit(charges=[Charge(chain, used=-4 * SIZE)]))
+    await playing.group(limit=4 * SIZE)
+    assert await playing.manager.recount.recount() == 1
+    assert await used(playing) == [6, 6, 6, 6]
+    assert f"i/chat/FileSystem uses {4 * SIZE} bytes more than was counted" in caplog.text
+    await playing.settle()
+    assert await used(playing) == [4, 4, 4, 4]
 
 
 async def test_a_record_that_another_manager_dropped_is_recounted(

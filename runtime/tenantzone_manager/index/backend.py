@@ -38,7 +38,7 @@ class Commit:
     @property
     def takes_room(self) -> bool:
         """Whether it stores more bytes; other commits are allowed even if the store has no room left."""
-        return any(charge.used > 0 for charge in self.charges)
+        return any(charge.used > 0 and not charge.is_correction for charge in self.charges)
 
 
 class Conflict(Exception):
