@@ -7,6 +7,7 @@ import os
 import random
 import re
 import resource
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -419,6 +420,21 @@ async def test_another_store_in_its_place_is_opened(opened, tmp_path, moved):
     assert await stored(tmp_path / "elsewhere.db") == 50, "the one that was moved has all that was written to it"
 
 
+async def test_another_store_in_its_place_keeps_a_log_of_its_own(opened, tmp_path):
+    other = SqliteBackend(tmp_path / "other.db")
+    await other.start(lambda *_: None)
+    await put(other, "another space", b"other", records=3)
+    # As a process that was killed left it.
+    for end in ("", "-wal"):
+        shutil.copyfile(tmp_path / f"other.db{end}", tmp_path / f"copy.db{end}")
+    await other.close()
+    await put(opened, SPACE, b"value", records=50)
+    for end in ("-wal", ""):
+        (tmp_path / f"copy.db{end}").rename(tmp_path / f"index.db{end}")
+    await answers(opened, lambda: opened.forgotten)
+    assert (await opened.count(SPACE), await opened.count("another space")) == (0, 3)
+
+
 async def test_an_empty_file_in_its_place_begins_a_new_store(opened, tmp_path):
     await put(opened, SPACE, b"value")
     for path in tmp_path.iterdir():
@@ -474,12 +490,16 @@ async def test_a_lock_that_is_removed_is_taken_again(opened, tmp_path):
 
 async def test_while_another_process_has_the_lock_it_answers_nothing(opened, tmp_path):
     await put(opened, SPACE, b"value")
-    with (tmp_path / "taken").open("wb") as lock:
+    log = log_of(tmp_path / "index.db")
+    before = log.stat().st_ino
+    with (tmp_path / "taken").open("wb") as lock, contextlib.closing(sqlite3.connect(tmp_path / "index.db")) as others:
+        others.execute("SELECT count(*) FROM record")
         fcntl.flock(lock, fcntl.LOCK_EX)
         (tmp_path / "taken").rename(tmp_path / "index.db.lock")
         await refused(opened, "can't be opened: .*another process has opened it")
         with pytest.raises(IndexUnavailable, match="another process has opened it"):
             await put(opened, SPACE, b"another", before=b"value")
+        assert log.stat().st_ino == before, "the other process writes to it"
     await answers(opened)
     await put(opened, SPACE, b"another", before=b"value")
 
