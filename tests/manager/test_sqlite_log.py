@@ -455,6 +455,7 @@ async def test_what_is_no_store_is_told_of_until_there_is_one(opened, tmp_path):
     path.write_bytes(b"no database" * 1000)
     await refused(opened, "another file is in its place, and can't be opened: .*file is not a database")
     path.unlink()
+    await refused(opened, AWAY)
     # Half of a store, as somebody has who copies it.
     whole = (tmp_path / "elsewhere.db").read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
